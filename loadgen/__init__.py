@@ -1,0 +1,1 @@
+"""Load generation: traces, open-loop runs, reports."""
