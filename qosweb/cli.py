@@ -1,2 +1,99 @@
-def main() -> int:
-    return 0
+"""The command ``qosweb``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from qosweb.errors import UsageError
+from qosweb.settings import ENV_PREFIX, OPTIONS, did_you_mean, gather
+from qosweb.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qosweb.settings import ServeSettings
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with one line for an error instead of the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        return _run(sys.argv[1:] if argv is None else list(argv))
+    except UsageError as error:
+        print(f"qosweb: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(argv: list[str]) -> int:
+    parser = _Parser(prog="qosweb", description="A distributed HTTP server that keeps promises.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"qosweb {VERSION}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    _add_serve(commands.add_parser("serve", help="serve a folder", allow_abbrev=False))
+    _add_demo(commands.add_parser("demo", help="serve a small sample site until Ctrl-C", allow_abbrev=False))
+    if argv and not argv[0].startswith("-") and argv[0] not in commands.choices:
+        raise UsageError(f"unknown command '{argv[0]}'{did_you_mean(argv[0], commands.choices)}")
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        flags = [*(spec.flag for spec in OPTIONS), "--config"]
+        raise UsageError(f"unknown option '{unknown[0]}'{did_you_mean(unknown[0].partition('=')[0], flags)}")
+    if arguments.command is None:
+        parser.print_help()
+        return 0
+
+    if arguments.command == "serve":
+        from qosweb.node.serve import serve
+
+        return serve(_settings(arguments))
+    from qosweb.demo import demo
+
+    return demo(listen=arguments.listen, admin=arguments.admin)
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Serve the files under a folder. Every option is also a key of the TOML file given with --config and an "
+        "environment variable (--cache-size, cache-size, QOSWEB_CACHE_SIZE)."
+    )
+    parser.add_argument("--config", metavar="FILE.toml", help="settings from a TOML file")
+    for spec in OPTIONS:
+        shown = "" if spec.default in (None, "") or spec.key == "root" else f" ({spec.shown_default})"
+        parser.add_argument(spec.flag, dest=spec.key, metavar=spec.metavar, help=spec.help.replace("%", "%%") + shown)
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Serve the sample site, a shop with free, paid and always-available parts, until Ctrl-C."
+    parser.add_argument("--listen", metavar="H:P", default="127.0.0.1:8080", help="public address (127.0.0.1:8080)")
+    parser.add_argument("--admin", metavar="H:P", default="127.0.0.1:8081", help="admin address (127.0.0.1:8081)")
+
+
+def _settings(arguments: argparse.Namespace) -> ServeSettings:
+    given = vars(arguments)
+    command_line = {spec.key: given[spec.key] for spec in OPTIONS if given[spec.key] is not None}
+    config = given["config"] or os.environ.get(ENV_PREFIX + "CONFIG")
+    file = _read_toml(Path(config)) if config else {}
+    return gather(command_line, os.environ, file, config or "")
+
+
+def _read_toml(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"--config {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"--config {path}: not valid TOML: {error}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""The one place where a Spark session is made, and unmade.
+
+A session here depends on nothing but its arguments: what the environment says to Spark is set aside while it
+lives, its files lie in a directory that goes with it, it listens on the loopback only, and its JVM ends with
+it. pyspark keeps its session in the process, hence one at a time.
+Below: `java` finds a Java, `process` undoes what pyspark does to the process.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qosweb.analytics import AnalyticsUnavailableError, java, process
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOPBACK = "127.0.0.1"
+
+_LOGGING = """\
+rootLogger.level = error
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = spark: %p %c{1}: %m%n%ex
+"""
+
+
+@contextmanager
+def spark_session(
+    app_name: str, master: str = "local[*]", *, conf: Mapping[str, str] | None = None
+) -> Iterator["SparkSession"]:
+    """A session of its own, for the length of a with block; `conf` adds to the settings or overrides them."""
+    try:
+        import pyspark
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise AnalyticsUnavailableError(
+            f"Analytics needs {error.name}. Run `pip install 'qosweb[analytics]'`."
+        ) from None
+    if pyspark.SparkContext._active_spark_context is not None:  # noqa: SLF001 - the public way asks this thread
+        raise RuntimeError("a Spark session is already running in this process")
+    home = java.find(os.environ).home
+    with tempfile.TemporaryDirectory(prefix="qosweb-spark-", ignore_cleanup_errors=True) as scratch:
+        environ = {
+            "JAVA_HOME": str(home),
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_CONF_DIR": str(_conf_dir(Path(scratch))),
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_LOCAL_IP": LOOPBACK,
+        }
+        settings = _settings(Path(scratch)) | dict(conf or {})
+        with process.variables(environ), process.interrupt(), process.import_path(scratch), process.jvm():
+            builder = SparkSession.builder.appName(app_name).master(master)
+            for name, value in settings.items():
+                builder.config(name, value)
+            session = builder.getOrCreate()
+            try:
+                yield session
+            finally:
+                _stop(session)
+
+
+def _stop(session: "SparkSession") -> None:
+    try:
+        session.stop()
+    finally:
+        session.sparkContext.stop()  # when the JVM has died, the first call gives up before it is done
+
+
+def _conf_dir(scratch: Path) -> Path:
+    directory = scratch / "conf"
+    directory.mkdir()
+    (directory / "log4j2.properties").write_text(_LOGGING)
+    return directory
+
+
+def _settings(scratch: Path) -> dict[str, str]:
+    temporary = scratch / "tmp"
+    temporary.mkdir()
+    return {
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={temporary}" -Duser.timezone=UTC',
+        "spark.driver.host": LOOPBACK,
+        "spark.local.dir": str(temporary),
+        "spark.sql.execution.pythonUDF.arrow.enabled": "false",  # the extra brings no Arrow
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }

@@ -1,0 +1,45 @@
+"""``qosweb demo``: the sample site on a node of its own."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from qosweb.node.serve import serve
+from qosweb.settings import gather
+
+SITE = Path(__file__).parent / "sample_site"
+
+PAGES = (
+    ("", "the shop's front page; must always be available"),
+    ("free/", "articles for everybody"),
+    ("paid/full/", "the archive for subscribers"),
+    ("shop/", "what is for sale"),
+    ("checkout/", "where it is paid for; must always be available"),
+)
+
+
+def demo(*, listen: str, admin: str) -> int:
+    with tempfile.TemporaryDirectory(prefix="qosweb-demo-") as folder:
+        log = Path(folder) / "access.log"
+        settings = gather(
+            {"root": str(SITE), "name": "demo", "listen": listen, "admin": admin, "access-log": str(log)},
+            {},
+            {},
+            "",
+        )
+
+        def show(url: str, admin_url: str | None) -> None:
+            lines = [f"A node serves the sample shop on {url}", ""]
+            lines += [f"  {url + path:<38} {what}" for path, what in PAGES]
+            if admin_url is not None:
+                lines += [
+                    "",
+                    f"  {admin_url + 'status':<38} how the node is",
+                    f"  {admin_url + 'metrics':<38} for Prometheus",
+                ]
+            lines += [f"  {log!s:<38} one line of JSON per request", "", "Ctrl-C ends it."]
+            print("\n".join(lines), file=sys.stdout, flush=True)
+
+        return serve(settings, show)

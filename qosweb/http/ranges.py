@@ -1,0 +1,138 @@
+"""Byte ranges: what Range asks for, and the heads of the answer.
+
+From: RFC 9110 section 14, 15.3.7 (206) and 14.6 (multipart/byteranges).
+Departs: where the RFC leaves it open, a range set that is invalid, too long, or asks for more bytes than
+there are is ignored (the client gets the whole with 200) rather than refused. The same goes for the last n
+bytes of nothing: 14.1.2 calls that satisfiable, but no Content-Range can say it.
+"""
+
+import enum
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_RANGE_SPEC = re.compile(r"([0-9]*)-([0-9]*)")
+
+# More digits than the length of any file has; int() of many more would raise.
+_DIGITS_MAX = 19
+_BEYOND_ANY_SIZE: int = 10**_DIGITS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The bytes from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    @property
+    def length(self) -> int:
+        return self.last - self.first + 1
+
+
+class Unsatisfiable(enum.Enum):
+    """A valid range set of which no byte exists: 416."""
+
+    UNSATISFIABLE = enum.auto()
+
+
+UNSATISFIABLE: Final = Unsatisfiable.UNSATISFIABLE
+
+
+def parse_range(value: str, size: int, most: int) -> list[Span] | Unsatisfiable | None:
+    """The spans to send of a representation of `size` bytes, in the order of the request.
+
+    None: ignore the field (another unit, invalid, more than `most` ranges, more bytes than there are).
+    UNSATISFIABLE: answer 416. Otherwise at least one span; those that overlap or touch have become one, in
+    the place of the first of them.
+    """
+    unit, _, range_set = value.partition("=")
+    if unit.lower() != "bytes":
+        return None
+    specs = [spec for member in range_set.split(",") if (spec := member.strip(" \t"))]
+    if not specs or len(specs) > most:
+        return None
+
+    spans: list[Span] = []
+    for spec in specs:
+        found = _RANGE_SPEC.fullmatch(spec)
+        if found is None or spec == "-":
+            return None
+        first, last = found.groups()
+        if not first:
+            suffix_length = _number(last)
+            if suffix_length and not size:
+                return None
+            if suffix_length:
+                spans.append(Span(max(size - suffix_length, 0), size - 1))
+        elif last and _is_less(last, first):
+            return None
+        elif (start := _number(first)) < size:
+            spans.append(Span(start, min(_number(last), size - 1) if last else size - 1))
+
+    if not spans:
+        return UNSATISFIABLE
+    if sum(span.length for span in spans) > size:
+        return None
+    return _coalesce(spans)
+
+
+def content_range(span: Span, size: int) -> str:
+    """The Content-Range of a part."""
+    return f"bytes {span.first}-{span.last}/{size}"
+
+
+def unsatisfied_range(size: int) -> str:
+    """The Content-Range of a 416."""
+    return f"bytes */{size}"
+
+
+def multipart_byteranges(spans: Sequence[Span], size: int, media_type: str, boundary: str) -> tuple[list[bytes], bytes]:
+    """What stands around the parts of a multipart/byteranges body: a head for each span, and the close.
+
+    The sender interleaves: head 0, the bytes of span 0, head 1, the bytes of span 1, ... and last the close.
+    Heads, spans and close together are the Content-Length. The boundary is the caller's to choose: one that
+    does not occur in the content, at most 70 characters, best of letters and digits only.
+    """
+    heads = [
+        (
+            f"{_delimiter(boundary, is_first=place == 0)}\r\n"
+            f"Content-Type: {media_type}\r\n"
+            f"Content-Range: {content_range(span, size)}\r\n"
+            "\r\n"
+        ).encode()
+        for place, span in enumerate(spans)
+    ]
+    return heads, f"{_delimiter(boundary, is_first=not spans)}--\r\n".encode()
+
+
+def _delimiter(boundary: str, *, is_first: bool) -> str:
+    """The line break before a boundary belongs to it (RFC 2046 section 5.1.1), but starts no body."""
+    return f"--{boundary}" if is_first else f"\r\n--{boundary}"
+
+
+def _number(digits: str) -> int:
+    significant = digits.lstrip("0")
+    if len(significant) > _DIGITS_MAX:
+        return _BEYOND_ANY_SIZE
+    return int(significant or "0")
+
+
+def _is_less(one: str, other: str) -> bool:
+    """Compare digit strings of any length as the numbers they write."""
+    one, other = one.lstrip("0"), other.lstrip("0")
+    return (len(one), one) < (len(other), other)
+
+
+def _coalesce(spans: list[Span]) -> list[Span]:
+    if len(spans) == 1:
+        return spans
+    merged: list[tuple[int, Span]] = []  # with the place of the earliest one inside
+    for place, span in sorted(enumerate(spans), key=lambda placed: placed[1].first):
+        if merged and span.first <= merged[-1][1].last + 1:
+            earlier_place, earlier = merged[-1]
+            merged[-1] = min(place, earlier_place), Span(earlier.first, max(span.last, earlier.last))
+        else:
+            merged.append((place, span))
+    return [span for _, span in sorted(merged, key=lambda placed: placed[0])]

@@ -1,0 +1,1 @@
+"""The HTTP node: sockets, files, logs and signals around the pure parts."""

@@ -1,0 +1,122 @@
+"""The admin port: how the node is, for people, probes and Prometheus."""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from qosweb.errors import UsageError
+from qosweb.node.metrics import exposition, registry_of
+from qosweb.version import VERSION
+
+if TYPE_CHECKING:
+    import socket
+    from pathlib import Path
+
+    from aiohttp.typedefs import Handler
+
+    from qosweb.node.node import Node
+
+TOKEN_LEN_MIN = 16
+
+
+class Admin:
+    """Serves ``/livez``, ``/readyz``, ``/metrics`` and ``/status`` on a bound socket."""
+
+    def __init__(self, node: Node, token: str | None) -> None:
+        self._node = node
+        self._token = token
+        self._registry = registry_of(node)
+        application = web.Application(middlewares=[self._authorise])
+        application.add_routes(
+            [
+                web.get("/", self._index),
+                web.get("/livez", self._livez),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics),
+                web.get("/status", self._status),
+            ]
+        )
+        self._runner = web.AppRunner(application, access_log=None, handle_signals=False)
+
+    async def start(self, listener: socket.socket) -> None:
+        await self._runner.setup()
+        await web.SockSite(self._runner, listener).start()
+
+    async def close(self) -> None:
+        await self._runner.cleanup()
+
+    @web.middleware
+    async def _authorise(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self._token is not None:
+            given = request.headers.get("Authorization", "")
+            if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+                return web.Response(
+                    status=401,
+                    text="the admin port needs the header 'Authorization: Bearer TOKEN'\n",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+        return await handler(request)
+
+    async def _index(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.Response(text="qosweb admin port: /livez /readyz?verbose /metrics /status\n")
+
+    async def _livez(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        checks = {"serving": "draining" if self._node.draining else ""}
+        missing = [f"{name}: {why}" for name, why in checks.items() if why]
+        if "verbose" in request.query:
+            text = "".join(f"[{'-' if why else '+'}] {name} {why or 'ok'}\n" for name, why in checks.items())
+        else:
+            text = "".join(f"{line}\n" for line in missing) or "ok\n"
+        return web.Response(status=503 if missing else 200, text=text)
+
+    async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        body = exposition(self._registry)
+        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.json_response(status_of(self._node))
+
+
+def status_of(node: Node) -> dict[str, object]:
+    account = node.ledger.default
+    counts = account.by_decision()
+    return {
+        "name": node.name,
+        "version": VERSION,
+        "since": node.started_at,
+        "draining": node.draining,
+        "root": str(node.store.root.path),
+        "connections": len(node.connections),
+        "cache": {
+            "pages": len(node.store.resources),
+            "bytes": node.store.memory,
+            "misses": node.store.misses,
+        },
+        "classes": {
+            account.name: {
+                "in_service": node.gate.in_service,
+                "served": counts["served"],
+                "failed": counts.get("failed", 0),
+                "bytes": account.bytes_sent,
+            }
+        },
+    }
+
+
+def read_token(path: Path) -> str:
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise UsageError(f"--admin-token-file {path}: {reason}") from None
+    if len(token) < TOKEN_LEN_MIN or not token.isascii() or not token.isprintable() or " " in token:
+        raise UsageError(
+            f"--admin-token-file {path}: the token must be a line of {TOKEN_LEN_MIN} or more visible ASCII characters"
+        )
+    return token

@@ -1,0 +1,543 @@
+"""One client connection: bytes in, answers out, in the order of the requests.
+
+The bytes go through aiohttp's C parser, one request head at a time. A plain GET of a page in memory is answered at
+once, within ``data_received``: no task, no future, one write. Everything else becomes an Exchange and passes the
+stages of ``qosweb.server``; if it has to wait, the connection is *blocked*: what arrives meanwhile is held back,
+bounded, and the client is no longer read from. So answers never overtake each other, and a client that sends
+faster than it reads fills its own buffers and nobody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from aiohttp import hdrs
+from aiohttp.http import HttpProcessingError, HttpRequestParser, HttpVersion11, RawRequestMessage
+from aiohttp.streams import EMPTY_PAYLOAD
+
+from qosweb.node.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, FileSpan, explain
+from qosweb.node.connections import Connections, Entry
+from qosweb.node.exchange import Exchange, Waiting
+from qosweb.node.files import NotServed
+from qosweb.node.filesend import FileSend
+from qosweb.node.malformed import diagnose
+from qosweb.server import proceed, restart_at_find_page
+
+if TYPE_CHECKING:
+    from qosweb.node.ledger import Ledger
+    from qosweb.node.stages import Site
+
+UNREAD_MAX = 64 << 10  # held back while blocked; beyond it the client is not read from
+WRITE_BUFFER_HIGH = 256 << 10
+WRITE_BUFFER_LOW = 64 << 10
+LINGER_S = 2.0
+LINGER_BYTES_MAX = 1 << 20
+LINGERING_MAX = 1_000  # connections at one time; beyond it answers to bad requests may be lost
+PROGRESS_MIN = 16 << 10  # what a reader has to take within the send timeout
+REREADS_MAX = 3
+
+_END_OF_HEAD = b"\r\n\r\n"
+
+
+@dataclass(slots=True)
+class OpenFiles:
+    """How many answers are sent from disk now."""
+
+    most: int
+    now: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    request_line: int
+    header_size: int
+    headers: int
+    header_timeout_s: float
+    idle_timeout_s: float
+    send_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """What all connections of a node share."""
+
+    loop: asyncio.AbstractEventLoop
+    site: Site
+    ledger: Ledger
+    connections: Connections
+    limits: Limits
+    open_files: OpenFiles
+
+
+class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_blocked",
+        "_closing",
+        "_consuming",
+        "_eof",
+        "_exchange",
+        "_head_len",
+        "_head_since",
+        "_head_tail",
+        "_hub",
+        "_in_request_line",
+        "_lingered",
+        "_lingering",
+        "_log_part",
+        "_mark_at",
+        "_mark_left",
+        "_parser",
+        "_reading_paused",
+        "_sender",
+        "_sending",
+        "_transport",
+        "_unread",
+        "_write_paused",
+        "active_at",
+        "client",
+    )
+
+    def __init__(self, hub: Hub) -> None:
+        self.client = ""
+        self.active_at = 0.0
+        self._hub = hub
+        self._transport: asyncio.Transport | None = None
+        self._parser: HttpRequestParser | None = None
+        self._log_part = ""
+        self._blocked = False
+        self._closing = False
+        self._consuming = False
+        self._eof = False
+        self._reading_paused = False
+        self._write_paused = False
+        self._unread = b""
+        self._head_len = 0  # bytes of an incomplete head that the parser has
+        self._head_since = 0.0
+        self._head_tail = b""
+        self._in_request_line = True
+        self._exchange: Exchange | None = None  # waiting
+        self._sender: FileSend | None = None
+        self._sending: tuple[Exchange, Answer, bool] | None = None
+        self._lingering: asyncio.TimerHandle | None = None
+        self._lingered = 0
+        self._mark_at = 0.0
+        self._mark_left = 0
+
+    # From the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast("asyncio.Transport", transport)  # uvloop's do not derive from it
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.client = peer[0] if isinstance(peer, tuple) else "unix"
+        self.active_at = self._hub.site.clock.read()
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+        match self._hub.connections.enter(self):
+            case Entry.TOO_MANY_OF_CLIENT:
+                self._turn_away(explain(429, "Too many connections from your address.", [("Retry-After", "1")]))
+            case Entry.FULL:
+                self._turn_away(explain(503, "The server has too many connections.", [("Retry-After", "1")]))
+
+    def connection_lost(self, exc: BaseException | None) -> None:  # noqa: ARG002
+        self._hub.connections.leave(self)
+        self._blocked = self._closing = True
+        self._transport = None
+        self._parser = None
+        self._unread = b""
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._hub.connections.lingering -= 1
+        if self._exchange is not None:
+            exchange, self._exchange = self._exchange, None
+            if exchange.forget is not None:
+                exchange.forget()
+            self._record(exchange, "failed", 499, 0)
+        if self._sender is not None:
+            self._sender.close()
+            self._file_sent(complete=False)
+
+    def eof_received(self) -> bool | None:
+        self._eof = True
+        busy = self._exchange is not None or self._sender is not None or bool(self._unread)
+        if not busy or self._transport is None:
+            return None
+        # Half closed: answer what was asked, then close. TLS knows no half.
+        return True if self._transport.get_extra_info("sslcontext") is None else None
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._blocked = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._sender is None:
+            self._unblock()
+        elif self._mark_at:
+            self._sender.pump_buffered()
+        else:
+            self._start_sender()
+
+    def data_received(self, data: bytes) -> None:
+        if self._blocked:
+            self._hold(data)
+        else:
+            self._consume(data)
+
+    # Requests
+
+    def _consume(self, data: bytes) -> None:
+        """Parse and answer, request by request, until the data is used up or something has to wait."""
+        hub = self._hub
+        if (parser := self._parser) is None:
+            self._parser = parser = self._new_parser()
+        assert self._transport is not None
+        self._consuming = True
+        self.active_at = now = hub.site.clock.read()
+        start, size = 0, len(data)
+        while start < size:
+            end = self._head_end(data, start)
+            piece = data if end - start == size else data[start:end]
+            start = end
+            if (self._head_len or len(piece) > hub.limits.request_line) and not self._is_within_limits(piece):
+                break
+            try:
+                messages = parser.feed_data(piece)[0]
+            except HttpProcessingError as error:
+                hub.connections.counts.malformed += 1
+                self._refuse(diagnose(error, piece), now)
+                break
+            if not messages:
+                self._note_partial_head(piece, now)
+                continue
+            self._head_len = 0
+            if not self._log_part:
+                self._note_first_request()
+            message, payload = messages[0]
+            if payload is EMPTY_PAYLOAD and self._answer_plain(message, now):
+                continue
+            has_body = payload is not EMPTY_PAYLOAD or bool(message.chunked)
+            self._run(Exchange(message, has_body, self.client, now, now, self._resume))
+            if self._blocked:
+                if start < size:
+                    self._hold(data[start:])
+                break
+        self._consuming = False
+
+    def _answer_plain(self, message: RawRequestMessage, now: float) -> bool:
+        """The fast path: a plain GET of a page in memory. False: not one of those, nothing was done."""
+        hub = self._hub
+        site = hub.site
+        resource = site.store.resources.get(message.path)
+        if (
+            resource is None
+            or now >= resource.fresh_until
+            or message.method != "GET"
+            or message.version is not HttpVersion11
+            or message.should_close
+            or message.upgrade
+            or hub.connections.draining
+        ):
+            return False
+        headers = message.headers
+        if (
+            hdrs.IF_NONE_MATCH in headers
+            or hdrs.IF_MODIFIED_SINCE in headers
+            or hdrs.RANGE in headers
+            or hdrs.IF_MATCH in headers
+            or hdrs.IF_UNMODIFIED_SINCE in headers
+            or hdrs.EXPECT in headers
+        ):
+            return False
+        page = resource.page_for(headers.get(hdrs.ACCEPT_ENCODING)) if resource.encoded else resource.plain
+        host = hub.ledger.hosts.get(headers[hdrs.HOST])
+        if host is None or page.body is None or not page.log_part or not site.gate.start():
+            return False
+
+        transport = self._transport
+        assert transport is not None
+        if page.wire_second != site.clock.second:
+            page.set_wire(site.clock.second, site.clock.date_line)
+        if page.wire_has_body:
+            transport.write(page.wire)
+        else:
+            transport.writelines((page.wire, page.body))
+        resource.recently_used = True
+        site.gate.finish()
+        hub.ledger.served_plain(self._log_part, page.log_part, host, page.identity.size, now)
+        return True
+
+    def _run(self, exchange: Exchange) -> None:
+        step = proceed(exchange, self._hub.site)
+        if isinstance(step, Waiting):
+            self._exchange = exchange
+            self._blocked = True
+        else:
+            self._send(exchange, step)
+
+    def _resume(self, exchange: Exchange) -> None:
+        """What ``exchange`` waited for is there."""
+        if self._exchange is not exchange:
+            return
+        self._exchange = None
+        self._run(exchange)
+        self._unblock()
+
+    # Answers
+
+    def _send(self, exchange: Exchange, answer: Answer) -> None:
+        assert self._transport is not None
+        closes = answer.must_close or not exchange.keeps_alive or self._hub.connections.draining
+        last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
+        head = b"".join((answer.head, self._hub.site.clock.date_line, last_line, b"\r\n"))
+        if exchange.is_head:
+            answer = answer.without_body()
+        if answer.from_disk:
+            self._send_from_disk(exchange, answer, head, closes=closes)
+            return
+        self._transport.write(b"".join((head, *answer.body)))  # type: ignore[arg-type]
+        self._finish(exchange, answer.status, answer.length)
+        if closes:
+            self._close()
+
+    def _send_from_disk(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool) -> None:
+        hub = self._hub
+        assert self._transport is not None
+        if hub.open_files.now >= hub.open_files.most:
+            self._send(exchange, explain(503, "The server has too many files open.", [("Retry-After", "1")]))
+            return
+        span = next(part for part in answer.body if isinstance(part, FileSpan))
+        try:
+            descriptor, identity = hub.site.store.root.open(span.name)
+        except (NotServed, OSError):
+            descriptor, identity = -1, None
+        if identity != span.identity:
+            if descriptor >= 0:
+                os.close(descriptor)
+            self._read_again(exchange)
+            return
+        hub.open_files.now += 1
+        self._blocked = True
+        self._sending = exchange, answer, closes
+        self._sender = FileSend(hub.loop, self._transport, descriptor, (head, *answer.body), self._file_sent)
+        if self._transport.get_write_buffer_size():
+            self._mark_at = 0.0
+            self._transport.set_write_buffer_limits(high=0)  # calls resume_writing once it is empty
+        else:
+            self._start_sender()
+
+    def _start_sender(self) -> None:
+        assert self._transport is not None
+        assert self._sender is not None
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+        self._mark_at = self._hub.site.clock.read()
+        self._mark_left = 0
+        self._sender.start()
+
+    def _file_sent(self, complete: bool) -> None:
+        assert self._sender is not None
+        assert self._sending is not None
+        exchange, answer, closes = self._sending
+        body_sent = max(0, self._sender.sent - (self._sender.size - answer.length))
+        self._sender = self._sending = None
+        self._mark_at = 0.0
+        self._hub.open_files.now -= 1
+        if complete:
+            self._finish(exchange, answer.status, body_sent)
+        else:
+            self._record(exchange, "failed", answer.status, body_sent)
+            self.abort()
+        if closes:
+            self._close()
+        else:
+            self._unblock()
+
+    def _read_again(self, exchange: Exchange) -> None:
+        """The file on disk is not the version that the answer was made for."""
+        assert exchange.resource is not None
+        self._hub.site.store.invalidate(exchange.resource)
+        exchange.rereads += 1
+        if exchange.rereads > REREADS_MAX:
+            self._send(exchange, explain(503, "The file keeps changing. Try again.", [("Retry-After", "1")]))
+        else:
+            restart_at_find_page(exchange)
+            self._run(exchange)
+
+    def _finish(self, exchange: Exchange, status: int, size: int) -> None:
+        self._record(exchange, "failed" if status >= 500 else "served", status, size)
+        if status == 200 and exchange.page is not None:
+            self._hub.ledger.prepare_plain(exchange, exchange.page)
+
+    def _record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
+        if exchange.admitted:
+            exchange.admitted = False
+            self._hub.site.gate.finish()
+        self._hub.ledger.record(exchange, decision, status, size)
+
+    def _refuse(self, answer: Answer, now: float) -> None:
+        """Answer what never became a request, and close."""
+        assert self._transport is not None
+        self._hub.ledger.record_malformed(self.client, answer.status, answer.length, now)
+        self._turn_away(answer)
+
+    def _turn_away(self, answer: Answer) -> None:
+        assert self._transport is not None
+        date_line = self._hub.site.clock.date_line
+        self._transport.write(b"".join((answer.head, date_line, CLOSE, b"\r\n", *answer.body)))  # type: ignore[arg-type]
+        self._linger()
+
+    # Limits
+
+    def _head_end(self, data: bytes, start: int) -> int:
+        """Where the head ends that begins, or goes on, at ``start``; the end of the data if it does not end there."""
+        if self._head_len:
+            across = (self._head_tail + data[start : start + 3]).find(_END_OF_HEAD)
+            if across >= 0:
+                return start + across + len(_END_OF_HEAD) - len(self._head_tail)
+        end = data.find(_END_OF_HEAD, start)
+        return len(data) if end < 0 else end + len(_END_OF_HEAD)
+
+    def _is_within_limits(self, piece: bytes) -> bool:
+        limits = self._hub.limits
+        total = self._head_len + len(piece)
+        if total > limits.request_line and (self._in_request_line or not self._head_len):
+            line_end = piece.find(b"\n")
+            line = self._head_len + (len(piece) if line_end < 0 else line_end)
+            if line > limits.request_line:
+                reason = f"The request line is longer than {limits.request_line} bytes."
+                self._refuse(explain(414, reason), self.active_at)
+                return False
+        if total > limits.header_size:
+            reason = f"The request head is larger than {limits.header_size} bytes."
+            self._refuse(explain(431, reason), self.active_at)
+            return False
+        return True
+
+    def _note_partial_head(self, piece: bytes, now: float) -> None:
+        if not self._head_len:
+            self._head_since = now
+            self._in_request_line = True
+            self._head_tail = b""
+        if self._in_request_line and b"\n" in piece.lstrip(b"\r\n"):
+            self._in_request_line = False
+        self._head_len += len(piece)
+        self._head_tail = (self._head_tail + piece)[-3:]
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what cannot be handled yet; throw away what never will be."""
+        if self._transport is None:
+            return
+        if self._closing:
+            self._lingered += len(data)
+            if self._lingered > LINGER_BYTES_MAX:
+                self.abort()
+            return
+        self._unread += data
+        if len(self._unread) >= UNREAD_MAX and not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _unblock(self) -> None:
+        """Go on with what was held back, if nothing stands in the way any more."""
+        if self._exchange is not None or self._sender is not None or self._write_paused or self._closing:
+            return
+        self._blocked = False
+        if self._consuming:
+            return
+        if self._unread:
+            data, self._unread = self._unread, b""
+            self._consume(data)
+        if self._blocked or self._transport is None:
+            return
+        if self._eof:
+            self._close()
+        elif self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    def check_time(self, now: float) -> None:
+        """Called about once a second: end what takes too long."""
+        limits = self._hub.limits
+        counts = self._hub.connections.counts
+        if self._transport is None:
+            return
+        if self._lingering is not None:
+            return
+        if self._sender is not None or self._write_paused or self._closing:
+            if not self._makes_progress(now):
+                counts.send_timeouts += 1
+                self.abort()
+        elif self._exchange is not None:
+            return
+        elif self._head_len:
+            if now - self._head_since > limits.header_timeout_s:
+                counts.header_timeouts += 1
+                self._refuse(explain(408, "The request head did not arrive in time."), now)
+        elif now - self.active_at > (limits.idle_timeout_s if self._log_part else limits.header_timeout_s):
+            counts.idle_timeouts += 1
+            self._close()
+
+    def _makes_progress(self, now: float) -> bool:
+        assert self._transport is not None
+        left = self._transport.get_write_buffer_size() if self._sender is None else -self._sender.progress
+        if not self._mark_at or self._mark_left - left >= PROGRESS_MIN:
+            self._mark_at, self._mark_left = now, left
+        return now - self._mark_at <= self._hub.limits.send_timeout_s
+
+    # The end
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._blocked and not self._head_len
+
+    def close_if_idle(self) -> None:
+        if self.is_idle:
+            self._close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._closing = self._blocked = True
+            self._transport.abort()
+
+    def _close(self) -> None:
+        """Close when everything written has left. What still arrives is not answered."""
+        if self._transport is None or self._closing:
+            return
+        if self._unread or self._reading_paused:
+            self._linger()
+            return
+        self._closing = self._blocked = True
+        self._transport.close()
+
+    def _linger(self) -> None:
+        """Close so that the answer arrives: a socket closed with unread data resets, and the answer may be lost."""
+        assert self._transport is not None
+        self._closing = self._blocked = True
+        self._unread = b""
+        if not self._transport.can_write_eof() or self._hub.connections.lingering >= LINGERING_MAX:
+            self._transport.close()
+            return
+        self._transport.write_eof()
+        self._hub.connections.lingering += 1
+        self._lingering = self._hub.loop.call_later(LINGER_S, self.abort)
+        if self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    def _note_first_request(self) -> None:
+        self._hub.connections.has_spoken(self)
+        self._log_part = self._hub.ledger.client_part(self.client)
+
+    def _new_parser(self) -> HttpRequestParser:
+        # The size limits are ours; the parser's own are set where they cannot bite.
+        beyond = self._hub.limits.header_size + 1
+        return HttpRequestParser(
+            self,  # type: ignore[arg-type]
+            self._hub.loop,
+            UNREAD_MAX,
+            max_line_size=beyond,
+            max_field_size=beyond,
+            max_headers=self._hub.limits.headers,
+        )

@@ -1,0 +1,73 @@
+"""One request on its way through the stages, and what it has become so far."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from aiohttp.http import HttpVersion10, HttpVersion11
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp.http import RawRequestMessage
+
+    from qosweb.http.targets import Target
+    from qosweb.node.pages import Page, Resource
+    from qosweb.node.store import Failure
+
+
+class Waiting(enum.Enum):
+    """A stage that has to wait says so; the exchange goes on at the same stage when it is resumed."""
+
+    WAITING = enum.auto()
+
+
+WAITING: Final = Waiting.WAITING
+
+PATH_LOGGED_MAX = 512
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    message: RawRequestMessage
+    has_body: bool
+    client: str
+    arrived: float
+    started: float
+    resume: Callable[[Exchange], None]
+    host: str = ""
+    target: Target | None = None
+    resource: Resource | None = None
+    failure: Failure | None = None  # why there is no resource
+    page: Page | None = None
+    admitted: bool = False
+    stage: int = 0  # where to go on after waiting
+    rereads: int = 0
+    forget: Callable[[], None] | None = None  # while waiting: how to stop waiting
+
+    @property
+    def is_head(self) -> bool:
+        return self.message.method == "HEAD"
+
+    @property
+    def keeps_alive(self) -> bool:
+        return not (self.message.should_close or self.message.upgrade or self.has_body)
+
+    @property
+    def speaks_http_1(self) -> bool:
+        return self.message.version in (HttpVersion10, HttpVersion11)
+
+    @property
+    def wants_keep_alive_line(self) -> bool:
+        return self.message.version == HttpVersion10 and self.keeps_alive
+
+    @property
+    def logged_path(self) -> str:
+        return self.target.escaped_path if self.target is not None else self.message.path[:PATH_LOGGED_MAX]
+
+    def field(self, name: str) -> str | None:
+        """A header field, its lines joined as RFC 9110 section 5.3 says; None if it was not sent."""
+        values = self.message.headers.getall(name, None)
+        return None if values is None else ", ".join(values)

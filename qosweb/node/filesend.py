@@ -1,0 +1,175 @@
+"""Sending parts of a file from disk: by sendfile on a plain socket, by reading and writing under TLS.
+
+No task and no thread: the sender runs when the socket can take more, a bounded amount each time. A file that is
+replaced meanwhile (by rename) goes on being sent as the version that was opened. A file that is overwritten in
+place is noticed: before the last piece is released the version is compared, and if it changed the connection is
+broken off, so that the client sees an incomplete body and never a complete mixture. (Bytes that wait in socket
+buffers are shared with the page cache; a writer that overwrites them after that comparison is not noticed.)
+
+The event loop owns the connection's descriptor and lets nobody else wait on it, so a duplicate is used; it is
+used only while the loop's own write buffer is empty.
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+
+from qosweb.node.answers import FileSpan, Segment
+
+TURN_BYTES = 1 << 20  # at most this much before others get their turn
+PIECE_BYTES = 64 << 10  # under TLS, and the last piece, which is read and compared before it leaves
+
+
+class ChangedWhileSending(Exception):
+    """The file was overwritten in place."""
+
+
+class FileSend:
+    """One answer from disk on its way. Calls ``done(complete)`` exactly once unless closed before."""
+
+    __slots__ = (
+        "_done",
+        "_file",
+        "_handle",
+        "_loop",
+        "_segments",
+        "_socket",
+        "_transport",
+        "_version",
+        "sent",
+        "size",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        transport: asyncio.Transport,
+        file: int,
+        segments: tuple[Segment, ...],
+        done: Callable[[bool], None],
+    ) -> None:
+        """Takes over the open descriptor ``file``. ``segments`` begin with the head of the answer."""
+        self.sent = 0
+        self._loop = loop
+        self._transport = transport
+        self._file = file
+        self.size = sum(len(part) if isinstance(part, bytes) else part.length for part in segments)
+        self._segments = deque(segments)
+        self._done = done
+        self._handle: asyncio.Handle | None = None
+        self._socket: socket.socket | None = None
+        self._version = _version(file)
+        if transport.get_extra_info("sslcontext") is None:
+            self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+            self._socket.setblocking(False)
+
+    def start(self) -> None:
+        """The connection's write buffer is empty: begin."""
+        if self._socket is None:
+            self.pump_buffered()
+        else:
+            self._loop.add_writer(self._socket.fileno(), self._pump_socket)
+            self._pump_socket()
+
+    @property
+    def progress(self) -> int:
+        """Bytes that left for the client."""
+        return self.sent if self._socket is not None else self.sent - self._transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        if self._file < 0:
+            return
+        os.close(self._file)
+        self._file = -1
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._socket is not None:
+            self._loop.remove_writer(self._socket.fileno())
+            self._socket.close()
+
+    def pump_buffered(self) -> None:
+        """Under TLS: fill the transport's buffer until it asks to pause. Called again when it has drained."""
+        self._handle = None
+        if self._file < 0 or self._socket is not None:
+            return
+        try:
+            for _ in range(TURN_BYTES // PIECE_BYTES):
+                if not self._segments:
+                    self._finish(complete=True)
+                    return
+                if self._transport.get_write_buffer_size() > PIECE_BYTES:
+                    return
+                piece = self._take_piece()
+                self._transport.write(piece)
+                self.sent += len(piece)
+        except (ChangedWhileSending, OSError):
+            self._finish(complete=False)
+            return
+        self._handle = self._loop.call_soon(self.pump_buffered)
+
+    def _pump_socket(self) -> None:
+        left = TURN_BYTES
+        try:
+            while self._segments and left > 0:
+                size = self._send_some()
+                left -= size
+                self.sent += size
+        except (BlockingIOError, InterruptedError):
+            return
+        except (ChangedWhileSending, OSError):
+            self._finish(complete=False)
+            return
+        if not self._segments:
+            self._finish(complete=True)
+
+    def _send_some(self) -> int:
+        assert self._socket is not None
+        segment = self._segments[0]
+        if isinstance(segment, FileSpan) and (len(self._segments) > 1 or segment.length > PIECE_BYTES):
+            most = segment.length if len(self._segments) > 1 else segment.length - PIECE_BYTES
+            size = os.sendfile(self._socket.fileno(), self._file, segment.offset, min(most, TURN_BYTES))
+            if size == 0:
+                raise ChangedWhileSending
+            self._advance(segment, size)
+            return size
+        piece = self._take_piece()
+        size = 0
+        try:
+            more = socket.MSG_MORE if self._segments and hasattr(socket, "MSG_MORE") else 0
+            size = self._socket.send(piece, more)
+        finally:
+            if size < len(piece):
+                self._segments.appendleft(piece[size:])
+        return size
+
+    def _take_piece(self) -> bytes:
+        """The next bytes, out of the queue. The very last ones only if the file is the version it was."""
+        segment = self._segments[0]
+        if isinstance(segment, bytes):
+            self._segments.popleft()
+            return segment
+        piece = os.pread(self._file, min(segment.length, PIECE_BYTES), segment.offset)
+        if not piece:
+            raise ChangedWhileSending
+        self._advance(segment, len(piece))
+        if not any(isinstance(rest, FileSpan) for rest in self._segments) and _version(self._file) != self._version:
+            raise ChangedWhileSending
+        return piece
+
+    def _advance(self, span: FileSpan, size: int) -> None:
+        self._segments.popleft()
+        if size < span.length:
+            rest = FileSpan(span.name, span.identity, span.offset + size, span.length - size)
+            self._segments.appendleft(rest)
+
+    def _finish(self, *, complete: bool) -> None:
+        self.close()
+        self._done(complete)
+
+
+def _version(descriptor: int) -> tuple[int, int]:
+    """What changes when the content does. Not ctime: that changes too when the name is given to another file."""
+    status = os.fstat(descriptor)
+    return status.st_size, status.st_mtime_ns

@@ -1,0 +1,171 @@
+"""The ledger: every request that ends is written down here, once, in the counters and in the access log.
+
+It is on the path of every request, so it only adds to plain numbers and appends a line to a list; the list goes to
+the log's thread when it is long or old.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from qosweb.node.logline import Combined, Entry, JsonLines, quoted
+
+if TYPE_CHECKING:
+    from qosweb.node.clock import Clock
+    from qosweb.node.exchange import Exchange
+    from qosweb.node.logfile import LogFile
+    from qosweb.node.pages import Page
+
+BATCH_LINES = 512
+HOSTS_MAX = 1024
+
+SERVICE_BUCKETS_S = (
+    0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005,
+    0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class ClassAccount:
+    """What happened to the requests of one class."""
+
+    name: str
+    decisions: Counter[str] = field(default_factory=Counter)
+    plain_served: int = 0  # of decisions["served"], those that took the fast path
+    bytes_sent: int = 0
+    service_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
+    service_sum_s: float = 0.0
+
+    def by_decision(self) -> dict[str, int]:
+        counts = dict(self.decisions)
+        counts["served"] = counts.get("served", 0) + self.plain_served
+        return counts
+
+    def observe_service(self, service_s: float) -> None:
+        self.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
+        self.service_sum_s += service_s
+
+
+class Ledger:
+    def __init__(self, clock: Clock, node: str, log: LogFile | None, log_format: str) -> None:
+        self.default = ClassAccount("default")
+        self.statuses: Counter[int] = Counter()
+        self.hosts: dict[str, str] = {}  # Host fields seen and found valid, as they stand in a JSON line
+        self._log = log
+        self._json = JsonLines(node, view="", policy="")
+        self._form = self._json if log_format == "json" else Combined()
+        self._lines: list[str] = []
+        self._clock = clock
+        self._rid_prefix = os.urandom(4).hex()
+        self._requests = 0
+
+    def client_part(self, client: str) -> str:
+        return self._json.client_part(client)
+
+    def served_plain(self, client_part: str, page_part: str, host: str, size: int, start: float) -> None:
+        """A plain GET answered from memory; ``prepare_plain`` made the parts of its line."""
+        service_s = time.perf_counter() - start
+        account = self.default
+        account.plain_served += 1
+        account.bytes_sent += size
+        account.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
+        account.service_sum_s += service_s
+        self._requests = number = self._requests + 1
+        if self._log is not None:
+            ms = f"{service_s * 1e3:.3f}"
+            lines = self._lines
+            lines.append(
+                f'{{"ts":{start + self._clock.wall_offset:.6f},"rid":"{self._rid_prefix}{number:x}",{client_part},'
+                f'"method":"GET","host":{host},{page_part},"queue_ms":0,"service_ms":{ms},"total_ms":{ms}}}\n'
+            )
+            if len(lines) >= BATCH_LINES:
+                self.flush()
+
+    def prepare_plain(self, exchange: Exchange, page: Page) -> None:
+        """From now on, plain GETs like this one may be written down by ``served_plain``."""
+        if self._form is not self._json:
+            return  # the combined form wants header fields that the fast path does not look at
+        if not page.log_part:
+            page.log_part = self._json.page_part(exchange.logged_path, 200, page.size, self.default.name)
+        if len(self.hosts) >= HOSTS_MAX:
+            self.hosts.clear()
+        self.hosts[exchange.message.headers.get("Host", "")] = quoted(exchange.host)
+
+    def record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
+        """Any other request, at its end."""
+        message = exchange.message
+        entry = Entry(
+            at_s=self._clock.wall(exchange.arrived),
+            rid=self._next_rid(),
+            client=exchange.client,
+            method=message.method,
+            host=exchange.host,
+            path=exchange.logged_path,
+            decision=decision,
+            status=status,
+            size=size,
+            queue_s=exchange.started - exchange.arrived,
+            service_s=self._clock.read() - exchange.started,
+            version=f"{message.version.major}.{message.version.minor}",
+            referer=message.headers.get("Referer", "-"),
+            agent=message.headers.get("User-Agent", "-"),
+        )
+        self._write(entry)
+
+    def record_malformed(self, client: str, status: int, size: int, arrived: float) -> None:
+        """Bytes that never became a request."""
+        self._write(
+            Entry(
+                at_s=self._clock.wall(arrived),
+                rid=self._next_rid(),
+                client=client,
+                method="-",
+                host="",
+                path="-",
+                decision="failed",
+                status=status,
+                size=size,
+                queue_s=0.0,
+                service_s=self._clock.read() - arrived,
+            )
+        )
+
+    def by_status(self) -> dict[int, int]:
+        counts = dict(self.statuses)
+        counts[200] = counts.get(200, 0) + self.default.plain_served
+        return counts
+
+    def flush(self) -> None:
+        if self._lines and self._log is not None:
+            self._log.put(self._lines)
+            self._lines = []
+
+    def reopen(self) -> None:
+        if self._log is not None:
+            self.flush()
+            self._log.reopen()
+
+    def close(self, timeout_s: float) -> None:
+        self.flush()
+        if self._log is not None:
+            self._log.close(timeout_s)
+
+    def _write(self, entry: Entry) -> None:
+        account = self.default
+        account.decisions[entry.decision] += 1
+        account.bytes_sent += entry.size
+        account.observe_service(entry.service_s)
+        self.statuses[entry.status] += 1
+        if self._log is not None:
+            self._lines.append(self._form.line(entry))
+            if len(self._lines) >= BATCH_LINES:
+                self.flush()
+
+    def _next_rid(self) -> str:
+        self._requests += 1
+        return f"{self._rid_prefix}{self._requests:x}"

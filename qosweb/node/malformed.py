@@ -1,0 +1,31 @@
+"""Which answer a malformed request gets. Pure."""
+
+import re
+
+from aiohttp.http import HttpProcessingError
+from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, LineTooLong
+
+from qosweb.node.answers import Answer, explain
+
+_METHOD = re.compile(rb"(?:\r\n)*[!#$%&'*+.^_`|~0-9A-Za-z-]{1,40} [/*hH]")
+_OTHER_VERSION = re.compile(rb"(?:\r\n)*[^ \r\n]+ [^ \r\n]+ HTTP/[0-9]\.[0-9]\r?\n")
+
+
+def diagnose(error: HttpProcessingError, piece: bytes) -> Answer:
+    """The answer to ``piece``, which the parser refused with ``error``. The connection ends with it."""
+    description = str(error.message or error).partition("\n")[0].strip(" :.")[:120]
+    if isinstance(error, BadHttpMethod):
+        if piece.startswith(b"\x16\x03"):
+            return _closing(400, "This is TLS on a port that speaks plain HTTP.")
+        if _METHOD.match(piece):  # RFC 9110 section 9.1: a method that the server does not know
+            return _closing(501, "The method is not known here; GET, HEAD and OPTIONS are.")
+        return _closing(400, "The request does not begin with a method.")
+    if isinstance(error, BadStatusLine) and _OTHER_VERSION.match(piece):
+        return _closing(505, "This server speaks HTTP/1.1 and HTTP/1.0.")
+    if isinstance(error, LineTooLong) or "Too many headers" in description:
+        return _closing(431, "The request head has too many or too large fields.")
+    return _closing(400, f"The request is malformed: {description}.")
+
+
+def _closing(status: int, reason: str) -> Answer:
+    return explain(status, reason, must_close=True)

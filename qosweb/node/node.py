@@ -1,0 +1,200 @@
+"""A node: everything that one ``qosweb serve`` consists of, put together, started and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qosweb.errors import UsageError
+from qosweb.node.clock import Clock
+from qosweb.node.connection import Connection, Hub, Limits, OpenFiles
+from qosweb.node.connections import Connections
+from qosweb.node.files import Root
+from qosweb.node.gate import OpenGate
+from qosweb.node.ledger import Ledger
+from qosweb.node.logfile import LogFile
+from qosweb.node.stages import Site
+from qosweb.node.store import PageStore
+from qosweb.node.tls import TlsFiles
+
+if TYPE_CHECKING:
+    from qosweb.settings import ServeSettings
+    from qosweb.units import Address
+
+BACKLOG = 2048
+SWEEP_EVERY_S = 0.5
+FLUSH_EVERY_S = 0.2
+LOG_CLOSE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    url: str
+    address: str
+
+
+class Node:
+    """Needs a running event loop. ``start``, then ``drain`` or ``abort``, then ``close``."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self.settings = settings
+        self.name = settings.name or _host_name()
+        self.clock = Clock()
+        self.started_at = self.clock.wall(self.clock.read())
+        self.gate = OpenGate()
+        self.store = PageStore(
+            _root(settings.root),
+            index=settings.index,
+            memory_max=settings.cache_size,
+            file_max=settings.cache_file_max,
+            fresh_s=settings.cache_fresh,
+        )
+        self.tls = None
+        if settings.tls_cert is not None and settings.tls_key is not None:
+            self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
+        self.log = _log_file(settings)
+        self.ledger = Ledger(self.clock, self.name, self.log, settings.access_log_format)
+        self.connections = Connections(
+            total_max=settings.max_connections, per_client_max=settings.max_connections_per_client
+        )
+        self.open_files = OpenFiles(settings.max_open_files)
+        self._loop = asyncio.get_running_loop()
+        self._hub = Hub(
+            self._loop,
+            Site(self.store, self.gate, self.clock),
+            self.ledger,
+            self.connections,
+            Limits(
+                request_line=settings.max_request_line,
+                header_size=settings.max_header_size,
+                headers=settings.max_headers,
+                header_timeout_s=settings.header_timeout,
+                idle_timeout_s=settings.idle_timeout,
+                send_timeout_s=settings.send_timeout,
+            ),
+            self.open_files,
+        )
+        self._server: asyncio.Server | None = None
+        self._chores: list[asyncio.Task[None]] = []
+
+    async def start(self) -> Listening:
+        listener = bind(self.settings.listen, "--listen")
+        address = address_of(listener)
+        self._server = await self._loop.create_server(
+            lambda: Connection(self._hub),
+            sock=listener,
+            backlog=BACKLOG,
+            ssl=None if self.tls is None else self.tls.context,
+            ssl_handshake_timeout=None if self.tls is None else self.settings.header_timeout,
+        )
+        self._chores = [
+            asyncio.create_task(self._sweep(), name="sweep"),
+            asyncio.create_task(self._flush(), name="flush"),
+        ]
+        return Listening(f"{'http' if self.tls is None else 'https'}://{address}/", address)
+
+    @property
+    def draining(self) -> bool:
+        return self.connections.draining
+
+    def reload(self) -> None:
+        """Look at everything on disk anew: pages and certificate. Raises UsageError, and then changes nothing."""
+        if self.tls is not None:
+            self.tls.reload()
+        self.store.clear()
+
+    def reopen_logs(self) -> None:
+        self.ledger.reopen()
+
+    async def drain(self, grace_s: float) -> bool:
+        """No new connections; requests in service may end within the time. True if all of them did."""
+        if self._server is not None:
+            self._server.close()
+        self.connections.drain()
+        try:
+            await asyncio.wait_for(self.connections.emptied.wait(), grace_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """End what is left, and write the last line of the log."""
+        if self._server is not None:
+            self._server.close()
+        self.connections.abort()
+        await asyncio.sleep(0)  # lets the connections end and be written down
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+        self.store.close()
+        self.ledger.close(LOG_CLOSE_S)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_EVERY_S)
+            self.connections.sweep(self.clock.read())
+
+    async def _flush(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_EVERY_S)
+            self.ledger.flush()
+
+
+def bind(address: Address, option: str) -> socket.socket:
+    """A bound socket; a clear error if that cannot be."""
+    try:
+        family, kind, protocol, _, name = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror:
+        raise UsageError(f"{option} {address}: no such host") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(name)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise UsageError(f"{option} {address}: {error.strerror}") from None
+    return listener
+
+
+def address_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _root(path: Path) -> Root:
+    if not path.exists():
+        raise UsageError(f"--root {path}: there is no such folder")
+    if not path.is_dir():
+        raise UsageError(f"--root {path}: not a folder")
+    try:
+        next(path.iterdir(), None)
+        return Root(path)
+    except OSError as error:
+        raise UsageError(f"--root {path}: {error.strerror}") from None
+
+
+def _log_file(settings: ServeSettings) -> LogFile | None:
+    if settings.access_log == "none":
+        return None
+    path = None if settings.access_log == "-" else Path(settings.access_log)
+    try:
+        return LogFile(path, rotate_bytes=settings.access_log_rotate, keep=settings.access_log_keep)
+    except OSError as error:
+        raise UsageError(f"--access-log {settings.access_log}: {error.strerror}") from None
+
+
+def _host_name() -> str:
+    kept = "".join(c for c in socket.gethostname() if c.isascii() and (c.isalnum() or c in "-_."))
+    return kept[:64] or "node"
+
+
+def say(message: str) -> None:
+    print(f"qosweb: {message}", file=sys.stderr, flush=True)

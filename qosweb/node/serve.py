@@ -1,0 +1,128 @@
+"""``qosweb serve``: a node as a process, with its signals, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import resource
+import signal
+from typing import TYPE_CHECKING
+
+import uvloop
+from aiohttp import http_parser
+
+from qosweb.errors import UsageError
+from qosweb.node.admin import Admin, read_token
+from qosweb.node.node import Node, address_of, bind, say
+from qosweb.node.systemd import Notifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qosweb.settings import ServeSettings
+
+FILES_BESIDE_CONNECTIONS = 64
+
+
+def serve(settings: ServeSettings, on_ready: Callable[[str, str | None], None] | None = None) -> int:
+    """Run a node until a signal ends it. ``on_ready`` gets the public and the admin URL."""
+    require_c_parser()
+    _allow_files(settings)
+    return uvloop.run(_serve(settings, on_ready or _announce(settings)))
+
+
+def require_c_parser() -> None:
+    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
+        raise UsageError(
+            "aiohttp runs without its C parser, which this server relies on; install a binary aiohttp wheel "
+            "(pip install --force-reinstall --only-binary aiohttp aiohttp) and unset AIOHTTP_NO_EXTENSIONS"
+        )
+
+
+async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], None]) -> int:
+    loop = asyncio.get_running_loop()
+    notifier = Notifier()
+    async with contextlib.AsyncExitStack() as cleanup:
+        token = None if settings.admin_token_file is None else read_token(settings.admin_token_file)
+        node = Node(settings)
+        cleanup.push_async_callback(node.close)
+        admin_url = None
+        if settings.admin is not None:
+            admin = Admin(node, token)
+            listener = bind(settings.admin, "--admin")
+            admin_url = f"http://{address_of(listener)}/"
+            await admin.start(listener)
+            cleanup.push_async_callback(admin.close)
+        listening = await node.start()
+
+        stopping: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopping.put_nowait, number)
+        loop.add_signal_handler(signal.SIGHUP, _reload, node, notifier)
+        loop.add_signal_handler(signal.SIGUSR1, node.reopen_logs)
+
+        # What exists now stays: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        on_ready(listening.url, admin_url)
+        notifier.ready(f"serving {settings.root} on {listening.url}")
+        watchdog = asyncio.create_task(_watchdog(notifier))
+        cleanup.callback(watchdog.cancel)
+
+        number = await stopping.get()
+        notifier.stopping()
+        if number is signal.SIGTERM:
+            await _drain_until(node, settings.grace, stopping)
+    return 0
+
+
+async def _drain_until(node: Node, grace_s: float, stopping: asyncio.Queue[signal.Signals]) -> None:
+    """Drain; a further signal ends it at once."""
+    say(f"draining for up to {grace_s:g} s")
+    drain = asyncio.create_task(node.drain(grace_s))
+    hurry = asyncio.create_task(stopping.get())
+    await asyncio.wait({drain, hurry}, return_when=asyncio.FIRST_COMPLETED)
+    hurry.cancel()
+    if not drain.done():
+        drain.cancel()
+    elif not drain.result():
+        say(f"{len(node.connections)} connections were still busy after {grace_s:g} s")
+
+
+def _reload(node: Node, notifier: Notifier) -> None:
+    notifier.reloading()
+    try:
+        node.reload()
+        say("reloaded")
+    except UsageError as error:
+        say(f"not reloaded, everything stays as it was: {error}")
+    notifier.ready("serving")
+
+
+async def _watchdog(notifier: Notifier) -> None:
+    while notifier.watchdog_s:
+        notifier.alive()
+        await asyncio.sleep(notifier.watchdog_s / 3)
+
+
+def _allow_files(settings: ServeSettings) -> None:
+    """Raise the process's limit to what the settings need; say so if the system does not allow it."""
+    needed = settings.max_connections + 2 * settings.max_open_files + FILES_BESIDE_CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= needed or soft == resource.RLIM_INFINITY:
+        return
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < needed:
+        say(
+            f"the system allows {allowed} open files, --max-connections and --max-open-files may need {needed}: "
+            "raise the limit (ulimit -Hn, LimitNOFILE=) or lower them"
+        )
+
+
+def _announce(settings: ServeSettings) -> Callable[[str, str | None], None]:
+    def announce(url: str, admin_url: str | None) -> None:
+        say(f"serving {settings.root} on {url}" + (f", admin on {admin_url}" if admin_url else ""))
+
+    return announce

@@ -1,0 +1,134 @@
+"""The page store: pages in memory, bounded by bytes, never older than the configured moment.
+
+A page is served from memory until ``fresh_until``; then its files are looked at, and it is read again if they
+changed. Reading happens in a few threads, so that a slow disk holds up only those who wait for it; requests for
+one path wait for one read. What to drop is found by second chance: a page that was used since the last look stays.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from qosweb.http.targets import Target
+from qosweb.node.files import NotReadable, NotServed, Root
+from qosweb.node.pages import KeepsChanging, Moved, Resource, load
+
+READERS = 4
+
+Failure = Moved | NotServed | KeepsChanging | OSError
+Loaded = Resource | Failure
+Waiter = Callable[[Loaded], None]
+
+
+class PageStore:
+    """Paths to resources. ``resources`` is read directly by the path of every request."""
+
+    def __init__(self, root: Root, *, index: str, memory_max: int, file_max: int, fresh_s: float) -> None:
+        self.resources: dict[str, Resource] = {}
+        self.memory = 0
+        self.misses = 0
+        self.evictions = 0
+        self.disk_errors = 0
+        self.root = root
+        self._index = index
+        self._memory_max = memory_max
+        self._file_max = min(file_max, memory_max)
+        self._fresh_s = fresh_s
+        self._waiters: dict[str, list[Waiter]] = {}
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="page-reader")
+
+    def current(self, key: str, now: float) -> Resource | None:
+        """The resource under ``key`` if it is in memory and may be served at ``now`` (monotonic)."""
+        resource = self.resources.get(key)
+        if resource is None:
+            return None
+        if now < resource.fresh_until:
+            return resource
+        if resource.is_current():
+            resource.fresh_until = now + self._fresh_s
+            return resource
+        self._drop(resource)
+        return None
+
+    def fetch(self, target: Target, waiter: Waiter) -> None:
+        """Read what ``target`` names and hand it to ``waiter``, later, on the event loop."""
+        key = target.escaped_path
+        if (waiters := self._waiters.get(key)) is not None:
+            waiters.append(waiter)
+            return
+        self._waiters[key] = [waiter]
+        self.misses += 1
+        read = partial(load, self.root, target, self._index, self._file_max)
+        future = asyncio.get_running_loop().run_in_executor(self._readers, read)
+        future.add_done_callback(partial(self._loaded, key, time.perf_counter()))
+
+    def forget(self, key: str, waiter: Waiter) -> None:
+        """``waiter`` no longer waits."""
+        with contextlib.suppress(KeyError, ValueError):
+            self._waiters[key].remove(waiter)
+
+    def invalidate(self, resource: Resource) -> None:
+        """The file is not the one that ``resource`` was made from."""
+        if self.resources.get(resource.key) is resource:
+            self._drop(resource)
+
+    def clear(self) -> None:
+        self.resources.clear()
+        self.memory = 0
+
+    def close(self) -> None:
+        self._readers.shutdown(wait=False, cancel_futures=True)
+
+    def _loaded(self, key: str, asked_at: float, future: "asyncio.Future[Resource | Moved]") -> None:
+        result: Loaded
+        try:
+            result = future.result()
+        except asyncio.CancelledError:
+            result = OSError("the server is stopping")
+        except NotServed as missing:
+            result = missing
+        except (KeepsChanging, OSError) as error:
+            self.disk_errors += 1
+            result = error
+        if isinstance(result, Resource):
+            # Fresh from when it was asked for: the file may have changed while it was read.
+            result.fresh_until = asked_at + self._fresh_s
+            self._keep(result)
+        for waiter in self._waiters.pop(key, []):
+            waiter(result)
+
+    def _keep(self, resource: Resource) -> None:
+        if (old := self.resources.get(resource.key)) is not None:
+            self._drop(old)
+        if resource.cost > self._memory_max:
+            return
+        self.resources[resource.key] = resource
+        self.memory += resource.cost
+        while self.memory > self._memory_max:
+            oldest = next(iter(self.resources.values()))
+            if oldest.recently_used and oldest is not resource:
+                oldest.recently_used = False
+                self.resources[oldest.key] = self.resources.pop(oldest.key)
+            else:
+                self._drop(oldest)
+                self.evictions += 1
+
+    def _drop(self, resource: Resource) -> None:
+        del self.resources[resource.key]
+        self.memory -= resource.cost
+
+
+def status_of(failure: NotServed | KeepsChanging | OSError) -> tuple[int, str]:
+    """How a failed read is answered."""
+    match failure:
+        case NotReadable():
+            return 403, "The server may not read this file."
+        case NotServed():
+            return 404, "There is no such page."
+        case KeepsChanging():
+            return 503, "The file is being written. Try again in a moment."
+        case _:
+            return 500, "The disk failed while the page was read."

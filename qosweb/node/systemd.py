@@ -1,0 +1,34 @@
+"""What a service of ``Type=notify`` tells systemd. Without NOTIFY_SOCKET in the environment nothing is sent."""
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Mapping
+
+
+class Notifier:
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        address = environment.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        watchdog_us = environment.get("WATCHDOG_USEC", "")
+        self.watchdog_s = int(watchdog_us) / 1e6 if watchdog_us.isdecimal() else 0.0
+
+    def ready(self, status: str) -> None:
+        self._send(f"READY=1\nSTATUS={status}\nMAINPID={os.getpid()}")
+
+    def reloading(self) -> None:
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self) -> None:
+        self._send("STOPPING=1")
+
+    def alive(self) -> None:
+        if self.watchdog_s:
+            self._send("WATCHDOG=1")
+
+    def _send(self, message: str) -> None:
+        if not self._address:
+            return
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(message.encode(), self._address)

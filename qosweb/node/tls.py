@@ -1,0 +1,40 @@
+"""TLS for the public port. The certificate can be changed while the server runs."""
+
+import ssl
+from pathlib import Path
+
+from qosweb.errors import UsageError
+
+
+class TlsFiles:
+    """A context that follows its two files."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._certificate = certificate
+        self._key = key
+        self.context = self._new_context()
+
+    def reload(self) -> None:
+        """Use the files as they are now for new connections; raises UsageError and changes nothing if they are bad."""
+        self._new_context()  # tried apart: a failed load would leave the running context half changed
+        self.context.load_cert_chain(self._certificate, self._key)
+
+    def _new_context(self) -> ssl.SSLContext:
+        for option, path in (("--tls-cert", self._certificate), ("--tls-key", self._key)):
+            try:
+                path.read_bytes()
+            except OSError as error:
+                raise UsageError(f"{option} {path}: {error.strerror}") from None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        try:
+            context.load_cert_chain(self._certificate, self._key, password=_no_password)
+        except (ssl.SSLError, ValueError) as error:
+            reason = getattr(error, "reason", None) or str(error) or "not usable"
+            raise UsageError(f"--tls-cert {self._certificate} with --tls-key {self._key}: {reason}") from None
+        return context
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted; give one without a passphrase")

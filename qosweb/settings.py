@@ -1,0 +1,225 @@
+"""What ``qosweb serve`` can be told, and the three ways to tell it. Pure.
+
+Each field of :class:`ServeSettings` is an option of the command line (``--cache-size``), a key of the TOML file
+(``cache-size``) and an environment variable (``QOSWEB_CACHE_SIZE``). The command line wins over the environment,
+the environment over the file, the file over the default.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qosweb.errors import UsageError
+from qosweb.units import Address, format_size, parse_address, parse_count, parse_duration_s, parse_size
+
+ENV_PREFIX = "QOSWEB_"
+
+
+def _option(parse: Callable[[str], object], metavar: str, text: str, **default: Any) -> Any:
+    return field(metadata={"parse": parse, "metavar": metavar, "help": text}, **default)
+
+
+def _positive(parse: Callable[[str], float]) -> Callable[[str], float]:
+    def parse_positive(text: str) -> float:
+        value = parse(text)
+        if value <= 0:
+            raise ValueError(f"'{text}' must be more than 0")
+        return value
+
+    return parse_positive
+
+
+def _log_format(text: str) -> str:
+    if text not in ("json", "combined"):
+        raise ValueError(f"'{text}' is not a log format; use json or combined")
+    return text
+
+
+def _optional_address(text: str) -> Address | None:
+    return None if text.strip().lower() in ("none", "off") else parse_address(text)
+
+
+def _node_name(text: str) -> str:
+    if not text or len(text) > 64 or not all(c.isascii() and (c.isalnum() or c in "-_.") for c in text):
+        raise ValueError(f"'{text}' is not a node name; use up to 64 letters, digits, '-', '_' and '.'")
+    return text
+
+
+def _file_name(text: str) -> str:
+    if not text or "/" in text or text.startswith("."):
+        raise ValueError(f"'{text}' is not a plain file name, such as index.html")
+    return text
+
+
+_seconds = _positive(parse_duration_s)
+
+
+def _at_least_one(text: str) -> int:
+    return int(_positive(parse_count)(text))
+
+
+def _some_bytes(text: str) -> int:
+    return int(_positive(parse_size)(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    root: Path = _option(Path, "DIR", "serve the files under DIR (required)")
+    name: str = _option(_node_name, "N", "this node's name in logs and status; else the host's name", default="")
+    listen: Address = _option(parse_address, "H:P", "public HTTP address", default=Address("127.0.0.1", 8080))
+    admin: Address | None = _option(
+        _optional_address, "H:P", "admin address, or none", default=Address("127.0.0.1", 8081)
+    )
+    admin_token_file: Path | None = _option(
+        Path, "F", "file with the bearer token of the admin port; required beyond loopback", default=None
+    )
+    index: str = _option(_file_name, "NAME", "the page that stands for its directory", default="index.html")
+
+    tls_cert: Path | None = _option(Path, "F", "certificate chain (PEM): serve HTTPS", default=None)
+    tls_key: Path | None = _option(Path, "F", "private key (PEM) of --tls-cert", default=None)
+
+    access_log: str = _option(str, "FILE", "access log; - is standard output, none is no log", default="-")
+    access_log_format: str = _option(_log_format, "json|combined", "form of its lines", default="json")
+    access_log_rotate: int = _option(parse_size, "SIZE", "start a new file at this size; 0 is never", default=256 << 20)
+    access_log_keep: int = _option(_at_least_one, "N", "how many rotated files are kept", default=8)
+
+    cache_size: int = _option(parse_size, "SIZE", "memory for pages", default=128 << 20)
+    cache_file_max: int = _option(
+        parse_size, "SIZE", "a larger file is sent from disk, not kept in memory", default=1 << 20
+    )
+    cache_fresh: float = _option(
+        parse_duration_s, "TIME", "how long a page is served before its file is looked at again", default=1.0
+    )
+
+    max_connections: int = _option(_at_least_one, "N", "connections in total", default=12_000)
+    max_connections_per_client: int = _option(
+        _at_least_one, "N", "connections of one client address (IPv6: one /64)", default=1_000
+    )
+    max_request_line: int = _option(_some_bytes, "SIZE", "longest request line; beyond it 414", default=8 << 10)
+    max_header_size: int = _option(_some_bytes, "SIZE", "largest request head; beyond it 431", default=32 << 10)
+    max_headers: int = _option(_at_least_one, "N", "most header fields of a request; beyond it 431", default=100)
+    max_open_files: int = _option(_at_least_one, "N", "files sent from disk at one time; beyond it 503", default=1_000)
+
+    header_timeout: float = _option(_seconds, "TIME", "a request head must be complete in this time", default=10.0)
+    idle_timeout: float = _option(_seconds, "TIME", "a connection without a request is closed", default=60.0)
+    send_timeout: float = _option(
+        _seconds, "TIME", "a reader that takes less than 16KB in this time is cut off", default=30.0
+    )
+    grace: float = _option(parse_duration_s, "TIME", "how long SIGTERM waits for requests in service", default=10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSpec:
+    """One setting as the user meets it."""
+
+    key: str
+    parse: Callable[[str], object]
+    metavar: str
+    help: str
+    default: object
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.key}"
+
+    @property
+    def variable(self) -> str:
+        return ENV_PREFIX + self.key.replace("-", "_").upper()
+
+    @property
+    def shown_default(self) -> str:
+        if self.parse in (parse_size, _some_bytes):
+            return format_size(int(str(self.default)))
+        if self.parse in (_seconds, parse_duration_s):
+            return f"{self.default:g}s"
+        return str(self.default)
+
+    @property
+    def field_name(self) -> str:
+        return self.key.replace("-", "_")
+
+
+def _specs() -> tuple[OptionSpec, ...]:
+    return tuple(
+        OptionSpec(
+            f.name.replace("_", "-"),
+            f.metadata["parse"],
+            f.metadata["metavar"],
+            f.metadata["help"],
+            f.default,
+        )
+        for f in dataclasses.fields(ServeSettings)
+    )
+
+
+OPTIONS = _specs()
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def gather(
+    command_line: Mapping[str, str],
+    environment: Mapping[str, str],
+    file: Mapping[str, object],
+    file_name: str,
+) -> ServeSettings:
+    """The settings in force. ``command_line`` maps option keys to texts, ``file`` is the parsed TOML."""
+    by_key = {spec.key: spec for spec in OPTIONS}
+    values: dict[str, object] = {}
+
+    for key, raw in file.items():
+        spec = by_key.get(key.replace("_", "-"))
+        if spec is None:
+            raise UsageError(f"{file_name}: unknown key '{key}'{did_you_mean(key, by_key)}")
+        if not isinstance(raw, str | int | float) or isinstance(raw, bool):
+            raise UsageError(f"{file_name}: {key}: expected a text or a number, not {_kind(raw)}")
+        values[spec.field_name] = _parse(spec, str(raw), f"{file_name}: {key}")
+
+    by_variable = {spec.variable: spec for spec in OPTIONS}
+    for variable, text in sorted(environment.items()):
+        if not variable.startswith(ENV_PREFIX) or variable == ENV_PREFIX + "CONFIG":
+            continue
+        if variable not in by_variable:
+            raise UsageError(f"unknown environment variable {variable}{did_you_mean(variable, by_variable)}")
+        spec = by_variable[variable]
+        values[spec.field_name] = _parse(spec, text, variable)
+
+    for key, text in command_line.items():
+        spec = by_key[key]
+        values[spec.field_name] = _parse(spec, text, spec.flag)
+
+    if "root" not in values:
+        raise UsageError("no root: say which folder to serve with --root DIR")
+    settings = ServeSettings(**values)  # type: ignore[arg-type]
+    _check_together(settings)
+    return settings
+
+
+def _check_together(settings: ServeSettings) -> None:
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        missing = "--tls-key" if settings.tls_key is None else "--tls-cert"
+        raise UsageError(f"TLS needs both --tls-cert and --tls-key; {missing} is missing")
+    if settings.max_request_line > settings.max_header_size:
+        raise UsageError("--max-request-line is larger than --max-header-size, which includes it")
+    admin = settings.admin
+    if admin is not None and not admin.is_loopback and settings.admin_token_file is None:
+        raise UsageError(f"admin address {admin} is not loopback: it needs --admin-token-file FILE")
+    if admin is not None and admin == settings.listen and admin.port != 0:
+        raise UsageError(f"--listen and --admin are both {admin}; give them different ports")
+
+
+def _parse(spec: OptionSpec, text: str, where: str) -> object:
+    try:
+        return spec.parse(text)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from None
+
+
+def _kind(value: object) -> str:
+    return {bool: "a boolean", list: "a list", dict: "a table"}.get(type(value), type(value).__name__)

@@ -1,0 +1,93 @@
+"""Sizes, durations and addresses as people write them. Pure.
+
+Sizes are powers of 1024 (``64KB`` is 65,536 bytes), as in the WebQoS language.
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_NUMBER_AND_UNIT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)")
+
+_BYTES_PER = {
+    "": 1,
+    "b": 1,
+    "kb": 1 << 10,
+    "kib": 1 << 10,
+    "mb": 1 << 20,
+    "mib": 1 << 20,
+    "gb": 1 << 30,
+    "gib": 1 << 30,
+}
+_SECONDS_PER = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen: ``host:port``, with brackets around an IPv6 host."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def parse_size(text: str) -> int:
+    """Bytes in ``text``: ``512``, ``16KB``, ``1.5MB``."""
+    number, per = _split(text, _BYTES_PER, "a size such as 512, 16KB or 64MB")
+    return round(number * per)
+
+
+def format_size(size: int) -> str:
+    """The shortest form that :func:`parse_size` reads back: ``64MB``."""
+    for unit, per in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if size >= per and size % per == 0:
+            return f"{size // per}{unit}"
+    return str(size)
+
+
+def parse_duration_s(text: str) -> float:
+    """Seconds in ``text``: ``500ms``, ``10s``, ``2min``, ``1h``; a bare number is seconds."""
+    number, per = _split(text, _SECONDS_PER, "a duration such as 500ms, 10s or 2min")
+    return number * per
+
+
+def parse_count(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,15}", text.strip()):
+        raise ValueError(f"'{text}' is not a whole number")
+    return int(text)
+
+
+def parse_address(text: str) -> Address:
+    """``127.0.0.1:8080``, ``[::1]:8080``, ``localhost:8080``, ``:8080`` (every interface), ``8080`` (loopback)."""
+    text = text.strip()
+    if re.fullmatch(r"[0-9]+", text):
+        return Address("127.0.0.1", _port(text, text))
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]*)):([0-9]+)", text)
+    if match is None:
+        raise ValueError(f"'{text}' is not an address; write HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080")
+    return Address(match[1] or match[2] or "0.0.0.0", _port(match[3], text))
+
+
+def _port(digits: str, text: str) -> int:
+    if len(digits) > 5 or int(digits) > 65535:
+        raise ValueError(f"port {digits} in '{text}' is not between 0 and 65535")
+    return int(digits)
+
+
+def _split(text: str, units: Mapping[str, float], example: str) -> tuple[float, float]:
+    match = _NUMBER_AND_UNIT.fullmatch(text.strip())
+    if match is None or match[2].lower() not in units:
+        raise ValueError(f"'{text}' is not {example}")
+    return float(match[1]), units[match[2].lower()]
