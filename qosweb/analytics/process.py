@@ -70,11 +70,11 @@ def jvm() -> Iterator[None]:
             _end(gateway.proc)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], timeout_s: float = JVM_EXIT_TIMEOUT_S) -> None:
     assert process.stdin is not None
     process.stdin.close()  # the JVM's sign to leave
     try:
-        process.wait(JVM_EXIT_TIMEOUT_S)
+        process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

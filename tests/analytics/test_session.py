@@ -17,12 +17,12 @@ JOB_TIMEOUT_S = 300
 
 
 def system_java() -> str | None:
-    """The java.home of a system's Java 17 or newer, found without the code under test."""
+    """The java.home of the system's Java, if there is one that will do; found without the code under test."""
     homes = [f"{os.environ['JAVA_HOME']}/bin/java"] if os.environ.get("JAVA_HOME") else []
     for java in (*homes, shutil.which("java")):
         if java and Path(java).exists():
             said = subprocess.run(
-                [java, "-XshowSettings:properties", "-version"],
+                [java, "--add-modules=jdk.incubator.vector", "-XshowSettings:properties", "-version"],
                 capture_output=True,
                 text=True,
                 timeout=60,
@@ -100,7 +100,7 @@ def test_trivial_job_on_a_machine_without_java(tmp_path: Path, fresh_machine: di
 
 def test_a_session_may_follow_one_whose_jvm_died(tmp_path: Path, fresh_machine: dict[str, str]) -> None:
     assert run("interrupted_job.py", fresh_machine, tmp_path).splitlines() == [
-        "ConnectionRefusedError",
+        "failed",
         "3",
         "a Spark session is already running in this process",
     ]

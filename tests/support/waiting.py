@@ -1,0 +1,16 @@
+"""Waiting for a condition, bounded."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def wait_for(condition: Callable[[], T], what: str, timeout_s: float = 20.0) -> T:
+    """The first true value of ``condition``; fails the test with ``what`` if there is none in time."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain for: {what}"
+        time.sleep(0.01)
+    return value
