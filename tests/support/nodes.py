@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
 import urllib.request
+from signal import Signals
 from typing import TYPE_CHECKING
 
 from tests.support.raw import RawConnection, Reply
@@ -72,7 +72,7 @@ class RunningNode:
 
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
-            self.stop(signal.SIGKILL)
+            self.stop(Signals.SIGKILL)
         self._readers[0].join(10)
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
@@ -103,12 +103,12 @@ class RunningNode:
                 return float(line.rpartition(" ")[2])
         return 0.0
 
-    def signal(self, number: signal.Signals) -> None:
+    def kill(self, number: Signals) -> None:
         self.process.send_signal(number)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 30.0) -> int:
+    def stop(self, number: Signals = Signals.SIGTERM, timeout_s: float = 30.0) -> int:
         """End it and return its exit code."""
-        self.signal(number)
+        self.kill(number)
         return self.process.wait(timeout_s)
 
     def log(self) -> list[dict[str, object]]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import socket
-import ssl
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
 
 
 @dataclass(frozen=True)
