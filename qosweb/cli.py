@@ -26,11 +26,14 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
+_FLAGS = {"serve": ["--config", *(spec.flag for spec in OPTIONS)], "demo": ["--listen", "--admin"]}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(sys.argv[1:] if argv is None else list(argv))
     except UsageError as error:
-        print(f"qosweb: error: {error}", file=sys.stderr)
+        print(f"qosweb: error: {_on_one_line(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -46,8 +49,9 @@ def _run(argv: list[str]) -> int:
         raise UsageError(f"unknown command '{argv[0]}'{did_you_mean(argv[0], commands.choices)}")
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
-        flags = [*(spec.flag for spec in OPTIONS), "--config"]
-        raise UsageError(f"unknown option '{unknown[0]}'{did_you_mean(unknown[0].partition('=')[0], flags)}")
+        what = "unknown option" if unknown[0].startswith("-") else "unexpected argument"
+        known = ["--help", *_FLAGS.get(arguments.command, ["--version"])]
+        raise UsageError(f"{what} '{unknown[0]}'{did_you_mean(unknown[0].partition('=')[0], known)}")
     if arguments.command is None:
         parser.print_help()
         return 0
@@ -81,18 +85,24 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 def _settings(arguments: argparse.Namespace) -> ServeSettings:
     given = vars(arguments)
     command_line = {spec.key: given[spec.key] for spec in OPTIONS if given[spec.key] is not None}
-    config = given["config"] or os.environ.get(ENV_PREFIX + "CONFIG")
-    file = _read_toml(Path(config)) if config else {}
+    option, config = "--config", given["config"]
+    if config is None:
+        option, config = f"{ENV_PREFIX}CONFIG", os.environ.get(f"{ENV_PREFIX}CONFIG")
+    file = {} if config is None else _read_toml(option, Path(config))
     return gather(command_line, os.environ, file, config or "")
 
 
-def _read_toml(path: Path) -> dict[str, object]:
+def _read_toml(option: str, path: Path) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"--config {path}: not valid TOML: {error}") from None
+        raise UsageError(f"{option} {path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:  # the decoder's own, bad UTF-8, a number or a nest too large
+        raise UsageError(f"{option} {path}: not valid TOML: {error}") from None
+
+
+def _on_one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 if __name__ == "__main__":

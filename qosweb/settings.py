@@ -16,6 +16,7 @@ from qosweb.errors import UsageError
 from qosweb.units import Address, format_size, parse_address, parse_count, parse_duration_s, parse_size
 
 ENV_PREFIX = "QOSWEB_"
+HEAD_SIZE_MAX = 64 << 20  # what may be allowed; a head is held in memory
 
 
 def _option(parse: Callable[[str], object], metavar: str, text: str, **default: Any) -> Any:
@@ -30,6 +31,16 @@ def _positive(parse: Callable[[str], float]) -> Callable[[str], float]:
         return value
 
     return parse_positive
+
+
+def _path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise ValueError(f"'{text}' is not a path")
+    return Path(text)
+
+
+def _log_file(text: str) -> str:
+    return text if text in ("-", "none") else str(_path(text))
 
 
 def _log_format(text: str) -> str:
@@ -49,7 +60,7 @@ def _node_name(text: str) -> str:
 
 
 def _file_name(text: str) -> str:
-    if not text or "/" in text or text.startswith("."):
+    if not text or "/" in text or text.startswith(".") or not text.isprintable():
         raise ValueError(f"'{text}' is not a plain file name, such as index.html")
     return text
 
@@ -62,26 +73,29 @@ def _at_least_one(text: str) -> int:
 
 
 def _some_bytes(text: str) -> int:
-    return int(_positive(parse_size)(text))
+    size = int(_positive(parse_size)(text))
+    if size > HEAD_SIZE_MAX:
+        raise ValueError(f"'{text}' must be at most {format_size(HEAD_SIZE_MAX)}")
+    return size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    root: Path = _option(Path, "DIR", "serve the files under DIR (required)")
+    root: Path = _option(_path, "DIR", "serve the files under DIR (required)")
     name: str = _option(_node_name, "N", "this node's name in logs and status; else the host's name", default="")
     listen: Address = _option(parse_address, "H:P", "public HTTP address", default=Address("127.0.0.1", 8080))
     admin: Address | None = _option(
         _optional_address, "H:P", "admin address, or none", default=Address("127.0.0.1", 8081)
     )
     admin_token_file: Path | None = _option(
-        Path, "F", "file with the bearer token of the admin port; required beyond loopback", default=None
+        _path, "F", "file with the bearer token of the admin port; required beyond loopback", default=None
     )
     index: str = _option(_file_name, "NAME", "the page that stands for its directory", default="index.html")
 
-    tls_cert: Path | None = _option(Path, "F", "certificate chain (PEM): serve HTTPS", default=None)
-    tls_key: Path | None = _option(Path, "F", "private key (PEM) of --tls-cert", default=None)
+    tls_cert: Path | None = _option(_path, "F", "certificate chain (PEM): serve HTTPS", default=None)
+    tls_key: Path | None = _option(_path, "F", "private key (PEM) of --tls-cert", default=None)
 
-    access_log: str = _option(str, "FILE", "access log; - is standard output, none is no log", default="-")
+    access_log: str = _option(_log_file, "FILE", "access log; - is standard output, none is no log", default="-")
     access_log_format: str = _option(_log_format, "json|combined", "form of its lines", default="json")
     access_log_rotate: int = _option(parse_size, "SIZE", "start a new file at this size; 0 is never", default=256 << 20)
     access_log_keep: int = _option(_at_least_one, "N", "how many rotated files are kept", default=8)
@@ -179,7 +193,9 @@ def gather(
             raise UsageError(f"{file_name}: unknown key '{key}'{did_you_mean(key, by_key)}")
         if not isinstance(raw, str | int | float) or isinstance(raw, bool):
             raise UsageError(f"{file_name}: {key}: expected a text or a number, not {_kind(raw)}")
-        values[spec.field_name] = _parse(spec, str(raw), f"{file_name}: {key}")
+        if spec.field_name in values:
+            raise UsageError(f"{file_name}: {key}: given twice, with '-' and with '_'; once is right")
+        values[spec.field_name] = _parse(spec, _text_of(raw), f"{file_name}: {key}")
 
     by_variable = {spec.variable: spec for spec in OPTIONS}
     for variable, text in sorted(environment.items()):
@@ -206,7 +222,10 @@ def _check_together(settings: ServeSettings) -> None:
         missing = "--tls-key" if settings.tls_key is None else "--tls-cert"
         raise UsageError(f"TLS needs both --tls-cert and --tls-key; {missing} is missing")
     if settings.max_request_line > settings.max_header_size:
-        raise UsageError("--max-request-line is larger than --max-header-size, which includes it")
+        raise UsageError(
+            f"--max-request-line {format_size(settings.max_request_line)} is larger than --max-header-size "
+            f"{format_size(settings.max_header_size)}, which includes it; lower the one or raise the other"
+        )
     admin = settings.admin
     if admin is not None and not admin.is_loopback and settings.admin_token_file is None:
         raise UsageError(f"admin address {admin} is not loopback: it needs --admin-token-file FILE")
@@ -219,6 +238,13 @@ def _parse(spec: OptionSpec, text: str, where: str) -> object:
         return spec.parse(text)
     except ValueError as error:
         raise UsageError(f"{where}: {error}") from None
+
+
+def _text_of(value: str | float) -> str:
+    try:
+        return str(value)
+    except ValueError:  # Python writes out no number of thousands of digits
+        return "(a number of thousands of digits)"
 
 
 def _kind(value: object) -> str:

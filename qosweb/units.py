@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 _NUMBER_AND_UNIT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)")
 
+_LABEL = "[A-Za-z0-9_-]{1,63}"
+_ADDRESS = re.compile(rf"(?:\[([0-9A-Fa-f:.]+)\]|((?:{_LABEL}(?:\.{_LABEL})*)?)):([0-9]+)")
+
 _BYTES_PER = {
     "": 1,
     "b": 1,
@@ -74,7 +77,7 @@ def parse_address(text: str) -> Address:
     text = text.strip()
     if re.fullmatch(r"[0-9]+", text):
         return Address("127.0.0.1", _port(text, text))
-    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]*)):([0-9]+)", text)
+    match = _ADDRESS.fullmatch(text)
     if match is None:
         raise ValueError(f"'{text}' is not an address; write HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080")
     return Address(match[1] or match[2] or "0.0.0.0", _port(match[3], text))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qosweb.node.node import Node
 
 TOKEN_LEN_MIN = 16
+CLOSE_S = 1.0
 
 
 class Admin:
@@ -39,7 +40,7 @@ class Admin:
                 web.get("/status", self._status),
             ]
         )
-        self._runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=CLOSE_S)
 
     async def start(self, listener: socket.socket) -> None:
         await self._runner.setup()
@@ -52,7 +53,9 @@ class Admin:
     async def _authorise(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if self._token is not None:
             given = request.headers.get("Authorization", "")
-            if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+            scheme, _, token = given.partition(" ")
+            given_token = token.strip().encode("utf-8", "surrogateescape")
+            if scheme.lower() != "bearer" or not hmac.compare_digest(given_token, self._token.encode()):
                 return web.Response(
                     status=401,
                     text="the admin port needs the header 'Authorization: Bearer TOKEN'\n",

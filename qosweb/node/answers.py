@@ -27,7 +27,7 @@ _STATUS_LINES[416] = "HTTP/1.1 416 Range Not Satisfiable\r\n"
 class FileSpan:
     """``length`` bytes from ``offset`` of the file ``name``, if it still is the version ``identity``."""
 
-    name: str
+    name: bytes
     identity: Identity
     offset: int
     length: int

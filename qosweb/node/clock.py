@@ -4,33 +4,44 @@ import time
 
 from qosweb.http.dates import format_http_date
 
+THOUSANDTHS = tuple(f"{number:03}" for number in range(1000))
+
 
 class Clock:
-    """``read()`` once per event; ``second``, ``date_line`` and ``wall`` follow from it."""
+    """Read once per event. ``second``, ``second_text`` and ``date_line`` belong to the latest reading.
 
-    __slots__ = ("_next_second_at", "date_line", "second", "wall_offset")
+    Where every request counts, the caller reads ``time.perf_counter()`` itself and calls ``turn`` only when
+    ``next_second_at`` is reached; ``read`` does the same in one call.
+    """
+
+    __slots__ = ("_wall_offset", "date_line", "next_second_at", "second", "second_text")
 
     def __init__(self) -> None:
-        self._next_second_at = 0.0
-        self.second = 0
-        self.date_line = b""
-        self.wall_offset = 0.0
-        self.read()
+        self.turn(time.perf_counter())
 
     def read(self) -> float:
         """Seconds on the monotonic clock that durations and deadlines are measured with."""
         now = time.perf_counter()
-        if now >= self._next_second_at:
-            self._turn(now)
+        if now >= self.next_second_at:
+            self.turn(now)
         return now
+
+    def turn(self, now: float) -> None:
+        """A new second has begun."""
+        wall = time.time()
+        self._wall_offset = wall - now
+        self.second = int(wall)
+        self.second_text = f"{self.second}."
+        self.next_second_at = now + (self.second + 1 - wall)
+        self.date_line = f"Date: {format_http_date(self.second)}\r\n".encode()
 
     def wall(self, at: float) -> float:
         """Seconds since 1970 at the monotonic moment ``at``."""
-        return at + self.wall_offset
+        return at + self._wall_offset
 
-    def _turn(self, now: float) -> None:
-        wall = time.time()
-        self.wall_offset = wall - now
-        self.second = int(wall)
-        self._next_second_at = now + (self.second + 1 - wall)
-        self.date_line = f"Date: {format_http_date(self.second)}\r\n".encode()
+    def wall_text(self, at: float) -> str:
+        """``wall(at)`` with three decimals, cheap for a moment of the current second."""
+        left_ms = int((self.next_second_at - at) * 1000)
+        if 0 <= left_ms < 1000:
+            return self.second_text + THOUSANDTHS[999 - left_ms]
+        return f"{self.wall(at):.3f}"

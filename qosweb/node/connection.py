@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
-from aiohttp import hdrs
-from aiohttp.http import HttpProcessingError, HttpRequestParser, HttpVersion11, RawRequestMessage
+from aiohttp.http import HttpProcessingError, HttpRequestParser
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from qosweb.node.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, FileSpan, explain
@@ -24,6 +24,7 @@ from qosweb.node.exchange import Exchange, Waiting
 from qosweb.node.files import NotServed
 from qosweb.node.filesend import FileSend
 from qosweb.node.malformed import diagnose
+from qosweb.node.plain import PlainHead, PlainHeads, read_plain
 from qosweb.server import proceed, restart_at_find_page
 
 if TYPE_CHECKING:
@@ -70,11 +71,13 @@ class Hub:
     connections: Connections
     limits: Limits
     open_files: OpenFiles
+    plain_heads: PlainHeads
 
 
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_blocked",
+        "_clock",
         "_closing",
         "_consuming",
         "_eof",
@@ -84,6 +87,7 @@ class Connection(asyncio.Protocol):
         "_head_tail",
         "_hub",
         "_in_request_line",
+        "_known_heads",
         "_lingered",
         "_lingering",
         "_log_part",
@@ -91,6 +95,7 @@ class Connection(asyncio.Protocol):
         "_mark_left",
         "_parser",
         "_reading_paused",
+        "_resources",
         "_sender",
         "_sending",
         "_transport",
@@ -104,6 +109,9 @@ class Connection(asyncio.Protocol):
         self.client = ""
         self.active_at = 0.0
         self._hub = hub
+        self._clock = hub.site.clock
+        self._resources = hub.site.store.resources
+        self._known_heads = hub.plain_heads.known
         self._transport: asyncio.Transport | None = None
         self._parser: HttpRequestParser | None = None
         self._log_part = ""
@@ -133,7 +141,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.client = peer[0] if isinstance(peer, tuple) else "unix"
-        self.active_at = self._hub.site.clock.read()
+        self.active_at = self._clock.read()
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
         match self._hub.connections.enter(self):
             case Entry.TOO_MANY_OF_CLIENT:
@@ -183,90 +191,86 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._blocked:
             self._hold(data)
-        else:
-            self._consume(data)
+            return
+        now = perf_counter()
+        if now >= self._clock.next_second_at:
+            self._clock.turn(now)
+        plain = self._known_heads.get(data)
+        if plain is None or self._head_len or not self._log_part or not self._answer_plain(plain, now):
+            self._consume(data, now)
 
     # Requests
 
-    def _consume(self, data: bytes) -> None:
+    def _consume(self, data: bytes, now: float) -> None:
         """Parse and answer, request by request, until the data is used up or something has to wait."""
-        hub = self._hub
-        if (parser := self._parser) is None:
-            self._parser = parser = self._new_parser()
-        assert self._transport is not None
+        if self._parser is None:
+            self._parser = self._new_parser()
         self._consuming = True
-        self.active_at = now = hub.site.clock.read()
         start, size = 0, len(data)
         while start < size:
             end = self._head_end(data, start)
-            piece = data if end - start == size else data[start:end]
+            piece = data[start:end]
             start = end
-            if (self._head_len or len(piece) > hub.limits.request_line) and not self._is_within_limits(piece):
-                break
-            try:
-                messages = parser.feed_data(piece)[0]
-            except HttpProcessingError as error:
-                hub.connections.counts.malformed += 1
-                self._refuse(diagnose(error, piece), now)
-                break
-            if not messages:
-                self._note_partial_head(piece, now)
-                continue
-            self._head_len = 0
-            if not self._log_part:
-                self._note_first_request()
-            message, payload = messages[0]
-            if payload is EMPTY_PAYLOAD and self._answer_plain(message, now):
-                continue
-            has_body = payload is not EMPTY_PAYLOAD or bool(message.chunked)
-            self._run(Exchange(message, has_body, self.client, now, now, self._resume))
+            self._consume_head(piece, now)
             if self._blocked:
                 if start < size:
                     self._hold(data[start:])
                 break
         self._consuming = False
 
-    def _answer_plain(self, message: RawRequestMessage, now: float) -> bool:
-        """The fast path: a plain GET of a page in memory. False: not one of those, nothing was done."""
-        hub = self._hub
-        site = hub.site
-        resource = site.store.resources.get(message.path)
-        if (
-            resource is None
-            or now >= resource.fresh_until
-            or message.method != "GET"
-            or message.version is not HttpVersion11
-            or message.should_close
-            or message.upgrade
-            or hub.connections.draining
-        ):
-            return False
-        headers = message.headers
-        if (
-            hdrs.IF_NONE_MATCH in headers
-            or hdrs.IF_MODIFIED_SINCE in headers
-            or hdrs.RANGE in headers
-            or hdrs.IF_MATCH in headers
-            or hdrs.IF_UNMODIFIED_SINCE in headers
-            or hdrs.EXPECT in headers
-        ):
-            return False
-        page = resource.page_for(headers.get(hdrs.ACCEPT_ENCODING)) if resource.encoded else resource.plain
-        host = hub.ledger.hosts.get(headers[hdrs.HOST])
-        if host is None or page.body is None or not page.log_part or not site.gate.start():
-            return False
+    def _consume_head(self, piece: bytes, now: float) -> None:
+        """A request head, or a part of one: up to where it ends, and nothing beyond."""
+        self.active_at = now
+        is_whole = not self._head_len
+        if is_whole and self._log_part:
+            known = self._known_heads.get(piece)  # in a pipeline; a head that came alone was looked up already
+            if known is not None and self._answer_plain(known, now):
+                return
+        if (self._head_len or len(piece) > self._hub.limits.request_line) and not self._is_within_limits(piece):
+            return
+        assert self._parser is not None
+        try:
+            messages = self._parser.feed_data(piece)[0]
+        except HttpProcessingError as error:
+            self._hub.connections.counts.malformed += 1
+            self._refuse(diagnose(error, piece), now)
+            return
+        if not messages:
+            self._note_partial_head(piece, now)
+            return
+        self._head_len = 0
+        if not self._log_part:
+            self._note_first_request()
+        message, payload = messages[0]
+        if payload is EMPTY_PAYLOAD and (plain := read_plain(message, self._hub.ledger.hosts)) is not None:
+            if is_whole:
+                self._hub.plain_heads.remember(piece, plain)
+            if self._answer_plain(plain, now):
+                return
+        has_body = payload is not EMPTY_PAYLOAD or bool(message.chunked)
+        self._run(Exchange(message, has_body, self.client, now, now, self._resume))
 
-        transport = self._transport
-        assert transport is not None
-        if page.wire_second != site.clock.second:
-            page.set_wire(site.clock.second, site.clock.date_line)
+    def _answer_plain(self, plain: PlainHead, now: float) -> bool:
+        """The fast path. False: the page is not in memory, or not fresh, or may not start now; nothing was done."""
+        resource = self._resources.get(plain.path)
+        hub = self._hub
+        if resource is None or now >= resource.fresh_until or hub.connections.draining:
+            return False
+        page = resource.page_for(plain.accept_encoding) if resource.encoded else resource.plain
+        gate = hub.site.gate
+        if not page.log_part or not gate.start():
+            return False
+        if page.wire_second != self._clock.second:
+            page.set_wire(self._clock.second, self._clock.date_line)
+        assert self._transport is not None
         if page.wire_has_body:
-            transport.write(page.wire)
+            self._transport.write(page.wire)
         else:
-            transport.writelines((page.wire, page.body))
+            self._transport.writelines((page.wire, page.body))  # type: ignore[arg-type]  # has one: see prepare_plain
+        self.active_at = now
         resource.recently_used = True
-        site.gate.finish()
-        hub.ledger.served_plain(self._log_part, page.log_part, host, page.identity.size, now)
+        gate.finish()
+        hub.ledger.served_plain(self._log_part, page.log_part, plain.host_part, page.size, now)
         return True
 
     def _run(self, exchange: Exchange) -> None:
@@ -291,7 +295,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         closes = answer.must_close or not exchange.keeps_alive or self._hub.connections.draining
         last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
-        head = b"".join((answer.head, self._hub.site.clock.date_line, last_line, b"\r\n"))
+        head = b"".join((answer.head, self._clock.date_line, last_line, b"\r\n"))
         if exchange.is_head:
             answer = answer.without_body()
         if answer.from_disk:
@@ -332,7 +336,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         assert self._sender is not None
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
-        self._mark_at = self._hub.site.clock.read()
+        self._mark_at = self._clock.read()
         self._mark_left = 0
         self._sender.start()
 
@@ -384,7 +388,7 @@ class Connection(asyncio.Protocol):
 
     def _turn_away(self, answer: Answer) -> None:
         assert self._transport is not None
-        date_line = self._hub.site.clock.date_line
+        date_line = self._clock.date_line
         self._transport.write(b"".join((answer.head, date_line, CLOSE, b"\r\n", *answer.body)))  # type: ignore[arg-type]
         self._linger()
 
@@ -448,7 +452,7 @@ class Connection(asyncio.Protocol):
             return
         if self._unread:
             data, self._unread = self._unread, b""
-            self._consume(data)
+            self._consume(data, self._clock.read())
         if self._blocked or self._transport is None:
             return
         if self._eof:

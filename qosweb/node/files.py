@@ -3,6 +3,8 @@
 What counts is the file that was really opened, not the name that was asked for: the kernel is asked where an open
 descriptor lies, so a link that is changed between a check and its use leads nowhere. Links inside the root are
 followed; links out of it, links to hidden files, and everything that is not a regular file are refused.
+
+Names are bytes, as the kernel has them: they come as UTF-8 from the wire, whatever the locale of this process is.
 """
 
 import errno
@@ -58,12 +60,12 @@ class Root:
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve(strict=True)
-        self._prefix = str(self.path).rstrip("/") + "/"
+        self._prefix = os.fsencode(self.path).rstrip(b"/") + b"/"
 
-    def file_name(self, segments: tuple[str, ...]) -> str:
-        return self._prefix + "/".join(segments)
+    def file_name(self, segments: tuple[str, ...]) -> bytes:
+        return self._prefix + "/".join(segments).encode("utf-8", "surrogateescape")
 
-    def open(self, name: str) -> tuple[int, Identity]:
+    def open(self, name: bytes) -> tuple[int, Identity]:
         """A descriptor of the regular file ``name`` (from :meth:`file_name`) and what was opened.
 
         Raises NotServed or IsDirectory for what is not there or not to be served, OSError for a failing disk.
@@ -91,19 +93,19 @@ class Root:
             raise
         return descriptor, Identity.of(status)
 
-    def _is_inside(self, descriptor: int, name: str) -> bool:
+    def _is_inside(self, descriptor: int, name: bytes) -> bool:
         real = _path_of(descriptor, name)
-        if real + "/" == self._prefix:
+        if real + b"/" == self._prefix:
             return True
         if not real.startswith(self._prefix):
             return False
-        inside = real[len(self._prefix) :].split("/")
+        inside = real[len(self._prefix) :].split(b"/")
         return not any(
-            part.startswith(".") and not (at == 0 and part == ".well-known") for at, part in enumerate(inside)
+            part.startswith(b".") and not (at == 0 and part == b".well-known") for at, part in enumerate(inside)
         )
 
 
-def look_at(name: str) -> Identity | None:
+def look_at(name: bytes) -> Identity | None:
     """The identity of the file now under ``name``; None if there is none."""
     try:
         return Identity.of(os.stat(name))
@@ -111,8 +113,8 @@ def look_at(name: str) -> Identity | None:
         return None
 
 
-def _path_of(descriptor: int, name: str) -> str:
+def _path_of(descriptor: int, name: bytes) -> bytes:
     try:
-        return os.readlink(f"/proc/self/fd/{descriptor}")
+        return os.readlink(b"/proc/self/fd/%d" % descriptor)
     except FileNotFoundError:  # no /proc on this system
         return os.path.realpath(name)

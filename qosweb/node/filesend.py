@@ -1,16 +1,22 @@
-"""Sending parts of a file from disk: by sendfile on a plain socket, by reading and writing under TLS.
+"""Sending parts of a file from disk: by sendfile and, at the end and under TLS, by reading and writing.
 
 No task and no thread: the sender runs when the socket can take more, a bounded amount each time. A file that is
 replaced meanwhile (by rename) goes on being sent as the version that was opened. A file that is overwritten in
 place is noticed: before the last piece is released the version is compared, and if it changed the connection is
-broken off, so that the client sees an incomplete body and never a complete mixture. (Bytes that wait in socket
-buffers are shared with the page cache; a writer that overwrites them after that comparison is not noticed.)
+broken off, so that the client sees an incomplete body and never a complete mixture.
+
+What sendfile puts in a socket buffer is no copy: it changes with the file until the other side has it. So the last
+bytes, more than a socket buffer holds, are copied; when they are compared, the buffer holds nothing else. (Within
+one machine such bytes go on to the reader's own buffer; a reader there that lags by more than TAIL_BYTES may still
+see some change.)
 
 The event loop owns the connection's descriptor and lets nobody else wait on it, so a duplicate is used; it is
-used only while the loop's own write buffer is empty.
+used only while the loop's own write buffer is empty. When no descriptor is left for a duplicate, a plain socket
+is written to as one under TLS is.
 """
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections import deque
@@ -19,7 +25,8 @@ from collections.abc import Callable
 from qosweb.node.answers import FileSpan, Segment
 
 TURN_BYTES = 1 << 20  # at most this much before others get their turn
-PIECE_BYTES = 64 << 10  # under TLS, and the last piece, which is read and compared before it leaves
+PIECE_BYTES = 64 << 10  # of what is copied
+TAIL_BYTES = 8 << 20  # what is copied at the end: twice the largest send buffer of an ordinary Linux
 
 
 class ChangedWhileSending(Exception):
@@ -33,6 +40,7 @@ class FileSend:
         "_done",
         "_file",
         "_handle",
+        "_left_on_disk",
         "_loop",
         "_segments",
         "_socket",
@@ -57,13 +65,18 @@ class FileSend:
         self._file = file
         self.size = sum(len(part) if isinstance(part, bytes) else part.length for part in segments)
         self._segments = deque(segments)
+        self._left_on_disk = sum(part.length for part in segments if isinstance(part, FileSpan))
         self._done = done
         self._handle: asyncio.Handle | None = None
         self._socket: socket.socket | None = None
-        self._version = _version(file)
+        # Of the answer's making, not of now: the head already says which version follows.
+        self._version = next(
+            (part.identity.size, part.identity.mtime_ns) for part in segments if isinstance(part, FileSpan)
+        )
         if transport.get_extra_info("sslcontext") is None:
-            self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
-            self._socket.setblocking(False)
+            with contextlib.suppress(OSError):
+                self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+                self._socket.setblocking(False)
 
     def start(self) -> None:
         """The connection's write buffer is empty: begin."""
@@ -91,6 +104,7 @@ class FileSend:
 
     def pump_buffered(self) -> None:
         """Under TLS: fill the transport's buffer until it asks to pause. Called again when it has drained."""
+        high = self._transport.get_write_buffer_limits()[1]  # beyond it the transport has asked to pause
         self._handle = None
         if self._file < 0 or self._socket is not None:
             return
@@ -99,7 +113,7 @@ class FileSend:
                 if not self._segments:
                     self._finish(complete=True)
                     return
-                if self._transport.get_write_buffer_size() > PIECE_BYTES:
+                if self._transport.get_write_buffer_size() > high:
                     return
                 piece = self._take_piece()
                 self._transport.write(piece)
@@ -127,9 +141,9 @@ class FileSend:
     def _send_some(self) -> int:
         assert self._socket is not None
         segment = self._segments[0]
-        if isinstance(segment, FileSpan) and (len(self._segments) > 1 or segment.length > PIECE_BYTES):
-            most = segment.length if len(self._segments) > 1 else segment.length - PIECE_BYTES
-            size = os.sendfile(self._socket.fileno(), self._file, segment.offset, min(most, TURN_BYTES))
+        if isinstance(segment, FileSpan) and self._left_on_disk > TAIL_BYTES:
+            most = min(segment.length, self._left_on_disk - TAIL_BYTES, TURN_BYTES)
+            size = os.sendfile(self._socket.fileno(), self._file, segment.offset, most)
             if size == 0:
                 raise ChangedWhileSending
             self._advance(segment, size)
@@ -154,12 +168,13 @@ class FileSend:
         if not piece:
             raise ChangedWhileSending
         self._advance(segment, len(piece))
-        if not any(isinstance(rest, FileSpan) for rest in self._segments) and _version(self._file) != self._version:
+        if not self._left_on_disk and _version(self._file) != self._version:
             raise ChangedWhileSending
         return piece
 
     def _advance(self, span: FileSpan, size: int) -> None:
         self._segments.popleft()
+        self._left_on_disk -= size
         if size < span.length:
             rest = FileSpan(span.name, span.identity, span.offset + size, span.length - size)
             self._segments.appendleft(rest)

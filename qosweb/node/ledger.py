@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from qosweb.node.clock import THOUSANDTHS
 from qosweb.node.logline import Combined, Entry, JsonLines, quoted
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ SERVICE_BUCKETS_S = (
     0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005,
     0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
 )  # fmt: skip
+
+# Most answers from memory take less than a millisecond: what depends on the time alone is looked up.
+_BUCKET_OF_US = tuple(bisect_left(SERVICE_BUCKETS_S, (us + 0.5) / 1e6) for us in range(1000))
+_MS_OF_US = tuple(f"0.{text}" for text in THOUSANDTHS)
 
 
 @dataclass(slots=True)
@@ -61,7 +66,7 @@ class Ledger:
         self._form = self._json if log_format == "json" else Combined()
         self._lines: list[str] = []
         self._clock = clock
-        self._rid_prefix = os.urandom(4).hex()
+        self._rid_prefix = os.urandom(4).hex() + "-"
         self._requests = 0
 
     def client_part(self, client: str) -> str:
@@ -70,26 +75,31 @@ class Ledger:
     def served_plain(self, client_part: str, page_part: str, host: str, size: int, start: float) -> None:
         """A plain GET answered from memory; ``prepare_plain`` made the parts of its line."""
         service_s = time.perf_counter() - start
+        service_us = int(service_s * 1e6)
         account = self.default
         account.plain_served += 1
         account.bytes_sent += size
-        account.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
         account.service_sum_s += service_s
+        if service_us < 1000:
+            account.service_counts[_BUCKET_OF_US[service_us]] += 1
+            ms = _MS_OF_US[service_us]
+        else:
+            account.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
+            ms = f"{service_s * 1e3:.3f}"
         self._requests = number = self._requests + 1
         if self._log is not None:
-            ms = f"{service_s * 1e3:.3f}"
             lines = self._lines
             lines.append(
-                f'{{"ts":{start + self._clock.wall_offset:.6f},"rid":"{self._rid_prefix}{number:x}",{client_part},'
-                f'"method":"GET","host":{host},{page_part},"queue_ms":0,"service_ms":{ms},"total_ms":{ms}}}\n'
+                f'{{"ts":{self._clock.wall_text(start)},"rid":"{self._rid_prefix}{number}",{client_part},'
+                f'"method":"GET","host":{host},{page_part},"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms}}}\n'
             )
             if len(lines) >= BATCH_LINES:
                 self.flush()
 
     def prepare_plain(self, exchange: Exchange, page: Page) -> None:
         """From now on, plain GETs like this one may be written down by ``served_plain``."""
-        if self._form is not self._json:
-            return  # the combined form wants header fields that the fast path does not look at
+        if page.body is None or self._form is not self._json:
+            return  # from disk; or the combined form, which wants fields that the fast path does not look at
         if not page.log_part:
             page.log_part = self._json.page_part(exchange.logged_path, 200, page.size, self.default.name)
         if len(self.hosts) >= HOSTS_MAX:
@@ -168,4 +178,4 @@ class Ledger:
 
     def _next_rid(self) -> str:
         self._requests += 1
-        return f"{self._rid_prefix}{self._requests:x}"
+        return f"{self._rid_prefix}{self._requests}"

@@ -115,7 +115,8 @@ class LogFile:
         whole = batch.rfind(b"\n", 0, written) + 1
         if written > whole and self._path is not None:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, self._size - (written - whole))
+                size = os.fstat(self._descriptor).st_size  # not our own count: somebody may have emptied the file
+                os.ftruncate(self._descriptor, max(0, size - (written - whole)))
                 self._size -= written - whole
                 return whole
         return written
@@ -134,10 +135,12 @@ class LogFile:
                 for number in range(self._keep - 1, 0, -1):
                     with contextlib.suppress(FileNotFoundError):
                         Path(f"{self._path}.{number}").replace(f"{self._path}.{number + 1}")
-                self._path.replace(f"{self._path}.1")
+                with contextlib.suppress(FileNotFoundError):  # somebody took it away; a new one is what we want
+                    self._path.replace(f"{self._path}.1")
             descriptor = _open(self._path)
         except OSError as error:
-            self._report_failure(error)  # and go on in the file that is open
+            self._complain(f"access log: cannot start a new {self._path}: {error.strerror}; going on in the old one")
+            self._size = 0  # tried again after as much again, not with every batch
             return
         os.close(self._descriptor)
         self._descriptor = descriptor
@@ -156,4 +159,5 @@ def _open(path: Path) -> int:
 
 
 def _to_stderr(message: str) -> None:
-    print(f"qosweb: {message}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody reads it; the log goes on
+        print(f"qosweb: {message}", file=sys.stderr, flush=True)

@@ -54,7 +54,7 @@ class JsonLines:
     def line(self, entry: Entry) -> str:
         total_ms = (entry.queue_s + entry.service_s) * 1e3
         return (
-            f'{{"ts":{entry.at_s:.6f},"rid":"{entry.rid}",{self.client_part(entry.client)},'
+            f'{{"ts":{entry.at_s:.3f},"rid":"{entry.rid}",{self.client_part(entry.client)},'
             f'"method":{quoted(entry.method)},"host":{quoted(entry.host)},"path":{quoted(entry.path)},'
             f'"class":{quoted(entry.class_name)},"decision":"{entry.decision}","status":{entry.status},'
             f'"bytes":{entry.size},"queue_ms":{entry.queue_s * 1e3:.3f},"service_ms":{entry.service_s * 1e3:.3f},'

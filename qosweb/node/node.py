@@ -17,6 +17,7 @@ from qosweb.node.files import Root
 from qosweb.node.gate import OpenGate
 from qosweb.node.ledger import Ledger
 from qosweb.node.logfile import LogFile
+from qosweb.node.plain import PlainHeads
 from qosweb.node.stages import Site
 from qosweb.node.store import PageStore
 from qosweb.node.tls import TlsFiles
@@ -77,6 +78,7 @@ class Node:
                 send_timeout_s=settings.send_timeout,
             ),
             self.open_files,
+            PlainHeads(),
         )
         self._server: asyncio.Server | None = None
         self._chores: list[asyncio.Task[None]] = []

@@ -19,13 +19,16 @@ from qosweb.http.targets import Target
 from qosweb.node.answers import NOSNIFF, FileSpan, Segment, serialise_head
 from qosweb.node.files import Identity, IsDirectory, NotServed, Root, look_at
 
-NEIGHBOURS = (("zstd", ".zst"), ("br", ".br"), ("gzip", ".gz"))
+NEIGHBOURS = (("zstd", b".zst"), ("br", b".br"), ("gzip", b".gz"))
 
 # A file written this recently may be written again without its times changing (their grain is coarse).
 UNSETTLED_S = 2.0
+# Most file systems tell moments apart that are this far from each other. A file written since is read again.
+GRAIN_S = 0.02
 READ_TRIES = 5
 READ_AGAIN_AFTER_S = 0.02
 CHOICES_MAX = 32
+CHOICE_LENGTH_MAX = 128
 WIRE_BODY_MAX = 64 << 10
 
 
@@ -37,7 +40,7 @@ class KeepsChanging(Exception):
 class Page:
     """One representation of one file."""
 
-    name: str
+    name: bytes
     identity: Identity
     encoding: str | None
     media_type: str
@@ -49,10 +52,10 @@ class Page:
     wire_second: int = -1
     wire_has_body: bool = True
     log_part: str = ""
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        return self.identity.size
+    def __post_init__(self) -> None:
+        self.size = self.identity.size
 
     def set_wire(self, second: int, date_line: bytes) -> None:
         """Make the wire form of a page in memory, good for one second."""
@@ -77,7 +80,7 @@ class Resource:
     key: str
     plain: Page
     encoded: dict[str, Page]
-    watched: tuple[tuple[str, Identity | None], ...]
+    watched: tuple[tuple[bytes, Identity | None], ...]
     settled: bool
     fresh_until: float = 0.0
     recently_used: bool = True
@@ -92,7 +95,8 @@ class Resource:
             page = self.plain if coding is None else self.encoded[coding]
             if len(self._choices) >= CHOICES_MAX:
                 self._choices.clear()
-            self._choices[accept_encoding] = page
+            if accept_encoding is None or len(accept_encoding) <= CHOICE_LENGTH_MAX:
+                self._choices[accept_encoding] = page
         return page
 
     def is_current(self) -> bool:
@@ -128,7 +132,7 @@ def load(root: Root, target: Target, index: str, file_max: int) -> Resource | Mo
         return Moved(target.escaped_path + "/")
 
     encoded: dict[str, Page] = {}
-    watched: list[tuple[str, Identity | None]] = [(name, plain.identity)]
+    watched: list[tuple[bytes, Identity | None]] = [(name, plain.identity)]
     for coding, suffix in NEIGHBOURS:
         neighbour_name = name + suffix
         try:
@@ -147,17 +151,20 @@ def load(root: Root, target: Target, index: str, file_max: int) -> Resource | Mo
     return Resource(target.escaped_path, plain, encoded, tuple(watched), settled=now_s - newest_s > UNSETTLED_S)
 
 
-def _read_page(root: Root, name: str, encoding: str | None, kind: str, file_max: int, now_s: float) -> Page:
+def _read_page(root: Root, name: bytes, encoding: str | None, kind: str, file_max: int, now_s: float) -> Page:
     for attempt in range(READ_TRIES):
         if attempt:
             time.sleep(READ_AGAIN_AFTER_S)
         descriptor, identity = root.open(name)
         try:
+            if attempt < READ_TRIES - 1 and abs(time.time() - identity.ctime_ns / 1e9) < GRAIN_S:
+                continue  # its next version might have the same times
             if identity.size > file_max:
-                return Page(name, identity, encoding, kind, _validators_by_time(identity, now_s), None)
+                return Page(name, identity, encoding, kind, _validators_by_time(identity, encoding, now_s), None)
             body = _read_all(descriptor, identity.size)
             if body is not None and Identity.of(os.fstat(descriptor)) == identity:
-                return Page(name, identity, encoding, kind, _validators_by_content(identity, body, now_s), body)
+                validators = _validators_by_content(identity, encoding, body, now_s)
+                return Page(name, identity, encoding, kind, validators, body)
         finally:
             os.close(descriptor)
     raise KeepsChanging(name)
@@ -176,13 +183,16 @@ def _read_all(descriptor: int, size: int) -> bytes | None:
     return None if os.read(descriptor, 1) else b"".join(parts)
 
 
-def _validators_by_content(identity: Identity, body: bytes, now_s: float) -> Validators:
-    digest = base64.urlsafe_b64encode(hashlib.blake2b(body, digest_size=15).digest()).decode()
-    return Validators(f'"{digest}"', min(identity.mtime_s, int(now_s)))
+# A tag names a representation: two codings never share one, even of equal bytes or equal size and times.
 
 
-def _validators_by_time(identity: Identity, now_s: float) -> Validators:
-    tag = f"{identity.size:x}-{identity.mtime_ns:x}"
+def _validators_by_content(identity: Identity, encoding: str | None, body: bytes, now_s: float) -> Validators:
+    digest = hashlib.blake2b(body, digest_size=15, person=(encoding or "").encode()).digest()
+    return Validators(f'"{base64.urlsafe_b64encode(digest).decode()}"', min(identity.mtime_s, int(now_s)))
+
+
+def _validators_by_time(identity: Identity, encoding: str | None, now_s: float) -> Validators:
+    tag = f"{identity.size:x}-{identity.mtime_ns:x}{'-' + encoding if encoding else ''}"
     if now_s - identity.mtime_ns / 1e9 < UNSETTLED_S:
         # Written a moment ago: mtime alone may not tell the next version apart. ctime does, but differs by node.
         tag += f"-{identity.ctime_ns:x}"

@@ -28,7 +28,6 @@ FILES_BESIDE_CONNECTIONS = 64
 def serve(settings: ServeSettings, on_ready: Callable[[str, str | None], None] | None = None) -> int:
     """Run a node until a signal ends it. ``on_ready`` gets the public and the admin URL."""
     require_c_parser()
-    _allow_files(settings)
     return uvloop.run(_serve(settings, on_ready or _announce(settings)))
 
 
@@ -55,6 +54,7 @@ async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], 
             await admin.start(listener)
             cleanup.push_async_callback(admin.close)
         listening = await node.start()
+        _allow_files(settings)
 
         stopping: asyncio.Queue[signal.Signals] = asyncio.Queue()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -113,7 +113,10 @@ def _allow_files(settings: ServeSettings) -> None:
     if soft >= needed or soft == resource.RLIM_INFINITY:
         return
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    except (ValueError, OSError):  # some systems have a bound that they do not tell
+        allowed = soft
     if allowed < needed:
         say(
             f"the system allows {allowed} open files, --max-connections and --max-open-files may need {needed}: "

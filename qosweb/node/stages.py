@@ -53,13 +53,15 @@ def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
     if host is None:
         return explain(400, "The Host field is not a host with an optional port.", must_close=True)
     exchange.host = host
+    if "Transfer-Encoding" in exchange.message.headers and not exchange.message.chunked:  # RFC 9112 section 6.3
+        return explain(400, "The last transfer coding is not chunked.", must_close=True)
     expectation = exchange.field("Expect")
     if expectation is not None and expectation.lower() != "100-continue":
         return explain(417, "The only expectation that this server meets is 100-continue.")
     return None
 
 
-def check_method(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
+def check_method(exchange: Exchange, site: Site) -> Step:
     """GET and HEAD go on; OPTIONS is answered; everything else is not allowed. None of them takes a body."""
     method = exchange.message.method
     if method not in ("GET", "HEAD", "OPTIONS"):
@@ -67,7 +69,8 @@ def check_method(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
     if exchange.has_body:
         return explain(413, f"A {method} request takes no body here.", must_close=True)
     if method == "OPTIONS":
-        return bodiless(204, [ALLOW])
+        refusal = resolve_target(exchange, site) if exchange.message.path != "*" else None
+        return refusal or bodiless(204, [ALLOW])
     return None
 
 
@@ -78,7 +81,7 @@ def resolve_target(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
     except BadTarget as bad:
         if bad.status == 404:
             return explain(404, "There is no such page.")
-        return explain(bad.status, f"The request target is not acceptable: {bad.reason}.")
+        return explain(bad.status, f"The request target is not acceptable: {bad.reason}.", must_close=True)
     if exchange.target.authority is not None:  # RFC 9112 section 3.2.2: it replaces Host
         exchange.host = exchange.target.authority
     return None

@@ -6,13 +6,16 @@ import socket
 import time
 from collections.abc import Mapping
 
+SEND_S = 0.2  # a manager that does not read must not hold up the server
+
 
 class Notifier:
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         address = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + address[1:] if address.startswith("@") else address
         watchdog_us = environment.get("WATCHDOG_USEC", "")
-        self.watchdog_s = int(watchdog_us) / 1e6 if watchdog_us.isdecimal() else 0.0
+        is_for_us = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        self.watchdog_s = int(watchdog_us) / 1e6 if watchdog_us.isdecimal() and is_for_us else 0.0
 
     def ready(self, status: str) -> None:
         self._send(f"READY=1\nSTATUS={status}\nMAINPID={os.getpid()}")
@@ -31,4 +34,5 @@ class Notifier:
         if not self._address:
             return
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.sendto(message.encode(), self._address)
+            sender.settimeout(SEND_S)
+            sender.sendto(message.encode("utf-8", "surrogateescape"), self._address)

@@ -1,0 +1,25 @@
+"""``./dev bench NAME``: run one of the benchmarks in this folder."""
+
+import importlib
+import sys
+
+BENCHMARKS = {
+    "http": "static files beside nginx and aiohttp's add_static",
+    "memory": "a million requests, and what the process holds before and after",
+}
+
+
+def main() -> int:
+    name, *rest = sys.argv[1:] or [""]
+    if name not in BENCHMARKS:
+        if name:
+            print(f"no benchmark '{name}'; there are:", file=sys.stderr)
+        for known, what in BENCHMARKS.items():
+            print(f"  ./dev bench {known:<8} {what}")
+        return 2 if name else 0
+    code: int = importlib.import_module(f"tests.bench.{name}").main(rest)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""``./dev bench http``: static files, qosweb beside nginx and aiohttp's ``add_static``.
+
+All servers run at the same time, each pinned to the same core; the load (wrk, 64 connections) runs on another and
+turns to one server after the other, round after round, so that whatever else happens on the machine happens to all.
+qosweb and nginx write their access logs. The figure of a server is the median over the rounds; what counts is the
+ratio of two figures of one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from tests.bench import wrk
+from tests.bench.contenders import available, can_pin, running
+
+SIZES = {"1 KiB": 1 << 10, "16 KiB": 16 << 10, "128 KiB": 128 << 10}
+BROWSER = (
+    "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36",
+    "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8",
+    "Accept-Encoding: gzip, deflate, br, zstd",
+    "Accept-Language: en-US,en;q=0.9",
+    "Sec-Fetch-Dest: document",
+    "Sec-Fetch-Mode: navigate",
+    "Sec-Fetch-Site: same-origin",
+)
+GOALS = (  # peer, size, figure, at least (or, for latency, at most)
+    ("nginx", "1 KiB", "rate", 0.8),
+    ("nginx", "16 KiB", "rate", 0.8),
+    ("nginx", "128 KiB", "rate", 1.0),
+    ("add_static", "1 KiB", "rate", 15.0),
+    ("nginx", "1 KiB", "p99", 2.0),
+    ("nginx", "16 KiB", "p99", 2.0),
+    ("nginx", "128 KiB", "p99", 2.0),
+)
+
+Results = dict[tuple[str, str], list[wrk.Measured]]
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="./dev bench http", description=__doc__)
+    parser.add_argument("--seconds", type=int, default=3, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--browser", action="store_true", help="send the header fields that a browser sends")
+    parser.add_argument("--only", help="comma-separated servers; else all that are installed")
+    parser.add_argument("--out", type=Path, default=Path("bench-results/http.json"))
+    options = parser.parse_args(arguments)
+    wrk.require()
+    names = options.only.split(",") if options.only else available()
+
+    results: Results = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        root = Path(folder) / "site"
+        root.mkdir()
+        for name, size in SIZES.items():
+            (root / _file_of(name)).write_bytes(os.urandom(size))
+        servers = []
+        for name in names:
+            scratch = Path(folder) / name
+            scratch.mkdir()
+            servers.append(stack.enter_context(running(name, root, scratch)))
+        for turn in range(options.rounds):
+            for size_name in SIZES:
+                for server in servers:
+                    url = f"http://127.0.0.1:{server.port}/{_file_of(size_name)}"
+                    wrk.load(url, connections=options.connections, seconds=1)  # warm
+                    measured = wrk.load(
+                        url,
+                        connections=options.connections,
+                        seconds=options.seconds,
+                        fields=BROWSER if options.browser else (),
+                    )
+                    results[server.name, size_name].append(measured)
+                    print(
+                        f"round {turn + 1}/{options.rounds} {size_name:>7} {server.name:<10} "
+                        f"{measured.rate_per_s:>9.0f}/s  p99 {measured.p99_ms:.2f} ms",
+                        flush=True,
+                    )
+    _report(names, results)
+    verdicts = _verdicts(names, results)
+    _save(options, {server.name: server.version for server in servers}, results, verdicts)
+    return 0
+
+
+def _file_of(size_name: str) -> str:
+    return size_name.replace(" ", "") + ".html"
+
+
+def _median(results: Results, name: str, size: str, figure: str) -> float:
+    return statistics.median(
+        measured.rate_per_s if figure == "rate" else measured.p99_ms for measured in results[name, size]
+    )
+
+
+def _report(names: list[str], results: Results) -> None:
+    print(f"\n{'':<10}" + "".join(f"{size:>28}" for size in SIZES))
+    for name in names:
+        cells = [
+            f"{_median(results, name, size, 'rate'):>12.0f}/s p99 {_median(results, name, size, 'p99'):>6.2f} ms"
+            for size in SIZES
+        ]
+        print(f"{name:<10}" + "".join(f"{cell:>28}" for cell in cells))
+    if not can_pin():
+        print("one core only: the load generator and the servers share it, which blurs the ratios")
+
+
+def _verdicts(names: list[str], results: Results) -> list[dict[str, object]]:
+    verdicts: list[dict[str, object]] = []
+    print()
+    for peer, size, figure, goal in GOALS:
+        if peer not in names or "qosweb" not in names:
+            continue
+        ratio = _median(results, "qosweb", size, figure) / _median(results, peer, size, figure)
+        met = ratio >= goal if figure == "rate" else ratio <= goal
+        sign = ">=" if figure == "rate" else "<="
+        print(
+            f"qosweb / {peer:<10} {size:>7} {figure:<4} {ratio:6.2f}  goal {sign} {goal:<4g} {'met' if met else 'MISSED'}"
+        )
+        verdicts.append(
+            {"peer": peer, "size": size, "figure": figure, "ratio": round(ratio, 3), "goal": goal, "met": met}
+        )
+    if "nginx" not in names:
+        print("nginx is not installed: nothing to compare with but add_static (apt-get install nginx)")
+    return verdicts
+
+
+def _save(
+    options: argparse.Namespace, versions: dict[str, str], results: Results, verdicts: list[dict[str, object]]
+) -> None:
+    document = {
+        "versions": {**versions, "python": platform.python_version()},
+        "machine": {"cores": os.cpu_count(), "system": platform.platform()},
+        "options": {
+            "seconds": options.seconds,
+            "rounds": options.rounds,
+            "connections": options.connections,
+            "browser": options.browser,
+        },
+        "rates_per_s": {f"{name} {size}": [m.rate_per_s for m in found] for (name, size), found in results.items()},
+        "p99_ms": {f"{name} {size}": [m.p99_ms for m in found] for (name, size), found in results.items()},
+        "ratios": verdicts,
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(document, indent=2) + "\n")
+    print(f"\nwritten to {options.out}")

@@ -1,0 +1,64 @@
+"""wrk as the load generator: one thread, pinned to the client's core."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from tests.bench.contenders import CLIENT_CORE, can_pin
+
+_SCALE_MS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0}
+
+
+@dataclass(frozen=True)
+class Measured:
+    rate_per_s: float
+    p50_ms: float
+    p99_ms: float
+    requests: int
+
+
+def require() -> None:
+    if shutil.which("wrk") is None:
+        raise SystemExit(
+            "bench: needs wrk as load generator (apt-get install wrk; nginx to compare with: apt-get install nginx)"
+        )
+
+
+def load(url: str, *, connections: int, seconds: int, fields: tuple[str, ...] = ()) -> Measured:
+    """Closed loop on ``url`` for the time given; anything but 2xx answers, or a socket error, ends the benchmark."""
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", url]
+    for field in fields:
+        command[1:1] = ["-H", field]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=seconds + 60,
+        check=False,
+        preexec_fn=(lambda: os.sched_setaffinity(0, {CLIENT_CORE})) if can_pin() else None,
+    )
+    text = done.stdout
+    if done.returncode or "Non-2xx" in text or "Socket errors" in text:
+        raise SystemExit(f"bench: the load on {url} met errors:\n{text}{done.stderr}")
+    return Measured(
+        rate_per_s=float(_find(r"Requests/sec:\s+([\d.]+)", text)[0]),
+        p50_ms=_latency(text, "50"),
+        p99_ms=_latency(text, "99"),
+        requests=int(_find(r"(\d+) requests in", text)[0]),
+    )
+
+
+def _latency(text: str, percentile: str) -> float:
+    number, unit = _find(rf"^\s+{percentile}%\s+([\d.]+)(us|ms|s|m)\s*$", text)
+    return float(number) * _SCALE_MS[unit]
+
+
+def _find(pattern: str, text: str) -> tuple[str, ...]:
+    match = re.search(pattern, text, re.MULTILINE)
+    if match is None:
+        raise SystemExit(f"bench: cannot read wrk's output:\n{text}")
+    return match.groups()
