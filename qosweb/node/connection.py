@@ -252,11 +252,12 @@ class Connection(asyncio.Protocol):
 
     def _answer_plain(self, plain: PlainHead, now: float) -> bool:
         """The fast path. False: the page is not in memory, or not fresh, or may not start now; nothing was done."""
-        resource = self._resources.get(plain.path)
+        path, host_part, accept_encoding = plain
+        resource = self._resources.get(path)
         hub = self._hub
         if resource is None or now >= resource.fresh_until or hub.connections.draining:
             return False
-        page = resource.page_for(plain.accept_encoding) if resource.encoded else resource.plain
+        page = resource.page_for(accept_encoding) if resource.encoded else resource.plain
         gate = hub.site.gate
         if not page.log_part or not gate.start():
             return False
@@ -270,7 +271,7 @@ class Connection(asyncio.Protocol):
         self.active_at = now
         resource.recently_used = True
         gate.finish()
-        hub.ledger.served_plain(self._log_part, page.log_part, plain.host_part, page.size, now)
+        hub.ledger.served_plain(self._log_part, page.log_part, host_part, page.size, now)
         return True
 
     def _run(self, exchange: Exchange) -> None:

@@ -8,6 +8,7 @@ disk), the file is cut back to its last whole line and that line is tried again 
 import contextlib
 import os
 import queue
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -42,7 +43,10 @@ class LogFile:
         self._reopen = threading.Event()
         self._stopping = threading.Event()
         self._descriptor = _STDOUT if path is None else _open(path)
-        self._size = 0 if path is None else os.fstat(self._descriptor).st_size
+        status = os.fstat(self._descriptor)
+        self._size = status.st_size
+        # Only what we made ourselves: nobody wants a /dev/null.1.
+        self._rotates = rotate_bytes > 0 and path is not None and stat.S_ISREG(status.st_mode)
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
@@ -85,12 +89,7 @@ class LogFile:
 
     def _write(self, batch: bytes) -> bool:
         """Write it all, however often that has to be tried; False if that must end because we are stopping."""
-        if (
-            self._rotate_bytes
-            and self._path is not None
-            and self._size
-            and self._size + len(batch) > self._rotate_bytes
-        ):
+        if self._rotates and self._size and self._size + len(batch) > self._rotate_bytes:
             self._change_file(rotate=True)
         rest = memoryview(batch)
         while rest:

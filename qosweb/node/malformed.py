@@ -8,7 +8,6 @@ from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
 from qosweb.node.answers import Answer, explain
 
 _METHOD = re.compile(rb"(?:\r\n)*[!#$%&'*+.^_`|~0-9A-Za-z-]{1,40} [/*hH]")
-_OTHER_VERSION = re.compile(rb"(?:\r\n)*[^ \r\n]+ [^ \r\n]+ HTTP/(?!1\.[01])[0-9]\.[0-9]\r\n")
 
 
 def diagnose(error: HttpProcessingError, piece: bytes) -> Answer:
@@ -20,7 +19,7 @@ def diagnose(error: HttpProcessingError, piece: bytes) -> Answer:
         if _METHOD.match(piece):  # RFC 9110 section 9.1: a method that the server does not know
             return _closing(501, "The method is not known here; GET, HEAD and OPTIONS are.")
         return _closing(400, "The request does not begin with a method.")
-    if _OTHER_VERSION.match(piece):  # also the preface of HTTP/2
+    if "Invalid HTTP version" in str(error) or description == "Pause on PRI/Upgrade":  # that is HTTP/2's preface
         return _closing(505, "This server speaks HTTP/1.1 and HTTP/1.0.")
     if isinstance(error, LineTooLong) or "Too many headers" in description:
         return _closing(431, "The request head has too many or too large fields.")

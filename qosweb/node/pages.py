@@ -183,10 +183,8 @@ def _read_all(descriptor: int, size: int) -> bytes | None:
     return None if os.read(descriptor, 1) else b"".join(parts)
 
 
-# A tag names a representation: two codings never share one, even of equal bytes or equal size and times.
-
-
 def _validators_by_content(identity: Identity, encoding: str | None, body: bytes, now_s: float) -> Validators:
+    """A tag names a representation: two codings do not share one, even if their bytes are equal."""
     digest = hashlib.blake2b(body, digest_size=15, person=(encoding or "").encode()).digest()
     return Validators(f'"{base64.urlsafe_b64encode(digest).decode()}"', min(identity.mtime_s, int(now_s)))
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 HEADS_MAX = 4096
 HEAD_LEN_MAX = 1024
+SEEN_ONCE_MAX = 16_384
 
 
 class PlainHead(NamedTuple):
@@ -52,15 +53,22 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str]) -> PlainHead |
 
 
 class PlainHeads:
-    """Heads by their bytes. ``known`` is read directly by the path of every request."""
+    """Heads by their bytes, those that came at least twice. ``known`` is read directly by the path of every request."""
 
-    __slots__ = ("known",)
+    __slots__ = ("_seen_once", "known")
 
     def __init__(self) -> None:
         self.known: dict[bytes, PlainHead] = {}
+        self._seen_once: set[int] = set()  # hashes: a head that never comes again costs no more than this
 
     def remember(self, head: bytes, meaning: PlainHead) -> None:
-        if len(head) <= HEAD_LEN_MAX:
-            if len(self.known) >= HEADS_MAX:
-                self.known.clear()
-            self.known[head] = meaning
+        if len(head) > HEAD_LEN_MAX:
+            return
+        if (mark := hash(head)) not in self._seen_once:
+            if len(self._seen_once) >= SEEN_ONCE_MAX:
+                self._seen_once.clear()
+            self._seen_once.add(mark)
+            return
+        if len(self.known) >= HEADS_MAX:
+            self.known.clear()
+        self.known[head] = meaning

@@ -2,14 +2,17 @@
 
 A page is served from memory until ``fresh_until``; then its files are looked at, and it is read again if they
 changed. Reading happens in a few threads, so that a slow disk holds up only those who wait for it; requests for
-one path wait for one read. What to drop is found by second chance: a page that was used since the last look stays.
+one path wait for one read, unless it began too long before them. What to drop is found by second chance: a page
+that was used since the last look stays.
 """
 
 import asyncio
 import contextlib
+import errno
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 
 from qosweb.http.targets import Target
@@ -21,6 +24,16 @@ READERS = 4
 Failure = Moved | NotServed | KeepsChanging | OSError
 Loaded = Resource | Failure
 Waiter = Callable[[Loaded], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Read:
+    """A read on its way, and who waits for it."""
+
+    target: Target
+    began: float
+    waiters: list[Waiter]
+    too_late: list[Waiter] = field(default_factory=list)  # came when it was no longer fresh: wait for the next one
 
 
 class PageStore:
@@ -37,7 +50,7 @@ class PageStore:
         self._memory_max = memory_max
         self._file_max = min(file_max, memory_max)
         self._fresh_s = fresh_s
-        self._waiters: dict[str, list[Waiter]] = {}
+        self._reads: dict[str, _Read] = {}
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="page-reader")
 
     def current(self, key: str, now: float) -> Resource | None:
@@ -56,19 +69,18 @@ class PageStore:
     def fetch(self, target: Target, waiter: Waiter) -> None:
         """Read what ``target`` names and hand it to ``waiter``, later, on the event loop."""
         key = target.escaped_path
-        if (waiters := self._waiters.get(key)) is not None:
-            waiters.append(waiter)
+        now = time.perf_counter()
+        if (read := self._reads.get(key)) is not None:
+            (read.waiters if now <= read.began + self._fresh_s else read.too_late).append(waiter)
             return
-        self._waiters[key] = [waiter]
-        self.misses += 1
-        read = partial(load, self.root, target, self._index, self._file_max)
-        future = asyncio.get_running_loop().run_in_executor(self._readers, read)
-        future.add_done_callback(partial(self._loaded, key, time.perf_counter()))
+        self._start(key, _Read(target, now, [waiter]))
 
     def forget(self, key: str, waiter: Waiter) -> None:
         """``waiter`` no longer waits."""
-        with contextlib.suppress(KeyError, ValueError):
-            self._waiters[key].remove(waiter)
+        if (read := self._reads.get(key)) is not None:
+            for waiters in (read.waiters, read.too_late):
+                with contextlib.suppress(ValueError):
+                    waiters.remove(waiter)
 
     def invalidate(self, resource: Resource) -> None:
         """The file is not the one that ``resource`` was made from."""
@@ -82,7 +94,14 @@ class PageStore:
     def close(self) -> None:
         self._readers.shutdown(wait=False, cancel_futures=True)
 
-    def _loaded(self, key: str, asked_at: float, future: "asyncio.Future[Resource | Moved]") -> None:
+    def _start(self, key: str, read: _Read) -> None:
+        self._reads[key] = read
+        self.misses += 1
+        work = partial(load, self.root, read.target, self._index, self._file_max)
+        future = asyncio.get_running_loop().run_in_executor(self._readers, work)
+        future.add_done_callback(partial(self._loaded, key, read))
+
+    def _loaded(self, key: str, read: _Read, future: "asyncio.Future[Resource | Moved]") -> None:
         result: Loaded
         try:
             result = future.result()
@@ -93,12 +112,19 @@ class PageStore:
         except (KeepsChanging, OSError) as error:
             self.disk_errors += 1
             result = error
+        except Exception as error:  # a fault of ours: it is shown, and nobody waits in vain
+            asyncio.get_running_loop().call_exception_handler({"message": f"reading {key}", "exception": error})
+            result = OSError(f"reading {key} failed")
         if isinstance(result, Resource):
             # Fresh from when it was asked for: the file may have changed while it was read.
-            result.fresh_until = asked_at + self._fresh_s
+            result.fresh_until = read.began + self._fresh_s
             self._keep(result)
-        for waiter in self._waiters.pop(key, []):
-            waiter(result)
+        del self._reads[key]
+        if read.too_late:
+            self._start(key, _Read(read.target, time.perf_counter(), read.too_late))
+        loop = asyncio.get_running_loop()
+        for waiter in read.waiters:
+            loop.call_soon(waiter, result)  # each for itself: one that fails takes no other with it
 
     def _keep(self, resource: Resource) -> None:
         if (old := self.resources.get(resource.key)) is not None:
@@ -130,5 +156,7 @@ def status_of(failure: NotServed | KeepsChanging | OSError) -> tuple[int, str]:
             return 404, "There is no such page."
         case KeepsChanging():
             return 503, "The file is being written. Try again in a moment."
+        case OSError(errno=errno.EMFILE | errno.ENFILE | errno.ENOMEM):
+            return 503, "The server has too much to do at once. Try again in a moment."
         case _:
             return 500, "The disk failed while the page was read."

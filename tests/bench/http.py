@@ -17,6 +17,9 @@ import statistics
 import tempfile
 from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
+
+import psutil
 
 from tests.bench import wrk
 from tests.bench.contenders import available, can_pin, running
@@ -39,9 +42,23 @@ GOALS = (  # peer, size, figure, at least (or, for latency, at most)
     ("nginx", "1 KiB", "p99", 2.0),
     ("nginx", "16 KiB", "p99", 2.0),
     ("nginx", "128 KiB", "p99", 2.0),
+    ("nginx", "1 KiB", "cpu", 1.25),
+    ("nginx", "16 KiB", "cpu", 1.25),
+    ("nginx", "128 KiB", "cpu", 1.0),
 )
 
-Results = dict[tuple[str, str], list[wrk.Measured]]
+
+class Figures(NamedTuple):
+    """Of one measurement."""
+
+    rate: float  # requests per second
+    p99: float  # milliseconds
+    cpu: float  # microseconds of the server's processor time per request
+
+
+_VERDICT = {True: "met", False: "MISSED"}
+
+Results = dict[tuple[str, str], list[Figures]]
 
 
 def main(arguments: list[str]) -> int:
@@ -50,6 +67,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--browser", action="store_true", help="send the header fields that a browser sends")
+    parser.add_argument("--distinct", action="store_true", help="make every request head different")
     parser.add_argument("--only", help="comma-separated servers; else all that are installed")
     parser.add_argument("--out", type=Path, default=Path("bench-results/http.json"))
     options = parser.parse_args(arguments)
@@ -62,6 +80,8 @@ def main(arguments: list[str]) -> int:
         root.mkdir()
         for name, size in SIZES.items():
             (root / _file_of(name)).write_bytes(os.urandom(size))
+        script = Path(folder) / "distinct.lua"
+        script.write_text(wrk.DISTINCT_HEADS)
         servers = []
         for name in names:
             scratch = Path(folder) / name
@@ -72,16 +92,20 @@ def main(arguments: list[str]) -> int:
                 for server in servers:
                     url = f"http://127.0.0.1:{server.port}/{_file_of(size_name)}"
                     wrk.load(url, connections=options.connections, seconds=1)  # warm
-                    measured = wrk.load(
+                    cpu_before_s = _cpu_s(server.pid)
+                    load = wrk.load(
                         url,
                         connections=options.connections,
                         seconds=options.seconds,
                         fields=BROWSER if options.browser else (),
+                        script=script if options.distinct else None,
                     )
+                    cpu_us = (_cpu_s(server.pid) - cpu_before_s) / load.requests * 1e6
+                    measured = Figures(load.rate_per_s, load.p99_ms, cpu_us)
                     results[server.name, size_name].append(measured)
                     print(
                         f"round {turn + 1}/{options.rounds} {size_name:>7} {server.name:<10} "
-                        f"{measured.rate_per_s:>9.0f}/s  p99 {measured.p99_ms:.2f} ms",
+                        f"{measured.rate:>9.0f}/s  p99 {measured.p99:6.2f} ms  cpu {measured.cpu:6.1f} us each",
                         flush=True,
                     )
     _report(names, results)
@@ -94,20 +118,25 @@ def _file_of(size_name: str) -> str:
     return size_name.replace(" ", "") + ".html"
 
 
+def _cpu_s(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
 def _median(results: Results, name: str, size: str, figure: str) -> float:
-    return statistics.median(
-        measured.rate_per_s if figure == "rate" else measured.p99_ms for measured in results[name, size]
-    )
+    return statistics.median(getattr(figures, figure) for figures in results[name, size])
 
 
 def _report(names: list[str], results: Results) -> None:
-    print(f"\n{'':<10}" + "".join(f"{size:>28}" for size in SIZES))
+    print(f"\n{'medians':<10}" + "".join(f"{size:>38}" for size in SIZES))
     for name in names:
         cells = [
-            f"{_median(results, name, size, 'rate'):>12.0f}/s p99 {_median(results, name, size, 'p99'):>6.2f} ms"
+            "{:.0f}/s  p99 {:.2f} ms  cpu {:.1f} us".format(
+                *(_median(results, name, size, figure) for figure in Figures._fields)
+            )
             for size in SIZES
         ]
-        print(f"{name:<10}" + "".join(f"{cell:>28}" for cell in cells))
+        print(f"{name:<10}" + "".join(f"{cell:>38}" for cell in cells))
     if not can_pin():
         print("one core only: the load generator and the servers share it, which blurs the ratios")
 
@@ -121,9 +150,7 @@ def _verdicts(names: list[str], results: Results) -> list[dict[str, object]]:
         ratio = _median(results, "qosweb", size, figure) / _median(results, peer, size, figure)
         met = ratio >= goal if figure == "rate" else ratio <= goal
         sign = ">=" if figure == "rate" else "<="
-        print(
-            f"qosweb / {peer:<10} {size:>7} {figure:<4} {ratio:6.2f}  goal {sign} {goal:<4g} {'met' if met else 'MISSED'}"
-        )
+        print(f"qosweb / {peer:<10} {size:>7} {figure:<4} {ratio:6.2f}  goal {sign} {goal:<4g} {_VERDICT[met]}")
         verdicts.append(
             {"peer": peer, "size": size, "figure": figure, "ratio": round(ratio, 3), "goal": goal, "met": met}
         )
@@ -143,9 +170,11 @@ def _save(
             "rounds": options.rounds,
             "connections": options.connections,
             "browser": options.browser,
+            "distinct": options.distinct,
         },
-        "rates_per_s": {f"{name} {size}": [m.rate_per_s for m in found] for (name, size), found in results.items()},
-        "p99_ms": {f"{name} {size}": [m.p99_ms for m in found] for (name, size), found in results.items()},
+        "rates_per_s": {f"{name} {size}": [m.rate for m in found] for (name, size), found in results.items()},
+        "p99_ms": {f"{name} {size}": [m.p99 for m in found] for (name, size), found in results.items()},
+        "cpu_us_per_request": {f"{name} {size}": [m.cpu for m in found] for (name, size), found in results.items()},
         "ratios": verdicts,
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -33,9 +33,7 @@ def main(arguments: list[str]) -> int:
             sent = _load(server.port, options.requests)
             after = process.memory_info().rss
     grown = after - before
-    print(
-        f"resident before {before / 2**20:.1f} MiB, after {sent} requests {after / 2**20:.1f} MiB: {grown / 1024:+.0f} KiB"
-    )
+    print(f"resident {before / 2**20:.1f} MiB, {sent} requests later {after / 2**20:.1f} MiB: {grown / 1024:+.0f} KiB")
     print("flat" if grown <= GROWTH_MAX else f"NOT flat: more than {GROWTH_MAX >> 20} MiB")
     return 0 if grown <= GROWTH_MAX else 1
 

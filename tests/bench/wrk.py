@@ -7,8 +7,22 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tests.bench.contenders import CLIENT_CORE, can_pin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# A field that is different in every request: no server can get by with remembering a head it has seen.
+DISTINCT_HEADS = """
+local number = 0
+request = function()
+    number = number + 1
+    wrk.headers["X-Number"] = number
+    return wrk.format(nil, nil)
+end
+"""
 
 _SCALE_MS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0}
 
@@ -28,9 +42,13 @@ def require() -> None:
         )
 
 
-def load(url: str, *, connections: int, seconds: int, fields: tuple[str, ...] = ()) -> Measured:
+def load(
+    url: str, *, connections: int, seconds: int, fields: tuple[str, ...] = (), script: Path | None = None
+) -> Measured:
     """Closed loop on ``url`` for the time given; anything but 2xx answers, or a socket error, ends the benchmark."""
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", url]
+    if script is not None:
+        command[1:1] = ["-s", str(script)]
     for field in fields:
         command[1:1] = ["-H", field]
     done = subprocess.run(

@@ -1,0 +1,203 @@
+"""The rules of the house, held by reading the sources: who may import whom, what is pure, what no file may contain."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parent.parent
+PACKAGES = ("qosweb", "cluster", "loadgen")
+
+# Pure: a function of its arguments. No clock, no randomness, no files, no sockets, no threads, no event loop.
+PURE = ("qosweb/http", "qosweb/errors.py", "qosweb/settings.py", "qosweb/units.py", "qosweb/version.py")
+IMPURE_MODULES = (
+    "aiohttp", "asyncio", "concurrent", "contextvars", "http", "multiprocessing", "os", "psutil",
+    "queue", "random", "secrets", "selectors", "shutil", "signal", "socket", "socketserver",
+    "sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading", "time", "urllib.request",
+    "uuid", "uvloop",
+)  # fmt: skip
+PURE_MAY_USE = frozenset({"urllib.parse"})
+
+# What a package may not import, however deep.
+FORBIDDEN_IMPORTS = {
+    "cluster": ("qosweb", "loadgen", "aiohttp"),
+    "loadgen": ("qosweb", "cluster"),
+    "qosweb": ("loadgen", "tests"),
+}
+# Formats that run code when they are read.
+UNSAFE_MODULES = ("pickle", "marshal", "shelve", "dill", "cloudpickle")
+
+LINES_MAX = 600
+ENTRY_POINTS = frozenset(
+    {"qosweb.__main__", "qosweb.cli", "cluster.__main__", "loadgen.cli", "qosweb.analytics.session"}
+)
+
+# Written in pieces, so that this file does not contain them.
+REGISTRY_HOSTS = tuple(
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("npmjs", "org"),
+        ("deb", "debian", "org"),
+        ("maven", "org"),
+        ("crates", "io"),
+    )
+)
+MACHINE_PATHS = re.compile(
+    "|".join((r"/" + r"root/", r"/" + r"home/[a-z]", r"/" + r"Users/[A-Za-z]", r"[A-Z]:\\" + r"\\Users"))
+)
+
+
+def _sources() -> list[Path]:
+    return sorted(path for package in PACKAGES for path in (TOP / package).rglob("*.py"))
+
+
+SOURCES = _sources()
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(TOP))
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(TOP).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"), str(path))
+
+
+@cache
+def _imports(path: Path) -> frozenset[str]:
+    """Every module that ``path`` imports, at any depth of the code, also for types only."""
+    found: set[str] = set()
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{_name(path)}:{node.lineno}: imports are absolute here"
+            assert node.module is not None
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(found)
+
+
+def _starts_with(module: str, prefix: str) -> bool:
+    return module == prefix or module.startswith(prefix + ".")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_a_package_imports_only_what_it_may(path: Path) -> None:
+    package = path.relative_to(TOP).parts[0]
+    for module in _imports(path):
+        for forbidden in (*FORBIDDEN_IMPORTS[package], *UNSAFE_MODULES):
+            assert not _starts_with(module, forbidden), f"{_name(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if _name(p).startswith(PURE)], ids=_name)
+def test_pure_parts_are_pure(path: Path) -> None:
+    for module in _imports(path):
+        if any(_starts_with(module, allowed) for allowed in PURE_MAY_USE) or _starts_with(module, "qosweb"):
+            continue
+        impure = [banned for banned in IMPURE_MODULES if _starts_with(module, banned)]
+        assert not impure, f"{_name(path)} imports {module}"
+    for module in _imports(path):
+        if _starts_with(module, "qosweb"):
+            as_path = module.replace(".", "/")
+            assert any(as_path.startswith(pure.removesuffix(".py")) for pure in PURE), f"{_name(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_a_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(_tree(path)), f"{_name(path)} has no docstring"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_a_file_holds_one_concept(path: Path) -> None:
+    lines = len(path.read_text("utf-8").splitlines())
+    assert lines <= LINES_MAX, f"{_name(path)} has {lines} lines: which second concept is in it?"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_nothing_runs_text_as_code(path: Path) -> None:
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in ("eval", "exec", "compile"), f"{_name(path)}:{node.lineno}"
+
+
+def test_no_module_is_dead() -> None:
+    used = set().union(*(_imports(path) for path in SOURCES))
+    modules = {_module(path) for path in SOURCES if path.name != "__init__.py"}
+    assert modules - used - ENTRY_POINTS == set()
+
+
+def test_tests_mirror_the_packages() -> None:
+    """A folder of tests has the name of the package under test, but for what all tests share."""
+    shared = {"support", "bench", "data"}
+    folders = {path.name for path in (TOP / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    packages = {path.name for path in (TOP / "qosweb").iterdir() if (path / "__init__.py").exists()}
+    assert folders - shared <= packages | set(PACKAGES)
+    assert packages <= folders
+
+
+def _files_of_the_project() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=TOP,
+        capture_output=True,
+        check=False,
+    )
+    if listed.returncode == 0:
+        return [path for name in listed.stdout.decode().split("\0") if name and (path := TOP / name).is_file()]
+    skipped = {".venv", "__pycache__", ".git"}
+    return [path for path in TOP.rglob("*") if path.is_file() and not skipped & set(path.parts)]
+
+
+def _configured_hosts() -> set[str]:
+    """The hosts that this machine's package client is set up with, whatever they are."""
+    texts = [os.environ.get(name, "") for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")]
+    listed = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
+    )
+    texts.append(listed.stdout)
+    hosts = {host for text in texts for host in re.findall(r"https?://(?:[^@/\s']*@)?([^/:\s']+)", text)}
+    return hosts - {"localhost", "127.0.0.1"}
+
+
+def test_no_registry_host_and_no_machine_path_is_in_the_tree() -> None:
+    words = (*REGISTRY_HOSTS, *_configured_hosts(), str(TOP) + "/")
+    for path in _files_of_the_project():
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            continue
+        for word in words:
+            assert word not in text, f"{_name(path)} contains {word}"
+        found = MACHINE_PATHS.search(text)
+        assert found is None, f"{_name(path)} contains {found and found[0]}"
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    wanted = [
+        *project["dependencies"],
+        *(line for extra in project["optional-dependencies"].values() for line in extra),
+    ]
+    pinned = {
+        line.partition("==")[0].lower().replace("_", "-")
+        for line in (TOP / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    }
+    names = {re.split(r"[\[<>=!~; ]", line)[0].lower().replace("_", "-") for line in wanted}
+    assert names <= pinned, f"not in constraints.txt: {sorted(names - pinned)}; run ./dev lock"
