@@ -124,7 +124,8 @@ def _cpu_s(pid: int) -> float:
 
 
 def _median(results: Results, name: str, size: str, figure: str) -> float:
-    return statistics.median(getattr(figures, figure) for figures in results[name, size])
+    values: list[float] = [getattr(figures, figure) for figures in results[name, size]]
+    return statistics.median(values)
 
 
 def _report(names: list[str], results: Results) -> None:

@@ -1,0 +1,287 @@
+"""The command line: what it says of itself, and one line with exit code 2 for everything that cannot work."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tomllib
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from signal import Signals
+from typing import Protocol
+
+import pytest
+
+from qosweb.cli import main
+from qosweb.settings import OPTIONS
+from qosweb.version import VERSION
+from tests.support.nodes import COMMAND, environment, run_command
+from tests.support.tls import write_certificate
+from tests.support.waiting import wait_for
+
+
+class Refusal(Protocol):
+    def __call__(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> str: ...
+
+
+def run_process(*command: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, env=environment(env), timeout=60, check=False)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    root = tmp_path / "site"
+    root.mkdir()
+    (root / "index.html").write_text("<p>hello")
+    return root
+
+
+@pytest.fixture
+def refusal(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Refusal:
+    """Runs a command that must end with 2; returns the one line that it leaves on stderr."""
+
+    def run(*arguments: str | Path, env: Mapping[str, str] | None = None) -> str:
+        with monkeypatch.context() as patch:
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            code = main([str(argument) for argument in arguments])
+        output, errors = capfd.readouterr()
+        assert (code, output) == (2, ""), errors
+        assert errors.count("\n") == 1, errors
+        assert errors.startswith("qosweb: error: ")
+        return errors.removeprefix("qosweb: error: ").rstrip("\n")
+
+    return run
+
+
+@pytest.fixture
+def refused_serve(refusal: Refusal, site: Path) -> Refusal:
+    """The same for ``serve``, on free ports and with the site as its root unless the options say otherwise."""
+    usual = {"--root": str(site), "--listen": "127.0.0.1:0", "--admin": "127.0.0.1:0", "--access-log": "none"}
+
+    def run(*options: str | Path, env: Mapping[str, str] | None = None) -> str:
+        return refusal(
+            "serve", *(word for name in usual if name not in options for word in (name, usual[name])), *options, env=env
+        )
+
+    return run
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield taken.getsockname()[1]
+
+
+# What it says of itself
+
+
+@pytest.mark.parametrize("command", [COMMAND, [str(Path(sys.executable).with_name("qosweb"))]], ids=["-m", "script"])
+def test_version(command: list[str]) -> None:
+    done = run_process(*command, "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"qosweb {VERSION}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
+def test_help_names_the_commands(arguments: tuple[str, ...]) -> None:
+    done = run_command(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^ +serve +\S", done.stdout, re.MULTILINE)
+    assert re.search(r"^ +demo +\S", done.stdout, re.MULTILINE)
+
+
+def test_help_of_serve_documents_every_option_with_its_default() -> None:
+    done = run_command("serve", "--help", env={"COLUMNS": "100"})
+    assert (done.returncode, done.stderr) == (0, "")
+    _, _, listed = done.stdout.partition("--config FILE.toml  ")
+    entries = {words[0]: " ".join(words) for words in map(str.split, re.split(r"\n  (?=--)", listed))}
+    for spec in OPTIONS:
+        entry = entries[spec.flag]
+        assert entry.startswith(f"{spec.flag} {spec.metavar} {spec.help}"), entry
+        if spec.default not in (None, "") and spec.key != "root":
+            assert entry.endswith(f"({spec.shown_default})"), entry
+
+
+def test_the_shown_defaults_are_the_defaults() -> None:
+    for spec in OPTIONS:
+        if spec.default not in (None, "") and spec.key != "root":
+            assert spec.parse(spec.shown_default) == spec.default
+
+
+@pytest.mark.parametrize("command", [["-m", "cluster"], ["-m", "qosweb", "demo"]], ids=lambda c: c[-1])
+def test_help_of_other_commands(command: list[str]) -> None:
+    done = run_process(sys.executable, *command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: ")
+
+
+def test_help_of_loadgen() -> None:
+    done = run_process(str(Path(sys.executable).with_name("loadgen")), "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: loadgen")
+
+
+# What cannot work
+
+
+def test_unknown_words_come_with_a_suggestion(refusal: Refusal, refused_serve: Refusal) -> None:
+    assert refusal("sevre") == "unknown command 'sevre'; did you mean 'serve'?"
+    assert refused_serve("--acces-log=x") == "unknown option '--acces-log=x'; did you mean '--access-log'?"
+    assert refused_serve("more") == "unexpected argument 'more'"
+    assert refusal("demo", "--root", "x") == "unknown option '--root'"
+    assert refusal("--versoin") == "unknown option '--versoin'; did you mean '--version'?"
+    assert refused_serve("--grace") == "argument --grace: expected one argument (see qosweb serve --help)"
+    expected = "unknown environment variable QOSWEB_GRAZE; did you mean 'QOSWEB_GRACE'?"
+    assert refused_serve(env={"QOSWEB_GRAZE": "1"}) == expected
+
+
+def test_an_error_stays_on_one_line_whatever_was_given(refusal: Refusal, refused_serve: Refusal) -> None:
+    assert refusal("ser\nve\x1b[2J").startswith(r"unknown command 'ser\nve\x1b[2J'")
+    assert "a\\nb" in refused_serve("--listen", "a\nb:1")
+
+
+def test_roots_that_cannot_be_served(refusal: Refusal, refused_serve: Refusal, tmp_path: Path) -> None:
+    assert refusal("serve") == "no root: say which folder to serve with --root DIR"
+    assert refused_serve("--root", tmp_path / "gone") == f"--root {tmp_path / 'gone'}: there is no such folder"
+    (tmp_path / "file").write_text("")
+    assert refused_serve("--root", tmp_path / "file") == f"--root {tmp_path / 'file'}: not a folder"
+    too_long = "x" * 300
+    assert refused_serve("--root", too_long) == f"--root {too_long}: File name too long"
+
+
+def test_a_port_that_is_taken(refused_serve: Refusal) -> None:
+    with taken_port() as port:
+        for option in ("--listen", "--admin"):
+            message = refused_serve(option, f"127.0.0.1:{port}")
+            assert message == f"{option} 127.0.0.1:{port}: Address already in use"
+
+
+def test_an_address_that_is_not_ours(refused_serve: Refusal) -> None:
+    assert refused_serve("--listen", "192.0.2.1:80") == "--listen 192.0.2.1:80: Cannot assign requested address"
+    message = refused_serve("--listen", "no-such-host.invalid:80")
+    assert message == "--listen no-such-host.invalid:80: no such host"
+
+
+def test_a_port_that_is_not_permitted(site: Path) -> None:
+    without_right = []
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("needs setpriv, to give up root's right")
+        without_right = ["setpriv", "--bounding-set=-net_bind_service"]
+    first_permitted = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+    if first_permitted.exists() and int(first_permitted.read_text()) <= 1:
+        pytest.skip("every port is permitted to everybody here")
+    options = ["--root", str(site), "--listen", "127.0.0.1:1", "--admin", "none", "--access-log", "none"]
+    done = run_process(*without_right, *COMMAND, "serve", *options)
+    assert (done.returncode, done.stderr) == (2, "qosweb: error: --listen 127.0.0.1:1: Permission denied\n")
+
+
+def test_tls_files_that_cannot_be_used(refused_serve: Refusal, tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path / "right")
+    _, other_key = write_certificate(tmp_path / "other")
+    _, locked_key = write_certificate(tmp_path / "locked", passphrase=b"secret")
+    garbage = tmp_path / "garbage.pem"
+    garbage.write_bytes(b"-----BEGIN CERTIFICATE-----\nno\n\xff")
+    gone = tmp_path / "gone.pem"
+
+    def refused(certificate: Path, key: Path) -> str:
+        return refused_serve("--tls-cert", certificate, "--tls-key", key)
+
+    assert refused_serve("--tls-cert", certificate).endswith("--tls-key is missing")
+    assert refused(gone, key) == f"--tls-cert {gone}: No such file or directory"
+    assert refused(certificate, gone) == f"--tls-key {gone}: No such file or directory"
+    assert refused(certificate, tmp_path) == f"--tls-key {tmp_path}: Is a directory"
+    together = f"--tls-cert {certificate} with --tls-key"
+    assert refused(certificate, other_key) == f"{together} {other_key}: KEY_VALUES_MISMATCH"
+    assert refused(certificate, locked_key).startswith(f"{together} {locked_key}: the key is encrypted")
+    assert refused(certificate, garbage).startswith(f"{together} {garbage}: ")
+    assert refused(garbage, key).startswith(f"--tls-cert {garbage} with --tls-key {key}: ")
+
+
+def test_toml_files_that_cannot_be_used(refused_serve: Refusal, tmp_path: Path) -> None:
+    file = tmp_path / "q.toml"
+
+    def refused(content: bytes) -> str:
+        file.write_bytes(content)
+        return refused_serve("--config", file)
+
+    assert refused(b"cahce-size = 1") == f"{file}: unknown key 'cahce-size'; did you mean 'cache-size'?"
+    assert refused(b"grace = true") == f"{file}: grace: expected a text or a number, not a boolean"
+    assert refused(b'"a\\nb" = 1') == f"{file}: unknown key 'a\\nb'"
+    for content in (b"grace = ", b"\xff", b"grace = " + b"9" * 5000, b"grace = " + b"[" * 100_000):
+        assert refused(content).startswith(f"--config {file}: not valid TOML: ")
+    file.unlink()
+    assert refused_serve("--config", file) == f"--config {file}: No such file or directory"
+    assert refused_serve(env={"QOSWEB_CONFIG": str(file)}) == f"QOSWEB_CONFIG {file}: No such file or directory"
+
+
+def test_admin_ports_that_cannot_be_opened(refused_serve: Refusal, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    message = refused_serve("--admin", "0.0.0.0:0")
+    assert message == "admin address 0.0.0.0:0 is not loopback: it needs --admin-token-file FILE"
+    assert refused_serve("--admin-token-file", token) == f"--admin-token-file {token}: No such file or directory"
+    for content in (b"", b"short", b"with a space in the middle", b"two-lines-of-text\nsecond-line", "ü".encode() * 20):
+        token.write_bytes(content)
+        message = refused_serve("--admin-token-file", token)
+        assert message.endswith("the token must be a line of 16 or more visible ASCII characters")
+    token.write_bytes(b"\xff" * 20)
+    assert refused_serve("--admin-token-file", token) == f"--admin-token-file {token}: not a text file"
+
+
+def test_logs_that_cannot_be_opened(refused_serve: Refusal, tmp_path: Path) -> None:
+    log = tmp_path / "gone" / "access.log"
+    assert refused_serve("--access-log", log) == f"--access-log {log}: No such file or directory"
+    assert refused_serve("--access-log", tmp_path) == f"--access-log {tmp_path}: Is a directory"
+
+
+def test_the_slow_parser_is_refused(site: Path) -> None:
+    done = run_process(*COMMAND, "serve", "--root", str(site), env={"AIOHTTP_NO_EXTENSIONS": "1"})
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("qosweb: error: aiohttp runs without its C parser")
+
+
+def test_one_line_also_where_few_files_may_be_open(site: Path) -> None:
+    """The warning about the limit belongs to a server that runs."""
+    with taken_port() as port:
+        few_files = ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh"]
+        options = ["--root", str(site), "--listen", f"127.0.0.1:{port}", "--admin", "none"]
+        done = run_process(*few_files, *COMMAND, "serve", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"qosweb: error: --listen 127.0.0.1:{port}: Address already in use\n"
+
+
+# The demo
+
+
+def test_demo_shows_addresses_that_work_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = [*COMMAND, "demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    output = tmp_path / "output"
+    with (
+        output.open("wb") as stream,
+        subprocess.Popen(
+            command, stdout=stream, stderr=subprocess.PIPE, env=environment({"TMPDIR": str(tmp_path)})
+        ) as process,
+    ):
+        try:
+            wait_for(lambda: "Ctrl-C ends it" in output.read_text(), "the demo's text", 60)
+            urls = re.findall(r"http://\S+", output.read_text())
+            assert len(urls) >= 6
+            for url in urls:
+                with urllib.request.urlopen(url, timeout=20) as reply:
+                    assert reply.status == 200
+                    assert reply.read()
+            assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith("qosweb-demo-")]
+        finally:
+            process.send_signal(Signals.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        assert (process.returncode, errors) == (0, b"")
+    assert not [entry for entry in tmp_path.iterdir() if entry.name.startswith("qosweb-demo-")]
+
+
+def test_the_project_names_both_commands() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"qosweb": "qosweb.cli:main", "loadgen": "loadgen.cli:main"}

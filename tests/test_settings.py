@@ -1,0 +1,204 @@
+"""The settings of ``qosweb serve``: three ways to give each, one order of precedence, and errors that help."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qosweb.errors import UsageError
+from qosweb.settings import OPTIONS, OptionSpec, ServeSettings, gather
+from qosweb.units import Address
+
+KEYS = [spec.key for spec in OPTIONS]
+VALID = {
+    "root": "site",
+    "name": "n7",
+    "listen": "127.0.0.1:9000",
+    "admin": "none",
+    "admin-token-file": "token",
+    "index": "start.html",
+    "tls-cert": "cert.pem",
+    "tls-key": "key.pem",
+    "access-log": "access.log",
+    "access-log-format": "combined",
+}
+
+
+def from_file(file: dict[str, object]) -> ServeSettings:
+    return gather({}, {}, file, "q.toml")
+
+
+def another_value(spec: OptionSpec) -> str:
+    """A right value that is not the default."""
+    return VALID.get(spec.key) or ("7s" if spec.metavar == "TIME" else "20000")
+
+
+def test_a_root_is_enough() -> None:
+    settings = gather({"root": "site"}, {}, {}, "")
+    assert settings.root == Path("site")
+    assert settings.listen == Address("127.0.0.1", 8080)
+    assert settings.admin == Address("127.0.0.1", 8081)
+
+
+@pytest.mark.parametrize("spec", OPTIONS, ids=KEYS)
+def test_every_setting_can_be_given_in_all_three_ways(spec: OptionSpec) -> None:
+    value = another_value(spec)
+    needed = {key: VALID[key] for key in ("root", "tls-cert", "tls-key")} if spec.key.startswith("tls") else {}
+    others = {"root": "other", **needed}
+    others.pop(spec.key, None)
+    ways = [
+        gather({**others, spec.key: value}, {}, {}, ""),
+        gather(others, {spec.variable: value}, {}, ""),
+        gather(others, {}, {spec.key: value}, "q.toml"),
+        gather(others, {}, {spec.field_name: value}, "q.toml"),
+    ]
+    values = {getattr(settings, spec.field_name) for settings in ways}
+    assert len(values) == 1
+    assert values != {spec.default}
+
+
+@pytest.mark.parametrize("spec", [spec for spec in OPTIONS if not spec.key.startswith("tls")], ids=lambda s: s.key)
+def test_command_line_before_environment_before_file_before_default(spec: OptionSpec) -> None:
+    low, middle, high = ("json", "combined", "json") if spec.key == "access-log-format" else ("161", "162", "163")
+    names = {} if spec.key == "root" else {"root": "site"}
+    if spec.key == "max-header-size":
+        names["max-request-line"] = "16"
+    file: dict[str, object] = {spec.key: low}
+    environment = {spec.variable: middle}
+    of_file = getattr(gather(names, {}, file, "q.toml"), spec.field_name)
+    of_environment = getattr(gather(names, environment, file, "q.toml"), spec.field_name)
+    of_command_line = getattr(gather({**names, spec.key: high}, environment, file, "q.toml"), spec.field_name)
+    assert (of_file, of_environment, of_command_line) == (spec.parse(low), spec.parse(middle), spec.parse(high))
+
+
+def test_numbers_in_the_file_need_no_quotes() -> None:
+    settings = from_file({"root": "site", "listen": 9000, "cache-size": 1024, "grace": 2.5, "max-headers": 5})
+    assert settings.listen == Address("127.0.0.1", 9000)
+    assert (settings.cache_size, settings.grace, settings.max_headers) == (1024, 2.5, 5)
+
+
+def test_the_variable_that_names_the_file_and_other_programs_variables_are_left_alone() -> None:
+    assert gather({"root": "site"}, {"QOSWEB_CONFIG": "x", "PATH": "y", "QOSWE": "z"}, {}, "").root == Path("site")
+
+
+def test_unknown_names_come_with_a_suggestion() -> None:
+    with pytest.raises(UsageError, match=r"^q.toml: unknown key 'cahce-size'; did you mean 'cache-size'\?$"):
+        from_file({"root": "site", "cahce-size": 1})
+    expected = r"^unknown environment variable QOSWEB_LISTN; did you mean 'QOSWEB_LISTEN'\?$"
+    with pytest.raises(UsageError, match=expected):
+        gather({"root": "site"}, {"QOSWEB_LISTN": "1"}, {}, "")
+    with pytest.raises(UsageError, match=r"^q.toml: unknown key 'zzz'$"):
+        from_file({"zzz": 1})
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [(True, "a boolean"), ([1], "a list"), ({"a": 1}, "a table"), (None, "NoneType")]
+)
+def test_a_wrong_type_in_the_file_is_named(value: object, kind: str) -> None:
+    with pytest.raises(UsageError, match=f"^q.toml: grace: expected a text or a number, not {kind}$"):
+        from_file({"root": "site", "grace": value})
+
+
+def test_a_key_given_in_both_spellings_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^q.toml: cache_size: given twice"):
+        from_file({"cache-size": 1, "cache_size": 2})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "right"),
+    [
+        ("root", "", "is not a path"),
+        ("root", "a\0b", "is not a path"),
+        ("tls-cert", "", "is not a path"),
+        ("access-log", "a\0b", "is not a path"),
+        ("name", "a b", "use up to 64 letters, digits"),
+        ("name", "é", "use up to 64 letters, digits"),
+        ("name", "n" * 65, "use up to 64 letters, digits"),
+        ("index", "a/b", "not a plain file name, such as index.html"),
+        ("index", ".hidden", "not a plain file name, such as index.html"),
+        ("index", "a\0b", "not a plain file name, such as index.html"),
+        ("listen", "nowhere", "write HOST:PORT"),
+        ("listen", "h:70000", "not between 0 and 65535"),
+        ("access-log-format", "xml", "use json or combined"),
+        ("access-log-keep", "0", "must be more than 0"),
+        ("cache-size", "much", "a size such as 512, 16KB or 64MB"),
+        ("max-connections", "0", "must be more than 0"),
+        ("max-connections", "1.5", "not a whole number"),
+        ("max-header-size", "0", "must be more than 0"),
+        ("max-header-size", "999999999GB", "must be at most 64MB"),
+        ("header-timeout", "0s", "must be more than 0"),
+        ("send-timeout", "soon", "a duration such as 500ms, 10s or 2min"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_place_and_what_would_be_right(key: str, value: str, right: str) -> None:
+    spec = next(spec for spec in OPTIONS if spec.key == key)
+    others = {} if key == "root" else {"root": "site"}
+    for where, command_line, environment, file in (
+        (spec.flag, {key: value}, {}, {}),
+        (spec.variable, {}, {spec.variable: value}, {}),
+        (f"q.toml: {key}", {}, {}, {key: value}),
+    ):
+        with pytest.raises(UsageError) as caught:
+            gather({**others, **command_line}, environment, file, "q.toml")
+        message = str(caught.value)
+        assert message.startswith(f"{where}: ")
+        assert right in message
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "no root: say which folder to serve with --root DIR"),
+        ({"tls-cert": "c"}, "TLS needs both --tls-cert and --tls-key; --tls-key is missing"),
+        ({"tls-key": "k"}, "TLS needs both --tls-cert and --tls-key; --tls-cert is missing"),
+        ({"admin": "0.0.0.0:1"}, "admin address 0.0.0.0:1 is not loopback: it needs --admin-token-file FILE"),
+        ({"admin": "[::]:1"}, r"admin address [::]:1 is not loopback: it needs --admin-token-file FILE"),
+        ({"admin": "127.0.0.1:8080"}, "--listen and --admin are both 127.0.0.1:8080; give them different ports"),
+        (
+            {"max-header-size": "4KB"},
+            (
+                "--max-request-line 8KB is larger than --max-header-size 4KB, which includes it; "
+                "lower the one or raise the other"
+            ),
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together(given: dict[str, str], message: str) -> None:
+    root = {"root": "site"} if given else {}
+    with pytest.raises(UsageError) as caught:
+        gather({**root, **given}, {}, {}, "")
+    assert str(caught.value) == message
+
+
+def test_port_0_may_be_given_twice() -> None:
+    settings = gather({"root": "site", "listen": "127.0.0.1:0", "admin": "127.0.0.1:0"}, {}, {}, "")
+    assert settings.admin == settings.listen
+
+
+anything = st.one_of(
+    st.text(),
+    st.integers(),
+    st.floats(),
+    st.booleans(),
+    st.lists(st.integers()),
+    st.integers(0, 4).map(lambda n: 10**n),
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(KEYS), st.text(), max_size=6),
+    st.dictionaries(st.sampled_from([spec.variable for spec in OPTIONS]) | st.text(), st.text(), max_size=6),
+    st.dictionaries(st.sampled_from(KEYS) | st.text(), anything, max_size=6),
+)
+def test_garbage_is_a_usage_error_and_nothing_else(
+    command_line: dict[str, str], environment: dict[str, str], file: dict[str, object]
+) -> None:
+    with contextlib.suppress(UsageError):
+        gather(command_line, environment, file, "q.toml")
+
+
+def test_a_number_of_thousands_of_digits_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match=r"^q.toml: grace: "):
+        from_file({"root": "site", "grace": 1 << 20_000})
