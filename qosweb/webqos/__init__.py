@@ -1,0 +1,1 @@
+"""The WebQoS language: from the text of a specification to classes, constraints and shares."""

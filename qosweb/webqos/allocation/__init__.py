@@ -1,0 +1,1 @@
+"""How the capacity of the cluster is divided among the classes, and whether a specification can be kept at all."""

@@ -1,0 +1,100 @@
+"""What shares have to satisfy: bounds, relations and an order over the classes of a specification. Pure, integers only.
+
+Every share is in parts per million of the capacity. Classes are numbers from 0. A problem says nothing about demand:
+``shares`` divides the capacity for one demand, ``feasibility`` says whether the bounds can be kept together at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+PPM = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bound on the sum of the shares of some classes."""
+
+    classes: tuple[int, ...]
+    ppm: int
+    constraint: int
+    hard: bool = False
+
+    def __post_init__(self) -> None:
+        if self.ppm < 0:
+            raise ValueError(f"a bound of {self.ppm} ppm")
+        _check_group(self.classes)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """sum(left) >= | <= | == numerator / denominator * sum(right)."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    op: Literal[">=", "<=", "=="]
+    numerator: int
+    denominator: int
+    constraint: int
+
+    def __post_init__(self) -> None:
+        if self.numerator < 0 or self.denominator <= 0:
+            raise ValueError(f"a ratio of {self.numerator}/{self.denominator}")
+        _check_group(self.left)
+        _check_group(self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """All that binds the shares of ``classes`` classes at one time."""
+
+    classes: int
+    floors: tuple[Bound, ...]
+    ceilings: tuple[Bound, ...]
+    ratios: tuple[Ratio, ...] = ()
+    before: tuple[tuple[int, int], ...] = ()
+    equal: tuple[tuple[int, ...], ...] = ()
+    rest: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        groups = [
+            *(bound.classes for bound in (*self.floors, *self.ceilings)),
+            *(side for ratio in self.ratios for side in (ratio.left, ratio.right)),
+            *self.before,
+            *self.equal,
+            self.rest,
+        ]
+        for group in groups:
+            if not all(0 <= one < self.classes for one in group):
+                raise ValueError(f"{group} names a class that is not below {self.classes}")
+
+    def levels(self) -> tuple[int, ...]:
+        """The rank of every class: 0 is filled first.
+
+        A class ranks one below the lowest of those that come before it, and a class that nothing comes before ranks
+        0. Those that take the rest rank below all others, among themselves by the same rule.
+        """
+        earlier: list[list[int]] = [[] for _ in range(self.classes)]
+        waiting = [0] * self.classes
+        for first, then in self.before:
+            earlier[first].append(then)
+            waiting[then] += 1
+        level = [0] * self.classes
+        ready = [one for one in range(self.classes) if not waiting[one]]
+        for one in ready:  # grows while it is walked
+            for then in earlier[one]:
+                level[then] = max(level[then], level[one] + 1)
+                waiting[then] -= 1
+                if not waiting[then]:
+                    ready.append(then)
+        if len(ready) < self.classes:
+            raise ValueError("the order of priority has a cycle")
+        below = 1 + max(level, default=0)
+        rest = frozenset(self.rest)
+        return tuple(level[one] + (below if one in rest else 0) for one in range(self.classes))
+
+
+def _check_group(classes: tuple[int, ...]) -> None:
+    if any(a >= b for a, b in zip(classes, classes[1:], strict=False)):
+        raise ValueError(f"classes {classes} are not sorted, or name one twice")
