@@ -2,12 +2,14 @@
 
 Every share is rounded down. The parts that this leaves are given back one by one: first to classes of a floor that the
 rounding left short, then to classes that were rounded, each time those with the largest remainder first and then the
-lower number; and last, whoever may take more takes it, in the order of priority. No ceiling is ever exceeded. A floor
-over overlapping groups may stay short by fewer parts than it has classes, where no whole numbers fit better.
+lower number; and last, whoever may take more takes what is still missing to the exact sum of all, in the order of
+priority. No ceiling is ever exceeded. A floor over overlapping groups may stay short by fewer parts than it has
+classes, where no whole numbers fit better.
 """
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ def to_whole(
     floors: Sequence[Group],
     ceilings: Sequence[Group],
 ) -> list[int]:
-    """Whole shares beside ``exact``; one of ``ceilings`` is the capacity."""
+    """Whole shares beside ``exact``, whose sum is that of ``exact``, rounded up, if the ceilings allow it."""
+    ceilings = [(tuple(range(len(exact))), ceil(sum(exact))), *ceilings]
     shares = [int(share) for share in exact]
     order = sorted(range(len(exact)), key=lambda one: (shares[one] - exact[one], one))
     over = _by_class(len(exact), ceilings)

@@ -34,6 +34,7 @@ A problem in contradiction with itself is no error here: its floors yield as abo
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import permutations
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,6 @@ from qosweb.webqos.allocation.rounding import to_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from fractions import Fraction
 
 
 class Allocator:
@@ -90,16 +90,14 @@ class Allocator:
                 break
             imposed = sorted({*imposed, *broken} - set(lapsed))
             released += lapsed
-        capacity = (tuple(range(len(demand))), PPM)
-        return to_whole(exact, demand, self._levels, self._floors, [capacity, *self._ceilings])
+        return to_whole(exact, demand, self._levels, self._floors, self._ceilings)
 
     def _offer(self, demand: list[int], shares: list[int]) -> list[int]:
         if sum(shares) == PPM:
             return shares
         floors = [((one,), share) for one, share in enumerate(shares)]
         exact = fill(PPM, demand, self._levels, floors, self._hard)
-        capacity = (tuple(range(len(demand))), PPM)
-        return to_whole(exact, demand, self._levels, floors, [capacity, *self._hard])
+        return to_whole(exact, demand, self._levels, floors, self._hard)
 
 
 def allocate(problem: Problem, demand_ppm: Sequence[int]) -> tuple[int, ...]:
