@@ -85,23 +85,24 @@ def fill(
 
 def _meet(program: Program, needs: list[tuple[int, int, int]]) -> None:
     """Meet the same fraction of every floor; those that can get no further stop, the others go on up to the whole."""
-    open_needs = needs
     unit = needs[0][1]
     met = Fraction(0)
-    while open_needs and met < 1:
-        risen, zero = program.raise_together([(unit, 1), *((slack, ppm) for slack, _, ppm in open_needs)])
-        met += risen
-        open_needs = [need for need in open_needs if need[0] not in zero]
+    while met < 1:
+        needs = [need for need in needs if need[0] not in program.zero]
+        if not needs:
+            break
+        met += program.raise_together([(unit, 1), *((slack, ppm) for slack, _, ppm in needs)])
 
 
 def _raise_level(
-    program: Program, open_columns: set[int], wanted: list[int], shares: list[Fraction], present: list[int]
+    program: Program, rising: set[int], wanted: list[int], shares: list[Fraction], present: list[int]
 ) -> None:
     height = Fraction(0)
-    while open_columns:
-        risen, zero = program.raise_together([(c, 1) for c in sorted(open_columns)])
-        height += risen
-        stopped = {c for c in open_columns if c in zero or height >= wanted[c]}
+    while True:
+        stopped = {c for c in rising if c in program.zero or height >= wanted[c]}
         for c in stopped:
             shares[present[c]] = height
-        open_columns = open_columns - stopped
+        rising = rising - stopped
+        if not rising:
+            break
+        height += program.raise_together([(c, 1) for c in sorted(rising)])

@@ -80,8 +80,7 @@ def solvable(rows: Sequence[Row]) -> bool:
     # Rows with a negative limit are demanded in the same part of each; the last row lets that part be at most all.
     program = Program(table, [*(max(row.limit, 0) for row in rows), 1])
     demanded = [(len(named) + r, -row.limit) for r, row in enumerate(rows) if row.limit < 0]
-    part, _ = program.raise_together([(len(named) + len(rows), 1), *demanded])
-    return part == 1
+    return program.raise_together([(len(named) + len(rows), 1), *demanded]) == 1
 
 
 def _row(sides: Iterable[tuple[tuple[int, ...], int]], limit: int, constraint: int) -> Row:

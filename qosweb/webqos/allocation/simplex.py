@@ -34,12 +34,13 @@ class Program:
         self._nonbasic = list(range(columns))
         self._basic = list(range(columns, columns + len(rows)))
         self._next = columns + len(rows)
+        self.zero: set[int] = set()
 
-    def raise_together(self, parts: Iterable[tuple[int, int]]) -> tuple[Fraction, frozenset[int]]:
-        """The most by which all (variable, weight) can rise together, and the variables that stay zero from now on.
+    def raise_together(self, parts: Iterable[tuple[int, int]]) -> Fraction:
+        """The most by which all (variable, weight) can rise together; from now on they have risen by that.
 
-        The variables in ``parts`` rise by their weight for each unit; what they were raised by is no longer counted in
-        their own value. Those that are zero from now on have left the program.
+        What variables were raised by is no longer counted in their own value. Those that cannot be more than zero
+        beyond that are in ``zero`` from now on, at least one of ``parts`` among them, and cannot be raised again.
         """
         objective = self._next
         self._next += 1
@@ -106,14 +107,14 @@ class Program:
         self._basic[leave], self._nonbasic[c] = self._nonbasic[c], self._basic[leave]
         self._scale = pivot
 
-    def _keep_optimal_face(self, objective: int) -> tuple[Fraction, frozenset[int]]:
+    def _keep_optimal_face(self, objective: int) -> Fraction:
         r = self._basic.index(objective)
         costs = self._rows[r]
         risen = Fraction(self._values[r], self._scale)
-        zero = frozenset(variable for variable, cost in zip(self._nonbasic, costs, strict=True) if cost)
+        self.zero.update(variable for variable, cost in zip(self._nonbasic, costs, strict=True) if cost)
         kept = [c for c, cost in enumerate(costs) if not cost]
         # On the face the objective is a constant: its row has nothing left but zeros and can go.
         del self._rows[r], self._values[r], self._basic[r]
         self._rows = [[row[c] for c in kept] for row in self._rows]
         self._nonbasic = [self._nonbasic[c] for c in kept]
-        return risen, zero
+        return risen

@@ -1,0 +1,142 @@
+"""Max-min shares where bounds are nested: by water levels, in whole numbers, in microseconds. Pure.
+
+Pour water into all classes at once. A class at water level t holds t, but not less than its lower and not more than
+its upper bound; a group holds what its members hold, again within its own two bounds. That is a function of t which
+never falls, so there is a level at which the whole holds what is to be divided. A group that its own bound has stopped
+has a level of its own inside, found in the same way. Priority is height: the classes of each next level of priority
+stand one whole capacity higher, so the water reaches them when all before them are full.
+
+Between levels the amounts are fractions. The amount of a group is a whole number before its members divide it; each
+member gets its exact part rounded down, and what that leaves goes, one each, to those with the largest fraction, then
+to the lower number. So everything is within one of its exact value, and no bound is broken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.allocation.water import Division
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from qosweb.webqos.allocation.general import Group
+
+
+class Nested:
+    """Bounds that are nested, ready to be filled.
+
+    Of bounds that are not, a nested part is taken; ``others`` are those left out, floors and ceilings. Classes and
+    groups are numbered together: first the classes, then the groups, each after all that it contains, the last being
+    the whole.
+    """
+
+    def __init__(self, levels: Sequence[int], floors: Iterable[Group], ceilings: Iterable[Group]) -> None:
+        self._classes = len(levels)
+        height = {level: rank * PPM for rank, level in enumerate(sorted({*levels}))}
+        self._offsets = [height[level] for level in levels]
+        floors, ceilings = list(floors), list(ceilings)
+        whole = tuple(range(self._classes))
+        groups = _nested_part([whole, *(group for group, _ in (*floors, *ceilings) if len(group) > 1)])
+        number = {group: self._classes + g for g, group in enumerate(groups)}
+        number |= {(one,): one for one in whole if self._classes > 1}
+        self._groups = groups
+        self._floor = [0] * (self._classes + len(groups))
+        self._ceiling = [PPM] * (self._classes + len(groups))
+        for group, ppm in floors:
+            if group in number:
+                self._floor[number[group]] = ppm
+        for group, ppm in ceilings:
+            if group in number:
+                self._ceiling[number[group]] = min(ppm, PPM)
+        self.others = (
+            [(group, ppm) for group, ppm in floors if group not in number],
+            [(group, ppm) for group, ppm in ceilings if group not in number],
+        )
+        self._children = _children(self._classes, groups)
+
+    def fill(self, demand: Sequence[int], lower: Sequence[int] = ()) -> list[int] | None:
+        """The shares, none below ``lower`` or what is demanded; None if the floors cannot all be met."""
+        classes = self._classes
+        high = [*map(min, demand, self._ceiling)]
+        low = [*map(min, high, lower or self._floor)]
+        for g, children in enumerate(self._children, classes):
+            least = sum([low[c] for c in children])
+            most = min(sum([high[c] for c in children]), self._ceiling[g])
+            if least > most:
+                return None
+            high.append(most)
+            low.append(max(least, min(self._floor[g], most)))
+        shares = _flat(low, high, self._offsets, high[-1])
+        if not all(
+            low[g] <= sum([shares[one] for one in group]) <= high[g] for g, group in enumerate(self._groups, classes)
+        ):
+            shares = Division(self._children, self._offsets, low, high).shares()
+        return shares
+
+
+
+
+def _flat(low: list[int], high: list[int], offsets: list[int], amount: int) -> list[int]:
+    """Divide as if there were no groups: one pass over the levels at which a class starts or stops to fill."""
+    starts: list[int] = []
+    stops: list[int] = []
+    held = 0
+    for least, most, offset in zip(low, high, offsets, strict=False):
+        held += least
+        if least < most:
+            starts.append(least + offset)
+            stops.append(most + offset)
+    starts.sort()
+    stops.sort()
+    starts.append(stops[-1] if stops else 0)
+    level = rising = s = 0
+    for stop in stops:
+        while starts[s] <= stop and s < len(stops):
+            step = (starts[s] - level) * rising
+            if held + step > amount:
+                break
+            held += step
+            level = starts[s]
+            rising += 1
+            s += 1
+        step = (stop - level) * rising
+        if held + step >= amount:
+            break
+        held += step
+        level = stop
+        rising -= 1
+    each, left = divmod(amount - held, rising) if rising else (0, 0)
+    shares: list[int] = []
+    for least, most, offset in zip(low, high, offsets, strict=False):
+        here = level - offset
+        if here < least:
+            shares.append(least)
+        elif here >= most:
+            shares.append(most)
+        else:
+            shares.append(here + each + (left > 0))
+            left -= 1
+    return shares
+
+
+def _nested_part(groups: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Those that contain each other or have nothing in common, contained before containing."""
+    taken: dict[tuple[int, ...], frozenset[int]] = {}
+    for group in groups:
+        members = frozenset(group)
+        if all(members <= other or other <= members or not members & other for other in taken.values()):
+            taken[group] = members
+    return sorted(taken, key=lambda group: (len(group), group))
+
+
+def _children(classes: int, groups: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """The classes and groups directly inside each group."""
+    top = list(range(classes))  # for each class, the largest group so far that contains it
+    found: list[tuple[int, ...]] = []
+    for g, group in enumerate(groups, classes):
+        found.append(tuple(dict.fromkeys(top[one] for one in group)))
+        for one in group:
+            top[one] = g
+    return found

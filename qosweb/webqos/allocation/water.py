@@ -1,0 +1,131 @@
+"""Water levels in nested groups: how an amount divides when bounds of groups bind. Pure; neighbour of ``nested``.
+
+Classes and groups are numbered together: first the classes, then the groups, each after all that it contains. A level
+is a fraction p/q, and everything is counted in parts of 1/q, so that all arithmetic is in whole numbers.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Division:
+    """One division of what the last group, the whole, can hold."""
+
+    def __init__(
+        self, children: Sequence[Sequence[int]], offsets: Sequence[int], low: Sequence[int], high: Sequence[int]
+    ) -> None:
+        self._classes = len(offsets)
+        self._children = children
+        self._offsets = offsets
+        self._low = low
+        self._high = high
+        self._inside = self._everything_inside()
+
+    def shares(self) -> list[int]:
+        shares = [0] * self._classes
+        whole = len(self._high) - 1
+        own_level = [(whole, self._high[whole])]
+        while own_level:
+            group, amount = own_level.pop()
+            level = self._level(group, amount)
+            held = self._held(group, level)
+            scale = level.denominator
+            same_level = [(group, amount)]
+            while same_level:
+                outer, amount = same_level.pop()
+                children = self._children[outer - self._classes]
+                for c, part in _rounded(children, held, scale, amount):
+                    if c < self._classes:
+                        shares[c] = part
+                    elif self._low[c] * scale < held[c] < self._high[c] * scale:
+                        same_level.append((c, part))
+                    else:
+                        own_level.append((c, part))
+        return shares
+
+    def _level(self, group: int, amount: int) -> Fraction:
+        """The exact level at which what is in ``group`` holds ``amount``."""
+        inside = [c for c in self._inside[group - self._classes] if c < self._classes and self._low[c] < self._high[c]]
+        marks = sorted({bound[c] + self._offsets[c] for c in inside for bound in (self._low, self._high)})
+        if not marks:
+            return Fraction(0)
+        below, above = 0, len(marks)  # the level is at or above marks[below] and below marks[above]
+        while above - below > 1:
+            middle = (below + above) // 2
+            if self._sum(group, Fraction(marks[middle])) <= amount:
+                below = middle
+            else:
+                above = middle
+        level = Fraction(marks[below])
+        while True:
+            held, slope, turn = self._ahead(group, level)
+            missing = amount * level.denominator - held
+            if missing <= 0:
+                return level
+            step = Fraction(missing, slope) if slope else None
+            if step is None or (turn is not None and turn < step):
+                assert turn is not None, "more to divide than the group can hold"
+                step = turn
+            level += step / level.denominator
+
+    def _sum(self, group: int, level: Fraction) -> int:
+        held = self._held(group, level)
+        return sum(held[c] for c in self._children[group - self._classes])
+
+    def _held(self, group: int, level: Fraction) -> dict[int, int]:
+        """What each class and group inside ``group`` holds at ``level``, in parts of its denominator."""
+        p, q = level.numerator, level.denominator
+        held: dict[int, int] = {}
+        for c in self._inside[group - self._classes]:
+            if c < self._classes:
+                amount = p - self._offsets[c] * q
+            else:
+                amount = sum([held[inner] for inner in self._children[c - self._classes]])
+            held[c] = min(max(amount, self._low[c] * q), self._high[c] * q)
+        return held
+
+    def _ahead(self, group: int, level: Fraction) -> tuple[int, int, Fraction | None]:
+        """What the members of ``group`` hold in sum, how fast that rises, and how far it is until one changes pace."""
+        p, q = level.numerator, level.denominator
+        held: dict[int, int] = {}
+        pace: dict[int, int] = {}
+        turns: list[Fraction] = []
+        for c in self._inside[group - self._classes]:
+            if c < self._classes:
+                amount, speed = p - self._offsets[c] * q, 1
+            else:
+                children = self._children[c - self._classes]
+                amount, speed = sum([held[inner] for inner in children]), sum([pace[inner] for inner in children])
+            low, high = self._low[c] * q, self._high[c] * q
+            rising = low <= amount < high
+            if speed and amount < high:
+                turns.append(Fraction((high if rising else low) - amount, speed))
+            held[c] = min(max(amount, low), high)
+            pace[c] = speed if rising else 0
+        children = self._children[group - self._classes]
+        return sum(held[c] for c in children), sum(pace[c] for c in children), min(turns, default=None)
+
+    def _everything_inside(self) -> list[list[int]]:
+        found: list[list[int]] = []
+        for children in self._children:
+            inside: list[int] = []
+            for c in children:
+                if c >= self._classes:
+                    inside += found[c - self._classes]
+                inside.append(c)
+            found.append(inside)
+        return found
+
+
+def _rounded(children: Sequence[int], held: dict[int, int], scale: int, amount: int) -> list[tuple[int, int]]:
+    """Whole parts of a whole amount: rounded down, then one more for those with the largest fraction."""
+    parts = [divmod(held[c], scale) for c in children]
+    left = amount - sum(whole for whole, _ in parts)
+    order = sorted(range(len(parts)), key=lambda k: (-parts[k][1], k))
+    more = set(order[:left])
+    return [(c, whole + (k in more)) for k, (c, (whole, _)) in enumerate(zip(children, parts, strict=True))]
