@@ -34,16 +34,21 @@ A problem in contradiction with itself is no error here: its floors yield as abo
 
 from __future__ import annotations
 
-from fractions import Fraction
-from itertools import permutations
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.general import Group, Relation, fill
-from qosweb.webqos.allocation.problem import PPM, Problem
+from qosweb.webqos.allocation.general import fill
+from qosweb.webqos.allocation.nested import Nested
+from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.allocation.relations import Relations
 from qosweb.webqos.allocation.rounding import to_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from qosweb.webqos.allocation.general import Group
+    from qosweb.webqos.allocation.problem import Problem
+
+CACHE_MAX = 1024
 
 
 class Allocator:
@@ -55,49 +60,71 @@ class Allocator:
         self._floors = _merged(((bound.classes, bound.ppm) for bound in problem.floors), max)
         self._ceilings = _merged(((bound.classes, bound.ppm) for bound in problem.ceilings), min)
         self._hard = _merged(((bound.classes, bound.ppm) for bound in problem.ceilings if bound.hard), min)
-        self._bounding, self._lapsing = _relations(problem)
+        self._nested = Nested(self._levels, self._floors, self._ceilings)
+        self._nested_hard = Nested(self._levels, (), self._hard)
+        self._relations = Relations(problem)
+        self._cache: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def shares(self, demand_ppm: Sequence[int]) -> tuple[int, ...]:
         """The share of each class, in parts per million."""
-        if len(demand_ppm) != self.problem.classes:
-            raise ValueError(f"{len(demand_ppm)} demands for {self.problem.classes} classes")
-        demand = [min(max(amount, 0), PPM) for amount in demand_ppm]
-        if sum(demand) <= PPM and all(sum(demand[one] for one in group) <= ppm for group, ppm in self._hard):
-            return tuple(demand)  # no contention
-        shares = self._contend(demand)
-        return tuple(self._offer(demand, shares))
+        demand = tuple(demand_ppm)
+        found = self._cache.get(demand)
+        if found is None:
+            if len(demand) != self.problem.classes:
+                raise ValueError(f"{len(demand)} demands for {self.problem.classes} classes")
+            if len(self._cache) >= CACHE_MAX:
+                self._cache.clear()
+            found = self._cache[demand] = tuple(self._divide([min(max(amount, 0), PPM) for amount in demand]))
+        return found
+
+    def _divide(self, demand: list[int]) -> list[int]:
+        if sum(demand) <= PPM and not _exceeded(self._hard, demand):
+            return demand  # no contention
+        shares = self._contend_nested(demand)
+        if shares is None:
+            shares = self._contend(demand)
+        if sum(shares) < PPM:
+            shares = self._offer(demand, shares)
+        return shares
+
+    def _contend_nested(self, demand: list[int]) -> list[int] | None:
+        """Phase 1 with the nested bounds alone; None if the others, or a relation, would have changed it.
+
+        What is best among more is best among fewer, if it is there.
+        """
+        shares = self._nested.fill(demand)
+        if shares is None:
+            return None
+        floors, ceilings = self._nested.others
+        for group, ppm in floors:
+            if sum([shares[one] for one in group]) < min(ppm, sum([demand[one] for one in group])):
+                return None
+        if _exceeded(ceilings, shares) or not self._relations.hold_nearly(shares, demand):
+            return None
+        return shares
 
     def _contend(self, demand: list[int]) -> list[int]:
-        imposed: list[int] = []
-        released: list[int] = []
+        """Phase 1 for any bounds."""
+        relations = self._relations
+        imposed: set[int] = set()
+        released: set[int] = set()
         while True:
             exact = fill(
-                PPM,
-                demand,
-                self._levels,
-                self._floors,
-                self._ceilings,
-                [*self._bounding, *(self._lapsing[number] for number in imposed)],
-                [self._lapsing[number].left for number in released],
+                PPM, demand, self._levels, self._floors, self._ceilings, relations.in_force(imposed), relations.left(released)
             )
-            broken = [
-                number
-                for number, relation in enumerate(self._lapsing)
-                if number not in imposed and number not in released and not _holds(relation, exact, demand)
-            ]
-            lapsed = [number for number in imposed if _holds_back(self._lapsing[number], exact, demand)]
+            broken, lapsed = relations.judge(exact, demand, imposed, released)
             if not broken and not lapsed:
-                break
-            imposed = sorted({*imposed, *broken} - set(lapsed))
-            released += lapsed
-        return to_whole(exact, demand, self._levels, self._floors, self._ceilings)
+                return to_whole(exact, demand, self._levels, self._floors, self._ceilings)
+            imposed = (imposed | broken) - lapsed
+            released |= lapsed
 
-    def _offer(self, demand: list[int], shares: list[int]) -> list[int]:
-        if sum(shares) == PPM:
-            return shares
-        floors = [((one,), share) for one, share in enumerate(shares)]
-        exact = fill(PPM, demand, self._levels, floors, self._hard)
-        return to_whole(exact, demand, self._levels, floors, self._hard)
+    def _offer(self, demand: list[int], held: list[int]) -> list[int]:
+        """Phase 2."""
+        shares = self._nested_hard.fill(demand, held)
+        if shares is None or _exceeded(self._nested_hard.others[1], shares):
+            floors = [((one,), share) for one, share in enumerate(held)]
+            shares = to_whole(fill(PPM, demand, self._levels, floors, self._hard), demand, self._levels, floors, self._hard)
+        return shares
 
 
 def allocate(problem: Problem, demand_ppm: Sequence[int]) -> tuple[int, ...]:
@@ -114,36 +141,8 @@ def _merged(groups: Iterable[Group], choose: Callable[[int, int], int]) -> list[
     return list(found.items())
 
 
-def _relations(problem: Problem) -> tuple[list[Relation], list[Relation]]:
-    """Those that bound from above and hold always, and those that can be released."""
-    bounding: list[Relation] = []
-    lapsing: list[Relation] = []
-    for ratio in problem.ratios:
-        forward = Relation(ratio.left, ratio.right, ratio.denominator, ratio.numerator)
-        backward = Relation(ratio.right, ratio.left, ratio.numerator, ratio.denominator)
-        if ratio.op == "<=":
-            bounding.append(backward)
-        elif ratio.op == ">=":
-            lapsing.append(forward)
-        else:
-            lapsing += [forward, backward]
-    for group in problem.equal:
-        lapsing += [Relation((one,), (other,), 1, 1) for one, other in permutations(group, 2)]
-    return bounding, lapsing
-
-
-def _surplus(relation: Relation, shares: Sequence[Fraction]) -> Fraction:
-    left = sum((shares[one] for one in relation.left), Fraction(0))
-    return relation.weight_left * left - relation.weight_right * sum(shares[one] for one in relation.right)
-
-
-def _full(relation: Relation, shares: Sequence[Fraction], demand: Sequence[int]) -> bool:
-    return all(shares[one] == demand[one] for one in relation.left)
-
-
-def _holds(relation: Relation, shares: Sequence[Fraction], demand: Sequence[int]) -> bool:
-    return _surplus(relation, shares) >= 0 or _full(relation, shares, demand)
-
-
-def _holds_back(relation: Relation, shares: Sequence[Fraction], demand: Sequence[int]) -> bool:
-    return _surplus(relation, shares) == 0 and _full(relation, shares, demand)
+def _exceeded(ceilings: list[Group], shares: list[int]) -> bool:
+    for group, ppm in ceilings:
+        if sum([shares[one] for one in group]) > ppm:
+            return True
+    return False

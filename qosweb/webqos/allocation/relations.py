@@ -1,0 +1,84 @@
+"""Shares bound to each other: which relations there are, and which of them bind at the moment. Pure.
+
+The rule of release is in the specification, in ``shares``.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.allocation.general import Relation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from fractions import Fraction
+
+    from qosweb.webqos.allocation.problem import Problem
+
+
+class Relations:
+    """The relations of a problem: those that bound from above and always bind, and those that can be released."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._always: list[Relation] = []
+        self._lapsing: list[Relation] = []
+        for ratio in problem.ratios:
+            at_least = Relation(ratio.left, ratio.right, ratio.denominator, ratio.numerator)
+            at_most = Relation(ratio.right, ratio.left, ratio.numerator, ratio.denominator)
+            if ratio.op == "<=":
+                self._always.append(at_most)
+            elif ratio.op == ">=":
+                self._lapsing.append(at_least)
+            else:
+                self._lapsing += [at_least, at_most]
+        for group in problem.equal:
+            self._lapsing += [Relation((one,), (other,), 1, 1) for one, other in permutations(group, 2)]
+
+    def in_force(self, imposed: Iterable[int]) -> list[Relation]:
+        return [*self._always, *(self._lapsing[number] for number in sorted(imposed))]
+
+    def left(self, released: Iterable[int]) -> list[tuple[int, ...]]:
+        """What keeps all its demand, because relations were released."""
+        return [self._lapsing[number].left for number in sorted(released)]
+
+    def judge(
+        self, shares: Sequence[Fraction], demand: Sequence[int], imposed: set[int], released: set[int]
+    ) -> tuple[set[int], set[int]]:
+        """The relations that have to be imposed, and of those imposed the ones to be released."""
+        broken: set[int] = set()
+        lapsed: set[int] = set()
+        for number, relation in enumerate(self._lapsing):
+            if number in released:
+                continue
+            surplus = _surplus(relation, shares)
+            if number in imposed:
+                if surplus == 0 and _full(relation, shares, demand):
+                    lapsed.add(number)
+            elif surplus < 0 and not _full(relation, shares, demand):
+                broken.add(number)
+        return broken, lapsed
+
+    def hold_nearly(self, shares: Sequence[int], demand: Sequence[int]) -> bool:
+        """Do all relations hold for shares that were rounded, so that each is off by less than one?"""
+        for relation in self._always:
+            if _surplus(relation, shares) < -_noise(relation):
+                return False
+        for relation in self._lapsing:
+            if _surplus(relation, shares) < -_noise(relation) and not _full(relation, shares, demand):
+                return False
+        return True
+
+
+def _surplus(relation: Relation, shares: Sequence[Fraction] | Sequence[int]) -> Fraction | int:
+    left = sum([shares[one] for one in relation.left])
+    right = sum([shares[one] for one in relation.right])
+    return relation.weight_left * left - relation.weight_right * right
+
+
+def _full(relation: Relation, shares: Sequence[Fraction] | Sequence[int], demand: Sequence[int]) -> bool:
+    return all(shares[one] == demand[one] for one in relation.left)
+
+
+def _noise(relation: Relation) -> int:
+    return relation.weight_left * len(relation.left) + relation.weight_right * len(relation.right)
