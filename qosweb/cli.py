@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from qosweb.errors import UsageError
 from qosweb.settings import ENV_PREFIX, OPTIONS, did_you_mean, gather
+from qosweb.tools import cli as tools
 from qosweb.version import VERSION
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-_FLAGS = {"serve": ["--config", *(spec.flag for spec in OPTIONS)], "demo": ["--listen", "--admin"]}
+_FLAGS = {
+    "serve": ["--config", *(spec.flag for spec in OPTIONS)],
+    "demo": ["--listen", "--admin"],
+    **{command: tools.flags(command) for command in tools.COMMANDS},
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,6 +50,7 @@ def _run(argv: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="serve a folder", allow_abbrev=False))
     _add_demo(commands.add_parser("demo", help="serve a small sample site until Ctrl-C", allow_abbrev=False))
+    tools.add_commands(commands)
     if argv and not argv[0].startswith("-") and argv[0] not in commands.choices:
         raise UsageError(f"unknown command '{argv[0]}'{did_you_mean(argv[0], commands.choices)}")
     arguments, unknown = parser.parse_known_args(argv)
@@ -56,6 +62,8 @@ def _run(argv: list[str]) -> int:
         parser.print_help()
         return 0
 
+    if arguments.command in tools.COMMANDS:
+        return tools.run(arguments)
     if arguments.command == "serve":
         from qosweb.node.serve import serve
 

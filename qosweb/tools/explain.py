@@ -1,0 +1,7 @@
+"""x"""
+
+import argparse
+
+
+def explain(arguments: argparse.Namespace) -> int:
+    return 0

@@ -1,0 +1,1 @@
+"""From a request to its class, in a few lookups."""

@@ -1,0 +1,218 @@
+"""Which patterns cover a page: a trie of patterns, walked as an automaton that is built as far as it is used.
+
+A state is a set of trie nodes; its steps are remembered by segment, so a path costs one dictionary lookup per
+segment however many patterns there are. A step that is not remembered yet looks up the segment in each node's
+dictionaries, never in all patterns. What is remembered is bounded: clients choose the segments.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from qosweb.webqos.globs import FILLER, Glob, compatible, witness
+from qosweb.webqos.patterns import PagePattern
+
+REMEMBERED_MAX = 2_048  # steps per state beyond those the patterns name
+HOSTS_MAX = 1_024
+GLOBS_MAX = 400  # side by side
+
+
+class TooManyWays(Exception):
+    """The patterns overlap in more ways than can be written down."""
+
+
+class _Node:
+    """A place in the trie. ``deep`` is the child for '**': a node that every segment leads back to."""
+
+    __slots__ = ("accepts", "by_head", "by_tail", "deep", "globs", "is_deep", "literals", "others", "stems")
+
+    def __init__(self, *, is_deep: bool = False) -> None:
+        self.is_deep = is_deep
+        self.literals: dict[str, _Node] = {}
+        self.stems: dict[str, _Node] = {}  # a page with any extension
+        self.globs: dict[str, tuple[Glob, _Node]] = {}
+        # The same globs by the end that is literal, per length of it.
+        self.by_head: dict[int, dict[str, list[tuple[Glob, _Node]]]] = {}
+        self.by_tail: dict[int, dict[str, list[tuple[Glob, _Node]]]] = {}
+        self.others: list[tuple[Glob, _Node]] = []
+        self.deep: _Node | None = None
+        self.accepts: set[int] = set()
+
+    def child(self, segment: str) -> "_Node":
+        if segment == "**":
+            if self.is_deep:
+                return self
+            if self.deep is None:
+                self.deep = _Node(is_deep=True)
+            return self.deep
+        if "*" not in segment:
+            return self.literals.setdefault(segment, _Node())
+        known = self.globs.get(segment)
+        if known is None:
+            known = self.globs[segment] = (Glob.parse(segment), _Node())
+            self._index(known)
+        return known[1]
+
+    def _index(self, entry: tuple[Glob, "_Node"]) -> None:
+        head, _, tail = entry[0]
+        if len(tail) > len(head):
+            self.by_tail.setdefault(len(tail), {}).setdefault(tail, []).append(entry)
+        elif head:
+            self.by_head.setdefault(len(head), {}).setdefault(head, []).append(entry)
+        else:
+            self.others.append(entry)
+
+    def after(self, segment: str) -> Iterator["_Node"]:
+        if self.is_deep:
+            yield self
+        if (node := self.literals.get(segment)) is not None:
+            yield node
+        if self.stems and "." in segment and (node := self.stems.get(segment.partition(".")[0])) is not None:
+            yield node
+        for length, by_head in self.by_head.items():
+            for glob, node in by_head.get(segment[:length], ()):
+                if glob.matches(segment):
+                    yield node
+        for length, by_tail in self.by_tail.items():
+            for glob, node in by_tail.get(segment[-length:], ()):
+                if glob.matches(segment):
+                    yield node
+        for glob, node in self.others:
+            if glob.matches(segment):
+                yield node
+
+
+class State:
+    """``accepts`` are the patterns that cover a page whose segments lead here."""
+
+    __slots__ = ("accepts", "next", "nodes")
+
+    def __init__(self, nodes: tuple[_Node, ...]) -> None:
+        self.nodes = nodes
+        self.accepts = frozenset(pattern for node in nodes for pattern in node.accepts)
+        self.next: dict[str, State] = {}
+
+
+class Automaton:
+    def __init__(self, patterns: Iterable[PagePattern]) -> None:
+        self._any = _Node()
+        self._hosts: dict[str, _Node] = {}
+        self._host_globs: dict[str, tuple[Glob, _Node]] = {}
+        self._states: dict[tuple[int, ...], State] = {}
+        self._starts: dict[str, State] = {}
+        for number, pattern in enumerate(patterns):
+            _insert(self._root(pattern.host), pattern, number)
+
+    def cover(self, host: str, segments: list[str]) -> State:
+        """The state after ``segments`` on ``host``, which is in lower case."""
+        state = self._starts.get(host)
+        if state is None:
+            state = self._start(host)
+        for segment in segments:
+            following = state.next.get(segment)
+            state = self._step(state, segment) if following is None else following
+        return state
+
+    def reachable(self, states_max: int) -> set[frozenset[int]]:
+        """Every set of patterns that covers some page. Raises TooManyWays."""
+        waiting = [self._start(host) for host in self._host_witnesses()]
+        seen = {id(state) for state in waiting}
+        found: set[frozenset[int]] = set()
+        while waiting:
+            state = waiting.pop()
+            for segment in _witnesses(state, states_max):
+                following = self._step(state, segment)
+                if id(following) not in seen:
+                    if len(seen) >= states_max:
+                        raise TooManyWays
+                    seen.add(id(following))
+                    found.add(following.accepts)
+                    waiting.append(following)
+        return found
+
+    def _root(self, host: str | None) -> _Node:
+        if host is None:
+            return self._any
+        if "*" in host:
+            return self._host_globs.setdefault(host, (Glob.parse(host), _Node()))[1]
+        return self._hosts.setdefault(host, _Node())
+
+    def _start(self, host: str) -> State:
+        roots = [self._any]
+        name = host if host.startswith("[") and host.endswith("]") else host.rpartition(":")[0] or host
+        for known in {host, name}:
+            if (root := self._hosts.get(known)) is not None:
+                roots.append(root)
+            roots += [root for glob, root in self._host_globs.values() if glob.matches(known)]
+        state = self._state(roots)
+        if len(self._starts) >= HOSTS_MAX:
+            self._starts.clear()
+        self._starts[host] = state
+        return state
+
+    def _step(self, state: State, segment: str) -> State:
+        following = self._state([after for node in state.nodes for after in node.after(segment)])
+        if len(state.next) < REMEMBERED_MAX or any(segment in node.literals for node in state.nodes):
+            state.next[segment] = following
+        return following
+
+    def _state(self, nodes: list[_Node]) -> State:
+        closed = {id(node): node for node in nodes}
+        for node in nodes:
+            if node.deep is not None:
+                closed[id(node.deep)] = node.deep
+        key = tuple(sorted(closed))
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = State(tuple(closed[number] for number in key))
+        return state
+
+    def _host_witnesses(self) -> Iterator[str]:
+        yield FILLER
+        yield from self._hosts
+        for glob, _ in self._host_globs.values():
+            yield witness((glob,))
+        pairs = list(self._host_globs.values())
+        for at, (one, _) in enumerate(pairs):
+            for other, _ in pairs[at + 1 :]:
+                if compatible(one, other):
+                    yield witness((one, other))
+
+
+def _insert(root: _Node, pattern: PagePattern, number: int) -> None:
+    node = parent = root
+    for segment in pattern.segments:
+        parent = node
+        node = node.child(segment)
+    if not pattern.is_plain:
+        node.accepts.add(number)
+        return
+    node.child("**").accepts.add(number)
+    if pattern.segments and "." not in pattern.segments[-1]:
+        parent.stems.setdefault(pattern.segments[-1], _Node()).accepts.add(number)
+
+
+def _witnesses(state: State, most: int) -> Iterator[str]:
+    """A segment for every way in which a page's path can go on from ``state``."""
+    literals = {literal for node in state.nodes for literal in node.literals}
+    stems = {stem for node in state.nodes for stem in node.stems}
+    globs = list({glob for node in state.nodes for glob, _ in node.globs.values()})
+    if len(globs) > GLOBS_MAX:
+        raise TooManyWays
+    yield FILLER + FILLER
+    yield from literals
+    for stem in stems:
+        as_glob = Glob(f"{stem}.", (), "")
+        for group in _groups([glob for glob in globs if compatible(as_glob, glob)], most):
+            yield witness((as_glob, *group))
+    for group in _groups(globs, most):
+        if group:
+            yield witness(group)
+
+
+def _groups(globs: list[Glob], most: int) -> list[tuple[Glob, ...]]:
+    """All sets of globs that one text can match together, the empty one too."""
+    groups: list[tuple[Glob, ...]] = [()]
+    for glob in globs:
+        groups += [(*group, glob) for group in groups if all(compatible(glob, other) for other in group)]
+        if len(groups) > most:
+            raise TooManyWays
+    return groups

@@ -1,0 +1,130 @@
+"""The class of a request: the page decides by a walk through the automaton, conditions only where a class has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.match.automaton import Automaton
+from qosweb.webqos.match.predicates import as_test
+from qosweb.webqos.model import conditions as c
+from qosweb.webqos.model.partition import mentioned
+from qosweb.webqos.patterns import PagePattern, path_segments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from qosweb.webqos.model.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Where requests for one page are told apart."""
+
+    atom: int
+    test: Callable[[c.Facts], bool]
+    yes: Decision
+    no: Decision
+
+
+Decision = int | Branch  # a class, or how to find it
+
+
+class Cover:
+    """Which of some page sets cover a page."""
+
+    def __init__(self, model: Model, numbers: Iterable[int]) -> None:
+        patterns: dict[PagePattern, list[int]] = {}
+        self._everywhere: list[int] = []
+        self._default: list[int] = []
+        for number in sorted(set(numbers)):
+            page_set = model.page_sets[number]
+            if page_set.kind == "all":
+                self._everywhere.append(number)
+            elif page_set.kind == "default":
+                self._default.append(number)
+            for pattern in page_set.patterns:
+                patterns.setdefault(pattern, []).append(number)
+        self._sets_of = list(patterns.values())
+        self._automaton = Automaton(patterns)
+        self._known: dict[frozenset[int], tuple[int, ...]] = {}
+
+    def signature(self, host: str, path: str) -> tuple[int, ...]:
+        """The page sets with patterns that cover ``path``, which is canonical and decoded."""
+        accepts = self._automaton.cover(host, path_segments(path)).accepts
+        known = self._known.get(accepts)
+        if known is None:
+            known = tuple(sorted({number for at in accepts for number in self._sets_of[at]}))
+            self._known[accepts] = known
+        return known
+
+    def all_sets(self, host: str, path: str, *, is_default: bool) -> frozenset[int]:
+        return frozenset((*self.signature(host, path), *self._everywhere, *(self._default if is_default else ())))
+
+
+class Matcher:
+    """Compiled from a model; not changed by what it is asked, but for what it remembers."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._cover = Cover(model, in_force(model))
+        by_signature: dict[tuple[int, ...], list[int]] = {}
+        for number, one in enumerate(model.classes):
+            by_signature.setdefault(one.pages, []).append(number)
+        tests = [as_test(atom) for atom in model.atoms]
+        self._decisions = {signature: self._decision(numbers, tests, ()) for signature, numbers in by_signature.items()}
+        self._watch = Cover(model, watched(model))
+        self._shadows = Cover(model, (rule.pages for rule in model.constraints if rule.shadow))
+
+    def decide(self, host: str, path: str) -> Decision:
+        """``host`` in lower case, ``path`` canonical and decoded."""
+        return self._decisions[self._cover.signature(host, path)]
+
+    def classify(self, host: str, path: str, facts: c.Facts) -> int:
+        decision = self._decisions[self._cover.signature(host, path)]
+        while isinstance(decision, Branch):
+            decision = decision.yes if decision.test(facts) else decision.no
+        return decision
+
+    def watched_sets(self, host: str, path: str) -> frozenset[int]:
+        """The page sets of ``accessed(...)`` and ``links(...)`` that the page is in."""
+        is_default = not self._cover.signature(host, path)
+        return self._watch.all_sets(host, path, is_default=is_default)
+
+    def shadows(self, host: str, path: str) -> list[int]:
+        """The shadow constraints whose pages include this one."""
+        is_default = not self._cover.signature(host, path)
+        sets = self._shadows.all_sets(host, path, is_default=is_default)
+        return [at for at, rule in enumerate(self.model.constraints) if rule.shadow and rule.pages in sets]
+
+    def _decision(
+        self, numbers: list[int], tests: list[Callable[[c.Facts], bool]], decided: tuple[int, ...]
+    ) -> Decision:
+        """A tree over the atoms that all of the classes ``numbers`` have, links first: they bring further ones."""
+        classes = self.model.classes
+        common = set.intersection(*({*classes[at].held, *classes[at].failed} for at in numbers)) - set(decided)
+        if len(numbers) == 1:
+            return numbers[0]
+        atom = min(common, key=lambda at: (not isinstance(self.model.atoms[at], c.Linked), at))
+        yes = [at for at in numbers if atom in classes[at].held]
+        no = [at for at in numbers if atom in classes[at].failed]
+        if not yes or not no:
+            return self._decision(numbers, tests, (*decided, atom))
+        now = (*decided, atom)
+        return Branch(atom, tests[atom], self._decision(yes, tests, now), self._decision(no, tests, now))
+
+
+def in_force(model: Model) -> set[int]:
+    """The page sets that divide requests into classes."""
+    return {number for rule in model.rules if not rule.shadow for number in mentioned(rule)}
+
+
+def watched(model: Model) -> set[int]:
+    """The page sets whose requests have to be noted: those of ``accessed`` and those that links start from."""
+    found = {page_set.of for page_set in model.page_sets if page_set.kind == "links"}
+    conditions = [*model.atoms, *(rule.condition for rule in model.rules if rule.condition)]
+    for condition in conditions:
+        for leaf in c.leaves(condition):
+            if isinstance(leaf, c.Within) and leaf.subject in ("accessed", "client_accessed"):
+                found.add(int(leaf.argument))
+    return found

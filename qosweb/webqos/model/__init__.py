@@ -1,0 +1,1 @@
+"""What a specification becomes: immutable, serialisable, equal for equal specifications."""

@@ -1,0 +1,62 @@
+"""From text to model in one call, with everything that is wrong on the way and where each rule stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.model.lower import Lowered, lower
+from qosweb.webqos.model.model import Model
+from qosweb.webqos.model.partition import TooManyClasses, partition
+from qosweb.webqos.syntax.diagnostics import Diagnostic, error, has_errors
+from qosweb.webqos.syntax.parser import parse
+from qosweb.webqos.syntax.places import Source, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qosweb.webqos.syntax import tree
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """``model`` is there if nothing is wrong. The rules of its constraints and priorities are in their order."""
+
+    source: Source
+    parsed: tree.Tree
+    model: Model | None
+    found: list[Diagnostic]
+    constraint_rules: Sequence[tree.Rule] = ()
+    priority_rules: Sequence[tree.Rule] = ()
+    page_places: Sequence[Span] = ()
+
+    def line(self, constraint: int) -> int:
+        return self.source.line_of(self.constraint_rules[constraint].span.start)
+
+
+def build(source: Source, *, bind_shadows: bool = False) -> Built:
+    """``bind_shadows``: as if no statement were a shadow."""
+    parsed, found = parse(source)
+    lowered = lower(parsed, bind_shadows=bind_shadows)
+    found += lowered.found
+    if has_errors(found):
+        return Built(source, parsed, None, found)
+    try:
+        model = _model(lowered)
+    except TooManyClasses as too_many:
+        span = lowered.places[too_many.page_set] if too_many.page_set >= 0 else Span(0, 0)
+        found.append(error(span, too_many.message, "fewer wildcards or conditions make fewer classes"))
+        return Built(source, parsed, None, found)
+    return Built(source, parsed, model, found, lowered.constraint_rules, lowered.priority_rules, lowered.places)
+
+
+def _model(lowered: Lowered) -> Model:
+    atoms, classes = partition(lowered)
+    return Model(
+        lowered.settings,
+        lowered.page_sets,
+        tuple(atoms),
+        tuple(lowered.constraints),
+        tuple(lowered.priorities),
+        tuple(classes),
+    )

@@ -1,0 +1,146 @@
+"""Conditions of the model, and what they say of given facts.
+
+Everything that has an order (times, sizes, ages, counts) is tested against closed ranges of integers, so that a
+condition that can be reasoned about is also one that is cheap to evaluate.
+"""
+
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+from typing import Protocol
+
+import msgspec
+
+from qosweb.webqos import globs
+
+UNBOUNDED = 1 << 62
+
+# What a subject belongs to. Those of the cluster do not tell requests apart; all others do.
+OF_CLUSTER = frozenset({"time", "weekday", "date", "load", "nodes", "accessed"})
+
+
+class Facts(Protocol):
+    """What is known when a condition is evaluated; None where nothing is."""
+
+    def number(self, subject: str, argument: str) -> int | None: ...
+    def text(self, subject: str, argument: str) -> str | None: ...
+    def linked(self, pages: int) -> bool: ...
+
+
+class Within(msgspec.Struct, frozen=True, tag="within"):
+    """A number in one of the ranges, both ends included."""
+
+    subject: str
+    argument: str
+    ranges: tuple[tuple[int, int], ...]
+
+
+class OneOf(msgspec.Struct, frozen=True, tag="one_of"):
+    subject: str
+    argument: str
+    texts: tuple[str, ...]
+
+
+class Like(msgspec.Struct, frozen=True, tag="like"):
+    """A text like a glob, without regard to case."""
+
+    subject: str
+    argument: str
+    glob: str
+
+
+class Has(msgspec.Struct, frozen=True, tag="has"):
+    subject: str
+    argument: str
+
+
+class ClientIn(msgspec.Struct, frozen=True, tag="client_in"):
+    networks: tuple[str, ...]
+
+
+class Linked(msgspec.Struct, frozen=True, tag="linked"):
+    """The page is one that the pages of the set ``pages`` link to."""
+
+    pages: int
+
+
+class Atom(msgspec.Struct, frozen=True, tag="atom"):
+    """The condition ``model.atoms[index]``, which tells requests apart: a class knows whether it holds."""
+
+    index: int
+
+
+class Not(msgspec.Struct, frozen=True, tag="not"):
+    item: "Condition"
+
+
+class And(msgspec.Struct, frozen=True, tag="and"):
+    items: tuple["Condition", ...]
+
+
+class Or(msgspec.Struct, frozen=True, tag="or"):
+    items: tuple["Condition", ...]
+
+
+Leaf = Within | OneOf | Like | Has | ClientIn | Linked
+Condition = Within | OneOf | Like | Has | ClientIn | Linked | Atom | Not | And | Or
+
+
+def leaves(condition: Condition) -> Iterator[Leaf | Atom]:
+    match condition:
+        case And(items) | Or(items):
+            for item in items:
+                yield from leaves(item)
+        case Not(item):
+            yield from leaves(item)
+        case _:
+            yield condition
+
+
+def is_of_cluster(condition: Condition) -> bool:
+    """It speaks only of the cluster, not of a request."""
+    return all(isinstance(leaf, Within) and leaf.subject in OF_CLUSTER for leaf in leaves(condition))
+
+
+def is_of_request(condition: Condition) -> bool:
+    """It speaks only of the request and its page."""
+    return not any(
+        isinstance(leaf, Atom) or (isinstance(leaf, Within) and leaf.subject in OF_CLUSTER)
+        for leaf in leaves(condition)
+    )
+
+
+def holds(condition: Condition, facts: Facts, atoms_held: frozenset[int] = frozenset()) -> bool:
+    match condition:
+        case And(items):
+            return all(holds(item, facts, atoms_held) for item in items)
+        case Or(items):
+            return any(holds(item, facts, atoms_held) for item in items)
+        case Not(item):
+            return not holds(item, facts, atoms_held)
+        case Within(subject, argument, ranges):
+            value = facts.number(subject, argument)
+            return value is not None and any(low <= value <= high for low, high in ranges)
+        case OneOf(subject, argument, texts):
+            text = facts.text(subject, argument)
+            return text is not None and (text in texts or (subject == "host" and text.partition(":")[0] in texts))
+        case Like(subject, argument, glob):
+            text = facts.text(subject, argument)
+            return text is not None and globs.matches(glob.lower(), text.lower())
+        case Has(subject, argument):
+            return facts.text(subject, argument) is not None
+        case ClientIn(networks):
+            return client_in(facts.text("client", ""), networks)
+        case Linked(pages):
+            return facts.linked(pages)
+        case Atom(index):
+            return index in atoms_held
+
+
+def client_in(client: str | None, networks: tuple[str, ...]) -> bool:
+    if client is None:
+        return False
+    try:
+        address = ip_address(client)
+    except ValueError:
+        return False
+    return any(address in ip_network(network) for network in networks)

@@ -1,0 +1,156 @@
+"""What can be the case: for a set of conditions, one situation for every way in which they can come out.
+
+Each subject's values fall into finitely many parts that no condition tells apart (ranges between the ends that are
+mentioned, networks within networks, the texts that are named and any other); one value of each part stands for all of
+it. What holds in some of these situations can hold, what holds in none cannot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.globs import Glob, compatible, witness
+from qosweb.webqos.model import conditions as c
+from qosweb.webqos.model.subjects import ORDERED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+OTHER = "\x01other"
+
+_Key = tuple[str, str]
+_Choice = int | str | None
+
+
+class TooManySituations(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Facts that have been chosen."""
+
+    chosen: dict[_Key, _Choice] = field(default_factory=dict)
+
+    def number(self, subject: str, argument: str) -> int | None:
+        value = self.chosen.get((subject, argument))
+        return value if isinstance(value, int) else None
+
+    def text(self, subject: str, argument: str) -> str | None:
+        value = self.chosen.get((subject, argument))
+        return value if isinstance(value, str) else None
+
+    def linked(self, pages: int) -> bool:
+        return self.chosen.get(("linked", str(pages))) == 1
+
+
+def situations(conditions: Iterable[c.Condition], most: int) -> Iterator[Situation]:
+    """Raises TooManySituations at once if there are more than ``most``."""
+    choices = _choices({leaf for one in conditions for leaf in c.leaves(one) if not isinstance(leaf, c.Atom)})
+    if prod(map(len, choices.values())) > most:
+        raise TooManySituations
+    return _all_of(choices)
+
+
+def outcomes(conditions: list[c.Condition], most: int) -> set[tuple[bool, ...]]:
+    """Every way in which ``conditions`` can come out together."""
+    return {tuple(c.holds(one, situation) for one in conditions) for situation in situations(conditions, most)}
+
+
+def _all_of(choices: dict[_Key, list[_Choice]]) -> Iterator[Situation]:
+    keys = sorted(choices)
+    days = set(_starts([low for low in choices.get(("date", ""), []) if isinstance(low, int)]))
+    for values in product(*(choices[key] for key in keys)):
+        situation = Situation(dict(zip(keys, values, strict=True)))
+        if not days or _weekday_fits(situation, days):
+            yield situation
+
+
+def _starts(lows: list[int]) -> list[tuple[int, int]]:
+    lows = sorted(lows)
+    return list(zip(lows, [*(low - 1 for low in lows[1:]), c.UNBOUNDED], strict=False))
+
+
+def _weekday_fits(situation: Situation, days: set[tuple[int, int]]) -> bool:
+    """A date has its weekday."""
+    weekday, day = situation.number("weekday", ""), situation.number("date", "")
+    if weekday is None or day is None:
+        return True
+    last = next(high for low, high in days if low == day)
+    return last - day >= 6 or weekday in {date.fromordinal(one).weekday() for one in range(day, last + 1)}
+
+
+def _choices(leaves: set[c.Leaf]) -> dict[_Key, list[_Choice]]:
+    found: dict[_Key, list[_Choice]] = {}
+    ordered: dict[_Key, set[int]] = {}
+    texts: dict[_Key, set[str]] = {}
+    globs: dict[_Key, set[str]] = {}
+    networks: set[str] = set()
+    for leaf in leaves:
+        match leaf:
+            case c.Within(subject, argument, ranges):
+                ends = ordered.setdefault((subject, argument), set())
+                ends.update(end for low, high in ranges for end in (low, high + 1))
+            case c.OneOf(subject, argument, named):
+                texts.setdefault((subject, argument), set()).update(named)
+            case c.Like(subject, argument, glob):
+                globs.setdefault((subject, argument), set()).add(glob)
+            case c.Has(subject, argument):
+                texts.setdefault((subject, argument), set())
+            case c.ClientIn(named):
+                networks.update(named)
+            case c.Linked(pages):
+                found["linked", str(pages)] = [0, 1]
+    for key, ends in ordered.items():
+        found[key] = _numbers(key[0], ends)
+    for key in texts.keys() | globs.keys():
+        found[key] = _texts(key[0], texts.get(key, set()), globs.get(key, set()))
+    if networks:
+        found["client", ""] = _addresses(networks)
+    return found
+
+
+def _numbers(subject: str, ends: set[int]) -> list[_Choice]:
+    kind = ORDERED.get(subject)
+    low, high = (kind.low, kind.high) if kind else (0, c.UNBOUNDED)
+    numbers: list[_Choice] = [*sorted({low, *(end for end in ends if low <= end <= high)})]
+    # The age of an access, and what is known of a page, may be unknown.
+    return numbers if subject in ("time", "weekday", "date", "load", "nodes") else [*numbers, None]
+
+
+def _texts(subject: str, named: set[str], globs: set[str]) -> list[_Choice]:
+    starred = [Glob.parse(glob) for glob in sorted(globs) if "*" in glob]
+    made = {glob for glob in globs if "*" not in glob}
+    made.update(witness((glob,)) for glob in starred)
+    made.update(
+        witness((one, other)) for at, one in enumerate(starred) for other in starred[at + 1 :] if compatible(one, other)
+    )
+    if len(starred) > 2:
+        made.add(witness(tuple(starred)))
+    choices: list[_Choice] = [*sorted(named | made), OTHER]
+    return choices if subject in ("method", "host") else [*choices, None]
+
+
+def _addresses(networks: set[str]) -> list[_Choice]:
+    parsed = [ip_network(network) for network in sorted(networks)]
+    found: list[_Choice] = [None]
+    everything: list[IPv4Network | IPv6Network] = [ip_network("0.0.0.0/0"), ip_network("::/0")]
+    for network in {*parsed, *everything}:
+        inner = [one for one in parsed if one != network and _is_within(one, network)]
+        at = int(network.network_address)
+        end = int(network.broadcast_address)
+        for one in sorted(inner, key=lambda one: (int(one.network_address), -one.num_addresses)):
+            if int(one.network_address) <= at <= int(one.broadcast_address):
+                at = int(one.broadcast_address) + 1
+        if at <= end:
+            found.append(str(ip_address(at) if network.version == 4 else ip_address(at.to_bytes(16, "big"))))
+    return sorted(set(found), key=str)
+
+
+def _is_within(one: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> bool:
+    return one.version == other.version and one.subnet_of(other)  # type: ignore[arg-type]

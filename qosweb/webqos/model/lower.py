@@ -1,0 +1,321 @@
+"""From tree to the constraints of a model: names resolved, types and units checked, every mistake said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, cast
+
+from qosweb.webqos import values
+from qosweb.webqos.model import conditions as c
+from qosweb.webqos.model.lower_conditions import Conditions
+from qosweb.webqos.model.lower_pages import PageSets
+from qosweb.webqos.model.model import (
+    Bytes,
+    ChannelSize,
+    Constraint,
+    Duration,
+    PageSet,
+    Priority,
+    Relative,
+    Requests,
+    Rule,
+    Settings,
+    Share,
+    Value,
+    Word,
+)
+from qosweb.webqos.model.scope import Scope, Unresolved
+from qosweb.webqos.syntax import printer, tree
+from qosweb.webqos.syntax.diagnostics import Diagnostic, Note, did_you_mean
+
+if TYPE_CHECKING:
+    from qosweb.webqos.syntax.places import Span
+
+ATTRIBUTES = (
+    "server_resource", "num_requests", "num_bytes", "available", "response_time", "lifetime", "channel", "in_minority",
+)  # fmt: skip
+_BOUNDED = ("server_resource", "num_requests", "num_bytes")
+_OP_OF = {"available": "=", "response_time": "<", "lifetime": "=", "channel": "=", "in_minority": "="}
+
+
+@dataclass(slots=True)
+class Lowered:
+    """The parts of a model, before requests are divided into classes."""
+
+    settings: Settings
+    page_sets: tuple[PageSet, ...] = ()
+    places: list[Span] = field(default_factory=list)  # of the page sets
+    atoms: list[c.Condition] = field(default_factory=list)
+    atom_names: list[str] = field(default_factory=list)
+    constraints: list[Constraint] = field(default_factory=list)
+    constraint_rules: list[tree.Rule] = field(default_factory=list)
+    priorities: list[Priority] = field(default_factory=list)
+    priority_rules: list[tree.Rule] = field(default_factory=list)
+    class_names: dict[tuple[int, int], tree.Name] = field(default_factory=dict)  # (page set, atom) -> as NAME
+    found: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def rules(self) -> list[Rule]:
+        return [*self.constraints, *self.priorities]
+
+
+def lower(parsed: tree.Tree, *, bind_shadows: bool = False) -> Lowered:
+    return _Lowering(parsed, bind_shadows).result()
+
+
+class _Lowering:
+    def __init__(self, parsed: tree.Tree, bind_shadows: bool) -> None:
+        self._scope = Scope(parsed)
+        self._page_sets = PageSets(self._scope)
+        self._conditions = Conditions(self._scope, self._page_sets)
+        self._bind_shadows = bind_shadows
+        self._out = Lowered(self._scope.settings)
+        self._aliases: dict[str, tree.Name] = {}
+        for statement in parsed.statements:
+            if isinstance(statement, tree.Rule):
+                self._rule(statement)
+        self._check_unused_lets()
+        self._scope.unused()
+
+    def result(self) -> Lowered:
+        self._out.page_sets = self._page_sets.sets
+        self._out.places = self._page_sets.places
+        self._out.found = self._scope.found
+        return self._out
+
+    def _check_unused_lets(self) -> None:
+        """What nothing uses is still looked at: a mistake in it is a mistake."""
+        for name, let in list(self._scope.lets.items()):
+            if name in self._scope.used:
+                continue
+            used = set(self._scope.used)
+            scratch = PageSets(self._scope)
+            try:
+                value = let.value
+                if isinstance(value, tree.Pattern | tree.PageName | tree.Links | tree.Union):
+                    scratch.number(value)
+                elif isinstance(value, tree.Reference) and value.name in self._scope.lets:
+                    pass
+                elif not isinstance(value, tree.Literal):
+                    Conditions(self._scope, scratch).lower(value)
+            except Unresolved:
+                pass
+            self._scope.used = used | (self._scope.used - {name})
+
+    def _rule(self, rule: tree.Rule) -> None:
+        shadow = rule.shadow is not None and not self._bind_shadows
+        condition: c.Condition | None = None
+        failed = False
+        try:
+            if rule.condition is not None:
+                condition = self._conditions.lower(rule.condition)
+                if not shadow:
+                    condition = self._factor(condition, rule.condition)
+        except Unresolved:
+            failed = True
+        try:
+            if isinstance(rule.constraint, tree.Before):
+                self._before(rule, rule.constraint, condition, shadow=shadow, failed=failed)
+            else:
+                self._bound(rule, rule.constraint, condition, shadow=shadow, failed=failed)
+        except Unresolved:
+            return
+
+    def _before(
+        self, rule: tree.Rule, before: tree.Before, condition: c.Condition | None, *, shadow: bool, failed: bool
+    ) -> None:
+        if rule.alias is not None:
+            raise self._scope.fail(rule.alias.span, "'before' speaks of several classes; it cannot name one")
+        chain = tuple(self._page_sets.number(member) for member in before.members)
+        for at, member in enumerate(chain):
+            if member in chain[:at]:
+                raise self._scope.fail(before.members[at].span, "pages cannot come before themselves")
+        if not failed:
+            self._out.priorities.append(Priority(chain, printer.print_statement(rule), condition, shadow))
+            self._out.priority_rules.append(rule)
+
+    def _bound(
+        self, rule: tree.Rule, bound: tree.Bound, condition: c.Condition | None, *, shadow: bool, failed: bool
+    ) -> None:
+        attribute = bound.term.attribute
+        try:
+            pages = self._page_sets.number(bound.term.pages)
+        except Unresolved:
+            pages = -1
+        if attribute.text not in ATTRIBUTES:
+            hint = did_you_mean(attribute.text, ATTRIBUTES) or f"attributes are {', '.join(ATTRIBUTES)}"
+            raise self._scope.fail(attribute.span, f"unknown attribute '{attribute.text}'", hint)
+        op = {">=": ">", "<=": "<"}.get(bound.op.text, bound.op.text)
+        wanted = _OP_OF.get(attribute.text)
+        if wanted is not None and op != wanted:
+            raise self._scope.fail(bound.op.span, f"'{attribute.text}' takes '{wanted}', not '{bound.op.text}'")
+        value = self._value(attribute.text, bound.value)
+        if isinstance(value, Word) and value.word in ("equal", "rest") and op != "=":
+            raise self._scope.fail(bound.op.span, f"'{value.word}' is given with '='")
+        if bound.hard is not None and (op == ">" or attribute.text not in _BOUNDED or isinstance(value, Word)):
+            raise self._scope.fail(bound.hard.span, "only an upper bound can be hard", "leave out 'hard'")
+        if bound.hard is not None and isinstance(value, Relative):
+            raise self._scope.fail(
+                bound.hard.span, "a bound relative to other pages cannot be hard", "leave out 'hard'"
+            )
+        if isinstance(value, Relative) and value.pages == pages:
+            raise self._scope.fail(bound.value.span, "pages are bound to themselves")
+        if isinstance(value, Share) and value.ppm == 0 and op == "=":
+            self._scope.warn(bound.value.span, "these pages get nothing under contention")
+        if pages < 0 or failed:
+            return
+        if rule.alias is not None:
+            self._alias(rule.alias, pages, condition, shadow=shadow)
+        hard = bound.hard is not None or isinstance(value, Requests | Bytes)
+        self._out.constraints.append(
+            Constraint(
+                pages,
+                attribute.text,
+                cast("Literal['<', '>', '=']", op),
+                value,
+                printer.print_statement(rule),
+                condition,
+                hard and op != ">",
+                shadow,
+            )
+        )
+        self._out.constraint_rules.append(rule)
+
+    def _value(self, attribute: str, node: tree.Value) -> Value:
+        scope = self._scope
+        if isinstance(node, tree.Relative):
+            return self._relative(attribute, node)
+        if isinstance(node, tree.Channel):
+            if attribute != "channel":
+                raise scope.fail(node.span, f"'{attribute}' takes one value", "only 'channel' is a size in a time")
+            size = scope.read(values.positive_size_bytes, node.size)
+            return ChannelSize(size, scope.read(values.duration_ms, node.time))
+        if attribute == "channel":
+            raise scope.fail(node.span, "a channel is a size and a time", "such as 16KB in 50ms")
+        literal = self._literal(attribute, node)
+        if isinstance(literal, Word):
+            return literal
+        return self._amount(attribute, literal, node.scale)
+
+    def _literal(self, attribute: str, node: tree.Amount) -> tree.Literal | Word:
+        words = {
+            "server_resource": ("equal", "rest"), "available": ("always",), "in_minority": ("serve", "deny"),
+        }.get(attribute, ())  # fmt: skip
+        value = node.value
+        if isinstance(value, tree.Literal):
+            if attribute in ("available", "in_minority"):
+                raise self._scope.fail(value.span, f"'{attribute}' takes {_either(words)}, not '{value.text}'")
+            return value
+        if value.text in words:
+            if node.scale is not None:
+                raise self._scope.fail(node.scale.span, f"'{value.text}' cannot be scaled")
+            return Word(value.text)
+        let = self._scope.lets.get(value.text)
+        if let is not None and isinstance(let.value, tree.Literal) and attribute not in ("available", "in_minority"):
+            self._scope.used.add(value.text)
+            return tree.Literal(value.span, let.value.text, let.value.quoted)
+        if let is not None and not isinstance(let.value, tree.Literal):
+            self._scope.used.add(value.text)
+            note = Note(let.name.span, "it is given here")
+            raise self._scope.fail(value.span, f"'{value.text}' is not a value", "", (note,))
+        known = [*words, *self._scope.lets]
+        hint = did_you_mean(value.text, known) or (f"'{attribute}' takes {_either(words)}" if words else "")
+        if not words:
+            raise self._scope.fail(
+                value.span, f"unknown name '{value.text}'", hint or "a value, or a name given by 'let'"
+            )
+        raise self._scope.fail(value.span, f"'{attribute}' cannot be '{value.text}'", hint)
+
+    def _amount(self, attribute: str, literal: tree.Literal, scale: tree.Name | None) -> Value:
+        scope = self._scope
+        if scale is not None and scale.text == "capacity":
+            if attribute not in ("num_requests", "num_bytes"):
+                hint = "a share is of the capacity already" if attribute == "server_resource" else ""
+                raise scope.fail(scale.span, f"'{attribute}' is not given 'of capacity'", hint)
+            return Share(scope.read(values.share_ppm, literal))
+        if scale is not None and attribute not in ("num_requests", "num_bytes"):
+            hint = "a share grows with the cluster by itself" if attribute == "server_resource" else ""
+            raise scope.fail(scale.span, f"'{attribute}' does not grow with the number of nodes", hint)
+        per_node = scale is not None
+        match attribute:
+            case "server_resource":
+                return Share(scope.read(values.share_ppm, literal))
+            case "num_requests":
+                return Requests(scope.read(values.rate_mrps, literal), per_node)
+            case "num_bytes":
+                return Bytes(scope.read(values.rate_bps, literal), per_node)
+            case _:
+                return Duration(scope.read(values.duration_ms, literal))
+
+    def _relative(self, attribute: str, node: tree.Relative) -> Relative:
+        other = node.term.attribute
+        if attribute not in _BOUNDED:
+            raise self._scope.fail(node.span, f"'{attribute}' cannot be relative to other pages")
+        if other.text != attribute:
+            raise self._scope.fail(other.span, f"'{attribute}' can only be compared with '{attribute}'")
+        pages = self._page_sets.number(node.term.pages)
+        if node.factor is None:
+            return Relative(pages, 1, 1)
+        factor = self._scope.read(values.factor, node.factor)
+        return Relative(pages, factor.numerator, factor.denominator)
+
+    def _alias(self, alias: tree.Name, pages: int, condition: c.Condition | None, *, shadow: bool) -> None:
+        first = self._aliases.get(alias.text)
+        if shadow:
+            self._scope.warn(alias.span, "a shadow makes no class; the name is not used")
+            return
+        atoms = sorted({leaf.index for leaf in c.leaves(condition) if isinstance(leaf, c.Atom)}) if condition else []
+        key = (pages, atoms[0] if atoms else -1)
+        if len(atoms) > 1:
+            raise self._scope.fail(alias.span, "a condition of several parts cannot name one class")
+        known = self._out.class_names.get(key)
+        if first is not None and known is None:
+            note = Note(first.span, "it is first given here")
+            raise self._scope.fail(alias.span, f"the name '{alias.text}' is given to two classes", "", (note,))
+        self._aliases[alias.text] = alias
+        self._out.class_names[key] = alias
+        if not atoms:
+            self._page_sets.name(pages, alias)
+
+    def _factor(self, condition: c.Condition, node: tree.Condition) -> c.Condition:
+        """Its largest parts that speak of the request alone become atoms."""
+        while isinstance(node, tree.Not) and isinstance(node.item, tree.Not):
+            node = node.item.item
+        if isinstance(node, tree.Not) and isinstance(condition, c.Not):
+            return c.Not(self._factor(condition.item, node.item))
+        if c.is_of_request(condition):
+            name = node.name if isinstance(node, tree.Reference) else ""
+            return c.Atom(self._atom(condition, name))
+        if isinstance(node, tree.Reference):
+            inner = self._scope.lets[node.name].value
+            return self._factor(condition, cast("tree.Condition", inner))
+        match condition, node:
+            case c.And(items), tree.And(items=nodes):
+                return c.And(self._factor_all(items, nodes, c.And))
+            case c.Or(items), tree.Or(items=nodes):
+                return c.Or(self._factor_all(items, nodes, c.Or))
+            case _:
+                return condition
+
+    def _factor_all(
+        self, items: tuple[c.Condition, ...], nodes: tuple[tree.Condition, ...], kind: type[c.And] | type[c.Or]
+    ) -> tuple[c.Condition, ...]:
+        of_request = [at for at, item in enumerate(items) if c.is_of_request(item)]
+        if len(of_request) < 2:
+            return tuple(self._factor(item, node) for item, node in zip(items, nodes, strict=True))
+        joined = c.Atom(self._atom(kind(tuple(items[at] for at in of_request)), ""))
+        rest = [self._factor(items[at], nodes[at]) for at in range(len(items)) if at not in of_request]
+        return (joined, *rest)
+
+    def _atom(self, condition: c.Condition, name: str) -> int:
+        if condition in self._out.atoms:
+            at = self._out.atoms.index(condition)
+            self._out.atom_names[at] = self._out.atom_names[at] or name
+            return at
+        self._out.atoms.append(condition)
+        self._out.atom_names.append(name)
+        return len(self._out.atoms) - 1
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return " or ".join(f"'{word}'" for word in words)

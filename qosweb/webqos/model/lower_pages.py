@@ -1,0 +1,130 @@
+"""Page sets: from patterns, names and unions to numbered sets; equal sets get one number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.model.model import PageSet
+from qosweb.webqos.model.scope import PAGES, Unresolved
+from qosweb.webqos.patterns import PagePattern, never_served, parse_pattern
+from qosweb.webqos.syntax import printer, tree
+from qosweb.webqos.syntax.diagnostics import Note
+from qosweb.webqos.values import BadValue
+
+if TYPE_CHECKING:
+    from qosweb.webqos.model.scope import Scope
+    from qosweb.webqos.syntax.places import Span
+
+_Key = tuple[str, frozenset[PagePattern], int]
+
+
+class PageSets:
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._numbers: dict[_Key, int] = {}
+        self._sets: list[PageSet] = []
+        self._aliases: dict[int, tree.Name] = {}
+        self.places: list[Span] = []  # where each was first used
+        self._opening: list[str] = []
+
+    @property
+    def sets(self) -> tuple[PageSet, ...]:
+        return tuple(self._sets)
+
+    def number(self, node: tree.Pages) -> int:
+        """Raises Unresolved, after saying what is wrong."""
+        name = node.name if isinstance(node, tree.PageName) else _bare(node)
+        kind, patterns, of = key = self._key(node)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._sets)
+            self._sets.append(PageSet(name, kind, tuple(sorted(patterns, key=_order)), of))  # type: ignore[arg-type]
+            self.places.append(node.span)
+        elif isinstance(node, tree.PageName):  # the name that let gave it is the better one
+            at = self._numbers[key]
+            if at not in self._aliases:
+                old = self._sets[at]
+                self._sets[at] = PageSet(name, old.kind, old.patterns, old.of)
+        return self._numbers[key]
+
+    def name(self, number: int, alias: tree.Name) -> None:
+        """``as NAME`` of a statement without a condition on requests."""
+        first = self._aliases.get(number)
+        if first is not None and first.text != alias.text:
+            note = Note(first.span, f"here it is '{first.text}'")
+            self._scope.fail(alias.span, f"these pages have two names: '{alias.text}'", "one is enough", (note,))
+            return
+        self._aliases[number] = alias
+        old = self._sets[number]
+        self._sets[number] = PageSet(alias.text, old.kind, old.patterns, old.of)
+
+    def _key(self, node: tree.Pages) -> _Key:
+        match node:
+            case tree.Pattern():
+                return "pages", frozenset([self._pattern(node)]), -1
+            case tree.Links(pages=linking):
+                return "links", frozenset(), self.number(linking)
+            case tree.PageName(name="default" | "all" as name):
+                return name, frozenset(), -1
+            case tree.PageName():
+                return self._named(node)
+            case tree.Union(members=members):
+                return self._union(members)
+
+    def _pattern(self, node: tree.Pattern) -> PagePattern:
+        try:
+            pattern = parse_pattern(node.text, self._scope.settings.site)
+        except BadValue as bad:
+            raise self._scope.fail(node.span, bad.message, bad.hint) from None
+        if reason := never_served(pattern):
+            self._scope.warn(node.span, f"no request can reach this page: {reason}")
+        return pattern
+
+    def _named(self, node: tree.PageName) -> _Key:
+        let = self._scope.let(node.name, node.span, "pages")
+        value = let.value
+        if isinstance(value, tree.Reference):
+            value = tree.PageName(value.span, value.name)
+        if not isinstance(value, PAGES):
+            kind = "a value" if isinstance(value, tree.Literal) else "a condition"
+            note = Note(let.name.span, "it is given here")
+            hint = "a condition stands before '=>'" if kind == "a condition" else ""
+            raise self._scope.fail(node.span, f"'{node.name}' is {kind}, not pages", hint, (note,))
+        if node.name in self._opening:
+            raise self._scope.fail(let.name.span, f"'{node.name}' is made of itself")
+        self._opening.append(node.name)
+        try:
+            return self._key(value)
+        finally:
+            self._opening.pop()
+
+    def _union(self, members: tuple[tree.Pages, ...]) -> _Key:
+        patterns: set[PagePattern] = set()
+        failed = False
+        for member in members:
+            try:
+                kind, more, _ = self._key(member)
+            except Unresolved:
+                failed = True
+                continue
+            if kind != "pages":
+                self._scope.fail(member.span, f"'{_bare(member)}' cannot be united with other pages")
+                failed = True
+            patterns |= more
+        if failed:
+            raise Unresolved
+        return "pages", frozenset(patterns), -1
+
+
+def _order(pattern: PagePattern) -> tuple[str, tuple[str, ...]]:
+    return pattern.host or "", pattern.segments
+
+
+def _bare(node: tree.Pages) -> str:
+    """Its name in logs: the pattern without brackets, a path with its slash."""
+    match node:
+        case tree.Pattern(text=text):
+            return text if "/" in text else f"/{text}"
+        case tree.Union(members=members):
+            return "|".join(_bare(member) for member in members)
+        case _:
+            return printer.pages(node).replace("<", "").replace(">", "")

@@ -1,0 +1,129 @@
+"""The model: settings, page sets, classes, constraints, priorities. It travels between nodes as MessagePack."""
+
+import hashlib
+from typing import Literal
+
+import msgspec
+
+from qosweb.webqos.model.conditions import Condition
+from qosweb.webqos.patterns import PagePattern
+
+DEFAULT = "default"
+
+
+class Settings(msgspec.Struct, frozen=True):
+    site: str | None = None
+    lifetime_ms: int | None = None
+    channel_bytes: int | None = None
+    channel_ms: int | None = None
+
+
+class PageSet(msgspec.Struct, frozen=True):
+    """``links`` are the pages that the set ``of`` links to; ``default`` is what no pattern of a constraint covers."""
+
+    name: str
+    kind: Literal["pages", "default", "all", "links"]
+    patterns: tuple[PagePattern, ...] = ()
+    of: int = -1
+
+
+class Share(msgspec.Struct, frozen=True, tag="share"):
+    ppm: int  # of the cluster's capacity
+
+
+class Requests(msgspec.Struct, frozen=True, tag="requests"):
+    mrps: int  # thousandths of a request per second
+    per_node: bool = False
+
+
+class Bytes(msgspec.Struct, frozen=True, tag="bytes"):
+    bps: int
+    per_node: bool = False
+
+
+class Duration(msgspec.Struct, frozen=True, tag="duration"):
+    ms: int
+
+
+class ChannelSize(msgspec.Struct, frozen=True, tag="channel"):
+    size: int
+    ms: int
+
+
+class Word(msgspec.Struct, frozen=True, tag="word"):
+    word: str  # always, equal, rest, serve, deny
+
+
+class Relative(msgspec.Struct, frozen=True, tag="relative"):
+    """``numerator / denominator`` times the same attribute of other pages."""
+
+    pages: int
+    numerator: int
+    denominator: int
+
+
+Value = Share | Requests | Bytes | Duration | ChannelSize | Word | Relative
+
+
+class Constraint(msgspec.Struct, frozen=True):
+    pages: int
+    attribute: str
+    op: Literal["<", ">", "="]
+    value: Value
+    text: str  # the statement in canonical form
+    condition: Condition | None = None
+    hard: bool = False
+    shadow: bool = False
+
+
+class Priority(msgspec.Struct, frozen=True):
+    """Each page set before the next."""
+
+    chain: tuple[int, ...]
+    text: str
+    condition: Condition | None = None
+    shadow: bool = False
+
+
+Rule = Constraint | Priority
+
+
+class QosClass(msgspec.Struct, frozen=True):
+    """Requests that all constraints treat alike: the page sets that cover them, the atoms that hold and that do not."""
+
+    name: str
+    pages: tuple[int, ...]
+    held: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+
+
+class Model(msgspec.Struct, frozen=True):
+    settings: Settings
+    page_sets: tuple[PageSet, ...]
+    atoms: tuple[Condition, ...]
+    constraints: tuple[Constraint, ...]
+    priorities: tuple[Priority, ...]
+    classes: tuple[QosClass, ...]
+
+    @property
+    def rules(self) -> list[Rule]:
+        return [*self.constraints, *self.priorities]
+
+    @property
+    def default(self) -> int:
+        """The class of what no rule speaks of."""
+        return next(at for at, one in enumerate(self.classes) if not one.pages and not one.held)
+
+
+def encode(model: Model) -> bytes:
+    return msgspec.msgpack.encode(model)
+
+
+def decode(data: bytes) -> Model:
+    """Raises msgspec.ValidationError or msgspec.DecodeError for what is no model."""
+    return msgspec.msgpack.decode(data, type=Model)
+
+
+def digest(model: Model) -> str:
+    """A short name of the policy, the same at every node that has it."""
+    return hashlib.blake2b(encode(model), digest_size=8).hexdigest()

@@ -1,0 +1,115 @@
+"""Names: what ``set`` and ``let`` say, found in any order, each used name with its meaning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from qosweb.webqos import values
+from qosweb.webqos.model.model import Settings
+from qosweb.webqos.syntax import tree
+from qosweb.webqos.syntax.diagnostics import Diagnostic, Note, did_you_mean, error, warning
+from qosweb.webqos.syntax.grammar import RESERVED
+from qosweb.webqos.values import BadValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qosweb.webqos.syntax.places import Span
+
+T = TypeVar("T")
+
+SETTINGS = ("site", "lifetime", "channel")
+PAGES = (tree.Pattern, tree.PageName, tree.Links, tree.Union)
+
+
+class Unresolved(Exception):
+    """Something is wrong with this part; it has been said."""
+
+
+class Scope:
+    """``let`` names by kind, and the settings."""
+
+    def __init__(self, parsed: tree.Tree) -> None:
+        self.found: list[Diagnostic] = []
+        self.lets: dict[str, tree.Let] = {}
+        self.used: set[str] = set()
+        sets: dict[str, tree.Set] = {}
+        for statement in parsed.statements:
+            if isinstance(statement, tree.Let):
+                self._add_let(statement)
+            elif isinstance(statement, tree.Set):
+                self._add_set(statement, sets)
+        self.settings = self._settings(sets)
+
+    def fail(self, span: Span, message: str, hint: str = "", notes: tuple[Note, ...] = ()) -> Unresolved:
+        self.found.append(error(span, message, hint, notes))
+        return Unresolved()
+
+    def warn(self, span: Span, message: str, hint: str = "", notes: tuple[Note, ...] = ()) -> None:
+        self.found.append(warning(span, message, hint, notes))
+
+    def read(self, read: Callable[[str], T], literal: tree.Literal) -> T:
+        """The value of ``literal``; its error is said at its place."""
+        try:
+            return read(literal.text)
+        except BadValue as bad:
+            raise self.fail(literal.span, bad.message, bad.hint) from None
+
+    def let(self, name: str, span: Span, what: str) -> tree.Let:
+        found = self.lets.get(name)
+        if found is None:
+            hint = did_you_mean(name, [*self.lets, "default", "all"])
+            if not hint:
+                hint = f"write 'let {name} = ...' to give it a meaning" + (
+                    f", or <{name}> for the page of that name" if what == "pages" else ""
+                )
+            raise self.fail(span, f"unknown name '{name}'", hint)
+        self.used.add(name)
+        return found
+
+    def unused(self) -> None:
+        """Warn of names that nothing uses."""
+        for name, let in self.lets.items():
+            if name not in self.used:
+                self.warn(let.name.span, f"'{name}' is never used", "")
+
+    def _add_let(self, let: tree.Let) -> None:
+        name = let.name.text
+        if name in RESERVED:
+            self.fail(let.name.span, f"'{name}' is a word of the language", "choose another name")
+        elif name in self.lets:
+            first = Note(self.lets[name].name.span, "it was first given here")
+            self.fail(let.name.span, f"'{name}' is given twice", "choose another name", (first,))
+        else:
+            self.lets[name] = let
+
+    def _add_set(self, statement: tree.Set, sets: dict[str, tree.Set]) -> None:
+        name = statement.name.text
+        if name not in SETTINGS:
+            hint = did_you_mean(name, SETTINGS) or f"settings are {', '.join(SETTINGS)}"
+            self.fail(statement.name.span, f"unknown setting '{name}'", hint)
+        elif name in sets:
+            first = Note(sets[name].name.span, "it was first set here")
+            self.fail(statement.name.span, f"'{name}' is set twice", "remove one of the two", (first,))
+        else:
+            sets[name] = statement
+
+    def _settings(self, sets: dict[str, tree.Set]) -> Settings:
+        site = lifetime_ms = channel_bytes = channel_ms = None
+        for name, statement in sets.items():
+            value = statement.value
+            try:
+                if name == "channel":
+                    if not isinstance(value, tree.Channel):
+                        raise self.fail(value.span, "a channel is a size and a time", "such as 128KB in 250ms")
+                    channel_bytes = self.read(values.positive_size_bytes, value.size)
+                    channel_ms = self.read(values.duration_ms, value.time)
+                elif isinstance(value, tree.Channel):
+                    raise self.fail(value.time.span, f"'{name}' takes one value", "only 'channel' is a size in a time")
+                elif name == "site":
+                    site = self.read(values.host, value)
+                else:
+                    lifetime_ms = self.read(values.duration_ms, value)
+            except Unresolved:
+                continue
+        return Settings(site, lifetime_ms, channel_bytes, channel_ms)

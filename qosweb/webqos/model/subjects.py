@@ -1,0 +1,84 @@
+"""What conditions can look at: which comparisons each subject takes, and how its values become numbers or texts."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from qosweb.webqos import values
+from qosweb.webqos.model.conditions import UNBOUNDED
+
+DATE_MAX = 3_652_059  # 9999-12-31
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Numbers from ``low`` to ``high``. ``cyclic``: a range may pass the end. ``open_end``: its end is not in it."""
+
+    read: Callable[[str], int]
+    low: int = 0
+    high: int = UNBOUNDED
+    cyclic: bool = False
+    open_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Textual:
+    read: Callable[[str], str]
+    needs_argument: bool = False
+
+
+ORDERED = {
+    "time": Ordered(values.clock_s, 0, values.DAY_S - 1, cyclic=True, open_end=True),
+    "weekday": Ordered(values.weekday, 0, 6, cyclic=True),
+    "date": Ordered(values.day, 1, DATE_MAX),
+    "size": Ordered(values.size_bytes),
+    "last_access": Ordered(values.duration_ms),
+    "last_modified": Ordered(values.duration_ms),
+    "load": Ordered(values.load_ppm),
+    "nodes": Ordered(values.count, 1),
+}
+TEXTUAL = {
+    "owner": Textual(values.plain_text),
+    "method": Textual(values.method),
+    "host": Textual(values.host),
+    "header": Textual(values.plain_text, needs_argument=True),
+    "cookie": Textual(values.plain_text, needs_argument=True),
+}
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+def compared(kind: Ordered, op: str, value: int) -> Ranges:
+    """The numbers ``x`` with ``x op value``."""
+    match op:
+        case "<":
+            wanted = [(kind.low, value - 1)]
+        case "<=":
+            wanted = [(kind.low, value)]
+        case ">":
+            wanted = [(value + 1, kind.high)]
+        case ">=":
+            wanted = [(value, kind.high)]
+        case "=":
+            wanted = [(value, value)]
+        case _:
+            wanted = [(kind.low, value - 1), (value + 1, kind.high)]
+    return tidy((max(low, kind.low), min(high, kind.high)) for low, high in wanted)
+
+
+def between(kind: Ordered, low: int, high: int) -> Ranges:
+    """From ``low`` to ``high``, past the end of the cycle if need be; empty where that means nothing."""
+    end = high - 1 if kind.open_end else high
+    if kind.cyclic and (low > high or (low == high and kind.open_end)):
+        return tidy([(low, kind.high), (kind.low, end)])
+    return tidy([(max(low, kind.low), min(end, kind.high))])
+
+
+def tidy(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Sorted, without empty ones, joined where they touch: equal sets become equal values."""
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(pair for pair in ranges if pair[0] <= pair[1]):
+        if joined and low <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], high))
+        else:
+            joined.append((low, high))
+    return tuple(joined)

@@ -1,0 +1,1 @@
+"""From text to tree and back: scanner, grammar, printer, and the diagnostics of everything that reads text."""

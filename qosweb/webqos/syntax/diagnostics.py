@@ -1,0 +1,111 @@
+"""What is wrong with a text, and how that is shown: place, message, the line, a caret, a hint."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from qosweb.webqos.syntax.places import Source, Span
+
+EXCERPT_MAX = 100
+SHOWN_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Another place that has to do with it."""
+
+    span: Span
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    severity: Literal["error", "warning"]
+    span: Span
+    message: str
+    hint: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+def error(span: Span, message: str, hint: str = "", notes: Sequence[Note] = ()) -> Diagnostic:
+    return Diagnostic("error", span, message, hint, tuple(notes))
+
+
+def warning(span: Span, message: str, hint: str = "", notes: Sequence[Note] = ()) -> Diagnostic:
+    return Diagnostic("warning", span, message, hint, tuple(notes))
+
+
+def has_errors(found: Iterable[Diagnostic]) -> bool:
+    return any(one.severity == "error" for one in found)
+
+
+def in_order(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """By place; the same thing said twice of one place is said once."""
+    unique = {(one.span, one.severity, one.message): one for one in found}
+    return sorted(unique.values(), key=lambda one: (one.span.start, one.severity, one.message))
+
+
+def render(source: Source, found: Sequence[Diagnostic], shown_max: int = SHOWN_MAX) -> str:
+    """All of it as text; beyond ``shown_max`` only their number."""
+    parts = [_render_one(source, one) for one in found[:shown_max]]
+    if len(found) > shown_max:
+        parts.append(f"{source.name}: and {len(found) - shown_max} more\n")
+    return "".join(parts)
+
+
+def summary(source: Source, one: Diagnostic) -> str:
+    """The first line of it."""
+    line, column = source.place(one.span.start)
+    return f"{source.name}:{line}:{column}: {one.severity}: {one.message}"
+
+
+def as_json(source: Source, one: Diagnostic) -> dict[str, object]:
+    line, column = source.place(one.span.start)
+    end_line, end_column = source.place(one.span.end)
+    return {
+        "file": source.name,
+        "line": line,
+        "column": column,
+        "end_line": end_line,
+        "end_column": end_column,
+        "severity": one.severity,
+        "message": one.message,
+        "hint": one.hint,
+        "notes": [
+            {"line": place[0], "column": place[1], "message": note.message}
+            for note in one.notes
+            for place in [source.place(note.span.start)]
+        ],
+    }
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint, or nothing."""
+    known = list(known)
+    if word.lower() != word and word.lower() in known:
+        return f"write it in lower case: '{word.lower()}'"
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"did you mean '{close[0]}'?" if close else ""
+
+
+def _render_one(source: Source, one: Diagnostic) -> str:
+    parts = [summary(source, one), "\n", _excerpt(source, one.span)]
+    if one.hint:
+        parts.append(f"      = hint: {one.hint}\n")
+    for note in one.notes:
+        line, column = source.place(note.span.start)
+        parts.append(f"{source.name}:{line}:{column}: note: {note.message}\n{_excerpt(source, note.span)}")
+    return "".join(parts)
+
+
+def _excerpt(source: Source, span: Span) -> str:
+    line, column = source.place(span.start)
+    text = "".join(c if c.isprintable() else " " if c == "\t" else "\ufffd" for c in source.line_text(line))
+    first = column - 1
+    length = max(1, min(span.end - span.start, len(text) - first))
+    cut = max(0, min(first - EXCERPT_MAX // 2, len(text) - EXCERPT_MAX))
+    shown = text[cut : cut + EXCERPT_MAX]
+    dots = "..." if cut else ""
+    marks = "^" * min(length, max(1, EXCERPT_MAX - (first - cut)))
+    return f"{line:5} | {dots}{shown}\n      | {' ' * (len(dots) + first - cut)}{marks}\n"

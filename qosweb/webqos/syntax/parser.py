@@ -1,0 +1,26 @@
+"""From text to tree: every statement is read for itself, so every mistake of a file is found, not only the first."""
+
+from qosweb.webqos.syntax.diagnostics import Diagnostic
+from qosweb.webqos.syntax.grammar import Grammar
+from qosweb.webqos.syntax.places import Source
+from qosweb.webqos.syntax.scanner import scan
+from qosweb.webqos.syntax.tree import Statement, Tree
+from qosweb.webqos.syntax.trouble import Trouble
+
+TROUBLES_MAX = 1_000  # beyond it, the file is something else
+
+
+def parse(source: Source) -> tuple[Tree, list[Diagnostic]]:
+    """The statements that could be read, and what is wrong with the others."""
+    pieces = scan(source)
+    grammar = Grammar()
+    errors = list(pieces.errors)
+    statements: list[Statement] = []
+    for span in pieces.statements:
+        try:
+            statements.append(grammar.statement(source.cut(span), span.start))
+        except Trouble as trouble:
+            errors.append(trouble.diagnostic)
+            if len(errors) >= TROUBLES_MAX:
+                break
+    return Tree(tuple(statements), tuple(pieces.comments)), errors

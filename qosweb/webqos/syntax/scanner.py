@@ -1,0 +1,119 @@
+"""From text to the pieces that the grammar reads: statements and comments. Linear in the length of the text.
+
+A statement ends at the end of its line or at ';'. A comment runs from '#' to the end of its line. Neither counts
+within a quoted text, ';' also not within a pattern. What is too large to be meant is refused here, before anything
+that could take long looks at it.
+"""
+
+import re
+from dataclasses import dataclass
+
+from qosweb.webqos.syntax.diagnostics import Diagnostic, error
+from qosweb.webqos.syntax.places import Source, Span
+from qosweb.webqos.syntax.tree import Comment
+
+TEXT_MAX = 4 << 20
+LINES_MAX = 50_000
+STATEMENT_MAX = 4_000
+STATEMENTS_MAX = 10_000
+DEPTH_MAX = 16
+
+_PIECE = re.compile(r'"(?:[^"\\\n]|\\.)*"?|<[^<>\s#"]*>|#[^\n]*|;|\r?\n|[()]|[^"<#;\r\n()]+|[<\r]')
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    statements: list[Span]
+    comments: list[Comment]
+    errors: list[Diagnostic]
+
+
+def too_large(source: Source) -> Diagnostic | None:
+    """Why the text is not even looked at."""
+    start = Span(0, 0)
+    if len(source.text) > TEXT_MAX:
+        return error(
+            start,
+            f"the file is too large: {len(source.text):,} characters, {TEXT_MAX:,} are allowed",
+            "is this a specification? a pattern may cover many pages: </shop/**>",
+        )
+    lines = source.text.count("\n") + 1
+    if lines > LINES_MAX:
+        return error(
+            start,
+            f"the file is too long: {lines:,} lines, {LINES_MAX:,} are allowed",
+            "is this a specification? a pattern may cover many pages: </shop/**>",
+        )
+    return None
+
+
+def scan(source: Source) -> Scan:
+    found = Scan([], [], [])
+    if (refusal := too_large(source)) is not None:
+        found.errors.append(refusal)
+        return found
+    start, depth, deepest = 0, 0, -1
+    on_line = False
+    for match in _PIECE.finditer(source.text):
+        first = match[0][0]
+        if first == "(":
+            depth += 1
+            if depth > DEPTH_MAX and deepest < 0:
+                deepest = match.start()
+        elif first == ")":
+            depth -= 1
+        if first in "#;\n" or match[0] == "\r\n":
+            _end_statement(source, found, start, match.start(), deepest)
+            start, depth, deepest = match.end(), 0, -1
+            if first == "#":
+                text = match[0].rstrip()
+                span = Span(match.start(), match.start() + len(text))
+                found.comments.append(Comment(span, text, trailing=on_line))
+        on_line = first not in "\r\n" and (on_line or bool(match[0].strip()))
+    _end_statement(source, found, start, len(source.text), deepest)
+    if len(found.statements) > STATEMENTS_MAX:
+        first_too_many = found.statements[STATEMENTS_MAX]
+        found.errors.append(
+            error(
+                Span(first_too_many.start, first_too_many.start + 1),
+                f"too many statements: {len(found.statements):,}, {STATEMENTS_MAX:,} are allowed",
+                "a pattern may cover many pages: </shop/**>",
+            )
+        )
+        del found.statements[STATEMENTS_MAX:]
+    return found
+
+
+def _end_statement(source: Source, found: Scan, start: int, end: int, deepest: int) -> None:
+    text = source.text[start:end]
+    stripped = text.strip(" \t\r\ufeff")
+    if not stripped:
+        return
+    start += text.index(stripped)
+    span = Span(start, start + len(stripped))
+    if deepest >= 0:
+        found.errors.append(
+            error(
+                Span(deepest, deepest + 1),
+                f"parentheses are nested more than {DEPTH_MAX} deep",
+                "give the inner parts names with 'let'",
+            )
+        )
+    elif len(stripped) > STATEMENT_MAX:
+        found.errors.append(
+            error(
+                Span(start, start + 1),
+                f"the statement is too long: {len(stripped):,} characters, {STATEMENT_MAX:,} are allowed",
+                "give its parts names with 'let'",
+            )
+        )
+    else:
+        found.statements.append(span)
+
+
+def arrow_in(text: str) -> int:
+    """Where the '=>' of a statement stands; -1 if it has none."""
+    for match in _PIECE.finditer(text):
+        if match[0][0] not in '"<#' and (at := match[0].find("=>")) >= 0 and not (at > 0 and match[0][at - 1] in "=!"):
+            return match.start() + at
+    return -1
