@@ -1,5 +1,9 @@
 """Everything that can be said against a specification, in one call."""
 
+from qosweb.webqos.check.conditions import check_conditions
+from qosweb.webqos.check.patterns import check_patterns
+from qosweb.webqos.check.promises import check_promises
+from qosweb.webqos.check.surprises import check_surprises
 from qosweb.webqos.model.build import Built, build
 from qosweb.webqos.syntax.diagnostics import Diagnostic, in_order
 from qosweb.webqos.syntax.places import Source
@@ -10,4 +14,11 @@ def check_source(source: Source) -> list[Diagnostic]:
 
 
 def check_built(built: Built) -> list[Diagnostic]:
-    return in_order(built.found)
+    """Words first; what they mean together only if every word means something."""
+    found = list(built.found)
+    if built.model is not None:
+        found += check_conditions(built, built.model)
+        found += check_patterns(built, built.model)
+        found += check_promises(built, built.model)
+        found += check_surprises(built, built.model)
+    return in_order(found)

@@ -118,7 +118,9 @@ def _asked(lowered: Lowered) -> dict[int, set[int]]:
     for rule in lowered.rules:
         if rule.condition is not None and not rule.shadow:
             found = {leaf.index for leaf in c.leaves(rule.condition) if isinstance(leaf, c.Atom)}
-            for number in mentioned(rule):
+            # A condition narrows the left side: what is compared with, or comes after, stays whole.
+            narrowed = rule.chain[:-1] if isinstance(rule, Priority) else (rule.pages,)
+            for number in narrowed:
                 asked.setdefault(number, set()).update(found)
     return asked
 

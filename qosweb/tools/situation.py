@@ -1,0 +1,87 @@
+"""What the command line says of time, load and nodes, as an environment."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from qosweb.errors import UsageError
+from qosweb.http.targets import BadTarget, parse_target
+from qosweb.webqos import values
+from qosweb.webqos.policy.environment import REQUEST_BYTES, Environment
+from qosweb.webqos.values import BadValue
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from qosweb.webqos.match.matcher import Matcher
+
+    T = TypeVar("T")
+
+
+def reading(read: Callable[[str], T], text: str, option: str) -> T:
+    try:
+        return read(text)
+    except BadValue as bad:
+        raise UsageError(f"{option}: {bad.message}{f' ({bad.hint})' if bad.hint else ''}") from None
+
+
+def environment_of(arguments: argparse.Namespace, matcher: Matcher) -> Environment:
+    time_s, weekday, day = moment(arguments.at, datetime.now(UTC))
+    nodes = reading(values.count, arguments.nodes, "--nodes") if arguments.nodes else 1
+    if nodes < 1:
+        raise UsageError("--nodes: a cluster has at least one node")
+    capacity = getattr(arguments, "capacity", None)
+    size = getattr(arguments, "request_size", None)
+    accessed: dict[int, int] = {}
+    for text in arguments.accessed:
+        url, _, age = text.partition("=")
+        host, path = split_url(url, matcher.model.settings.site)
+        age_ms = reading(values.duration_ms, age, "--accessed") if age else 0
+        for page_set in matcher.watched_sets(host, path):
+            accessed[page_set] = min(age_ms, accessed.get(page_set, age_ms))
+    return Environment(
+        time_s,
+        weekday,
+        day,
+        reading(values.load_ppm, arguments.load, "--load") if arguments.load else 0,
+        nodes,
+        accessed,
+        reading(values.rate_bps, capacity, "--capacity") * nodes if capacity else None,
+        reading(values.positive_size_bytes, size, "--request-size") if size else REQUEST_BYTES,
+    )
+
+
+def moment(text: str | None, now: datetime) -> tuple[int, int, int]:
+    """Second of the day, weekday, day, from parts of a date: what is not said is now."""
+    time_s = now.hour * 3600 + now.minute * 60 + now.second
+    day = now.date().toordinal()
+    weekday = now.weekday()
+    for part in re.split(r"[T ]+", text or ""):
+        if not part:
+            continue
+        if ":" in part:
+            time_s = min(reading(values.clock_s, part, "--at"), values.DAY_S - 1)
+        elif part[0].isdigit():
+            day = reading(values.day, part, "--at")
+            weekday = (day - 1) % 7
+        else:
+            weekday = reading(values.weekday, part, "--at")
+    return time_s, weekday, day
+
+
+def split_url(text: str, site: str | None) -> tuple[str, str]:
+    """Host and canonical, decoded path of ``http://host/path``, ``host/path`` or ``/path``."""
+    rest = re.sub(r"^https?://", "", text)
+    host, slash, path = rest.partition("/")
+    if text.startswith("/"):
+        host, path = site or "", text[1:]
+    elif not slash and "." not in host:
+        host, path = site or "", rest
+    try:
+        return host.lower(), parse_target("/" + path).path
+    except BadTarget as bad:
+        raise UsageError(f"{text}: not the address of a page: {bad.reason}") from None

@@ -1,0 +1,52 @@
+"""Conditions that can never hold, or always do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.model import conditions as c
+from qosweb.webqos.model.domains import TooManySituations, outcomes
+from qosweb.webqos.syntax.diagnostics import error, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from qosweb.webqos.model.build import Built
+    from qosweb.webqos.model.model import Model
+    from qosweb.webqos.syntax.diagnostics import Diagnostic
+
+SITUATIONS_MAX = 5_000
+
+
+def check_conditions(built: Built, model: Model) -> Iterator[Diagnostic]:
+    known: dict[c.Condition, set[tuple[bool, ...]]] = {}
+    for rule, node in zip(model.rules, [*built.constraint_rules, *built.priority_rules], strict=True):
+        if rule.condition is None or node.condition is None:
+            continue
+        whole = expand(rule.condition, model)
+        if whole not in known:
+            try:
+                known[whole] = outcomes([whole], SITUATIONS_MAX)
+            except TooManySituations:
+                known[whole] = set()
+        if known[whole] == {(False,)}:
+            yield error(
+                node.condition.span, "this condition can never hold", "the statement would never have an effect"
+            )
+        elif known[whole] == {(True,)}:
+            yield warning(node.condition.span, "this condition always holds", "leave it out")
+
+
+def expand(condition: c.Condition, model: Model) -> c.Condition:
+    """With the atoms themselves in place of their numbers."""
+    match condition:
+        case c.Atom(index):
+            return model.atoms[index]
+        case c.Not(item):
+            return c.Not(expand(item, model))
+        case c.And(items):
+            return c.And(tuple(expand(item, model) for item in items))
+        case c.Or(items):
+            return c.Or(tuple(expand(item, model) for item in items))
+        case _:
+            return condition

@@ -1,0 +1,90 @@
+"""What is legal and surprising."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.model.model import Share, Word
+from qosweb.webqos.policy.binding import RESOURCES
+from qosweb.webqos.policy.coverage import Coverage
+from qosweb.webqos.syntax.diagnostics import Note, warning
+from qosweb.webqos.values import PPM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from qosweb.webqos.model.build import Built
+    from qosweb.webqos.model.model import Model
+    from qosweb.webqos.syntax.diagnostics import Diagnostic
+    from qosweb.webqos.syntax.places import Span
+
+
+def check_surprises(built: Built, model: Model) -> Iterator[Diagnostic]:
+    coverage = Coverage(model)
+    yield from _always(built, model, coverage)
+    yield from _bounds(built, model, coverage)
+    yield from _twice(built, model)
+
+
+def _always(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
+    always: set[int] = set()
+    last = None
+    for number, rule in enumerate(model.constraints):
+        if rule.attribute == "available" and rule.condition is None and not rule.shadow:
+            always.update(coverage.classes(rule.pages))
+            last = built.constraint_rules[number]
+            if len(always) == len(model.classes):
+                yield warning(
+                    last.constraint.span,
+                    "everything is always available, so nothing is: all pages compete as without rules",
+                    "keep 'always' for the pages that must not fail",
+                )
+                break
+    for number, rule in enumerate(model.constraints):
+        if rule.attribute not in RESOURCES or rule.op == ">" or rule.shadow or isinstance(rule.value, Word):
+            continue
+        covered = set(coverage.classes(rule.pages))
+        if covered and covered <= always:
+            yield warning(
+                built.constraint_rules[number].constraint.span,
+                "this bound has no effect: these pages are always available",
+                "leave out one of the two",
+            )
+
+
+def _bounds(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
+    ceilings: list[tuple[int, int, set[int]]] = []
+    for number, rule in enumerate(model.constraints):
+        if not isinstance(rule.value, Share) or rule.shadow:
+            continue
+        span = built.constraint_rules[number].constraint.span
+        if rule.op == "<" and rule.value.ppm >= PPM:
+            yield warning(span, "this upper bound can never bind: it is everything", "leave it out")
+        elif rule.op == ">" and rule.value.ppm == 0:
+            yield warning(span, "this lower bound says nothing: it is zero", "leave it out")
+        elif rule.op == "<" and rule.condition is None and rule.attribute == "server_resource":
+            ceilings.append((number, rule.value.ppm, set(coverage.classes(rule.pages))))
+    for number, ppm, classes in ceilings[:200]:
+        for other, other_ppm, other_classes in ceilings[:200]:
+            if (
+                number != other
+                and classes <= other_classes
+                and ppm >= other_ppm
+                and (ppm > other_ppm or number > other)
+            ):
+                yield warning(
+                    built.constraint_rules[number].constraint.span,
+                    "this upper bound can never bind: a lower one covers these pages",
+                    "leave it out",
+                    [Note(built.constraint_rules[other].constraint.span, "which is here")],
+                )
+                break
+
+
+def _twice(built: Built, model: Model) -> Iterator[Diagnostic]:
+    seen: dict[str, Span] = {}
+    for rule, node in zip(model.rules, [*built.constraint_rules, *built.priority_rules], strict=True):
+        if rule.text in seen:
+            yield warning(node.span, "this is said twice", "leave it out", [Note(seen[rule.text], "it is first here")])
+        else:
+            seen[rule.text] = node.span

@@ -1,0 +1,173 @@
+"""From a model and what is the case to the problem that the allocation solves.
+
+All constraints that hold bind together, with one exception: one that has a condition which holds takes the place of an
+unconditional one for the same pages, attribute and direction, where it holds. Classes that are always available are
+served before all others; shares are of what they leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from qosweb.webqos.allocation.problem import PPM, Bound, Problem, Ratio
+from qosweb.webqos.model.model import Bytes, Constraint, Model, Relative, Requests, Share, Word
+from qosweb.webqos.policy.environment import Means
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qosweb.webqos.model.conditions import Facts
+    from qosweb.webqos.policy.coverage import Coverage
+
+RESOURCES = ("server_resource", "num_requests", "num_bytes")
+_OP: dict[str, Literal[">=", "<=", "=="]] = {">": ">=", "<": "<=", "=": "=="}
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """A constraint that holds, for some classes. ``lower`` and ``upper``: which of its directions bind whom."""
+
+    number: int
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    constraint: int
+    by: int
+    classes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    in_force: tuple[InForce, ...]
+    overrides: tuple[Override, ...]
+    always: tuple[int, ...]
+    before: tuple[tuple[int, int], ...]
+    before_rules: tuple[int, ...]  # the priority that each pair of ``before`` comes from
+
+
+def bind(model: Model, coverage: Coverage, facts: Facts) -> Binding:
+    """What holds under ``facts``."""
+    holding = [
+        (number, rule, where)
+        for number, rule in enumerate(model.constraints)
+        if not rule.shadow and (where := coverage.where_it_holds(rule, rule.pages, facts))
+    ]
+    conditional: dict[tuple[int, str, str], list[tuple[int, frozenset[int]]]] = {}
+    for number, rule, where in holding:
+        if rule.condition is not None:
+            for direction in _directions(rule):
+                key = (rule.pages, rule.attribute, direction)
+                conditional.setdefault(key, []).append((number, frozenset(where)))
+    in_force: list[InForce] = []
+    overrides: list[Override] = []
+    for number, rule, where in holding:
+        sides: dict[str, tuple[int, ...]] = {"lower": (), "upper": ()}
+        for direction in _directions(rule):
+            left = list(where)
+            if rule.condition is None:
+                for by, taken in conditional.get((rule.pages, rule.attribute, direction), ()):
+                    lost = tuple(at for at in left if at in taken)
+                    if lost:
+                        overrides.append(Override(number, by, lost))
+                        left = [at for at in left if at not in taken]
+            sides[direction] = tuple(left)
+        if sides["lower"] or sides["upper"]:
+            in_force.append(InForce(number, sides["lower"], sides["upper"]))
+    always = {at for one in in_force if model.constraints[one.number].attribute == "available" for at in one.lower}
+    pairs = _before(model, coverage, facts)
+    return Binding(
+        tuple(in_force),
+        tuple(dict.fromkeys(overrides)),
+        tuple(sorted(always)),
+        tuple(pairs),
+        tuple(pairs.values()),
+    )
+
+
+def problem_of(
+    model: Model,
+    coverage: Coverage,
+    binding: Binding,
+    means: Means | None = None,
+    attributes: Sequence[str] = RESOURCES,
+) -> Problem:
+    """The problem over all classes; those that are always available have no part in it. Rates need a capacity."""
+    means = means or Means()
+    always = set(binding.always)
+    floors: list[Bound] = []
+    ceilings: list[Bound] = []
+    ratios: list[Ratio] = []
+    equal: set[int] = set()
+    rest: set[int] = set()
+    for one in binding.in_force:
+        rule = model.constraints[one.number]
+        if rule.attribute not in attributes:
+            continue
+        lower = tuple(at for at in one.lower if at not in always)
+        upper = tuple(at for at in one.upper if at not in always)
+        if isinstance(rule.value, Relative):
+            left = lower or upper
+            right = tuple(at for at in coverage.classes(rule.value.pages) if at not in always)
+            if left and right:
+                ratios.append(
+                    Ratio(left, right, _OP[rule.op], rule.value.numerator, rule.value.denominator, one.number)
+                )
+        elif isinstance(rule.value, Word):
+            (equal if rule.value.word == "equal" else rest).update(lower)
+        else:
+            down, up = as_ppm(rule, means)
+            if lower and down is not None:
+                floors.append(Bound(lower, down, one.number))
+            if upper and up is not None:
+                ceilings.append(Bound(upper, up, one.number, rule.hard))
+    return Problem(
+        len(model.classes),
+        tuple(floors),
+        tuple(ceilings),
+        tuple(ratios),
+        tuple(pair for pair in binding.before if not always.intersection(pair)),
+        (tuple(sorted(equal)),) if len(equal) > 1 else (),
+        tuple(sorted(rest)),
+    )
+
+
+def as_ppm(rule: Constraint, means: Means) -> tuple[int | None, int | None]:
+    """A bound as a share, rounded so that it binds no more than it says: for a lower bound, and for an upper one."""
+    value = rule.value
+    if isinstance(value, Share):
+        return value.ppm, value.ppm
+    if isinstance(value, Bytes):
+        bytes_per_1000s = value.bps * 1000 * (means.nodes if value.per_node else 1)
+    elif isinstance(value, Requests):
+        bytes_per_1000s = value.mrps * means.request_bytes * (means.nodes if value.per_node else 1)
+    else:
+        return None, None
+    if not means.capacity_bps:
+        return None, None
+    numerator, denominator = bytes_per_1000s * PPM, means.capacity_bps * 1000
+    return numerator // denominator, -(-numerator // denominator)
+
+
+def _directions(rule: Constraint) -> tuple[str, ...]:
+    if rule.attribute not in RESOURCES:
+        return ("lower",)
+    return {"<": ("upper",), ">": ("lower",), "=": ("lower", "upper")}[rule.op]
+
+
+def _before(model: Model, coverage: Coverage, facts: Facts) -> dict[tuple[int, int], int]:
+    pairs: dict[tuple[int, int], int] = {}
+    for number, rule in enumerate(model.priorities):
+        if rule.shadow:
+            continue
+        for first, then in zip(rule.chain, rule.chain[1:], strict=False):
+            later = set(coverage.classes(then))
+            earlier = set(coverage.classes(first))
+            for a in coverage.where_it_holds(rule, first, facts):
+                if a not in later:
+                    for b in sorted(later - earlier):
+                        pairs.setdefault((a, b), number)
+    return pairs

@@ -1,0 +1,61 @@
+"""What is the case in the cluster: the facts that do not depend on a request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REQUEST_BYTES = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """``capacity_bps`` is that of all nodes together, None if unknown; ``accessed_ms`` is by page set, how long ago."""
+
+    time_s: int = 0
+    weekday: int = 0
+    day: int = 1
+    load_ppm: int = 0
+    nodes: int = 1
+    accessed_ms: Mapping[int, int] = field(default_factory=dict)
+    capacity_bps: int | None = None
+    request_bytes: int = REQUEST_BYTES  # the mean size of an answer
+
+    def number(self, subject: str, argument: str) -> int | None:
+        match subject:
+            case "time":
+                return self.time_s
+            case "weekday":
+                return self.weekday
+            case "date":
+                return self.day
+            case "load":
+                return self.load_ppm
+            case "nodes":
+                return self.nodes
+            case "accessed":
+                return self.accessed_ms.get(int(argument))
+            case _:
+                return None
+
+    def text(self, subject: str, argument: str) -> str | None:  # noqa: ARG002
+        return None
+
+    def linked(self, pages: int) -> bool:  # noqa: ARG002
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What turns rates into shares."""
+
+    nodes: int = 1
+    capacity_bps: int | None = None
+    request_bytes: int = REQUEST_BYTES
+
+    @classmethod
+    def of(cls, environment: Environment) -> Means:
+        return cls(environment.nodes, environment.capacity_bps, environment.request_bytes)

@@ -1,0 +1,75 @@
+"""What a class is promised besides its share: availability, waiting time, channel, response time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.model.model import ChannelSize, Constraint, Duration, Word
+
+if TYPE_CHECKING:
+    from qosweb.webqos.model.model import Model
+    from qosweb.webqos.policy.binding import Binding
+    from qosweb.webqos.policy.coverage import Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    always: bool
+    lifetime_ms: int | None  # None: no bound
+    response_ms: int | None
+    channel_bytes: int | None
+    channel_ms: int | None
+    in_minority: str
+
+
+class TwoValues(Exception):
+    """Two constraints give an attribute different values for one class, and neither speaks of fewer pages."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(first, second)
+        self.constraints = (first, second)
+
+
+def terms_of(model: Model, coverage: Coverage, binding: Binding, number: int) -> Terms:
+    """Raises TwoValues. Of two constraints, the one whose pages are part of the other's decides."""
+    of_class: dict[str, list[int]] = {}
+    for one in binding.in_force:
+        if number in one.lower:
+            of_class.setdefault(model.constraints[one.number].attribute, []).append(one.number)
+    always = number in binding.always
+    lifetime = _decided(model, coverage, of_class.get("lifetime", []))
+    channel = _decided(model, coverage, of_class.get("channel", []))
+    minority = _decided(model, coverage, of_class.get("in_minority", []))
+    responses = [model.constraints[at].value for at in of_class.get("response_time", [])]
+    settings = model.settings
+    lifetime_ms = settings.lifetime_ms
+    if lifetime is not None and isinstance(lifetime.value, Duration):
+        lifetime_ms = lifetime.value.ms
+    size, ms = settings.channel_bytes, settings.channel_ms
+    if channel is not None and isinstance(channel.value, ChannelSize):
+        size, ms = channel.value.size, channel.value.ms
+    return Terms(
+        always,
+        None if always else lifetime_ms,
+        min((value.ms for value in responses if isinstance(value, Duration)), default=None),
+        size,
+        ms,
+        minority.value.word if minority is not None and isinstance(minority.value, Word) else "serve",
+    )
+
+
+def _decided(model: Model, coverage: Coverage, numbers: list[int]) -> Constraint | None:
+    if not numbers:
+        return None
+    best = numbers[0]
+    for number in numbers[1:]:
+        mine, theirs = model.constraints[number], model.constraints[best]
+        if mine.value == theirs.value:
+            continue
+        my_pages, their_pages = set(coverage.classes(mine.pages)), set(coverage.classes(theirs.pages))
+        if my_pages < their_pages:
+            best = number
+        elif not their_pages < my_pages:
+            raise TwoValues(best, number)
+    return model.constraints[best]
