@@ -132,7 +132,8 @@ def clock_s(text: str) -> int:
     """Seconds since midnight; 24:00 is the end of the day."""
     match = _CLOCK.fullmatch(text)
     if match is None:
-        raise BadValue(f"'{text}' is not a time of day", "such as 22:00")
+        hint = f"a range is written {text.replace('-', '..')}" if "-" in text else "such as 22:00"
+        raise BadValue(f"'{text}' is not a time of day", hint)
     hour, minute, second = int(match[1]), int(match[2]), int(match[3] or 0)
     at = hour * 3600 + minute * 60 + second
     if minute > 59 or second > 59 or at > DAY_S:
@@ -145,7 +146,8 @@ def weekday(text: str) -> int:
     short = text.lower()[:3]
     full = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
     if text.lower() not in (*WEEKDAYS, *full):
-        raise BadValue(f"'{text}' is not a day of the week", "mon, tue, wed, thu, fri, sat, sun")
+        hint = f"a range is written {text.replace('-', '..')}" if "-" in text else ", ".join(WEEKDAYS)
+        raise BadValue(f"'{text}' is not a day of the week", hint)
     return WEEKDAYS.index(short)
 
 

@@ -143,10 +143,13 @@ class _Checker:
                 self._said.add(core)
                 first, last = (self._built.constraint_rules[at] for at in core)
                 attribute = self._model.constraints[core[1]].attribute
+                same = len({self._model.constraints[at].pages for at in core}) == 1
                 yield error(
                     last.constraint.span,
                     f"'{attribute}' has two values for the class '{self._model.classes[number].name}'",
-                    "of two sets of pages, the smaller one decides; these two are not one within the other",
+                    "leave out one of them"
+                    if same
+                    else "of two sets of pages the smaller one decides; neither of these is within the other",
                     [Note(first.constraint.span, "the other is here")],
                 )
 

@@ -69,8 +69,7 @@ def _bounds(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnost
             if (
                 number != other
                 and classes <= other_classes
-                and ppm >= other_ppm
-                and (ppm > other_ppm or number > other)
+                and (ppm > other_ppm or (ppm == other_ppm and classes < other_classes))
             ):
                 yield warning(
                     built.constraint_rules[number].constraint.span,

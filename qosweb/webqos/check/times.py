@@ -100,6 +100,6 @@ def _said(subject: str, value: int) -> str:
         case "date":
             return f"on {date.fromordinal(value)}"
         case "load":
-            return f"at a load of {value * 100 / PPM:g}%"
+            return f"at a load of {value * 100 / PPM:.4g}%"
         case _:
             return f"with {value} nodes"

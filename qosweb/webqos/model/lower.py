@@ -26,7 +26,7 @@ from qosweb.webqos.model.model import (
 )
 from qosweb.webqos.model.scope import Scope, Unresolved
 from qosweb.webqos.syntax import printer, tree
-from qosweb.webqos.syntax.diagnostics import Diagnostic, Note, did_you_mean
+from qosweb.webqos.syntax.diagnostics import Diagnostic, Note, did_you_mean, has_errors
 
 if TYPE_CHECKING:
     from qosweb.webqos.syntax.places import Span
@@ -75,7 +75,8 @@ class _Lowering:
             if isinstance(statement, tree.Rule):
                 self._rule(statement)
         self._check_unused_lets()
-        self._scope.unused()
+        if not has_errors(self._scope.found):
+            self._scope.unused()
 
     def result(self) -> Lowered:
         self._out.page_sets = self._page_sets.sets
@@ -97,7 +98,7 @@ class _Lowering:
                 elif isinstance(value, tree.Reference) and value.name in self._scope.lets:
                     pass
                 elif not isinstance(value, tree.Literal):
-                    Conditions(self._scope, scratch).lower(value)
+                    Conditions(self._scope, scratch).whole(value)
             except Unresolved:
                 pass
             self._scope.used = used | (self._scope.used - {name})
@@ -108,7 +109,7 @@ class _Lowering:
         failed = False
         try:
             if rule.condition is not None:
-                condition = self._conditions.lower(rule.condition)
+                condition = self._conditions.whole(rule.condition)
                 if not shadow:
                     condition = self._factor(condition, rule.condition)
         except Unresolved:
@@ -218,6 +219,10 @@ class _Lowering:
             self._scope.used.add(value.text)
             note = Note(let.name.span, "it is given here")
             raise self._scope.fail(value.span, f"'{value.text}' is not a value", "", (note,))
+        if value.text in ("equal", "rest", "always", "serve", "deny") and not words:
+            raise self._scope.fail(value.span, f"'{attribute}' cannot be '{value.text}'")
+        if value.text == "nodes":
+            raise self._scope.fail(value.span, "expected a value, found 'nodes'", "such as 100 * nodes")
         known = [*words, *self._scope.lets]
         hint = did_you_mean(value.text, known) or (f"'{attribute}' takes {_either(words)}" if words else "")
         if not words:

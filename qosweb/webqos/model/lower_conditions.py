@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qosweb.webqos.model.scope import Scope
 
 DEPTH_MAX = 60  # of conditions made of named conditions
+TESTS_MAX = 1_000  # in one condition, its names written out
 
 
 class Conditions:
@@ -25,10 +26,18 @@ class Conditions:
         self._scope = scope
         self._page_sets = page_sets
         self._opening: list[str] = []
-        self._known: dict[str, c.Condition] = {}
+        self._known: dict[str, tuple[c.Condition, int]] = {}
+        self._tests = 0  # in the condition that is being lowered
+
+    def whole(self, node: tree.Condition) -> c.Condition:
+        """The condition of a statement. Raises Unresolved, after saying all that is wrong with it."""
+        self._tests = 0
+        return self.lower(node)
 
     def lower(self, node: tree.Condition) -> c.Condition:
-        """Raises Unresolved, after saying all that is wrong with it."""
+        self._tests += 1
+        if self._tests > TESTS_MAX:
+            raise self._too_large(node)
         match node:
             case tree.And(items=items):
                 return c.And(self._all(items))
@@ -74,7 +83,11 @@ class Conditions:
     def _reference(self, node: tree.Reference) -> c.Condition:
         name = node.name
         if name in self._known:
-            return self._known[name]
+            known, tests = self._known[name]
+            self._tests += tests
+            if self._tests > TESTS_MAX:
+                raise self._too_large(node)
+            return known
         let = self._scope.let(name, node.span, "a condition")
         value = let.value
         if isinstance(value, tree.Literal | tree.Pattern | tree.PageName | tree.Links | tree.Union):
@@ -87,12 +100,17 @@ class Conditions:
         if len(self._opening) >= DEPTH_MAX:
             raise self._scope.fail(let.name.span, f"conditions are named more than {DEPTH_MAX} deep")
         self._opening.append(name)
+        before = self._tests
         try:
             lowered = self.lower(value)
         finally:
             self._opening.pop()
-        self._known[name] = lowered
+        self._known[name] = lowered, self._tests - before
         return lowered
+
+    def _too_large(self, node: tree.Condition) -> Unresolved:
+        hint = "split it into several statements"
+        return self._scope.fail(node.span, f"the condition has more than {TESTS_MAX:,} parts", hint)
 
     def _argument(self, subject: tree.Subject) -> str:
         if subject.argument is None:

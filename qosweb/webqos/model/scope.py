@@ -33,6 +33,7 @@ class Scope:
         self.found: list[Diagnostic] = []
         self.lets: dict[str, tree.Let] = {}
         self.used: set[str] = set()
+        self._unread = parsed.unread
         sets: dict[str, tree.Set] = {}
         for statement in parsed.statements:
             if isinstance(statement, tree.Let):
@@ -57,6 +58,8 @@ class Scope:
 
     def let(self, name: str, span: Span, what: str) -> tree.Let:
         found = self.lets.get(name)
+        if found is None and name in self._unread:
+            raise Unresolved
         if found is None:
             hint = did_you_mean(name, [*self.lets, "default", "all"])
             if not hint:

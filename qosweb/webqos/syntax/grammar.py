@@ -25,7 +25,7 @@ from pyparsing import (
 
 from qosweb.webqos.syntax import tree
 from qosweb.webqos.syntax.places import Span
-from qosweb.webqos.syntax.scanner import arrow_in
+from qosweb.webqos.syntax.scanner import arrow_in, open_quote_in
 from qosweb.webqos.syntax.trouble import Trouble, explain
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class Grammar:
         self._base = base
         span = Span(base, base + len(text))
         first = _first_word(text)
+        if (quote := open_quote_in(text)) >= 0:
+            raise Trouble(Span(base + quote, base + len(text)), "the quoted text has no end", "a '\"' is missing")
         if first == "set":
             name, value = self._read(self._set, text, 0)
             return tree.Set(span, name, value)
@@ -86,7 +88,9 @@ class Grammar:
         name, _ = self._read(self._let_head, text, 0)
         at = text.index("=") + 1
         body = text[at:].lstrip()
-        if body[:1] in "<|" or "|" in body or _first_word(body) in ("links", "default", "all") or body[:2] == "(<":
+        if not body:
+            element = self._let_value
+        elif body[:1] in "<|" or "|" in body or _first_word(body) in ("links", "default", "all") or body[:2] == "(<":
             element = self._let_pages
         elif body[:1].isdigit() or body[:1] in '.+-"':
             element = self._let_value
@@ -115,7 +119,7 @@ class Grammar:
         try:
             return element.parse_string(part)
         except ParseBaseException as failure:
-            explain(failure.msg, part, failure.loc, base + start, text, before_arrow=end is not None)
+            explain(failure.msg, part, failure.loc, base + start, before_arrow=end is not None)
         except RecursionError:
             raise Trouble(Span(base, base + 1), "the statement is nested too deeply", "") from None
         finally:
@@ -156,7 +160,8 @@ class Grammar:
         pages = Forward()
         pages.set_name("pages")
         pattern = self._token(r"<[^<>\s#\"]*>", "a pattern", lambda span, text: tree.Pattern(span, text[1:-1]))
-        name = self._token(rf"(?!links\s*\(){_WORD}", "a name", tree.PageName)
+        taken = "|".join(sorted(RESERVED - {"default", "all"}))
+        name = self._token(rf"(?!(?:{taken})(?![\w-])){_WORD}", "a name", tree.PageName)
         links = self._keyword("links") + self._sign("(") - pages - self._closing()
         links.set_parse_action(lambda _s, _at, found: tree.Links(found[0].span.to(found[2]), found[1]))
         group = self._sign("(") - pages - self._sign(")")
@@ -226,7 +231,7 @@ class Grammar:
             - self._closing()
         )
         named.set_parse_action(lambda _s, _at, found: tree.Subject(found[0].span.to(found[2]), found[0].text, found[1]))
-        op = self._token(r"<=|>=|!=|<(?!>)|>|=(?![=>])", "a comparison", tree.Name)
+        op = self._token(r"<=|>=|!=|<(?!>)|>|=(?![=><])", "a comparison", tree.Name)
         value = self._bare("a value")
         item = value + Opt(self._sign("..") - self._bare("the end of the range"))
         item.set_parse_action(_value_or_range)
@@ -241,9 +246,10 @@ class Grammar:
 
     def _constraint(self, pages: ParserElement, primary: ParserElement) -> ParserElement:
         attribute = self._token(_WORD, "an attribute such as server_resource", tree.Name)
-        term = primary + self._sign(".") - attribute
+        # A name is one of pages only if an attribute follows; else it is a value.
+        term = FollowedBy(Regex(r"[<(]|links\s*\(|[\w-]+\s*\.")) + primary + self._sign(".") - attribute
         term.set_parse_action(lambda _s, _at, found: tree.Term(found[0].span.to(found[1].span), found[0], found[1]))
-        op = self._token(r"<=|>=|<(?!>)|>|=(?![=>])", "'=', '<' or '>'", tree.Name)
+        op = self._token(r"<=|>=|<(?!>)|>|=(?![=><])", "'=', '<' or '>'", tree.Name)
         number = self._token(r"[0-9.][^\s()\",|=<>!;*]*", "a value", tree.Literal)
         word = self._token(rf"{_WORD}(?![\w.(])", "a value", tree.Name)
         star = self._sign("*")

@@ -1,5 +1,7 @@
 """From text to tree: every statement is read for itself, so every mistake of a file is found, not only the first."""
 
+import re
+
 from qosweb.webqos.syntax.diagnostics import Diagnostic
 from qosweb.webqos.syntax.grammar import Grammar
 from qosweb.webqos.syntax.places import Source
@@ -7,6 +9,7 @@ from qosweb.webqos.syntax.scanner import scan
 from qosweb.webqos.syntax.tree import Statement, Tree
 from qosweb.webqos.syntax.trouble import Trouble
 
+_LET = re.compile(r"let\s+([A-Za-z_][\w-]*)")
 TROUBLES_MAX = 1_000  # beyond it, the file is something else
 
 
@@ -16,11 +19,14 @@ def parse(source: Source) -> tuple[Tree, list[Diagnostic]]:
     grammar = Grammar()
     errors = list(pieces.errors)
     statements: list[Statement] = []
+    unread: set[str] = set()
     for span in pieces.statements:
         try:
             statements.append(grammar.statement(source.cut(span), span.start))
         except Trouble as trouble:
             errors.append(trouble.diagnostic)
+            if (let := _LET.match(source.text, span.start)) is not None:
+                unread.add(let[1])
             if len(errors) >= TROUBLES_MAX:
                 break
-    return Tree(tuple(statements), tuple(pieces.comments)), errors
+    return Tree(tuple(statements), tuple(pieces.comments), frozenset(unread)), errors

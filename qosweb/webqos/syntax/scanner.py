@@ -111,6 +111,14 @@ def _end_statement(source: Source, found: Scan, start: int, end: int, deepest: i
         found.statements.append(span)
 
 
+def open_quote_in(text: str) -> int:
+    """Where a quoted text begins that does not end; -1 if all end."""
+    for match in _PIECE.finditer(text):
+        if match[0][0] == '"' and (len(match[0]) == 1 or match[0][-1] != '"'):
+            return match.start()
+    return -1
+
+
 def arrow_in(text: str) -> int:
     """Where the '=>' of a statement stands; -1 if it has none."""
     for match in _PIECE.finditer(text):

@@ -213,3 +213,4 @@ class Comment(Node):
 class Tree:
     statements: tuple[Statement, ...]
     comments: tuple[Comment, ...] = ()
+    unread: frozenset[str] = frozenset()  # names that statements with mistakes would have given
