@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
         self._eof = False
         self._reading_paused = False
         self._write_paused = False
-        self._unread = b""
+        self._unread = bytearray()
         self._head_len = 0  # bytes of an incomplete head that the parser has
         self._head_since = 0.0
         self._head_tail = b""
@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
         self._blocked = self._closing = True
         self._transport = None
         self._parser = None
-        self._unread = b""
+        self._unread.clear()
         if self._lingering is not None:
             self._lingering.cancel()
             self._hub.connections.lingering -= 1
@@ -178,6 +178,8 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._write_paused = True
         self._blocked = True
+        if self._sender is None:
+            self._mark_at = 0.0
 
     def resume_writing(self) -> None:
         self._write_paused = False
@@ -302,9 +304,11 @@ class Connection(asyncio.Protocol):
         if answer.from_disk:
             self._send_from_disk(exchange, answer, head, closes=closes)
             return
-        self._transport.write(b"".join((head, *answer.body)))  # type: ignore[arg-type]
+        self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # nothing from disk
         self._finish(exchange, answer.status, answer.length)
-        if closes:
+        if answer.must_close or exchange.has_body:
+            self._linger()
+        elif closes:
             self._close()
 
     def _send_from_disk(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool) -> None:
@@ -452,7 +456,8 @@ class Connection(asyncio.Protocol):
         if self._consuming:
             return
         if self._unread:
-            data, self._unread = self._unread, b""
+            data = bytes(self._unread)
+            self._unread.clear()
             self._consume(data, self._clock.read())
         if self._blocked or self._transport is None:
             return
@@ -475,7 +480,8 @@ class Connection(asyncio.Protocol):
                 counts.send_timeouts += 1
                 self.abort()
         elif self._exchange is not None:
-            return
+            if now - self._exchange.arrived > limits.send_timeout_s:
+                self._give_up_waiting(self._exchange)
         elif self._head_len:
             if now - self._head_since > limits.header_timeout_s:
                 counts.header_timeouts += 1
@@ -483,6 +489,14 @@ class Connection(asyncio.Protocol):
         elif now - self.active_at > (limits.idle_timeout_s if self._log_part else limits.header_timeout_s):
             counts.idle_timeouts += 1
             self._close()
+
+    def _give_up_waiting(self, exchange: Exchange) -> None:
+        """The disk does not answer."""
+        self._exchange = None
+        if exchange.forget is not None:
+            exchange.forget()
+        self._send(exchange, explain(503, "The page could not be read in time.", [("Retry-After", "10")]))
+        self._unblock()
 
     def _makes_progress(self, now: float) -> bool:
         assert self._transport is not None
@@ -514,13 +528,14 @@ class Connection(asyncio.Protocol):
             self._linger()
             return
         self._closing = self._blocked = True
+        self._mark_at = 0.0
         self._transport.close()
 
     def _linger(self) -> None:
         """Close so that the answer arrives: a socket closed with unread data resets, and the answer may be lost."""
         assert self._transport is not None
         self._closing = self._blocked = True
-        self._unread = b""
+        self._unread.clear()
         if not self._transport.can_write_eof() or self._hub.connections.lingering >= LINGERING_MAX:
             self._transport.close()
             return
