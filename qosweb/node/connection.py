@@ -23,11 +23,15 @@ from qosweb.node.connections import Connections, Entry
 from qosweb.node.exchange import Exchange, Waiting
 from qosweb.node.files import NotServed
 from qosweb.node.filesend import FileSend
-from qosweb.node.malformed import diagnose
+from qosweb.node.malformed import bad_request_line, diagnose, is_request_line
 from qosweb.node.plain import PlainHead, PlainHeads, read_plain
 from qosweb.server import proceed, restart_at_find_page
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp.base_protocol import BaseProtocol
+
     from qosweb.node.ledger import Ledger
     from qosweb.node.stages import Site
 
@@ -72,6 +76,8 @@ class Hub:
     limits: Limits
     open_files: OpenFiles
     plain_heads: PlainHeads
+    body_flow: BaseProtocol  # what the parser wants to slow down when a body comes too fast; none is ever read
+    report_fault: Callable[[Exception], None]
 
 
 class Connection(asyncio.Protocol):
@@ -83,10 +89,10 @@ class Connection(asyncio.Protocol):
         "_eof",
         "_exchange",
         "_head_len",
+        "_head_line",
         "_head_since",
         "_head_tail",
         "_hub",
-        "_in_request_line",
         "_known_heads",
         "_lingered",
         "_lingering",
@@ -125,7 +131,7 @@ class Connection(asyncio.Protocol):
         self._head_len = 0  # bytes of an incomplete head that the parser has
         self._head_since = 0.0
         self._head_tail = b""
-        self._in_request_line = True
+        self._head_line = b""  # of an incomplete head: the request line and perhaps more
         self._exchange: Exchange | None = None  # waiting
         self._sender: FileSend | None = None
         self._sending: tuple[Exchange, Answer, bool] | None = None
@@ -209,16 +215,21 @@ class Connection(asyncio.Protocol):
             self._parser = self._new_parser()
         self._consuming = True
         start, size = 0, len(data)
-        while start < size:
-            end = self._head_end(data, start)
-            piece = data[start:end]
-            start = end
-            self._consume_head(piece, now)
-            if self._blocked:
-                if start < size:
-                    self._hold(data[start:])
-                break
-        self._consuming = False
+        try:
+            while start < size:
+                end = self._head_end(data, start)
+                piece = data[start:end]
+                start = end
+                self._consume_head(piece, now)
+                if self._blocked:
+                    if start < size:
+                        self._hold(data[start:])
+                    break
+        except Exception as error:  # a fault of ours must not cost more than this connection
+            self._hub.report_fault(error)
+            self.abort()
+        finally:
+            self._consuming = False
 
     def _consume_head(self, piece: bytes, now: float) -> None:
         """A request head, or a part of one: up to where it ends, and nothing beyond."""
@@ -239,6 +250,11 @@ class Connection(asyncio.Protocol):
             return
         if not messages:
             self._note_partial_head(piece, now)
+            return
+        if not is_request_line(piece if is_whole else self._head_line + piece):
+            # The parser is more lenient here than RFC 9112 section 3 allows.
+            self._hub.connections.counts.malformed += 1
+            self._refuse(bad_request_line(messages[0][0].version), now)
             return
         self._head_len = 0
         if not self._log_part:
@@ -424,13 +440,17 @@ class Connection(asyncio.Protocol):
             return False
         return True
 
+    @property
+    def _in_request_line(self) -> bool:
+        return b"\n" not in self._head_line.lstrip(b"\r\n")
+
     def _note_partial_head(self, piece: bytes, now: float) -> None:
         if not self._head_len:
             self._head_since = now
-            self._in_request_line = True
+            self._head_line = b""
             self._head_tail = b""
-        if self._in_request_line and b"\n" in piece.lstrip(b"\r\n"):
-            self._in_request_line = False
+        if self._in_request_line:
+            self._head_line += piece
         self._head_len += len(piece)
         self._head_tail = (self._head_tail + piece)[-3:]
 
@@ -554,7 +574,7 @@ class Connection(asyncio.Protocol):
         # The size limits are ours; the parser's own are set where they cannot bite.
         beyond = self._hub.limits.header_size + 1
         return HttpRequestParser(
-            self,  # type: ignore[arg-type]
+            self._hub.body_flow,
             self._hub.loop,
             UNREAD_MAX,
             max_line_size=beyond,

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from aiohttp.base_protocol import BaseProtocol
 
 from qosweb.errors import UsageError
 from qosweb.node.clock import Clock
@@ -66,7 +69,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._hub = Hub(
             self._loop,
-            Site(self.store, self.gate, self.clock),
+            Site(self.store, self.gate, self.clock, is_secure=self.tls is not None),
             self.ledger,
             self.connections,
             Limits(
@@ -79,7 +82,10 @@ class Node:
             ),
             self.open_files,
             PlainHeads(),
+            BaseProtocol(self._loop),
+            self._report_fault,
         )
+        self.faults = 0
         self._server: asyncio.Server | None = None
         self._chores: list[asyncio.Task[None]] = []
 
@@ -134,6 +140,12 @@ class Node:
         await asyncio.gather(*self._chores, return_exceptions=True)
         self.store.close()
         self.ledger.close(LOG_CLOSE_S)
+
+    def _report_fault(self, error: Exception) -> None:
+        self.faults += 1
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).name}:{frame.lineno}"
+        say(f"internal fault: {type(error).__name__} at {place}: {error}; the connection was closed")
 
     async def _sweep(self) -> None:
         while True:
