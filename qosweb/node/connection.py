@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
             messages = self._parser.feed_data(piece)[0]
         except HttpProcessingError as error:
             self._hub.connections.counts.malformed += 1
-            self._refuse(diagnose(error, piece), now)
+            self._refuse(diagnose(error, piece), piece, now)
             return
         if not messages:
             self._note_partial_head(piece, now)
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol):
         if not is_request_line(piece if is_whole else self._head_line + piece):
             # The parser is more lenient here than RFC 9112 section 3 allows.
             self._hub.connections.counts.malformed += 1
-            self._refuse(bad_request_line(messages[0][0].version), now)
+            self._refuse(bad_request_line(messages[0][0].version), piece, now)
             return
         self._head_len = 0
         if not self._log_part:
@@ -322,10 +322,8 @@ class Connection(asyncio.Protocol):
             return
         self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # nothing from disk
         self._finish(exchange, answer.status, answer.length)
-        if answer.must_close or exchange.has_body:
-            self._linger()
-        elif closes:
-            self._close()
+        if closes:
+            self._linger()  # more may be on its way: a body, or a pipeline
 
     def _send_from_disk(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool) -> None:
         hub = self._hub
@@ -401,9 +399,12 @@ class Connection(asyncio.Protocol):
             self._hub.site.gate.finish()
         self._hub.ledger.record(exchange, decision, status, size)
 
-    def _refuse(self, answer: Answer, now: float) -> None:
-        """Answer what never became a request, and close."""
+    def _refuse(self, answer: Answer, piece: bytes, now: float) -> None:
+        """Answer what never became a request, ``piece`` being the last of it, and close."""
         assert self._transport is not None
+        begun = self._head_line + piece if self._head_len else piece
+        if begun.lstrip(b"\r\n").startswith(b"HEAD "):
+            answer = answer.without_body()
         self._hub.ledger.record_malformed(self.client, answer.status, answer.length, now)
         self._turn_away(answer)
 
@@ -432,11 +433,11 @@ class Connection(asyncio.Protocol):
             line = self._head_len + (len(piece) if line_end < 0 else line_end)
             if line > limits.request_line:
                 reason = f"The request line is longer than {limits.request_line} bytes."
-                self._refuse(explain(414, reason), self.active_at)
+                self._refuse(explain(414, reason), piece, self.active_at)
                 return False
         if total > limits.header_size:
             reason = f"The request head is larger than {limits.header_size} bytes."
-            self._refuse(explain(431, reason), self.active_at)
+            self._refuse(explain(431, reason), piece, self.active_at)
             return False
         return True
 
@@ -505,7 +506,7 @@ class Connection(asyncio.Protocol):
         elif self._head_len:
             if now - self._head_since > limits.header_timeout_s:
                 counts.header_timeouts += 1
-                self._refuse(explain(408, "The request head did not arrive in time."), now)
+                self._refuse(explain(408, "The request head did not arrive in time."), b"", now)
         elif now - self.active_at > (limits.idle_timeout_s if self._log_part else limits.header_timeout_s):
             counts.idle_timeouts += 1
             self._close()

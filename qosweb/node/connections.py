@@ -46,7 +46,7 @@ class Connections:
         self.draining = False
         self.lingering = 0
         self.emptied = asyncio.Event()  # set when the last connection of a draining node has ended
-        self._total_max = total_max
+        self.total_max = total_max
         self._per_client_max = per_client_max
         self._all: dict[Connection, None] = {}
         self._silent: dict[Connection, None] = {}  # no request yet, longest waiting first
@@ -61,7 +61,7 @@ class Connections:
         if self._by_client[client] >= self._per_client_max:
             self.counts.refused_client += 1
             return Entry.TOO_MANY_OF_CLIENT
-        if len(self._all) >= self._total_max and not self._displace_one():
+        if len(self._all) >= self.total_max and not self._displace_one():
             self.counts.refused_full += 1
             return Entry.FULL
         self._by_client[client] += 1
@@ -69,6 +69,10 @@ class Connections:
         self._silent[connection] = None
         self.counts.accepted += 1
         return Entry.WELCOME
+
+    def lower_max(self, total_max: int) -> None:
+        """Have no more than this at one time, but some."""
+        self.total_max = max(1, min(self.total_max, total_max))
 
     def has_spoken(self, connection: Connection) -> None:
         """Its first request is complete."""
