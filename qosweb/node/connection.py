@@ -22,7 +22,7 @@ from qosweb.node.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, F
 from qosweb.node.connections import Connections, Entry
 from qosweb.node.exchange import Exchange, Waiting
 from qosweb.node.files import NotServed
-from qosweb.node.filesend import FileSend
+from qosweb.node.filesend import FileSend, unsent
 from qosweb.node.malformed import bad_request_line, diagnose, is_request_line
 from qosweb.node.plain import PlainHead, PlainHeads, read_plain
 from qosweb.server import proceed, restart_at_find_page
@@ -45,6 +45,12 @@ PROGRESS_MIN = 16 << 10  # what a reader has to take within the send timeout
 REREADS_MAX = 3
 
 _END_OF_HEAD = b"\r\n\r\n"
+
+_RETRY = [("Retry-After", "1")]
+_REFUSALS = {
+    Entry.TOO_MANY_OF_CLIENT: explain(429, "Too many connections from your address.", _RETRY),
+    Entry.FULL: explain(503, "The server has too many connections.", _RETRY),
+}
 
 
 @dataclass(slots=True)
@@ -149,11 +155,9 @@ class Connection(asyncio.Protocol):
         self.client = peer[0] if isinstance(peer, tuple) else "unix"
         self.active_at = self._clock.read()
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
-        match self._hub.connections.enter(self):
-            case Entry.TOO_MANY_OF_CLIENT:
-                self._turn_away(explain(429, "Too many connections from your address.", [("Retry-After", "1")]))
-            case Entry.FULL:
-                self._turn_away(explain(503, "The server has too many connections.", [("Retry-After", "1")]))
+        refusal = _REFUSALS.get(self._hub.connections.enter(self))
+        if refusal is not None:
+            self._turn_away(refusal, "denied", self.active_at)
 
     def connection_lost(self, exc: BaseException | None) -> None:  # noqa: ARG002
         self._hub.connections.leave(self)
@@ -329,7 +333,7 @@ class Connection(asyncio.Protocol):
         hub = self._hub
         assert self._transport is not None
         if hub.open_files.now >= hub.open_files.most:
-            self._send(exchange, explain(503, "The server has too many files open.", [("Retry-After", "1")]))
+            self._send(exchange, explain(503, "The server has too many files open.", _RETRY))
             return
         span = next(part for part in answer.body if isinstance(part, FileSpan))
         try:
@@ -367,6 +371,7 @@ class Connection(asyncio.Protocol):
         self._sender = self._sending = None
         self._mark_at = 0.0
         self._hub.open_files.now -= 1
+        self.active_at = self._clock.read()
         if complete:
             self._finish(exchange, answer.status, body_sent)
         else:
@@ -383,7 +388,7 @@ class Connection(asyncio.Protocol):
         self._hub.site.store.invalidate(exchange.resource)
         exchange.rereads += 1
         if exchange.rereads > REREADS_MAX:
-            self._send(exchange, explain(503, "The file keeps changing. Try again.", [("Retry-After", "1")]))
+            self._send(exchange, explain(503, "The file keeps changing. Try again.", _RETRY))
         else:
             restart_at_find_page(exchange)
             self._run(exchange)
@@ -405,11 +410,11 @@ class Connection(asyncio.Protocol):
         begun = self._head_line + piece if self._head_len else piece
         if begun.lstrip(b"\r\n").startswith(b"HEAD "):
             answer = answer.without_body()
-        self._hub.ledger.record_malformed(self.client, answer.status, answer.length, now)
-        self._turn_away(answer)
+        self._turn_away(answer, "failed", now)
 
-    def _turn_away(self, answer: Answer) -> None:
+    def _turn_away(self, answer: Answer, decision: str, now: float) -> None:
         assert self._transport is not None
+        self._hub.ledger.record_unread(self.client, decision, answer.status, answer.length, now)
         date_line = self._clock.date_line
         self._transport.write(b"".join((answer.head, date_line, CLOSE, b"\r\n", *answer.body)))  # type: ignore[arg-type]
         self._linger()
@@ -482,7 +487,7 @@ class Connection(asyncio.Protocol):
             self._consume(data, self._clock.read())
         if self._blocked or self._transport is None:
             return
-        if self._eof:
+        if self._eof or (self._hub.connections.draining and not self._head_len):
             self._close()
         elif self._reading_paused:
             self._reading_paused = False
@@ -521,7 +526,10 @@ class Connection(asyncio.Protocol):
 
     def _makes_progress(self, now: float) -> bool:
         assert self._transport is not None
-        left = self._transport.get_write_buffer_size() if self._sender is None else -self._sender.progress
+        if self._sender is None:
+            left = self._transport.get_write_buffer_size() + unsent(self._transport.get_extra_info("socket").fileno())
+        else:
+            left = -self._sender.progress
         if not self._mark_at or self._mark_left - left >= PROGRESS_MIN:
             self._mark_at, self._mark_left = now, left
         return now - self._mark_at <= self._hub.limits.send_timeout_s

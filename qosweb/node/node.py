@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import sys
 import traceback
@@ -184,13 +185,13 @@ def address_of(listener: socket.socket) -> str:
 
 
 def _root(path: Path) -> Root:
-    if not path.exists():
-        raise UsageError(f"--root {path}: there is no such folder")
-    if not path.is_dir():
-        raise UsageError(f"--root {path}: not a folder")
     try:
         next(path.iterdir(), None)
         return Root(path)
+    except FileNotFoundError:
+        raise UsageError(f"--root {path}: there is no such folder") from None
+    except NotADirectoryError:
+        raise UsageError(f"--root {path}: not a folder") from None
     except OSError as error:
         raise UsageError(f"--root {path}: {error.strerror}") from None
 
@@ -211,4 +212,5 @@ def _host_name() -> str:
 
 
 def say(message: str) -> None:
-    print(f"qosweb: {message}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody reads it; that is no reason to stop
+        print(f"qosweb: {message}", file=sys.stderr, flush=True)
