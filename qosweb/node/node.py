@@ -15,10 +15,12 @@ from aiohttp.base_protocol import BaseProtocol
 
 from qosweb.errors import UsageError
 from qosweb.node.clock import Clock
-from qosweb.node.connection import Connection, Hub, Limits, OpenFiles
+from qosweb.node.connection import Connection
 from qosweb.node.connections import Connections
 from qosweb.node.files import Root
 from qosweb.node.gate import OpenGate
+from qosweb.node.heads import HeadLimits
+from qosweb.node.hub import Hub, Limits, OpenFiles
 from qosweb.node.ledger import Ledger
 from qosweb.node.logfile import LogFile
 from qosweb.node.plain import PlainHeads
@@ -74,9 +76,7 @@ class Node:
             self.ledger,
             self.connections,
             Limits(
-                request_line=settings.max_request_line,
-                header_size=settings.max_header_size,
-                headers=settings.max_headers,
+                HeadLimits(settings.max_request_line, settings.max_header_size, settings.max_headers),
                 header_timeout_s=settings.header_timeout,
                 idle_timeout_s=settings.idle_timeout,
                 send_timeout_s=settings.send_timeout,
