@@ -27,6 +27,7 @@ from qosweb.node.plain import PlainHeads
 from qosweb.node.stages import Site
 from qosweb.node.store import PageStore
 from qosweb.node.tls import TlsFiles
+from qosweb.node.tlsdoor import TlsListener
 
 if TYPE_CHECKING:
     from qosweb.settings import ServeSettings
@@ -87,19 +88,16 @@ class Node:
             self._report_fault,
         )
         self.faults = 0
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsListener | None = None
         self._chores: list[asyncio.Task[None]] = []
 
     async def start(self) -> Listening:
         listener = bind(self.settings.listen, "--listen")
         address = address_of(listener)
-        self._server = await self._loop.create_server(
-            lambda: Connection(self._hub),
-            sock=listener,
-            backlog=BACKLOG,
-            ssl=None if self.tls is None else self.tls.context,
-            ssl_handshake_timeout=None if self.tls is None else self.settings.header_timeout,
-        )
+        if self.tls is not None:
+            self._server = TlsListener(self._hub, self.tls, listener)
+        else:
+            self._server = await self._loop.create_server(lambda: Connection(self._hub), sock=listener, backlog=BACKLOG)
         self._chores = [
             asyncio.create_task(self._sweep(), name="sweep"),
             asyncio.create_task(self._flush(), name="flush"),
@@ -111,10 +109,11 @@ class Node:
         return self.connections.draining
 
     def reload(self) -> None:
-        """Look at everything on disk anew: pages and certificate. Raises UsageError, and then changes nothing."""
+        """Look at everything on disk anew: root, pages, certificate. Raises UsageError, and then changes nothing."""
+        root = _root(self.settings.root)  # a link may lead to another release now
         if self.tls is not None:
             self.tls.reload()
-        self.store.clear()
+        self.store.start_over(root)
 
     def reopen_logs(self) -> None:
         self.ledger.reopen()
