@@ -21,8 +21,8 @@ from qosweb.node.stages import (
 
 STAGES = (
     check_message,  # version, host, expectations          400 417 505
-    check_method,  # GET, HEAD, OPTIONS; no bodies         204 405 413
-    resolve_target,  # target -> canonical path            400 404
+    check_method,  # GET, HEAD, OPTIONS; no bodies         204 405 413 (OPTIONS: 400 404 421)
+    resolve_target,  # target -> canonical path            400 404 421
     find_page,  # memory, or the disk after waiting        301 403 404 500 503
     admit,  # may it start now?                            503
     choose_variant,  # Accept-Encoding

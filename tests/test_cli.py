@@ -149,6 +149,9 @@ def test_roots_that_cannot_be_served(refusal: Refusal, refused_serve: Refusal, t
     assert refused_serve("--root", tmp_path / "gone") == f"--root {tmp_path / 'gone'}: there is no such folder"
     (tmp_path / "file").write_text("")
     assert refused_serve("--root", tmp_path / "file") == f"--root {tmp_path / 'file'}: not a folder"
+
+
+def test_a_root_with_a_name_too_long(refused_serve: Refusal) -> None:
     too_long = "x" * 300
     assert refused_serve("--root", too_long) == f"--root {too_long}: File name too long"
 

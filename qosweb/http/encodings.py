@@ -23,14 +23,14 @@ def choose_encoding(accept_encoding: str | None, available: Sequence[tuple[str, 
     """The best of the available codings (each with the size of its body), or None for identity.
 
     The highest weight wins, and among equals the smallest body. Identity competes with its own weight (that
-    of `*` if it is not named, 1 if neither is) and gives way to any coding of the same weight. Weight 0 means
-    never. Without the field the client has no wish for a coding.
+    of `*` if it is not named) and gives way to any coding of the same weight; if neither is named, any coding that
+    the client names goes before it. Weight 0 means never. Without the field the client has no wish for a coding.
     """
     if accept_encoding is None or not available:
         return None
     weights = _parse_weights(accept_encoding)
     weight_of_others = weights.get("*", 0)
-    weight_of_identity = weights.get("identity", weights.get("*", _WEIGHT_MAX))
+    weight_of_identity = weights.get("identity", weights.get("*", 0))
 
     best: str | None = None
     best_weight = max(weight_of_identity, 1)  # a coding of weight 0 must not win, even if identity is refused

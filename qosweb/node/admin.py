@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qosweb.node.node import Node
 
 TOKEN_LEN_MIN = 16
+IDLE_S = 30.0  # a connection without a whole request is closed
 CLOSE_S = 1.0
 
 
@@ -40,7 +41,9 @@ class Admin:
                 web.get("/status", self._status),
             ]
         )
-        self._runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=CLOSE_S)
+        self._runner = web.AppRunner(
+            application, access_log=None, keepalive_timeout=IDLE_S, handle_signals=False, shutdown_timeout=CLOSE_S
+        )
 
     async def start(self, listener: socket.socket) -> None:
         await self._runner.setup()

@@ -1,35 +1,30 @@
 """One client connection: bytes in, answers out, in the order of the requests.
 
-The bytes go through aiohttp's C parser, one request head at a time. A plain GET of a page in memory is answered at
-once, within ``data_received``: no task, no future, one write. Everything else becomes an Exchange and passes the
-stages of ``qosweb.server``; if it has to wait, the connection is *blocked*: what arrives meanwhile is held back,
-bounded, and the client is no longer read from. So answers never overtake each other, and a client that sends
-faster than it reads fills its own buffers and nobody else's.
+Heads come one at a time from ``qosweb.node.heads``. A plain GET of a page in memory is answered at once, within
+``data_received``: no task, no future, one write. Everything else becomes an Exchange and passes the stages of
+``qosweb.server``; if it has to wait, the connection is *blocked*: what arrives meanwhile is held back, bounded, and
+the client is no longer read from. So answers never overtake each other, and a client that sends faster than it reads
+fills its own buffers and nobody else's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
-from aiohttp.http import HttpProcessingError, HttpRequestParser
-from aiohttp.streams import EMPTY_PAYLOAD
-
 from qosweb.node.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, FileSpan, explain
-from qosweb.node.connections import Connections, Entry
+from qosweb.node.connections import Entry
 from qosweb.node.exchange import Exchange, Waiting
 from qosweb.node.files import NotServed
-from qosweb.node.filesend import FileSend
-from qosweb.node.malformed import diagnose
-from qosweb.node.plain import PlainHead, PlainHeads, read_plain
+from qosweb.node.filesend import FileSend, unsent
+from qosweb.node.heads import HeadReader, Refused
+from qosweb.node.plain import PlainHead, read_plain
 from qosweb.server import proceed, restart_at_find_page
 
 if TYPE_CHECKING:
-    from qosweb.node.ledger import Ledger
-    from qosweb.node.stages import Site
+    from qosweb.node.hub import Hub
 
 UNREAD_MAX = 64 << 10  # held back while blocked; beyond it the client is not read from
 WRITE_BUFFER_HIGH = 256 << 10
@@ -40,38 +35,11 @@ LINGERING_MAX = 1_000  # connections at one time; beyond it answers to bad reque
 PROGRESS_MIN = 16 << 10  # what a reader has to take within the send timeout
 REREADS_MAX = 3
 
-_END_OF_HEAD = b"\r\n\r\n"
-
-
-@dataclass(slots=True)
-class OpenFiles:
-    """How many answers are sent from disk now."""
-
-    most: int
-    now: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    request_line: int
-    header_size: int
-    headers: int
-    header_timeout_s: float
-    idle_timeout_s: float
-    send_timeout_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Hub:
-    """What all connections of a node share."""
-
-    loop: asyncio.AbstractEventLoop
-    site: Site
-    ledger: Ledger
-    connections: Connections
-    limits: Limits
-    open_files: OpenFiles
-    plain_heads: PlainHeads
+_RETRY = [("Retry-After", "1")]
+_REFUSALS = {
+    Entry.TOO_MANY_OF_CLIENT: explain(429, "Too many connections from your address.", _RETRY),
+    Entry.FULL: explain(503, "The server has too many connections.", _RETRY),
+}
 
 
 class Connection(asyncio.Protocol):
@@ -82,18 +50,15 @@ class Connection(asyncio.Protocol):
         "_consuming",
         "_eof",
         "_exchange",
-        "_head_len",
-        "_head_since",
-        "_head_tail",
         "_hub",
-        "_in_request_line",
+        "_in_head",
         "_known_heads",
         "_lingered",
         "_lingering",
         "_log_part",
         "_mark_at",
         "_mark_left",
-        "_parser",
+        "_reader",
         "_reading_paused",
         "_resources",
         "_sender",
@@ -113,7 +78,7 @@ class Connection(asyncio.Protocol):
         self._resources = hub.site.store.resources
         self._known_heads = hub.plain_heads.known
         self._transport: asyncio.Transport | None = None
-        self._parser: HttpRequestParser | None = None
+        self._reader: HeadReader | None = None
         self._log_part = ""
         self._blocked = False
         self._closing = False
@@ -121,11 +86,8 @@ class Connection(asyncio.Protocol):
         self._eof = False
         self._reading_paused = False
         self._write_paused = False
-        self._unread = b""
-        self._head_len = 0  # bytes of an incomplete head that the parser has
-        self._head_since = 0.0
-        self._head_tail = b""
-        self._in_request_line = True
+        self._unread = bytearray()
+        self._in_head = False  # a head has begun and not ended
         self._exchange: Exchange | None = None  # waiting
         self._sender: FileSend | None = None
         self._sending: tuple[Exchange, Answer, bool] | None = None
@@ -143,18 +105,16 @@ class Connection(asyncio.Protocol):
         self.client = peer[0] if isinstance(peer, tuple) else "unix"
         self.active_at = self._clock.read()
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
-        match self._hub.connections.enter(self):
-            case Entry.TOO_MANY_OF_CLIENT:
-                self._turn_away(explain(429, "Too many connections from your address.", [("Retry-After", "1")]))
-            case Entry.FULL:
-                self._turn_away(explain(503, "The server has too many connections.", [("Retry-After", "1")]))
+        refusal = _REFUSALS.get(self._hub.connections.enter(self))
+        if refusal is not None:
+            self._turn_away(refusal, "denied", self.active_at)
 
     def connection_lost(self, exc: BaseException | None) -> None:  # noqa: ARG002
         self._hub.connections.leave(self)
         self._blocked = self._closing = True
         self._transport = None
-        self._parser = None
-        self._unread = b""
+        self._reader = None
+        self._unread.clear()
         if self._lingering is not None:
             self._lingering.cancel()
             self._hub.connections.lingering -= 1
@@ -178,6 +138,8 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._write_paused = True
         self._blocked = True
+        if self._sender is None:
+            self._mark_at = 0.0
 
     def resume_writing(self) -> None:
         self._write_paused = False
@@ -196,59 +158,55 @@ class Connection(asyncio.Protocol):
         if now >= self._clock.next_second_at:
             self._clock.turn(now)
         plain = self._known_heads.get(data)
-        if plain is None or self._head_len or not self._log_part or not self._answer_plain(plain, now):
+        if plain is None or self._in_head or not self._log_part or not self._answer_plain(plain, now):
             self._consume(data, now)
 
     # Requests
 
     def _consume(self, data: bytes, now: float) -> None:
-        """Parse and answer, request by request, until the data is used up or something has to wait."""
-        if self._parser is None:
-            self._parser = self._new_parser()
+        """Read and answer, request by request, until the data is used up or something has to wait."""
+        if (reader := self._reader) is None:
+            hub = self._hub
+            self._reader = reader = HeadReader(hub.limits.head, hub.loop, hub.body_flow)
+        self.active_at = now
         self._consuming = True
         start, size = 0, len(data)
-        while start < size:
-            end = self._head_end(data, start)
-            piece = data[start:end]
-            start = end
-            self._consume_head(piece, now)
-            if self._blocked:
-                if start < size:
-                    self._hold(data[start:])
-                break
-        self._consuming = False
+        try:
+            while start < size:
+                end = reader.end_of_head(data, start)
+                self._consume_head(reader, data[start:end], now)
+                start = end
+                if self._blocked:
+                    if start < size:
+                        self._hold(data[start:])
+                    break
+        except Refused as refused:
+            self._hub.connections.counts.malformed += 1
+            self._turn_away(refused.answer, "failed", now)
+        except Exception as error:  # a fault of ours must not cost more than this connection
+            self._hub.report_fault(error)
+            self.abort()
+        finally:
+            self._consuming = False
 
-    def _consume_head(self, piece: bytes, now: float) -> None:
+    def _consume_head(self, reader: HeadReader, piece: bytes, now: float) -> None:
         """A request head, or a part of one: up to where it ends, and nothing beyond."""
-        self.active_at = now
-        is_whole = not self._head_len
-        if is_whole and self._log_part:
+        if self._log_part and not self._in_head:
             known = self._known_heads.get(piece)  # in a pipeline; a head that came alone was looked up already
             if known is not None and self._answer_plain(known, now):
                 return
-        if (self._head_len or len(piece) > self._hub.limits.request_line) and not self._is_within_limits(piece):
+        head = reader.read(piece, now)
+        self._in_head = head is None
+        if head is None:
             return
-        assert self._parser is not None
-        try:
-            messages = self._parser.feed_data(piece)[0]
-        except HttpProcessingError as error:
-            self._hub.connections.counts.malformed += 1
-            self._refuse(diagnose(error, piece), now)
-            return
-        if not messages:
-            self._note_partial_head(piece, now)
-            return
-        self._head_len = 0
         if not self._log_part:
             self._note_first_request()
-        message, payload = messages[0]
-        if payload is EMPTY_PAYLOAD and (plain := read_plain(message, self._hub.ledger.hosts)) is not None:
-            if is_whole:
+        if not head.has_body and (plain := read_plain(head.message, self._hub.ledger.hosts)) is not None:
+            if head.came_whole:
                 self._hub.plain_heads.remember(piece, plain)
             if self._answer_plain(plain, now):
                 return
-        has_body = payload is not EMPTY_PAYLOAD or bool(message.chunked)
-        self._run(Exchange(message, has_body, self.client, now, now, self._resume))
+        self._run(Exchange(head.message, head.has_body, self.client, now, now, self._resume))
 
     def _answer_plain(self, plain: PlainHead, now: float) -> bool:
         """The fast path. False: the page is not in memory, or not fresh, or may not start now; nothing was done."""
@@ -302,16 +260,16 @@ class Connection(asyncio.Protocol):
         if answer.from_disk:
             self._send_from_disk(exchange, answer, head, closes=closes)
             return
-        self._transport.write(b"".join((head, *answer.body)))  # type: ignore[arg-type]
+        self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # nothing from disk
         self._finish(exchange, answer.status, answer.length)
         if closes:
-            self._close()
+            self._linger()  # more may be on its way: a body, or a pipeline
 
     def _send_from_disk(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool) -> None:
         hub = self._hub
         assert self._transport is not None
         if hub.open_files.now >= hub.open_files.most:
-            self._send(exchange, explain(503, "The server has too many files open.", [("Retry-After", "1")]))
+            self._send(exchange, explain(503, "The server has too many files open.", _RETRY))
             return
         span = next(part for part in answer.body if isinstance(part, FileSpan))
         try:
@@ -349,6 +307,7 @@ class Connection(asyncio.Protocol):
         self._sender = self._sending = None
         self._mark_at = 0.0
         self._hub.open_files.now -= 1
+        self.active_at = self._clock.read()
         if complete:
             self._finish(exchange, answer.status, body_sent)
         else:
@@ -365,7 +324,7 @@ class Connection(asyncio.Protocol):
         self._hub.site.store.invalidate(exchange.resource)
         exchange.rereads += 1
         if exchange.rereads > REREADS_MAX:
-            self._send(exchange, explain(503, "The file keeps changing. Try again.", [("Retry-After", "1")]))
+            self._send(exchange, explain(503, "The file keeps changing. Try again.", _RETRY))
         else:
             restart_at_find_page(exchange)
             self._run(exchange)
@@ -381,54 +340,14 @@ class Connection(asyncio.Protocol):
             self._hub.site.gate.finish()
         self._hub.ledger.record(exchange, decision, status, size)
 
-    def _refuse(self, answer: Answer, now: float) -> None:
-        """Answer what never became a request, and close."""
+    def _turn_away(self, answer: Answer, decision: str, now: float) -> None:
         assert self._transport is not None
-        self._hub.ledger.record_malformed(self.client, answer.status, answer.length, now)
-        self._turn_away(answer)
-
-    def _turn_away(self, answer: Answer) -> None:
-        assert self._transport is not None
+        self._hub.ledger.record_unread(self.client, decision, answer.status, answer.length, now)
         date_line = self._clock.date_line
         self._transport.write(b"".join((answer.head, date_line, CLOSE, b"\r\n", *answer.body)))  # type: ignore[arg-type]
         self._linger()
 
     # Limits
-
-    def _head_end(self, data: bytes, start: int) -> int:
-        """Where the head ends that begins, or goes on, at ``start``; the end of the data if it does not end there."""
-        if self._head_len:
-            across = (self._head_tail + data[start : start + 3]).find(_END_OF_HEAD)
-            if across >= 0:
-                return start + across + len(_END_OF_HEAD) - len(self._head_tail)
-        end = data.find(_END_OF_HEAD, start)
-        return len(data) if end < 0 else end + len(_END_OF_HEAD)
-
-    def _is_within_limits(self, piece: bytes) -> bool:
-        limits = self._hub.limits
-        total = self._head_len + len(piece)
-        if total > limits.request_line and (self._in_request_line or not self._head_len):
-            line_end = piece.find(b"\n")
-            line = self._head_len + (len(piece) if line_end < 0 else line_end)
-            if line > limits.request_line:
-                reason = f"The request line is longer than {limits.request_line} bytes."
-                self._refuse(explain(414, reason), self.active_at)
-                return False
-        if total > limits.header_size:
-            reason = f"The request head is larger than {limits.header_size} bytes."
-            self._refuse(explain(431, reason), self.active_at)
-            return False
-        return True
-
-    def _note_partial_head(self, piece: bytes, now: float) -> None:
-        if not self._head_len:
-            self._head_since = now
-            self._in_request_line = True
-            self._head_tail = b""
-        if self._in_request_line and b"\n" in piece.lstrip(b"\r\n"):
-            self._in_request_line = False
-        self._head_len += len(piece)
-        self._head_tail = (self._head_tail + piece)[-3:]
 
     def _hold(self, data: bytes) -> None:
         """Keep what cannot be handled yet; throw away what never will be."""
@@ -452,11 +371,12 @@ class Connection(asyncio.Protocol):
         if self._consuming:
             return
         if self._unread:
-            data, self._unread = self._unread, b""
+            data = bytes(self._unread)
+            self._unread.clear()
             self._consume(data, self._clock.read())
         if self._blocked or self._transport is None:
             return
-        if self._eof:
+        if self._eof or (self._hub.connections.draining and not self._in_head):
             self._close()
         elif self._reading_paused:
             self._reading_paused = False
@@ -475,18 +395,31 @@ class Connection(asyncio.Protocol):
                 counts.send_timeouts += 1
                 self.abort()
         elif self._exchange is not None:
-            return
-        elif self._head_len:
-            if now - self._head_since > limits.header_timeout_s:
+            if now - self._exchange.arrived > limits.send_timeout_s:
+                self._give_up_waiting(self._exchange)
+        elif self._in_head:
+            assert self._reader is not None
+            if now - self._reader.partial_since > limits.header_timeout_s:
                 counts.header_timeouts += 1
-                self._refuse(explain(408, "The request head did not arrive in time."), now)
+                self._turn_away(self._reader.too_late().answer, "failed", now)
         elif now - self.active_at > (limits.idle_timeout_s if self._log_part else limits.header_timeout_s):
             counts.idle_timeouts += 1
             self._close()
 
+    def _give_up_waiting(self, exchange: Exchange) -> None:
+        """The disk does not answer."""
+        self._exchange = None
+        if exchange.forget is not None:
+            exchange.forget()
+        self._send(exchange, explain(503, "The page could not be read in time.", [("Retry-After", "10")]))
+        self._unblock()
+
     def _makes_progress(self, now: float) -> bool:
         assert self._transport is not None
-        left = self._transport.get_write_buffer_size() if self._sender is None else -self._sender.progress
+        if self._sender is None:
+            left = self._transport.get_write_buffer_size() + unsent(self._transport.get_extra_info("socket").fileno())
+        else:
+            left = -self._sender.progress
         if not self._mark_at or self._mark_left - left >= PROGRESS_MIN:
             self._mark_at, self._mark_left = now, left
         return now - self._mark_at <= self._hub.limits.send_timeout_s
@@ -495,7 +428,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self._blocked and not self._head_len
+        return not self._blocked and not self._in_head
 
     def close_if_idle(self) -> None:
         if self.is_idle:
@@ -514,13 +447,14 @@ class Connection(asyncio.Protocol):
             self._linger()
             return
         self._closing = self._blocked = True
+        self._mark_at = 0.0
         self._transport.close()
 
     def _linger(self) -> None:
         """Close so that the answer arrives: a socket closed with unread data resets, and the answer may be lost."""
         assert self._transport is not None
         self._closing = self._blocked = True
-        self._unread = b""
+        self._unread.clear()
         if not self._transport.can_write_eof() or self._hub.connections.lingering >= LINGERING_MAX:
             self._transport.close()
             return
@@ -534,15 +468,3 @@ class Connection(asyncio.Protocol):
     def _note_first_request(self) -> None:
         self._hub.connections.has_spoken(self)
         self._log_part = self._hub.ledger.client_part(self.client)
-
-    def _new_parser(self) -> HttpRequestParser:
-        # The size limits are ours; the parser's own are set where they cannot bite.
-        beyond = self._hub.limits.header_size + 1
-        return HttpRequestParser(
-            self,  # type: ignore[arg-type]
-            self._hub.loop,
-            UNREAD_MAX,
-            max_line_size=beyond,
-            max_field_size=beyond,
-            max_headers=self._hub.limits.headers,
-        )

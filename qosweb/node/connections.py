@@ -12,10 +12,7 @@ import enum
 from collections import Counter
 from dataclasses import dataclass
 from ipaddress import IPv6Address
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from qosweb.node.connection import Connection
+from typing import Protocol
 
 VICTIMS_AT_ONCE = 64
 
@@ -28,6 +25,19 @@ class Entry(enum.Enum):
     FULL = enum.auto()
 
 
+class Guest(Protocol):
+    """A connection as the table sees it."""
+
+    client: str
+    active_at: float
+
+    @property
+    def is_idle(self) -> bool: ...
+    def check_time(self, now: float) -> None: ...
+    def close_if_idle(self) -> None: ...
+    def abort(self) -> None: ...
+
+
 @dataclass(slots=True)
 class ConnectionCounts:
     accepted: int = 0
@@ -38,6 +48,7 @@ class ConnectionCounts:
     idle_timeouts: int = 0
     send_timeouts: int = 0
     malformed: int = 0
+    failed_handshakes: int = 0
 
 
 class Connections:
@@ -46,22 +57,22 @@ class Connections:
         self.draining = False
         self.lingering = 0
         self.emptied = asyncio.Event()  # set when the last connection of a draining node has ended
-        self._total_max = total_max
+        self.total_max = total_max
         self._per_client_max = per_client_max
-        self._all: dict[Connection, None] = {}
-        self._silent: dict[Connection, None] = {}  # no request yet, longest waiting first
+        self._all: dict[Guest, None] = {}
+        self._silent: dict[Guest, None] = {}  # no request yet, longest waiting first
         self._by_client: Counter[str] = Counter()
-        self._victims: list[Connection] = []
+        self._victims: list[Guest] = []
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def enter(self, connection: Connection) -> Entry:
+    def enter(self, connection: Guest) -> Entry:
         client = client_key(connection.client)
         if self._by_client[client] >= self._per_client_max:
             self.counts.refused_client += 1
             return Entry.TOO_MANY_OF_CLIENT
-        if len(self._all) >= self._total_max and not self._displace_one():
+        if len(self._all) >= self.total_max and not self._displace_one():
             self.counts.refused_full += 1
             return Entry.FULL
         self._by_client[client] += 1
@@ -70,11 +81,15 @@ class Connections:
         self.counts.accepted += 1
         return Entry.WELCOME
 
-    def has_spoken(self, connection: Connection) -> None:
+    def lower_max(self, total_max: int) -> None:
+        """Have no more than this at one time, but some."""
+        self.total_max = max(1, min(self.total_max, total_max))
+
+    def has_spoken(self, connection: Guest) -> None:
         """Its first request is complete."""
         self._silent.pop(connection, None)
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: Guest) -> None:
         if connection not in self._all:
             return
         del self._all[connection]
@@ -120,7 +135,7 @@ class Connections:
                 return True
         return False
 
-    def _displace(self, connection: Connection) -> None:
+    def _displace(self, connection: Guest) -> None:
         self.counts.displaced += 1
         self.leave(connection)
         connection.abort()

@@ -127,8 +127,8 @@ class Ledger:
         )
         self._write(entry)
 
-    def record_malformed(self, client: str, status: int, size: int, arrived: float) -> None:
-        """Bytes that never became a request."""
+    def record_unread(self, client: str, decision: str, status: int, size: int, arrived: float) -> None:
+        """A connection that was answered although no request was read: malformed, too late, or one too many."""
         self._write(
             Entry(
                 at_s=self._clock.wall(arrived),
@@ -137,7 +137,7 @@ class Ledger:
                 method="-",
                 host="",
                 path="-",
-                decision="failed",
+                decision=decision,
                 status=status,
                 size=size,
                 queue_s=0.0,

@@ -98,8 +98,10 @@ class LogFile:
             except OSError as error:
                 written = self._cut_back(batch, len(batch) - len(rest))
                 self._report_failure(error)
-                if self._stopping.wait(TRY_AGAIN_S):
+                if self._stopping.is_set():  # this was the last try
+                    self.lines_written += batch.count(b"\n", 0, written)
                     return False
+                self._stopping.wait(TRY_AGAIN_S)
                 rest = memoryview(batch)[written:]
                 continue
             self._size += written

@@ -2,12 +2,26 @@
 
 import re
 
-from aiohttp.http import HttpProcessingError
+from aiohttp.http import HttpProcessingError, HttpVersion
 from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
 
 from qosweb.node.answers import Answer, explain
 
 _METHOD = re.compile(rb"(?:\r\n)*[!#$%&'*+.^_`|~0-9A-Za-z-]{1,40} [/*hH]")
+
+_REQUEST_LINE = re.compile(rb"(?:\r\n)*[!#$%&'*+.^_`|~0-9A-Za-z-]+ [^ \t\r\n]+ HTTP/[0-9]\.[0-9]\r\n")
+
+
+def is_request_line(head: bytes) -> bool:
+    """Whether ``head`` begins with a request line to the letter of RFC 9112 section 3."""
+    return _REQUEST_LINE.match(head) is not None
+
+
+def bad_request_line(version: HttpVersion) -> Answer:
+    """The answer to a request line that the parser lets pass, and RFC 9112 does not."""
+    if version.major != 1:
+        return _closing(505, "This server speaks HTTP/1.1 and HTTP/1.0.")
+    return _closing(400, "The request line is not a method, a target and a version with one space between them.")
 
 
 def diagnose(error: HttpProcessingError, piece: bytes) -> Answer:

@@ -75,6 +75,7 @@ class NodeCollector(Collector):
             ("idle_timeout", counts.idle_timeouts),
             ("send_timeout", counts.send_timeouts),
             ("malformed", counts.malformed),
+            ("tls_handshake", counts.failed_handshakes),
         ):
             ended.add_metric([reason], count)
         yield ended

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aiohttp.base_protocol import BaseProtocol
+
 from qosweb.errors import UsageError
 from qosweb.node.clock import Clock
-from qosweb.node.connection import Connection, Hub, Limits, OpenFiles
+from qosweb.node.connection import Connection
 from qosweb.node.connections import Connections
 from qosweb.node.files import Root
 from qosweb.node.gate import OpenGate
+from qosweb.node.heads import HeadLimits
+from qosweb.node.hub import Hub, Limits, OpenFiles
 from qosweb.node.ledger import Ledger
 from qosweb.node.logfile import LogFile
 from qosweb.node.plain import PlainHeads
 from qosweb.node.stages import Site
 from qosweb.node.store import PageStore
 from qosweb.node.tls import TlsFiles
+from qosweb.node.tlsdoor import TlsListener
 
 if TYPE_CHECKING:
     from qosweb.settings import ServeSettings
@@ -66,33 +73,31 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._hub = Hub(
             self._loop,
-            Site(self.store, self.gate, self.clock),
+            Site(self.store, self.gate, self.clock, is_secure=self.tls is not None),
             self.ledger,
             self.connections,
             Limits(
-                request_line=settings.max_request_line,
-                header_size=settings.max_header_size,
-                headers=settings.max_headers,
+                HeadLimits(settings.max_request_line, settings.max_header_size, settings.max_headers),
                 header_timeout_s=settings.header_timeout,
                 idle_timeout_s=settings.idle_timeout,
                 send_timeout_s=settings.send_timeout,
             ),
             self.open_files,
             PlainHeads(),
+            BaseProtocol(self._loop),
+            self._report_fault,
         )
-        self._server: asyncio.Server | None = None
+        self.faults = 0
+        self._server: asyncio.Server | TlsListener | None = None
         self._chores: list[asyncio.Task[None]] = []
 
     async def start(self) -> Listening:
         listener = bind(self.settings.listen, "--listen")
         address = address_of(listener)
-        self._server = await self._loop.create_server(
-            lambda: Connection(self._hub),
-            sock=listener,
-            backlog=BACKLOG,
-            ssl=None if self.tls is None else self.tls.context,
-            ssl_handshake_timeout=None if self.tls is None else self.settings.header_timeout,
-        )
+        if self.tls is not None:
+            self._server = TlsListener(self._hub, self.tls, listener)
+        else:
+            self._server = await self._loop.create_server(lambda: Connection(self._hub), sock=listener, backlog=BACKLOG)
         self._chores = [
             asyncio.create_task(self._sweep(), name="sweep"),
             asyncio.create_task(self._flush(), name="flush"),
@@ -104,10 +109,11 @@ class Node:
         return self.connections.draining
 
     def reload(self) -> None:
-        """Look at everything on disk anew: pages and certificate. Raises UsageError, and then changes nothing."""
+        """Look at everything on disk anew: root, pages, certificate. Raises UsageError, and then changes nothing."""
+        root = _root(self.settings.root)  # a link may lead to another release now
         if self.tls is not None:
             self.tls.reload()
-        self.store.clear()
+        self.store.start_over(root)
 
     def reopen_logs(self) -> None:
         self.ledger.reopen()
@@ -134,6 +140,12 @@ class Node:
         await asyncio.gather(*self._chores, return_exceptions=True)
         self.store.close()
         self.ledger.close(LOG_CLOSE_S)
+
+    def _report_fault(self, error: Exception) -> None:
+        self.faults += 1
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).name}:{frame.lineno}"
+        say(f"internal fault: {type(error).__name__} at {place}: {error}; the connection was closed")
 
     async def _sweep(self) -> None:
         while True:
@@ -172,13 +184,13 @@ def address_of(listener: socket.socket) -> str:
 
 
 def _root(path: Path) -> Root:
-    if not path.exists():
-        raise UsageError(f"--root {path}: there is no such folder")
-    if not path.is_dir():
-        raise UsageError(f"--root {path}: not a folder")
     try:
         next(path.iterdir(), None)
         return Root(path)
+    except FileNotFoundError:
+        raise UsageError(f"--root {path}: there is no such folder") from None
+    except NotADirectoryError:
+        raise UsageError(f"--root {path}: not a folder") from None
     except OSError as error:
         raise UsageError(f"--root {path}: {error.strerror}") from None
 
@@ -199,4 +211,5 @@ def _host_name() -> str:
 
 
 def say(message: str) -> None:
-    print(f"qosweb: {message}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody reads it; that is no reason to stop
+        print(f"qosweb: {message}", file=sys.stderr, flush=True)

@@ -43,6 +43,7 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str]) -> PlainHead |
         or hdrs.IF_MATCH in headers
         or hdrs.IF_UNMODIFIED_SINCE in headers
         or hdrs.EXPECT in headers
+        or hdrs.TRANSFER_ENCODING in headers
     ):
         return None
     host_part = hosts.get(headers[hdrs.HOST])

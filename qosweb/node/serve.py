@@ -15,12 +15,14 @@ from aiohttp import http_parser
 
 from qosweb.errors import UsageError
 from qosweb.node.admin import Admin, read_token
+from qosweb.node.connection import LINGERING_MAX
 from qosweb.node.node import Node, address_of, bind, say
 from qosweb.node.systemd import Notifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from qosweb.node.connections import Connections
     from qosweb.settings import ServeSettings
 
 FILES_BESIDE_CONNECTIONS = 64
@@ -58,7 +60,7 @@ async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], 
             await admin.start(listener)
             cleanup.push_async_callback(admin.close)
         listening = await node.start()
-        _allow_files(settings)
+        _allow_files(settings, node.connections)
 
         stopping: asyncio.Queue[signal.Signals] = asyncio.Queue()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -111,9 +113,10 @@ async def _watchdog(notifier: Notifier) -> None:
         await asyncio.sleep(notifier.watchdog_s / 3)
 
 
-def _allow_files(settings: ServeSettings) -> None:
-    """Raise the process's limit to what the settings need; say so if the system does not allow it."""
-    needed = settings.max_connections + 2 * settings.max_open_files + FILES_BESIDE_CONNECTIONS
+def _allow_files(settings: ServeSettings, connections: Connections) -> None:
+    """Raise the process's limit to what the settings need. If the system does not allow it, have fewer connections:
+    they would take the descriptors of the admin port and of the pages."""
+    needed = settings.max_connections + LINGERING_MAX + 2 * settings.max_open_files + FILES_BESIDE_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= needed or soft == resource.RLIM_INFINITY:
         return
@@ -123,9 +126,11 @@ def _allow_files(settings: ServeSettings) -> None:
     except (ValueError, OSError):  # some systems have a bound that they do not tell
         allowed = soft
     if allowed < needed:
+        connections.lower_max((allowed - FILES_BESIDE_CONNECTIONS) // 2)
         say(
             f"the system allows {allowed} open files, --max-connections and --max-open-files may need {needed}: "
-            "raise the limit (ulimit -Hn, LimitNOFILE=) or lower them"
+            f"there will be at most {connections.total_max} connections; raise the limit (ulimit -Hn, LimitNOFILE=) "
+            "or lower them"
         )
 
 

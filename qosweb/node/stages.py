@@ -43,6 +43,7 @@ class Site:
     store: PageStore
     gate: OpenGate
     clock: Clock
+    is_secure: bool  # reached by TLS
 
 
 def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
@@ -74,8 +75,10 @@ def check_method(exchange: Exchange, site: Site) -> Step:
     return None
 
 
-def resolve_target(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
+def resolve_target(exchange: Exchange, site: Site) -> Step:
     """From the request target to a canonical path below the root."""
+    if not site.is_secure and exchange.message.path[:6].lower() == "https:":  # RFC 9110 section 7.4
+        return explain(421, "An https address was asked for on a connection without TLS.", must_close=True)
     try:
         exchange.target = parse_target(exchange.message.path)
     except BadTarget as bad:

@@ -1,8 +1,9 @@
 """The page store: pages in memory, bounded by bytes, never older than the configured moment.
 
 A page is served from memory until ``fresh_until``; then its files are looked at, and it is read again if they
-changed. Reading happens in a few threads, so that a slow disk holds up only those who wait for it; requests for
-one path wait for one read, unless it began too long before them. What to drop is found by second chance: a page
+changed. Reading happens in a few threads, so that a slow disk holds up only those who wait for it (looking at a file
+that was read before does not: its inode is in memory, as a rule); requests for one path wait for one read, unless it
+began too long before them. What to drop is found by second chance: a page
 that was used since the last look stays.
 """
 
@@ -31,6 +32,7 @@ class _Read:
     """A read on its way, and who waits for it."""
 
     target: Target
+    root: Root
     began: float
     waiters: list[Waiter]
     too_late: list[Waiter] = field(default_factory=list)  # came when it was no longer fresh: wait for the next one
@@ -71,9 +73,10 @@ class PageStore:
         key = target.escaped_path
         now = time.perf_counter()
         if (read := self._reads.get(key)) is not None:
-            (read.waiters if now <= read.began + self._fresh_s else read.too_late).append(waiter)
+            is_fresh = read.root is self.root and now <= read.began + self._fresh_s
+            (read.waiters if is_fresh else read.too_late).append(waiter)
             return
-        self._start(key, _Read(target, now, [waiter]))
+        self._start(key, _Read(target, self.root, now, [waiter]))
 
     def forget(self, key: str, waiter: Waiter) -> None:
         """``waiter`` no longer waits."""
@@ -87,7 +90,9 @@ class PageStore:
         if self.resources.get(resource.key) is resource:
             self._drop(resource)
 
-    def clear(self) -> None:
+    def start_over(self, root: Root) -> None:
+        """Forget every page; from now on they are those of ``root``."""
+        self.root = root
         self.resources.clear()
         self.memory = 0
 
@@ -97,7 +102,7 @@ class PageStore:
     def _start(self, key: str, read: _Read) -> None:
         self._reads[key] = read
         self.misses += 1
-        work = partial(load, self.root, read.target, self._index, self._file_max)
+        work = partial(load, read.root, read.target, self._index, self._file_max)
         future = asyncio.get_running_loop().run_in_executor(self._readers, work)
         future.add_done_callback(partial(self._loaded, key, read))
 
@@ -118,10 +123,11 @@ class PageStore:
         if isinstance(result, Resource):
             # Fresh from when it was asked for: the file may have changed while it was read.
             result.fresh_until = read.began + self._fresh_s
-            self._keep(result)
+            if read.root is self.root:
+                self._keep(result)
         del self._reads[key]
         if read.too_late:
-            self._start(key, _Read(read.target, time.perf_counter(), read.too_late))
+            self._start(key, _Read(read.target, self.root, time.perf_counter(), read.too_late))
         loop = asyncio.get_running_loop()
         for waiter in read.waiters:
             loop.call_soon(waiter, result)  # each for itself: one that fails takes no other with it

@@ -1,8 +1,7 @@
 """TLS for the public port. The certificate can be changed while the server runs.
 
-The listening socket keeps one context for life. Loading another certificate into it would not do: OpenSSL keeps one
-for each kind of key, and a client that prefers the old kind would go on seeing the old one. So each connection is
-given the newest context when its client has said whom it wants to talk to.
+Each connection takes the context of its time. Loading another certificate into a context that is in use would not do:
+OpenSSL keeps one for each kind of key, and a client that prefers the old kind would go on seeing the old one.
 """
 
 import ssl
@@ -12,20 +11,16 @@ from qosweb.errors import UsageError
 
 
 class TlsFiles:
-    """A context that follows its two files."""
+    """Two files and the context made from them; ``context`` is for the next connection."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._certificate = certificate
         self._key = key
-        self._newest = self.context = self._new_context()
-        self.context.sni_callback = self._use_newest
+        self.context = self._new_context()
 
     def reload(self) -> None:
         """Use the files as they are now for new connections; raises UsageError and changes nothing if they are bad."""
-        self._newest = self._new_context()
-
-    def _use_newest(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        connection.context = self._newest
+        self.context = self._new_context()
 
     def _new_context(self) -> ssl.SSLContext:
         for option, path in (("--tls-cert", self._certificate), ("--tls-key", self._key)):

@@ -68,8 +68,9 @@ def test_identity_wins_with_a_higher_weight() -> None:
     assert choose_encoding("identity;q=0.6, *;q=0.5", ALL) is None
 
 
-def test_identity_that_is_not_named_has_weight_1() -> None:
-    assert choose_encoding("gzip;q=0.5", ALL) is None
+def test_identity_that_is_not_named_comes_after_whatever_is() -> None:
+    assert choose_encoding("gzip;q=0.5", ALL) == "gzip"
+    assert choose_encoding("br;q=0.001", ALL) == "br"
 
 
 def test_identity_that_is_not_named_has_the_weight_of_the_star() -> None:
@@ -189,7 +190,7 @@ def test_agrees_with_the_rules_written_out(members: list[tuple[str, int]]) -> No
     value = ", ".join(f"{coding};q={weight / 1000:.3f}" for coding, weight in members)
     chosen = choose_encoding(value, ALL)
 
-    identity = weights.get("identity", weights.get("*", 1000))
+    identity = weights.get("identity", weights.get("*", 0))
     weight_of = {coding: weights.get(coding, weights.get("*", 0)) for coding, _ in ALL}
     acceptable = [(-weight_of[coding], size, coding) for coding, size in ALL if weight_of[coding] > 0]
     best = min(acceptable, default=None)

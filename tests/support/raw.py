@@ -24,9 +24,17 @@ class Closed(Exception):
 
 class RawConnection:
     def __init__(
-        self, port: int, host: str = "127.0.0.1", *, timeout_s: float = 20.0, tls: ssl.SSLContext | None = None
+        self,
+        port: int,
+        host: str = "127.0.0.1",
+        *,
+        timeout_s: float = 20.0,
+        tls: ssl.SSLContext | None = None,
+        source: str | None = None,
     ):
-        self.sock: socket.socket = socket.create_connection((host, port), timeout=timeout_s)
+        """``source`` is the address to connect from, such as 127.0.0.2."""
+        from_address = None if source is None else (source, 0)
+        self.sock: socket.socket = socket.create_connection((host, port), timeout_s, from_address)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
             self.sock = tls.wrap_socket(self.sock, server_hostname="localhost")

@@ -1,0 +1,269 @@
+"""What one client may take: size, time and connections; and that a good client is served whatever others do."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.nodes import COMMAND, RunningNode
+from tests.support.raw import RawConnection
+from tests.support.sites import LARGE, write_site
+from tests.support.tls import client_context, write_certificate
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_site(tmp_path_factory.mktemp("limits") / "site")
+
+
+def cut_off(node: RunningNode, reason: str) -> float:
+    return node.metric("qosweb_connections_refused_total", reason=reason)
+
+
+# Size
+
+
+@pytest.fixture(scope="module")
+def small_heads(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    options = ["--max-request-line", "256", "--max-header-size", "1KB", "--max-headers", "8"]
+    with RunningNode(site, tmp_path_factory.mktemp("small"), *options) as node:
+        yield node
+
+
+def head_of(*, line: int = 60, size: int = 0, fields: int = 1) -> bytes:
+    """A request head with a request line, a size in bytes and a number of fields as wanted."""
+    request_line = b"GET /?" + b"q" * (line - 15) + b" HTTP/1.1\r\n"
+    others = [b"Host: localhost\r\n", *(b"X-%d: 1\r\n" % at for at in range(1, fields))]
+    missing = size - len(request_line) - len(b"".join(others)) - 2
+    if missing > 0:
+        others.append(b"X: " + b"x" * (missing - 5) + b"\r\n")
+    return b"".join([request_line, *others, b"\r\n"])
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (head_of(line=250), 200),
+        (head_of(line=258), 414),
+        (head_of(line=900), 414),
+        (head_of(size=1024), 200),
+        (head_of(size=1025), 431),
+        (head_of(size=9000), 431),
+        (head_of(fields=8), 200),
+        (head_of(fields=9), 431),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody", 413),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", 413),
+        (b"HEAD / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody", 413),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 200),
+    ],
+)
+@pytest.mark.parametrize("piece", [100_000, 100, 1])
+def test_limits_on_the_request(small_heads: RunningNode, head: bytes, status: int, piece: int) -> None:
+    """However it is cut into pieces."""
+    with small_heads.connect() as connection:
+        with contextlib.suppress(ConnectionError):  # it may be answered before it is complete
+            for at in range(0, len(head), piece):
+                connection.send(head[at : at + piece])
+        reply = connection.read_reply(head_only=head.startswith(b"HEAD"))
+        assert reply.status == status
+        if status != 200:
+            assert reply.headers["connection"] == "close"
+            assert connection.is_closed()
+
+
+def test_a_flood_of_header_bytes_is_answered_and_cut_off(small_heads: RunningNode) -> None:
+    with small_heads.connect() as connection:
+        connection.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+        with pytest.raises(ConnectionError):  # noqa: PT012
+            for _ in range(1000):
+                connection.send(b"x" * 65536)
+    assert small_heads.get("/").status == 200
+
+
+# Time
+
+
+def trickle(connection: RawConnection, data: bytes) -> None:
+    """One byte after the other, until it is no longer taken."""
+    with contextlib.suppress(OSError):
+        for at in range(len(data)):
+            connection.send(data[at : at + 1])
+            time.sleep(0.02)
+
+
+def test_a_head_that_trickles_in_is_given_up(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path, "--header-timeout", "1s") as node, node.connect() as connection:
+        assert connection.get("/").status == 200
+        sender = threading.Thread(target=trickle, args=(connection, b"GET / HTTP/1.1\r\nX: " + b"x" * 2000))
+        started = time.monotonic()
+        sender.start()
+        try:
+            reply = connection.read_reply()
+        finally:
+            connection.sock.shutdown(socket.SHUT_RDWR)
+            sender.join(60)
+        assert (reply.status, reply.headers["connection"]) == (408, "close")
+        assert 0.9 < time.monotonic() - started < 20
+        assert cut_off(node, "header_timeout") == 1
+
+
+def test_connections_without_a_request_are_closed(site: Path, tmp_path: Path) -> None:
+    options = ["--header-timeout", "600ms", "--idle-timeout", "1500ms"]
+    with RunningNode(site, tmp_path, *options) as node, node.connect() as silent, node.connect() as idle:
+        started = time.monotonic()
+        assert idle.get("/").status == 200
+        assert silent.is_closed()
+        assert time.monotonic() - started >= 0.6
+        assert idle.get("/").status == 200  # its time begins anew with each request
+        asked = time.monotonic()
+        assert idle.is_closed()
+        assert time.monotonic() - asked >= 1.4
+        assert cut_off(node, "idle_timeout") == 2
+
+
+def test_idle_time_begins_after_the_answer(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path, "--idle-timeout", "1500ms") as node, node.connect() as connection:
+        connection.send(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        connection._read_until(b"\r\n\r\n")
+        time.sleep(1.7)  # a transfer longer than the idle time
+        connection._read_exactly(LARGE)
+        time.sleep(0.6)  # longer than a sweep takes to come by, much shorter than the idle time
+        assert connection.get("/").status == 200
+
+
+@pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("asked", ["one large file", "many small files"])
+def test_a_reader_that_takes_nothing_is_cut_off(site: Path, tmp_path: Path, over_tls: bool, asked: str) -> None:
+    options, context = ["--send-timeout", "1s"], None
+    if over_tls:
+        certificate, key = write_certificate(tmp_path / "tls")
+        options += ["--tls-cert", str(certificate), "--tls-key", str(key)]
+        context = client_context(certificate)
+    with RunningNode(site, tmp_path, *options) as node, node.connect(tls=context) as connection:
+        if asked == "one large file":
+            connection.send(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        else:
+            connection.sock.settimeout(0.3)
+            with pytest.raises(TimeoutError):  # noqa: PT012
+                while True:
+                    connection.send(b"GET /thick.html HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+        wait_for(lambda: cut_off(node, "send_timeout") == 1, "the reader to be cut off")
+        wait_for(lambda: node.metric("qosweb_connections") == 0, "the connection to end")
+        assert node.metric("qosweb_open_files") == 0
+        assert node.metric("qosweb_requests_in_service") == 0
+        with node.connect(tls=context) as another:
+            assert another.get("/").status == 200
+
+
+def test_a_steady_slow_reader_is_left_alone(site: Path, tmp_path: Path) -> None:
+    """It takes 100 KB a second; 16 KB in two seconds are demanded."""
+    with RunningNode(site, tmp_path, "--send-timeout", "2s") as node, node.connect() as connection:
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 10)
+        connection.send(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        connection._read_until(b"\r\n\r\n")
+        until = time.monotonic() + 3.5
+        taken = 0
+        while time.monotonic() < until:
+            taken += len(connection._read_exactly(10_000))
+            time.sleep(0.1)
+        assert cut_off(node, "send_timeout") == 0
+
+
+def test_a_reader_that_pauses_now_and_then_is_left_alone(site: Path, tmp_path: Path) -> None:
+    """Each pause is much shorter than the time allowed; their beginnings are further apart than that."""
+    batch = b"GET /thick.html HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200  # answers that no socket buffer holds
+    with RunningNode(site, tmp_path, "--send-timeout", "2s") as node, node.connect() as connection:
+        for interval_s in (1.4, 0):
+            connection.send(batch)
+            time.sleep(1)
+            for _ in range(200):
+                assert connection.read_reply().status == 200
+            time.sleep(interval_s)
+        assert cut_off(node, "send_timeout") == 0
+
+
+# Connections
+
+
+def test_one_client_may_hold_only_so_many_connections(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path, "--max-connections-per-client", "5") as node, contextlib.ExitStack() as held:
+        mine = [held.enter_context(node.connect()) for _ in range(5)]
+        wait_for(lambda: node.metric("qosweb_connections") == 5, "five connections")
+        reply = node.get("/")
+        assert (reply.status, reply.headers["retry-after"], reply.headers["connection"]) == (429, "1", "close")
+        with RawConnection(node.port, source="127.0.0.2") as other:
+            assert other.get("/").status == 200
+        assert mine[0].get("/").status == 200
+        mine.pop().close()
+        wait_for(lambda: node.get("/").status == 200, "the place to be free again")
+        assert cut_off(node, "client_limit") >= 1
+
+
+def test_a_newcomer_takes_the_place_of_who_says_nothing(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path, "--max-connections", "20") as node, contextlib.ExitStack() as held:
+        speaker = held.enter_context(node.connect())
+        assert speaker.get("/").status == 200
+        silent = [held.enter_context(node.connect()) for _ in range(19)]
+        wait_for(lambda: node.metric("qosweb_connections") == 20, "a full table")
+        for _ in range(10):
+            with node.connect() as newcomer:
+                assert newcomer.get("/").status == 200
+        assert silent[0].is_closed()  # the one that waited longest
+        assert speaker.get("/").status == 200
+        assert cut_off(node, "displaced") >= 1
+
+
+def test_a_newcomer_takes_the_place_of_the_longest_idle(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path, "--max-connections", "5") as node, contextlib.ExitStack() as held:
+        idle = [held.enter_context(node.connect()) for _ in range(5)]
+        for connection in [*idle, idle[0]]:
+            assert connection.get("/").status == 200
+        newcomer = held.enter_context(node.connect())
+        assert newcomer.get("/").status == 200
+        assert idle[1].is_closed()
+        assert all(connection.get("/").status == 200 for connection in [idle[0], *idle[2:]])
+
+
+def test_when_everybody_is_busy_a_newcomer_is_turned_away(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path, "--max-connections", "3") as node, contextlib.ExitStack() as held:
+        for _ in range(3):
+            connection = held.enter_context(node.connect())
+            connection.send(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            connection._read_until(b"\r\n\r\n")
+        reply = node.get("/")
+        assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+        assert cut_off(node, "full") == 1
+        assert len(connection._read_exactly(LARGE)) == LARGE  # whom it would be wrong to displace
+
+
+def test_where_few_files_may_be_open_connections_leave_some(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few_files = ["sh", "-c", 'ulimit -n 200; exec "$@"', "sh"]
+    monkeypatch.setattr("tests.support.nodes.COMMAND", [*few_files, *COMMAND])
+    with RunningNode(site, tmp_path) as node, contextlib.ExitStack() as held:
+        assert "the system allows 200 open files" in node.stderr[0]
+        for _ in range(300):
+            held.enter_context(node.connect())
+        assert node.get("/").status == 200
+        assert len(node.get("/large.bin").body) == LARGE
+        assert node.admin("/livez") == "ok\n"
+        assert 60 <= node.metric("qosweb_connections") <= 68
+
+
+def test_only_so_many_files_are_sent_at_one_time(site: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path, "--max-open-files", "1") as node, node.connect() as busy:
+        busy.send(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        busy._read_until(b"\r\n\r\n")
+        with node.connect() as other:
+            reply = other.get("/large.bin")
+            assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+            assert other.get("/").status == 200
+        busy._read_exactly(LARGE)
+        wait_for(lambda: node.metric("qosweb_open_files") == 0, "the file to be closed")
+        assert len(node.get("/large.bin").body) == LARGE
