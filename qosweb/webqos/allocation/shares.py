@@ -63,11 +63,21 @@ class Allocator:
         self._nested = Nested(self._levels, self._floors, self._ceilings)
         self._nested_hard = Nested(self._levels, (), self._hard)
         self._relations = Relations(problem)
+        self._demand = [0] * problem.classes
         self._cache: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def shares(self, demand_ppm: Sequence[int]) -> tuple[int, ...]:
         """The share of each class, in parts per million."""
-        demand = tuple(demand_ppm)
+        self._demand = list(demand_ppm)
+        return self._shares()
+
+    def update(self, one: int, demand_ppm: int) -> tuple[int, ...]:
+        """The shares after the demand of one class has changed."""
+        self._demand[one] = demand_ppm
+        return self._shares()
+
+    def _shares(self) -> tuple[int, ...]:
+        demand = tuple(self._demand)
         found = self._cache.get(demand)
         if found is None:
             if len(demand) != self.problem.classes:

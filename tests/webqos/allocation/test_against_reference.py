@@ -15,19 +15,19 @@ def _distance(problem: Problem, demand: tuple[int, ...]) -> float:
     return max(abs(share - wanted) for share, wanted in zip(allocate(problem, demand), expected, strict=True))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(with_demand(nested_problems()))
 def test_nested_bounds(case: tuple[Problem, tuple[int, ...]]) -> None:
     assert _distance(*case) < 2.01  # each of the two phases rounds once
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(with_demand(any_problems(relations=False)))
 def test_overlapping_bounds(case: tuple[Problem, tuple[int, ...]]) -> None:
     assert _distance(*case) < 2.01 + case[0].classes
 
 
-@settings(max_examples=80)
+@settings(max_examples=60)
 @given(with_demand(any_problems()))
 def test_relations(case: tuple[Problem, tuple[int, ...]]) -> None:
     assert _distance(*case) < 2.01 + 8 * case[0].classes  # a part lost on one side of a ratio costs the other four
