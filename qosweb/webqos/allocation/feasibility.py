@@ -150,7 +150,10 @@ def _hit(sets: Sequence[Sequence[int]]) -> list[int]:
     lines, columns = zip(*pairs, strict=True)
     matrix = csr_array(([1.0] * len(pairs), (lines, columns)), shape=(len(sets), len(elements)))
     solved = milp(
-        [1.0] * len(elements), integrality=[1] * len(elements), bounds=Bounds(0, 1), constraints=LinearConstraint(matrix, 1)
+        [1.0] * len(elements),
+        integrality=[1] * len(elements),
+        bounds=Bounds(0, 1),
+        constraints=LinearConstraint(matrix, 1),
     )
     return [element for element, taken in zip(elements, solved.x, strict=True) if taken > 0.5]
 

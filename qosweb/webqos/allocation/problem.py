@@ -7,6 +7,7 @@ Every share is in parts per million of the capacity. Classes are numbers from 0.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 PPM = 1_000_000
@@ -96,5 +97,5 @@ class Problem:
 
 
 def _check_group(classes: tuple[int, ...]) -> None:
-    if any(a >= b for a, b in zip(classes, classes[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(classes)):
         raise ValueError(f"classes {classes} are not sorted, or name one twice")

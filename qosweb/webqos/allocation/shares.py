@@ -19,11 +19,13 @@ least, until all that may grow are even; and no priority takes a floor away.
 *Release.* ``a >= r * b`` must not hold b back only because a asks for little. Relations bind lazily: the shares are
 found without them; each relation that does not hold is then imposed, unless its left side already has all that it
 asks for; and one that is imposed is released again, for good, when it holds its right side back although its left has
-all it asks for, which that then keeps. This repeats until every relation holds or its left side is full. ``==`` is a relation in both directions; equal
-shares are ``==`` between all members of the group; ``<=`` bounds its left side from above, so it is never released.
+all it asks for, which that then keeps. This repeats until every relation holds or its left side is full. ``==`` is a
+relation in both directions; equal shares are ``==`` between all members of the group; ``<=`` bounds its left side from
+above, so it is never released.
 
-Phase 2, *no contention*. Capacity that nobody may take in phase 1 is offered to all who demand more: again
-lexicographically max-min by level, nobody losing what he has, now bound by demand, capacity and hard ceilings alone.
+Phase 2, *no contention*. Capacity that nobody may take in phase 1 is offered to all who demand more, bound by demand,
+capacity and hard ceilings alone; what they gain on top of what they have is lexicographically max-min by level. (The
+gains and not the sums: shares that were set apart by their ceilings stay apart when somebody else is idle.)
 
 *Rounding.* Each phase ends in whole parts per million. Where bounds are nested, every share and the sum of every group
 is the exact value rounded up or down (``nested``), so all bounds hold exactly; where they overlap otherwise, ceilings
@@ -120,7 +122,13 @@ class Allocator:
         released: set[int] = set()
         while True:
             exact = fill(
-                PPM, demand, self._levels, self._floors, self._ceilings, relations.in_force(imposed), relations.left(released)
+                PPM,
+                demand,
+                self._levels,
+                self._floors,
+                self._ceilings,
+                relations.in_force(imposed),
+                relations.left(released),
             )
             broken, lapsed = relations.judge(exact, demand, imposed, released)
             if not broken and not lapsed:
@@ -132,8 +140,11 @@ class Allocator:
         """Phase 2."""
         shares = self._nested_hard.fill(demand, held)
         if shares is None or _exceeded(self._nested_hard.others[1], shares):
-            floors = [((one,), share) for one, share in enumerate(held)]
-            shares = to_whole(fill(PPM, demand, self._levels, floors, self._hard), demand, self._levels, floors, self._hard)
+            more = [amount - share for amount, share in zip(demand, held, strict=True)]
+            hard = [(group, ppm - sum(held[one] for one in group)) for group, ppm in self._hard]
+            exact = fill(PPM - sum(held), more, self._levels, (), hard)
+            gained = to_whole(exact, more, self._levels, (), hard)
+            shares = [share + gain for share, gain in zip(held, gained, strict=True)]
         return shares
 
 
@@ -152,7 +163,4 @@ def _merged(groups: Iterable[Group], choose: Callable[[int, int], int]) -> list[
 
 
 def _exceeded(ceilings: list[Group], shares: list[int]) -> bool:
-    for group, ppm in ceilings:
-        if sum([shares[one] for one in group]) > ppm:
-            return True
-    return False
+    return any(sum([shares[one] for one in group]) > ppm for group, ppm in ceilings)

@@ -71,8 +71,8 @@ def reference(problem: Problem, demand: Sequence[int]) -> list[float]:
         imposed = (imposed | broken) - lapsed
         released |= lapsed
 
-    kept = [(-unit[one], GIVE - shares[one]) for one in range(size)]
-    return [float(share) for share in _by_levels([*always, *hard, *kept], levels, size)]
+    more = [(vector, max(limit - float(vector @ shares), 0.0)) for vector, limit in (*always, *hard)]
+    return [float(share) for share in shares + _by_levels(more, levels, size)]
 
 
 def _by_levels(uppers: list[Upper], levels: Iterable[list[int]], size: int) -> Vector:

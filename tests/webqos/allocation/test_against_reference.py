@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import given, settings
 
-from qosweb.webqos.allocation.problem import Problem
 from qosweb.webqos.allocation.shares import allocate
 from tests.webqos.allocation.problems import any_problems, nested_problems, with_demand
 from tests.webqos.allocation.reference import reference
+
+if TYPE_CHECKING:
+    from qosweb.webqos.allocation.problem import Problem
 
 
 def _distance(problem: Problem, demand: tuple[int, ...]) -> float:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
+from random import Random
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -44,7 +45,10 @@ def test_nothing_is_wasted_while_someone_may_take_it(case: Case) -> None:
     problem, demand = case
     shares = allocate(problem, demand)
     full = {
-        one for bound in problem.ceilings if bound.hard and _sum(shares, bound.classes) == bound.ppm for one in bound.classes
+        one
+        for bound in problem.ceilings
+        if bound.hard and _sum(shares, bound.classes) == bound.ppm
+        for one in bound.classes
     }
     assert sum(shares) == PPM or all(
         one in full or share == amount for one, (share, amount) in enumerate(zip(shares, demand, strict=True))
@@ -111,7 +115,7 @@ def test_nobody_passes_one_that_comes_before_him(case: Case) -> None:
 
 @settings(max_examples=120)
 @given(with_demand(any_problems()), st.randoms(use_true_random=False))
-def test_numbering_decides_nothing_but_the_last_part(case: Case, random: st.Random) -> None:
+def test_numbering_decides_nothing_but_the_last_part(case: Case, random: Random) -> None:
     problem, demand = case
     new = list(range(problem.classes))
     random.shuffle(new)
@@ -124,7 +128,7 @@ def test_numbering_decides_nothing_but_the_last_part(case: Case, random: st.Rand
 
 @settings(max_examples=120)
 @given(with_demand(nested_problems()), st.randoms(use_true_random=False))
-def test_numbering_decides_only_single_parts_where_bounds_are_nested(case: Case, random: st.Random) -> None:
+def test_numbering_decides_only_single_parts_where_bounds_are_nested(case: Case, random: Random) -> None:
     problem, demand = case
     assume(solvable(rows_of(problem)))
     new = list(range(problem.classes))
