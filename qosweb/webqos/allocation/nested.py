@@ -35,8 +35,7 @@ class Nested:
 
     def __init__(self, levels: Sequence[int], floors: Iterable[Group], ceilings: Iterable[Group]) -> None:
         self._classes = len(levels)
-        height = {level: rank * PPM for rank, level in enumerate(sorted({*levels}))}
-        self._offsets = [height[level] for level in levels]
+        self._offsets = [level * PPM for level in levels]
         floors, ceilings = list(floors), list(ceilings)
         whole = tuple(range(self._classes))
         groups = _nested_part([whole, *(group for group, _ in (*floors, *ceilings) if len(group) > 1)])

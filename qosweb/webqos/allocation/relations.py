@@ -59,15 +59,18 @@ class Relations:
                 broken.add(number)
         return broken, lapsed
 
+    def hold(self, shares: Sequence[Fraction], demand: Sequence[int]) -> bool:
+        """Do all relations hold, or are those that do not to be released?"""
+        return all(_surplus(relation, shares) >= 0 for relation in self._always) and all(
+            _surplus(relation, shares) >= 0 or _full(relation, shares, demand) for relation in self._lapsing
+        )
+
     def hold_nearly(self, shares: Sequence[int], demand: Sequence[int]) -> bool:
         """Do all relations hold for shares that were rounded, so that each is off by less than one?"""
-        for relation in self._always:
-            if _surplus(relation, shares) < -_noise(relation):
-                return False
-        for relation in self._lapsing:
-            if _surplus(relation, shares) < -_noise(relation) and not _full(relation, shares, demand):
-                return False
-        return True
+        return all(_surplus(relation, shares) >= -_noise(relation) for relation in self._always) and all(
+            _surplus(relation, shares) >= -_noise(relation) or _full(relation, shares, demand)
+            for relation in self._lapsing
+        )
 
 
 def _surplus(relation: Relation, shares: Sequence[Fraction] | Sequence[int]) -> Fraction | int:

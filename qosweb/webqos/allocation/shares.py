@@ -40,12 +40,14 @@ from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.general import fill
 from qosweb.webqos.allocation.nested import Nested
+from qosweb.webqos.allocation.packing import fill_under
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.relations import Relations
 from qosweb.webqos.allocation.rounding import to_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from fractions import Fraction
 
     from qosweb.webqos.allocation.general import Group
     from qosweb.webqos.allocation.problem import Problem
@@ -65,6 +67,10 @@ class Allocator:
         self._nested = Nested(self._levels, self._floors, self._ceilings)
         self._nested_hard = Nested(self._levels, (), self._hard)
         self._relations = Relations(problem)
+        self._everyone: Group = (tuple(range(problem.classes)), PPM)
+        self._offsets = [level * PPM for level in self._levels]
+        self._floor_of = {group[0]: ppm for group, ppm in self._floors if len(group) == 1}
+        self._ceiling_of = {group[0]: ppm for group, ppm in self._ceilings if len(group) == 1}
         self._demand = [0] * problem.classes
         self._cache: dict[tuple[int, ...], tuple[int, ...]] = {}
 
@@ -94,6 +100,8 @@ class Allocator:
             return demand  # no contention
         shares = self._contend_nested(demand)
         if shares is None:
+            shares = self._contend_packed(demand)
+        if shares is None:
             shares = self._contend(demand)
         if sum(shares) < PPM:
             shares = self._offer(demand, shares)
@@ -108,12 +116,22 @@ class Allocator:
         if shares is None:
             return None
         floors, ceilings = self._nested.others
-        for group, ppm in floors:
-            if sum([shares[one] for one in group]) < min(ppm, sum([demand[one] for one in group])):
-                return None
-        if _exceeded(ceilings, shares) or not self._relations.hold_nearly(shares, demand):
+        if _missed(floors, shares, demand) or _exceeded(ceilings, shares):
             return None
-        return shares
+        return shares if self._relations.hold_nearly(shares, demand) else None
+
+    def _contend_packed(self, demand: list[int]) -> list[int] | None:
+        """Phase 1 with all ceilings, but of the floors only those of single classes; None as above."""
+        if not self._nested.others[1]:
+            return None  # nothing new to try
+        low, high = demand.copy(), demand.copy()
+        for one in range(len(demand)):
+            high[one] = min(high[one], self._ceiling_of.get(one, PPM))
+            low[one] = min(high[one], self._floor_of.get(one, 0))
+        exact = fill_under([self._everyone, *self._ceilings], low, high, self._offsets)
+        if exact is None or _missed(self._floors, exact, demand) or not self._relations.hold(exact, demand):
+            return None
+        return to_whole(exact, demand, self._levels, self._floors, self._ceilings)
 
     def _contend(self, demand: list[int]) -> list[int]:
         """Phase 1 for any bounds."""
@@ -141,8 +159,9 @@ class Allocator:
         shares = self._nested_hard.fill(demand, held)
         if shares is None or _exceeded(self._nested_hard.others[1], shares):
             more = [amount - share for amount, share in zip(demand, held, strict=True)]
-            hard = [(group, ppm - sum(held[one] for one in group)) for group, ppm in self._hard]
-            exact = fill(PPM - sum(held), more, self._levels, (), hard)
+            hard = [(group, ppm - sum(held[one] for one in group)) for group, ppm in (self._everyone, *self._hard)]
+            exact = fill_under(hard, [0] * len(held), more, self._offsets)
+            assert exact is not None, "phase 1 exceeds no ceiling"
             gained = to_whole(exact, more, self._levels, (), hard)
             shares = [share + gain for share, gain in zip(held, gained, strict=True)]
         return shares
@@ -160,6 +179,12 @@ def _merged(groups: Iterable[Group], choose: Callable[[int, int], int]) -> list[
         if group:
             found[group] = choose(found.get(group, ppm), ppm)
     return list(found.items())
+
+
+def _missed(floors: list[Group], shares: Sequence[Fraction] | list[int], demand: list[int]) -> bool:
+    return any(
+        sum([shares[one] for one in group]) < min(ppm, sum([demand[one] for one in group])) for group, ppm in floors
+    )
 
 
 def _exceeded(ceilings: list[Group], shares: list[int]) -> bool:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
-from random import Random
+from typing import TYPE_CHECKING
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -16,6 +16,9 @@ from qosweb.webqos.allocation.problem import PPM, Bound, Problem, Ratio
 from qosweb.webqos.allocation.rows import Row, rows_of, solvable
 from qosweb.webqos.allocation.shares import Allocator, allocate
 from tests.webqos.allocation.problems import amounts, any_problems, nested_problems, single_problems, with_demand
+
+if TYPE_CHECKING:
+    from random import Random
 
 Case = tuple[Problem, tuple[int, ...]]
 TOP = Path(__file__).resolve().parents[3]
