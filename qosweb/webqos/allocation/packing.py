@@ -2,18 +2,23 @@
 
 All classes rise together from their lower bounds. The first ceiling to be reached stops all its classes; the others go
 on. The level at which a ceiling is reached is known from its own classes alone, as long as none of them is stopped by
-another one, so only those that share a class with the ceiling just reached are looked at again.
+another one; when one is, that level can only rise. So what was computed once is a lower limit, and is computed again
+only when it is the least of all.
+
+Amounts are counted in parts of a common denominator, which grows when a level needs it: exact, and several times as
+fast as fractions.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
+from math import gcd
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qosweb.webqos.allocation.general import Group
+    from qosweb.webqos.allocation.groups import Group
 
 
 def fill_under(
@@ -23,60 +28,83 @@ def fill_under(
 
     A class with an offset starts to rise when the level has reached it.
     """
-    over: list[list[int]] = [[] for _ in low]
-    for bound, (group, ppm) in enumerate(ceilings):
-        if sum([low[one] for one in group]) > ppm:
-            return None
-        for one in group:
-            over[one].append(bound)
-    stopped: dict[int, Fraction] = {}
-    reached = {bound: _level(*ceilings[bound], low, high, offsets, stopped) for bound in range(len(ceilings))}
-    while True:
-        level, bound = min(
-            ((level, bound) for bound, level in reached.items() if level is not None), default=(None, -1)
-        )
-        if level is None:
-            break
-        del reached[bound]
-        again: set[int] = set()
-        for one in ceilings[bound][0]:
-            if one not in stopped:
-                stopped[one] = min(max(level - offsets[one], Fraction(low[one])), Fraction(high[one]))
-                again.update(over[one])
-        for other in again:
-            if other in reached:
-                reached[other] = _level(*ceilings[other], low, high, offsets, stopped)
-    return [stopped[one] if one in stopped else Fraction(most) for one, most in enumerate(high)]
-
-
-def _level(
-    group: tuple[int, ...],
-    ppm: int,
-    low: Sequence[int],
-    high: Sequence[int],
-    offsets: Sequence[int],
-    stopped: dict[int, Fraction],
-) -> Fraction | None:
-    """The level at which these classes hold ``ppm`` together; None if they never do."""
-    room: Fraction | int = ppm
-    marks: list[tuple[int, int]] = []
-    for one in group:
-        if one in stopped:
-            room -= stopped[one]
-        else:
-            room -= low[one]
-            if low[one] < high[one]:
-                marks.append((low[one] + offsets[one], 1))
-                marks.append((high[one] + offsets[one], -1))
-    marks.sort()
-    level = rising = 0
-    for mark, change in marks:
-        step = (mark - level) * rising
-        if step > room:
-            break
-        room -= step
-        level = mark
-        rising += change
-    else:
+    if any(sum([low[one] for one in group]) > ppm for group, ppm in ceilings):
         return None
-    return level + Fraction(room) / rising
+    filling = _Filling(low, high, offsets)
+    # (level at least, its denominator, classes that were stopped when it was computed, ceiling)
+    waiting = [(*filling.level(*ceiling), 0, ceiling) for ceiling in ceilings]
+    while True:
+        waiting = [entry for entry in waiting if entry[1]]
+        if not waiting:
+            return filling.shares()
+        first = waiting[0]
+        for entry in waiting:
+            if entry[0] * first[1] < first[0] * entry[1]:
+                first = entry
+        level, parts, known, ceiling = first
+        waiting.remove(first)
+        if known < len(filling.stopped):
+            level, parts = filling.level(*ceiling)
+            if not parts or level * first[1] > first[0] * parts:
+                waiting.append((level, parts, len(filling.stopped), ceiling))
+                continue
+        filling.stop(ceiling[0], level, parts)
+
+
+class _Filling:
+    def __init__(self, low: Sequence[int], high: Sequence[int], offsets: Sequence[int]) -> None:
+        self._low = low
+        self._high = high
+        self._offsets = offsets
+        self._scale = 1
+        self.stopped: dict[int, int] = {}  # in parts of the scale
+
+    def level(self, group: tuple[int, ...], ppm: int) -> tuple[int, int]:
+        """The level at which these classes hold ``ppm`` together, and its denominator: 0 if they never do."""
+        low, high, offsets, stopped = self._low, self._high, self._offsets, self.stopped
+        room = 0
+        marks: list[tuple[int, int]] = []
+        for one in group:
+            if one in stopped:
+                room -= stopped[one]
+            else:
+                least, most = low[one], high[one]
+                ppm -= least
+                if least < most:
+                    offset = offsets[one]
+                    marks.append((least + offset, 1))
+                    marks.append((most + offset, -1))
+        marks.sort()
+        scale = self._scale
+        room += ppm * scale
+        level = rising = 0
+        for mark, change in marks:
+            step = (mark - level) * rising * scale
+            if step > room:
+                return level * rising * scale + room, rising * scale
+            room -= step
+            level = mark
+            rising += change
+        return 0, 0
+
+    def stop(self, group: tuple[int, ...], level: int, parts: int) -> None:
+        """These classes stay where they are at the level of ``level / parts``."""
+        divisor = gcd(level, parts)
+        level, parts = level // divisor, parts // divisor
+        more = parts // gcd(parts, self._scale)
+        if more > 1:
+            self._scale *= more
+            for one in self.stopped:
+                self.stopped[one] *= more
+        scale = self._scale
+        level *= scale // parts
+        for one in group:
+            if one not in self.stopped:
+                here = level - self._offsets[one] * scale
+                self.stopped[one] = min(max(here, self._low[one] * scale), self._high[one] * scale)
+
+    def shares(self) -> list[Fraction]:
+        scale, stopped = self._scale, self.stopped
+        return [
+            Fraction(stopped[one], scale) if one in stopped else Fraction(most) for one, most in enumerate(self._high)
+        ]

@@ -17,7 +17,7 @@ from tests.webqos.allocation.problems import any_problems, demands, groups, nest
 if TYPE_CHECKING:
     from random import Random
 
-    from qosweb.webqos.allocation.general import Group
+    from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.problem import Bound, Problem
 
 Case = tuple["Problem", tuple[int, ...]]
