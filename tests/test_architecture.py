@@ -17,7 +17,9 @@ TOP = Path(__file__).resolve().parent.parent
 PACKAGES = ("qosweb", "cluster", "loadgen")
 
 # Pure: a function of its arguments. No clock, no randomness, no files, no sockets, no threads, no event loop.
-PURE = ("qosweb/http", "qosweb/webqos", "qosweb/errors.py", "qosweb/settings.py", "qosweb/units.py", "qosweb/version.py")
+PURE = (
+    "qosweb/http", "qosweb/webqos", "qosweb/errors.py", "qosweb/settings.py", "qosweb/units.py", "qosweb/version.py",
+)  # fmt: skip
 IMPURE_MODULES = (
     "aiohttp", "asyncio", "concurrent", "contextvars", "http", "multiprocessing", "os", "psutil",
     "queue", "random", "secrets", "selectors", "shutil", "signal", "socket", "socketserver",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from qosweb.webqos.allocation.problem import Problem
 
-ROUNDS_MAX = 200
+ROUNDS_MAX = 60
 DENOMINATORS = (1, 1_000, 1_000_000)
 EXCESS_MIN = 1e-4  # parts per million; HiGHS itself is content with 1e-7
 MULTIPLIER_MIN = 1e-9
@@ -150,7 +150,10 @@ def _hit(sets: Sequence[Sequence[int]]) -> list[int]:
     lines, columns = zip(*pairs, strict=True)
     matrix = csr_array(([1.0] * len(pairs), (lines, columns)), shape=(len(sets), len(elements)))
     solved = milp(
-        [1.0] * len(elements), integrality=[1] * len(elements), bounds=Bounds(0, 1), constraints=LinearConstraint(matrix, 1)
+        [1.0] * len(elements),
+        integrality=[1] * len(elements),
+        bounds=Bounds(0, 1),
+        constraints=LinearConstraint(matrix, 1),
     )
     return [element for element, taken in zip(elements, solved.x, strict=True) if taken > 0.5]
 
@@ -163,5 +166,5 @@ def _excess(row: Row, shares: Sequence[float]) -> float:
     return sum(factor * shares[one] for one, factor in row.terms) - row.limit
 
 
-def _near(value: float, denominator: int) -> Fraction:
-    return Fraction(round(value * denominator), denominator)
+def _near(value: float, denominator: int) -> Fraction | int:
+    return Fraction(round(value * denominator), denominator) if denominator > 1 else round(value)

@@ -16,6 +16,8 @@ from qosweb.webqos.allocation.simplex import Program
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from qosweb.webqos.allocation.groups import Group
+
 
 @dataclass(frozen=True, slots=True)
 class Relation:
@@ -25,9 +27,6 @@ class Relation:
     right: tuple[int, ...]
     weight_left: int
     weight_right: int
-
-
-Group = tuple[tuple[int, ...], int]
 
 
 def fill(

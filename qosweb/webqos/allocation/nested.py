@@ -13,6 +13,7 @@ to the lower number. So everything is within one of its exact value, and no boun
 
 from __future__ import annotations
 
+from operator import sub
 from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.problem import PPM
@@ -21,24 +22,31 @@ from qosweb.webqos.allocation.water import Division
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qosweb.webqos.allocation.general import Group
+    from qosweb.webqos.allocation.groups import Group
 
 
 class Nested:
     """Bounds that are nested, ready to be filled.
 
-    Of bounds that are not, a nested part is taken; ``others`` are those left out, floors and ceilings. Classes and
-    groups are numbered together: first the classes, then the groups, each after all that it contains, the last being
-    the whole.
+    Of bounds that are not, a nested part is taken, or if ``single`` those of single classes; ``others`` are those left
+    out, floors and ceilings. Classes and groups are numbered together: first the classes, then the groups, each after
+    all that it contains, the last being the whole.
     """
 
-    def __init__(self, levels: Sequence[int], floors: Iterable[Group], ceilings: Iterable[Group]) -> None:
+    def __init__(
+        self,
+        levels: Sequence[int],
+        floors: Iterable[Group],
+        ceilings: Iterable[Group],
+        *,
+        single: bool = False,
+    ) -> None:
         self._classes = len(levels)
-        height = {level: rank * PPM for rank, level in enumerate(sorted({*levels}))}
-        self._offsets = [height[level] for level in levels]
+        self._offsets = [level * PPM for level in levels]
         floors, ceilings = list(floors), list(ceilings)
         whole = tuple(range(self._classes))
-        groups = _nested_part([whole, *(group for group, _ in (*floors, *ceilings) if len(group) > 1)])
+        bound = [] if single else [group for group, _ in (*floors, *ceilings) if len(group) > 1]
+        groups = _nested_part([whole, *bound])
         number = {group: self._classes + g for g, group in enumerate(groups)}
         number |= {(one,): one for one in whole if self._classes > 1}
         self._groups = groups
@@ -56,11 +64,15 @@ class Nested:
         )
         self._children = _children(self._classes, groups)
 
-    def fill(self, demand: Sequence[int], lower: Sequence[int] = ()) -> list[int] | None:
-        """The shares, none below ``lower`` or what is demanded; None if the floors cannot all be met."""
+    def fill(self, demand: Sequence[int], held: Sequence[int] = ()) -> list[int] | None:
+        """The shares; None if the floors cannot all be met.
+
+        What is ``held`` is kept: all start to fill from there at one time, instead of those who have least.
+        """
         classes = self._classes
         high = [*map(min, demand, self._ceiling)]
-        low = [*map(min, high, lower or self._floor)]
+        low = [*map(min, high, held or self._floor)]
+        offsets = [*map(sub, self._offsets, held)] if held else self._offsets
         for g, children in enumerate(self._children, classes):
             least = sum([low[c] for c in children])
             most = min(sum([high[c] for c in children]), self._ceiling[g])
@@ -68,14 +80,12 @@ class Nested:
                 return None
             high.append(most)
             low.append(max(least, min(self._floor[g], most)))
-        shares = _flat(low, high, self._offsets, high[-1])
+        shares = _flat(low, high, offsets, high[-1])
         if not all(
             low[g] <= sum([shares[one] for one in group]) <= high[g] for g, group in enumerate(self._groups, classes)
         ):
-            shares = Division(self._children, self._offsets, low, high).shares()
+            shares = Division(self._children, offsets, low, high).shares()
         return shares
-
-
 
 
 def _flat(low: list[int], high: list[int], offsets: list[int], amount: int) -> list[int]:

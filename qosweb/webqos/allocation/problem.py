@@ -7,6 +7,7 @@ Every share is in parts per million of the capacity. Classes are numbers from 0.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 PPM = 1_000_000
@@ -70,7 +71,7 @@ class Problem:
                 raise ValueError(f"{group} names a class that is not below {self.classes}")
 
     def levels(self) -> tuple[int, ...]:
-        """The rank of every class: 0 is filled first.
+        """The rank of every class, without gaps: 0 is filled first.
 
         A class ranks one below the lowest of those that come before it, and a class that nothing comes before ranks
         0. Those that take the rest rank below all others, among themselves by the same rule.
@@ -91,10 +92,12 @@ class Problem:
         if len(ready) < self.classes:
             raise ValueError("the order of priority has a cycle")
         below = 1 + max(level, default=0)
-        rest = frozenset(self.rest)
-        return tuple(level[one] + (below if one in rest else 0) for one in range(self.classes))
+        for one in self.rest:
+            level[one] += below
+        ranks = {found: rank for rank, found in enumerate(sorted({*level}))}
+        return tuple(ranks[found] for found in level)
 
 
 def _check_group(classes: tuple[int, ...]) -> None:
-    if any(a >= b for a, b in zip(classes, classes[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(classes)):
         raise ValueError(f"classes {classes} are not sorted, or name one twice")

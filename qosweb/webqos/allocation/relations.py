@@ -32,6 +32,8 @@ class Relations:
                 self._lapsing.append(at_least)
             else:
                 self._lapsing += [at_least, at_most]
+        self._not_equal = tuple(self._lapsing)
+        self._equal = problem.equal
         for group in problem.equal:
             self._lapsing += [Relation((one,), (other,), 1, 1) for one, other in permutations(group, 2)]
 
@@ -59,13 +61,17 @@ class Relations:
                 broken.add(number)
         return broken, lapsed
 
-    def hold_nearly(self, shares: Sequence[int], demand: Sequence[int]) -> bool:
-        """Do all relations hold for shares that were rounded, so that each is off by less than one?"""
+    def hold(self, shares: Sequence[Fraction] | Sequence[int], demand: Sequence[int], *, rounded: bool = False) -> bool:
+        """Do all relations hold, or are those that do not to be released? Rounded shares are off by less than one."""
         for relation in self._always:
-            if _surplus(relation, shares) < -_noise(relation):
+            if _surplus(relation, shares) < -_noise(relation) * rounded:
                 return False
-        for relation in self._lapsing:
-            if _surplus(relation, shares) < -_noise(relation) and not _full(relation, shares, demand):
+        for relation in self._not_equal:
+            if _surplus(relation, shares) < -_noise(relation) * rounded and not _full(relation, shares, demand):
+                return False
+        for group in self._equal:
+            held_back = [shares[one] for one in group if shares[one] < demand[one]]
+            if held_back and max([shares[one] for one in group]) > min(held_back) + 2 * rounded:
                 return False
         return True
 

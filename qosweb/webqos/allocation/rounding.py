@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from fractions import Fraction
 
-    from qosweb.webqos.allocation.general import Group
+    from qosweb.webqos.allocation.groups import Group
 
 
 def to_whole(

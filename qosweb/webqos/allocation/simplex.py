@@ -97,7 +97,9 @@ class Program:
                 continue
             factor = row[c]
             if factor:
-                rows[r] = [(entry * pivot - factor * other) // scale for entry, other in zip(row, pivot_row, strict=True)]
+                rows[r] = [
+                    (entry * pivot - factor * other) // scale for entry, other in zip(row, pivot_row, strict=True)
+                ]
                 rows[r][c] = -factor
                 values[r] = (values[r] * pivot - factor * pivot_value) // scale
             elif pivot != scale:

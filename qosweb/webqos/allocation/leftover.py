@@ -1,0 +1,43 @@
+"""Phase 2 of an allocation: capacity that contention leaves, bound by hard ceilings alone. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.allocation.groups import exceeded, upper_bounds
+from qosweb.webqos.allocation.nested import Nested
+from qosweb.webqos.allocation.packing import fill_under
+from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.allocation.rounding import to_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qosweb.webqos.allocation.groups import Group
+    from qosweb.webqos.allocation.problem import Problem
+
+
+class Leftover:
+    """The hard ceilings of a problem."""
+
+    def __init__(self, problem: Problem, levels: Sequence[int]) -> None:
+        self._levels = levels
+        self._offsets = [level * PPM for level in levels]
+        self._ceilings = upper_bounds(bound for bound in problem.ceilings if bound.hard)
+        self._nested = Nested(levels, (), self._ceilings)
+        self._everyone: Group = (tuple(range(problem.classes)), PPM)
+
+    def allows(self, shares: Sequence[int]) -> bool:
+        return not exceeded(self._ceilings, shares)
+
+    def divide(self, demand: Sequence[int], held: Sequence[int]) -> list[int]:
+        """What is held, and on top of it an even part of what is left."""
+        shares = self._nested.fill(demand, held)
+        if shares is not None and not exceeded(self._nested.others[1], shares):
+            return shares
+        more = [amount - share for amount, share in zip(demand, held, strict=True)]
+        rooms = [(group, ppm - sum(held[one] for one in group)) for group, ppm in (self._everyone, *self._ceilings)]
+        exact = fill_under(rooms, [0] * len(held), more, self._offsets)
+        assert exact is not None, "what is held exceeds a hard ceiling"
+        gains = to_whole(exact, more, self._levels, (), rooms)
+        return [share + gain for share, gain in zip(held, gains, strict=True)]
