@@ -15,6 +15,7 @@ from qosweb.node.stages import (
     choose_ranges,
     choose_variant,
     find_page,
+    label,
     resolve_target,
     whole_page,
 )
@@ -24,6 +25,7 @@ STAGES = (
     check_method,  # GET, HEAD, OPTIONS; no bodies         204 405 413 (OPTIONS: 400 404 421)
     resolve_target,  # target -> canonical path            400 404 421
     find_page,  # memory, or the disk after waiting        301 403 404 500 503
+    label,  # which class it is in
     admit,  # may it start now?                            503
     choose_variant,  # Accept-Encoding
     check_preconditions,  # If-Match and its kin           304 412

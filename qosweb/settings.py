@@ -82,6 +82,9 @@ def _some_bytes(text: str) -> int:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
     root: Path = _option(_path, "DIR", "serve the files under DIR (required)")
+    spec: Path | None = _option(
+        _path, "FILE", "the site's WebQoS specification; without one there is one class", default=None
+    )
     name: str = _option(_node_name, "N", "this node's name in logs and status; else the host's name", default="")
     listen: Address = _option(parse_address, "H:P", "public HTTP address", default=Address("127.0.0.1", 8080))
     admin: Address | None = _option(

@@ -90,8 +90,7 @@ class Admin:
 
 
 def status_of(node: Node) -> dict[str, object]:
-    account = node.ledger.default
-    counts = account.by_decision()
+    policy = node.policy
     return {
         "name": node.name,
         "version": VERSION,
@@ -104,13 +103,15 @@ def status_of(node: Node) -> dict[str, object]:
             "bytes": node.store.memory,
             "misses": node.store.misses,
         },
+        "policy": {"hash": policy.labels.policy, "file": str(node.settings.spec or "")},
         "classes": {
             account.name: {
-                "in_service": node.gate.in_service,
-                "served": counts["served"],
-                "failed": counts.get("failed", 0),
+                "in_service": account.in_service,
+                "served": account.by_decision()["served"],
+                "failed": account.by_decision().get("failed", 0),
                 "bytes": account.bytes_sent,
             }
+            for account in policy.accounts
         },
     }
 

@@ -201,7 +201,10 @@ class Connection(asyncio.Protocol):
             return
         if not self._log_part:
             self._note_first_request()
-        if not head.has_body and (plain := read_plain(head.message, self._hub.ledger.hosts)) is not None:
+        if (
+            not head.has_body
+            and (plain := read_plain(head.message, self._hub.ledger.hosts, self._hub.site.policy)) is not None
+        ):
             if head.came_whole:
                 self._hub.plain_heads.remember(piece, plain)
             if self._answer_plain(plain, now):
@@ -210,7 +213,7 @@ class Connection(asyncio.Protocol):
 
     def _answer_plain(self, plain: PlainHead, now: float) -> bool:
         """The fast path. False: the page is not in memory, or not fresh, or may not start now; nothing was done."""
-        path, host_part, accept_encoding = plain
+        path, host_part, accept_encoding, account = plain
         resource = self._resources.get(path)
         hub = self._hub
         if resource is None or now >= resource.fresh_until or hub.connections.draining:
@@ -219,8 +222,8 @@ class Connection(asyncio.Protocol):
         gate = hub.site.gate
         if not page.log_part or not gate.start():
             return False
-        if page.wire_second != self._clock.second:
-            page.set_wire(self._clock.second, self._clock.date_line)
+        if page.wire_second != self._clock.second or page.wire_line is not account.header_line:
+            page.set_wire(self._clock.second, self._clock.date_line, account.header_line)
         assert self._transport is not None
         if page.wire_has_body:
             self._transport.write(page.wire)
@@ -229,7 +232,7 @@ class Connection(asyncio.Protocol):
         self.active_at = now
         resource.recently_used = True
         gate.finish()
-        hub.ledger.served_plain(self._log_part, page.log_part, host_part, page.size, now)
+        hub.ledger.served_plain(self._log_part, page, host_part, account, now)
         return True
 
     def _run(self, exchange: Exchange) -> None:
@@ -254,7 +257,8 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         closes = answer.must_close or not exchange.keeps_alive or self._hub.connections.draining
         last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
-        head = b"".join((answer.head, self._clock.date_line, last_line, b"\r\n"))
+        class_line = self._hub.site.policy.account_of(exchange).header_line
+        head = b"".join((answer.head, class_line, self._clock.date_line, last_line, b"\r\n"))
         if exchange.is_head:
             answer = answer.without_body()
         if answer.from_disk:
@@ -337,8 +341,9 @@ class Connection(asyncio.Protocol):
     def _record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
         if exchange.admitted:
             exchange.admitted = False
+            self._hub.site.policy.account_of(exchange).in_service -= 1
             self._hub.site.gate.finish()
-        self._hub.ledger.record(exchange, decision, status, size)
+        self._hub.ledger.record(exchange, self._hub.site.policy.account_of(exchange), decision, status, size)
 
     def _turn_away(self, answer: Answer, decision: str, now: float) -> None:
         assert self._transport is not None
@@ -464,6 +469,11 @@ class Connection(asyncio.Protocol):
         if self._reading_paused:
             self._reading_paused = False
             self._transport.resume_reading()
+
+    def forget_log_part(self) -> None:
+        """What it says of the policy has changed."""
+        if self._log_part:
+            self._log_part = self._hub.ledger.client_part(self.client)
 
     def _note_first_request(self) -> None:
         self._hub.connections.has_spoken(self)

@@ -36,6 +36,7 @@ class Guest(Protocol):
     def check_time(self, now: float) -> None: ...
     def close_if_idle(self) -> None: ...
     def abort(self) -> None: ...
+    def forget_log_part(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -104,6 +105,10 @@ class Connections:
         """End every connection whose time is over."""
         for connection in list(self._all):
             connection.check_time(now)
+
+    def forget_log_parts(self) -> None:
+        for connection in self._all:
+            connection.forget_log_part()
 
     def drain(self) -> None:
         """Let nobody start anew: idle connections end now, the others after their request."""

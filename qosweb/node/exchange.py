@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from aiohttp.http import RawRequestMessage
 
     from qosweb.http.targets import Target
+    from qosweb.node.ledger import ClassAccount
     from qosweb.node.pages import Page, Resource
     from qosweb.node.store import Failure
 
@@ -42,6 +43,7 @@ class Exchange:
     resource: Resource | None = None
     failure: Failure | None = None  # why there is no resource
     page: Page | None = None
+    account: ClassAccount | None = None  # of its class, once that is known
     admitted: bool = False
     stage: int = 0  # where to go on after waiting
     rereads: int = 0

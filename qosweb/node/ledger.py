@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qosweb.node.exchange import Exchange
     from qosweb.node.logfile import LogFile
     from qosweb.node.pages import Page
+    from qosweb.node.policy import Policy
 
 BATCH_LINES = 512
 HOSTS_MAX = 1024
@@ -45,6 +46,12 @@ class ClassAccount:
     bytes_sent: int = 0
     service_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
     service_sum_s: float = 0.0
+    in_service: int = 0  # but for those that are answered at once
+    header_line: bytes = b""  # of its answers
+    quoted: str = ""  # its name in a line of the access log
+
+    def __post_init__(self) -> None:
+        self.quoted = quoted(self.name)
 
     def by_decision(self) -> dict[str, int]:
         counts = dict(self.decisions)
@@ -57,28 +64,35 @@ class ClassAccount:
 
 
 class Ledger:
-    def __init__(self, clock: Clock, node: str, log: LogFile | None, log_format: str) -> None:
-        self.default = ClassAccount("default")
+    def __init__(self, clock: Clock, node: str, log: LogFile | None, log_format: str, policy: Policy) -> None:
+        self.policy = policy
         self.statuses: Counter[int] = Counter()
         self.hosts: dict[str, str] = {}  # Host fields seen and found valid, as they stand in a JSON line
         self._log = log
-        self._json = JsonLines(node, view="", policy="")
-        self._form = self._json if log_format == "json" else Combined()
+        self._node = node
+        self._json = JsonLines(node, view="", policy=policy.labels.policy)
+        self._form: JsonLines | Combined = self._json if log_format == "json" else Combined()
         self._lines: list[str] = []
         self._clock = clock
         self._rid_prefix = os.urandom(4).hex() + "-"
         self._requests = 0
 
+    def policy_changed(self) -> None:
+        """Lines say from now on which policy is in force."""
+        json = JsonLines(self._node, view="", policy=self.policy.labels.policy)
+        if self._form is self._json:
+            self._form = json
+        self._json = json
+
     def client_part(self, client: str) -> str:
         return self._json.client_part(client)
 
-    def served_plain(self, client_part: str, page_part: str, host: str, size: int, start: float) -> None:
+    def served_plain(self, client_part: str, page: Page, host: str, account: ClassAccount, start: float) -> None:
         """A plain GET answered from memory; ``prepare_plain`` made the parts of its line."""
         service_s = time.perf_counter() - start
         service_us = int(service_s * 1e6)
-        account = self.default
         account.plain_served += 1
-        account.bytes_sent += size
+        account.bytes_sent += page.size
         account.service_sum_s += service_s
         if service_us < 1000:
             account.service_counts[_BUCKET_OF_US[service_us]] += 1
@@ -91,7 +105,7 @@ class Ledger:
             lines = self._lines
             lines.append(
                 f'{{"ts":{self._clock.wall_text(start)},"rid":"{self._rid_prefix}{number}",{client_part},'
-                f'"method":"GET","host":{host},{page_part},"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms}}}\n'
+                f'"method":"GET","host":{host},{page.log_part}{account.quoted}{page.log_tail},"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms}}}\n'
             )
             if len(lines) >= BATCH_LINES:
                 self.flush()
@@ -101,12 +115,13 @@ class Ledger:
         if page.body is None or self._form is not self._json:
             return  # from disk; or the combined form, which wants fields that the fast path does not look at
         if not page.log_part:
-            page.log_part = self._json.page_part(exchange.logged_path, 200, page.size, self.default.name)
+            page.log_part = self._json.page_part(exchange.logged_path)
+            page.log_tail = self._json.page_tail(200, page.size)
         if len(self.hosts) >= HOSTS_MAX:
             self.hosts.clear()
         self.hosts[exchange.message.headers.get("Host", "")] = quoted(exchange.host)
 
-    def record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
+    def record(self, exchange: Exchange, account: ClassAccount, decision: str, status: int, size: int) -> None:
         """Any other request, at its end."""
         message = exchange.message
         entry = Entry(
@@ -121,11 +136,12 @@ class Ledger:
             size=size,
             queue_s=exchange.started - exchange.arrived,
             service_s=self._clock.read() - exchange.started,
+            class_name=account.name,
             version=f"{message.version.major}.{message.version.minor}",
             referer=message.headers.get("Referer", "-"),
             agent=message.headers.get("User-Agent", "-"),
         )
-        self._write(entry)
+        self._write(entry, account)
 
     def record_unread(self, client: str, decision: str, status: int, size: int, arrived: float) -> None:
         """A connection that was answered although no request was read: malformed, too late, or one too many."""
@@ -142,12 +158,14 @@ class Ledger:
                 size=size,
                 queue_s=0.0,
                 service_s=self._clock.read() - arrived,
-            )
+                class_name=self.policy.default.name,
+            ),
+            self.policy.default,
         )
 
     def by_status(self) -> dict[int, int]:
         counts = dict(self.statuses)
-        counts[200] = counts.get(200, 0) + self.default.plain_served
+        counts[200] = counts.get(200, 0) + sum(account.plain_served for account in self.policy.all_accounts)
         return counts
 
     def flush(self) -> None:
@@ -165,8 +183,7 @@ class Ledger:
         if self._log is not None:
             self._log.close(timeout_s)
 
-    def _write(self, entry: Entry) -> None:
-        account = self.default
+    def _write(self, entry: Entry, account: ClassAccount) -> None:
         account.decisions[entry.decision] += 1
         account.bytes_sent += entry.size
         account.observe_service(entry.service_s)

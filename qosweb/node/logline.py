@@ -45,11 +45,13 @@ class JsonLines:
         """What stays the same on one connection."""
         return f'{self._fixed},"client":{quoted(client)}'
 
-    def page_part(self, path: str, status: int, size: int, class_name: str) -> str:
-        """What stays the same for every plain GET of one page."""
-        return (
-            f'"path":{quoted(path)},"class":{quoted(class_name)},"decision":"served","status":{status},"bytes":{size}'
-        )
+    def page_part(self, path: str) -> str:
+        """What stays the same for every plain GET of one page, up to the class."""
+        return f'"path":{quoted(path)},"class":'
+
+    def page_tail(self, status: int, size: int) -> str:
+        """The same after the class."""
+        return f',"decision":"served","status":{status},"bytes":{size}'
 
     def line(self, entry: Entry) -> str:
         total_ms = (entry.queue_s + entry.service_s) * 1e3

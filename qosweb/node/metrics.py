@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from qosweb.node.node import Node
 
 
+CLASSES_SHOWN_MAX = 200
+
+
 class NodeCollector(Collector):
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -36,17 +39,21 @@ class NodeCollector(Collector):
 
     def _requests(self) -> Iterator[Metric]:
         ledger = self._node.ledger
-        account = ledger.default
+        accounts = ledger.policy.all_accounts
+        if len(accounts) > CLASSES_SHOWN_MAX:  # then those that had a request
+            accounts = [account for account in accounts if account.service_sum_s]
         requests = CounterMetricFamily("qosweb_requests", "Requests by what was decided.", labels=["class", "outcome"])
-        for outcome, count in sorted(account.by_decision().items()):
-            requests.add_metric([account.name, outcome], count)
+        for account in accounts:
+            for outcome, count in sorted(account.by_decision().items()):
+                requests.add_metric([account.name, outcome], count)
         yield requests
         responses = CounterMetricFamily("qosweb_responses", "Answers by status.", labels=["status"])
         for status, count in sorted(ledger.by_status().items()):
             responses.add_metric([str(status)], count)
         yield responses
         sent = CounterMetricFamily("qosweb_response_bytes", "Bytes of bodies sent.", labels=["class"])
-        sent.add_metric([account.name], account.bytes_sent)
+        for account in accounts:
+            sent.add_metric([account.name], account.bytes_sent)
         yield sent
         service = HistogramMetricFamily(
             "qosweb_request_service_seconds",
@@ -54,9 +61,14 @@ class NodeCollector(Collector):
             labels=["class"],
         )
         bounds = [*map(str, SERVICE_BUCKETS_S), "+Inf"]
-        buckets = list(zip(bounds, accumulate(account.service_counts), strict=True))
-        service.add_metric([account.name], buckets, account.service_sum_s)
+        for account in accounts:
+            buckets = list(zip(bounds, accumulate(account.service_counts), strict=True))
+            service.add_metric([account.name], buckets, account.service_sum_s)
         yield service
+        if labels_hash := ledger.policy.labels.policy:
+            info = GaugeMetricFamily("qosweb_policy_info", "The specification in force.", labels=["hash"])
+            info.add_metric([labels_hash], 1)
+            yield info
         yield GaugeMetricFamily("qosweb_requests_in_service", "Requests now in service.", self._node.gate.in_service)
 
     def _connections(self) -> Iterator[Metric]:

@@ -21,13 +21,16 @@ from qosweb.node.files import Root
 from qosweb.node.gate import OpenGate
 from qosweb.node.heads import HeadLimits
 from qosweb.node.hub import Hub, Limits, OpenFiles
+from qosweb.node.labels import Labels
 from qosweb.node.ledger import Ledger
 from qosweb.node.logfile import LogFile
 from qosweb.node.plain import PlainHeads
+from qosweb.node.policy import Policy
 from qosweb.node.stages import Site
 from qosweb.node.store import PageStore
 from qosweb.node.tls import TlsFiles
 from qosweb.node.tlsdoor import TlsListener
+from qosweb.tools.files import load
 
 if TYPE_CHECKING:
     from qosweb.settings import ServeSettings
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 BACKLOG = 2048
 SWEEP_EVERY_S = 0.5
 FLUSH_EVERY_S = 0.2
+LINKS_EVERY_S = 1.0  # how soon a changed page's links are known
 LOG_CLOSE_S = 5.0
 
 
@@ -65,7 +69,8 @@ class Node:
         if settings.tls_cert is not None and settings.tls_key is not None:
             self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
         self.log = _log_file(settings)
-        self.ledger = Ledger(self.clock, self.name, self.log, settings.access_log_format)
+        self.policy = Policy(self._labels())
+        self.ledger = Ledger(self.clock, self.name, self.log, settings.access_log_format, self.policy)
         self.connections = Connections(
             total_max=settings.max_connections, per_client_max=settings.max_connections_per_client
         )
@@ -73,7 +78,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._hub = Hub(
             self._loop,
-            Site(self.store, self.gate, self.clock, is_secure=self.tls is not None),
+            Site(self.store, self.gate, self.clock, self.policy, is_secure=self.tls is not None),
             self.ledger,
             self.connections,
             Limits(
@@ -98,9 +103,11 @@ class Node:
             self._server = TlsListener(self._hub, self.tls, listener)
         else:
             self._server = await self._loop.create_server(lambda: Connection(self._hub), sock=listener, backlog=BACKLOG)
+        await asyncio.to_thread(self.policy.labels.refresh_links, self.store.root.path)
         self._chores = [
             asyncio.create_task(self._sweep(), name="sweep"),
             asyncio.create_task(self._flush(), name="flush"),
+            asyncio.create_task(self._follow_links(), name="links"),
         ]
         return Listening(f"{'http' if self.tls is None else 'https'}://{address}/", address)
 
@@ -109,11 +116,19 @@ class Node:
         return self.connections.draining
 
     def reload(self) -> None:
-        """Look at everything on disk anew: root, pages, certificate. Raises UsageError, and then changes nothing."""
+        """Look at everything on disk anew: root, pages, specification, certificate.
+
+        Raises UsageError, and then changes nothing.
+        """
         root = _root(self.settings.root)  # a link may lead to another release now
+        labels = self._labels()
         if self.tls is not None:
             self.tls.reload()
         self.store.start_over(root)
+        self._hub.plain_heads.forget()
+        self.policy.change(labels)
+        self.ledger.policy_changed()
+        self.connections.forget_log_parts()
 
     def reopen_logs(self) -> None:
         self.ledger.reopen()
@@ -146,6 +161,16 @@ class Node:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(frame.filename).name}:{frame.lineno}"
         say(f"internal fault: {type(error).__name__} at {place}: {error}; the connection was closed")
+
+    def _labels(self) -> Labels:
+        model = None if self.settings.spec is None else load(str(self.settings.spec)).model
+        return Labels(self.clock, model, self.settings.index)
+
+    async def _follow_links(self) -> None:
+        while True:
+            labels = self.policy.labels
+            await asyncio.to_thread(labels.refresh_links, self.store.root.path)
+            await asyncio.sleep(LINKS_EVERY_S)
 
     async def _sweep(self) -> None:
         while True:

@@ -51,18 +51,21 @@ class Page:
     wire: bytes = b""
     wire_second: int = -1
     wire_has_body: bool = True
-    log_part: str = ""
+    wire_line: bytes = b""  # of the class that it was made for
+    log_part: str = ""  # of a line in the access log, up to the class; and after it
+    log_tail: str = ""
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.size = self.identity.size
 
-    def set_wire(self, second: int, date_line: bytes) -> None:
-        """Make the wire form of a page in memory, good for one second."""
+    def set_wire(self, second: int, date_line: bytes, class_line: bytes) -> None:
+        """Make the wire form of a page in memory, good for one second and one class."""
         assert self.body is not None
         self.wire_second = second
+        self.wire_line = class_line
         self.wire_has_body = self.size <= WIRE_BODY_MAX
-        self.wire = b"".join((self.head, date_line, b"\r\n", self.body if self.wire_has_body else b""))
+        self.wire = b"".join((self.head, class_line, date_line, b"\r\n", self.body if self.wire_has_body else b""))
 
     def whole(self) -> tuple[Segment, ...]:
         return (self.body,) if self.body is not None else (self.part(0, self.size),)

@@ -16,6 +16,9 @@ from aiohttp.http import HttpVersion11
 if TYPE_CHECKING:
     from aiohttp.http import RawRequestMessage
 
+    from qosweb.node.ledger import ClassAccount
+    from qosweb.node.policy import Policy
+
 HEADS_MAX = 4096
 HEAD_LEN_MAX = 1024
 SEEN_ONCE_MAX = 16_384
@@ -27,9 +30,10 @@ class PlainHead(NamedTuple):
     path: str
     host_part: str  # as it stands in a line of the access log
     accept_encoding: str | None
+    account: ClassAccount  # of its class
 
 
-def read_plain(message: RawRequestMessage, hosts: dict[str, str]) -> PlainHead | None:
+def read_plain(message: RawRequestMessage, hosts: dict[str, str], policy: Policy) -> PlainHead | None:
     """``message``, which has no body, as a plain request; None if it is not one. ``hosts`` are those known as valid."""
     headers = message.headers
     if (
@@ -50,7 +54,10 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str]) -> PlainHead |
     if host_part is None:
         return None
     encodings = headers.getall(hdrs.ACCEPT_ENCODING, None)
-    return PlainHead(message.path, host_part, None if encodings is None else ", ".join(encodings))
+    account = policy.account_of_head(message)
+    if account is None:
+        return None
+    return PlainHead(message.path, host_part, None if encodings is None else ", ".join(encodings), account)
 
 
 class PlainHeads:
@@ -73,3 +80,8 @@ class PlainHeads:
         if len(self.known) >= HEADS_MAX:
             self.known.clear()
         self.known[head] = meaning
+
+    def forget(self) -> None:
+        """What heads mean has changed."""
+        self.known.clear()
+        self._seen_once.clear()

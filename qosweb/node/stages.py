@@ -29,6 +29,7 @@ from qosweb.node.store import Loaded, PageStore, status_of
 if TYPE_CHECKING:
     from qosweb.node.clock import Clock
     from qosweb.node.gate import OpenGate
+    from qosweb.node.policy import Policy
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
 RANGES_MAX = 16
@@ -43,6 +44,7 @@ class Site:
     store: PageStore
     gate: OpenGate
     clock: Clock
+    policy: Policy
     is_secure: bool  # reached by TLS
 
 
@@ -123,6 +125,13 @@ def find_page(exchange: Exchange, site: Site) -> Step:
     return explain(status, reason, [("Retry-After", "1")] if status == 503 else ())
 
 
+def label(exchange: Exchange, site: Site) -> Step:
+    """Which class it is in: the page is known, and with it all that the specification may ask."""
+    site.policy.account_of(exchange)
+    site.policy.labels.note(exchange, exchange.started)
+    return None
+
+
 def admit(exchange: Exchange, site: Site) -> Step:
     """Whether it may start now."""
     if exchange.admitted:
@@ -130,6 +139,7 @@ def admit(exchange: Exchange, site: Site) -> Step:
     if not site.gate.start():
         return explain(503, "The server has no capacity for this request.", [("Retry-After", "1")])
     exchange.admitted = True
+    site.policy.account_of(exchange).in_service += 1
     return None
 
 

@@ -98,6 +98,9 @@ class Door:
     def check_time(self, now: float) -> None:
         """The handshake has a time limit of its own."""
 
+    def forget_log_part(self) -> None:
+        """It has none yet."""
+
     def close_if_idle(self) -> None:
         self.abort()
 
