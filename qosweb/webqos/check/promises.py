@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from qosweb.webqos.allocation.feasibility import contradiction
 from qosweb.webqos.allocation.problem import Bound, Problem
 from qosweb.webqos.check.times import describe, distinct
-from qosweb.webqos.model.model import Bytes, Requests
+from qosweb.webqos.model.model import Bytes, Constraint, Requests, Share
 from qosweb.webqos.policy.binding import Binding, bind, problem_of
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.environment import Means
@@ -76,9 +76,8 @@ class _Checker:
             binding = bind(model, self._coverage, situation)
             yield from self._terms(binding)
             means = self._means(situation)
-            for attributes in (("server_resource",), ("num_requests", "num_bytes")):
-                rates = attributes[0] != "server_resource"
-                problem = problem_of(model, self._coverage, binding, means if rates else None, attributes)
+            for only in (_is_share, _is_request_rate, _is_byte_rate):
+                problem = problem_of(model, self._coverage, binding, None if only is _is_share else means, only)
                 if problem.floors or problem.ratios or problem.equal:
                     problems.setdefault(problem, (situation, binding))
         starved = False
@@ -163,6 +162,18 @@ class _Checker:
             elif isinstance(rule.value, Requests):
                 total += rule.value.mrps * (nodes if rule.value.per_node else 1)
         return Means(nodes, total * 2, 1_000)
+
+
+def _is_share(rule: Constraint) -> bool:
+    return rule.attribute == "server_resource" or isinstance(rule.value, Share)
+
+
+def _is_request_rate(rule: Constraint) -> bool:
+    return rule.attribute == "num_requests" and not isinstance(rule.value, Share)
+
+
+def _is_byte_rate(rule: Constraint) -> bool:
+    return rule.attribute == "num_bytes" and not isinstance(rule.value, Share)
 
 
 def _cycle(binding: Binding, classes: int) -> list[int]:

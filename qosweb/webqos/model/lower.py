@@ -161,8 +161,6 @@ class _Lowering:
             )
         if isinstance(value, Relative) and value.pages == pages:
             raise self._scope.fail(bound.value.span, "pages are bound to themselves")
-        if isinstance(value, Share) and value.ppm == 0 and op == "=":
-            self._scope.warn(bound.value.span, "these pages get nothing under contention")
         if pages < 0 or failed:
             return
         if rule.alias is not None:

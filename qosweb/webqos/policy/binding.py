@@ -15,7 +15,7 @@ from qosweb.webqos.model.model import Bytes, Constraint, Model, Relative, Reques
 from qosweb.webqos.policy.environment import Means
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
     from qosweb.webqos.model.conditions import Facts
     from qosweb.webqos.policy.coverage import Coverage
@@ -93,9 +93,12 @@ def problem_of(
     coverage: Coverage,
     binding: Binding,
     means: Means | None = None,
-    attributes: Sequence[str] = RESOURCES,
+    only: Callable[[Constraint], bool] | None = None,
 ) -> Problem:
-    """The problem over all classes; those that are always available have no part in it. Rates need a capacity."""
+    """The problem over all classes; those that are always available have no part in it. Rates need a capacity.
+
+    ``only`` leaves constraints out.
+    """
     means = means or Means()
     always = set(binding.always)
     floors: list[Bound] = []
@@ -105,7 +108,7 @@ def problem_of(
     rest: set[int] = set()
     for one in binding.in_force:
         rule = model.constraints[one.number]
-        if rule.attribute not in attributes:
+        if rule.attribute not in RESOURCES or (only is not None and not only(rule)):
             continue
         lower = tuple(at for at in one.lower if at not in always)
         upper = tuple(at for at in one.upper if at not in always)
