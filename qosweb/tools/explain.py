@@ -169,11 +169,11 @@ class Story:
         else:
             lines = [f"  the page is covered by: {', '.join(self._model.page_sets[at].name for at in one.pages)}"]
         names = {at: f"#{at + 1}" for at in range(len(self._model.atoms))}
-        for word, atoms in (("holds", one.held), ("does not hold", one.failed)):
-            for at in atoms:
-                atom = self._model.atoms[at]
-                what = "the page is linked to" if isinstance(atom, c.Linked) else f"condition {names[at]}"
-                lines.append(f"  {what}: {word}")
+        for at in sorted({at for way in one.ways for at in (*way.held, *way.failed)}):
+            atom = self._model.atoms[at]
+            word = "holds" if c.holds(atom, self._facts) else "does not hold"
+            what = "the page is linked to" if isinstance(atom, c.Linked) else f"condition {names[at]}"
+            lines.append(f"  {what}: {word}")
         return lines
 
     def _share(self, environment: Environment) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from qosweb.webqos.check.check import check_source
 from qosweb.webqos.match.matcher import Matcher
 from qosweb.webqos.model.build import Built, build
-from qosweb.webqos.model.model import Model
 from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.division import divide
@@ -15,6 +15,9 @@ from qosweb.webqos.policy.environment import Environment, Means
 from qosweb.webqos.syntax.diagnostics import Diagnostic, summary
 from qosweb.webqos.syntax.places import Source
 from qosweb.webqos.values import PPM
+
+if TYPE_CHECKING:
+    from qosweb.webqos.model.model import Model
 
 
 @dataclass

@@ -9,6 +9,8 @@ import pytest
 
 from qosweb.cli import main
 from qosweb.webqos.model.lower import ATTRIBUTES
+from qosweb.webqos.model.lower_conditions import TESTS_MAX
+from qosweb.webqos.syntax import scanner
 from qosweb.webqos.syntax.grammar import RESERVED
 from tests.webqos.support import found_in
 
@@ -54,10 +56,8 @@ def test_every_rule_of_the_grammar_is_defined_and_used() -> None:
 
 
 def test_the_limits_are_those_of_the_scanner() -> None:
-    from qosweb.webqos.model.lower_conditions import TESTS_MAX
-    from qosweb.webqos.syntax import scanner
-
     for limit in (
-        scanner.TEXT_MAX, scanner.LINES_MAX, scanner.STATEMENTS_MAX, scanner.STATEMENT_MAX, scanner.DEPTH_MAX, TESTS_MAX,
+        scanner.TEXT_MAX, scanner.LINES_MAX, scanner.STATEMENTS_MAX, scanner.STATEMENT_MAX, scanner.DEPTH_MAX,
+        TESTS_MAX,
     ):  # fmt: skip
         assert f"{limit:,}" in GRAMMAR

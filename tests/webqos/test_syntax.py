@@ -51,7 +51,8 @@ def test_every_node_knows_where_it_stands() -> None:
     text = (
         "let shop = </shop/**> | </cart/*> # pages\n"
         'shadow not (time in 22:00..06:00 or header("X") = "a") => shop.num_bytes < 2 * </b>.num_bytes as x\n'
-        "client accessed(shop) within 30s and weekday in (sat, sun) => links(shop) before default; all.channel = 1KB in 1s"
+        "client accessed(shop) within 30s and weekday in (sat, sun) => links(shop) before default; "
+        "all.channel = 1KB in 1s"
     )
     source = Source("test", text)
     parsed, found = parse(source)
@@ -100,11 +101,12 @@ def test_any_text_gets_an_answer(text: str) -> None:
     render(source, check_source(source))
 
 
-WORDS = st.sampled_from(
-    "set let shadow site lifetime channel = < > => <a> </b/**> <www.x.com/c> default all . server_resource num_bytes "
-    'available always 10% 0.3 5MB 30s ( ) | and or not in time 22:00..06:00 client 10.0.0.0/8 header("X") "gold" '
-    "accessed( links( within before * nodes of capacity hard as name ; \n # , .. equal rest size weekday sat".split(" ")
-)
+VOCABULARY = """
+set let shadow site lifetime channel = < > => <a> </b/**> <www.x.com/c> default all . server_resource num_bytes
+available always 10% 0.3 5MB 30s ( ) | and or not in time 22:00..06:00 client 10.0.0.0/8 header("X") "gold"
+accessed( links( within before * nodes of capacity hard as name ; # , .. equal rest size weekday sat
+"""
+WORDS = st.sampled_from([*VOCABULARY.split(), "\n"])
 
 
 @given(st.lists(WORDS, max_size=40).map(" ".join))

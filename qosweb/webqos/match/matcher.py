@@ -14,7 +14,7 @@ from qosweb.webqos.patterns import PagePattern, path_segments
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from qosweb.webqos.model.model import Model
+    from qosweb.webqos.model.model import Model, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class Matcher:
     def __init__(self, model: Model) -> None:
         self.model = model
         self._cover = Cover(model, in_force(model))
-        by_signature: dict[tuple[int, ...], list[int]] = {}
+        by_signature: dict[tuple[int, ...], list[tuple[int, Way]]] = {}
         for number, one in enumerate(model.classes):
-            by_signature.setdefault(one.pages, []).append(number)
+            by_signature.setdefault(one.pages, []).extend((number, way) for way in one.ways)
         tests = [as_test(atom) for atom in model.atoms]
-        self._decisions = {signature: self._decision(numbers, tests, ()) for signature, numbers in by_signature.items()}
+        self._decisions = {signature: self._decision(ways, tests, ()) for signature, ways in by_signature.items()}
         self._watch = Cover(model, watched(model))
         self._shadows = Cover(model, (rule.pages for rule in model.constraints if rule.shadow))
 
@@ -98,20 +98,20 @@ class Matcher:
         return [at for at, rule in enumerate(self.model.constraints) if rule.shadow and rule.pages in sets]
 
     def _decision(
-        self, numbers: list[int], tests: list[Callable[[c.Facts], bool]], decided: tuple[int, ...]
+        self, ways: list[tuple[int, Way]], tests: list[Callable[[c.Facts], bool]], decided: tuple[int, ...]
     ) -> Decision:
-        """A tree over the atoms that all of the classes ``numbers`` have, links first: they bring further ones."""
-        classes = self.model.classes
-        common = set.intersection(*({*classes[at].held, *classes[at].failed} for at in numbers)) - set(decided)
-        if len(numbers) == 1:
-            return numbers[0]
-        atom = min(common, key=lambda at: (not isinstance(self.model.atoms[at], c.Linked), at))
-        yes = [at for at in numbers if atom in classes[at].held]
-        no = [at for at in numbers if atom in classes[at].failed]
-        if not yes or not no:
-            return self._decision(numbers, tests, (*decided, atom))
+        """A tree over the atoms that tell ``ways`` apart, those of links first: they often settle it."""
+        if len({number for number, _ in ways}) == 1:
+            return ways[0][0]
+        atoms = {at for _, way in ways for at in (*way.held, *way.failed)}.difference(decided)
+        atom = min(atoms, key=lambda at: (not isinstance(self.model.atoms[at], c.Linked), at))
         now = (*decided, atom)
-        return Branch(atom, tests[atom], self._decision(yes, tests, now), self._decision(no, tests, now))
+        yes = [(number, way) for number, way in ways if atom in way.held]
+        no = [(number, way) for number, way in ways if atom in way.failed]
+        if not yes or not no:
+            return self._decision(ways, tests, now)
+        then, otherwise = self._decision(yes, tests, now), self._decision(no, tests, now)
+        return then if then == otherwise else Branch(atom, tests[atom], then, otherwise)
 
 
 def in_force(model: Model) -> set[int]:

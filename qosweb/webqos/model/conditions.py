@@ -136,6 +136,30 @@ def holds(condition: Condition, facts: Facts, atoms_held: frozenset[int] = froze
             return index in atoms_held
 
 
+def residual(condition: Condition, held: frozenset[int]) -> Condition | bool:
+    """What is left to ask when it is known which atoms hold."""
+    match condition:
+        case Atom(index):
+            return index in held
+        case Not(item):
+            inner = residual(item, held)
+            return not inner if isinstance(inner, bool) else Not(inner)
+        case And(items) | Or(items):
+            decides = isinstance(condition, Or)  # an item with this value decides
+            left: list[Condition] = []
+            for item in items:
+                inner = residual(item, held)
+                if inner is decides:
+                    return decides
+                if not isinstance(inner, bool):
+                    left.append(inner)
+            if not left:
+                return not decides
+            return left[0] if len(left) == 1 else type(condition)(tuple(left))
+        case _:
+            return condition
+
+
 def client_in(client: str | None, networks: tuple[str, ...]) -> bool:
     if client is None:
         return False

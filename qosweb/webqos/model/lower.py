@@ -51,7 +51,7 @@ class Lowered:
     constraint_rules: list[tree.Rule] = field(default_factory=list)
     priorities: list[Priority] = field(default_factory=list)
     priority_rules: list[tree.Rule] = field(default_factory=list)
-    class_names: dict[tuple[int, int], tree.Name] = field(default_factory=dict)  # (page set, atom) -> as NAME
+    aliases: dict[tuple[int, c.Condition], str] = field(default_factory=dict)  # as NAME, by pages and condition
     found: list[Diagnostic] = field(default_factory=list)
 
     @property
@@ -70,7 +70,7 @@ class _Lowering:
         self._conditions = Conditions(self._scope, self._page_sets)
         self._bind_shadows = bind_shadows
         self._out = Lowered(self._scope.settings)
-        self._aliases: dict[str, tree.Name] = {}
+        self._aliases: dict[str, tuple[tree.Name, tuple[int, c.Condition | None]]] = {}
         for statement in parsed.statements:
             if isinstance(statement, tree.Rule):
                 self._rule(statement)
@@ -263,35 +263,33 @@ class _Lowering:
         return Relative(pages, factor.numerator, factor.denominator)
 
     def _alias(self, alias: tree.Name, pages: int, condition: c.Condition | None, *, shadow: bool) -> None:
-        first = self._aliases.get(alias.text)
         if shadow:
             self._scope.warn(alias.span, "a shadow makes no class; the name is not used")
             return
-        atoms = sorted({leaf.index for leaf in c.leaves(condition) if isinstance(leaf, c.Atom)}) if condition else []
-        key = (pages, atoms[0] if atoms else -1)
-        if len(atoms) > 1:
-            raise self._scope.fail(alias.span, "a condition of several parts cannot name one class")
-        known = self._out.class_names.get(key)
-        if first is not None and known is None:
-            note = Note(first.span, "it is first given here")
+        divides = condition is not None and any(isinstance(leaf, c.Atom) for leaf in c.leaves(condition))
+        key = (pages, condition if divides else None)
+        first_name, first_key = self._aliases.setdefault(alias.text, (alias, key))
+        if first_key != key:
+            note = Note(first_name.span, "it is first given here")
             raise self._scope.fail(alias.span, f"the name '{alias.text}' is given to two classes", "", (note,))
-        self._aliases[alias.text] = alias
-        self._out.class_names[key] = alias
-        if not atoms:
+        if not divides or condition is None:
             self._page_sets.name(pages, alias)
+        elif self._out.aliases.setdefault((pages, condition), alias.text) != alias.text:
+            raise self._scope.fail(alias.span, "this class has another name already", "one is enough")
 
     def _factor(self, condition: c.Condition, node: tree.Condition) -> c.Condition:
-        """Its largest parts that speak of the request alone become atoms."""
+        """With atoms for what speaks of the request alone: named conditions, and the largest parts without names."""
         while isinstance(node, tree.Not) and isinstance(node.item, tree.Not):
             node = node.item.item
         if isinstance(node, tree.Not) and isinstance(condition, c.Not):
             return c.Not(self._factor(condition.item, node.item))
-        if c.is_of_request(condition):
-            name = node.name if isinstance(node, tree.Reference) else ""
-            return c.Atom(self._atom(condition, name))
         if isinstance(node, tree.Reference):
             inner = self._scope.lets[node.name].value
+            if c.is_of_request(condition) and not isinstance(inner, tree.Reference):
+                return c.Atom(self._atom(condition, node.name))
             return self._factor(condition, cast("tree.Condition", inner))
+        if c.is_of_request(condition) and not _has_names(node):
+            return c.Atom(self._atom(condition, ""))
         match condition, node:
             case c.And(items), tree.And(items=nodes):
                 return c.And(self._factor_all(items, nodes, c.And))
@@ -303,12 +301,13 @@ class _Lowering:
     def _factor_all(
         self, items: tuple[c.Condition, ...], nodes: tuple[tree.Condition, ...], kind: type[c.And] | type[c.Or]
     ) -> tuple[c.Condition, ...]:
-        of_request = [at for at, item in enumerate(items) if c.is_of_request(item)]
-        if len(of_request) < 2:
-            return tuple(self._factor(item, node) for item, node in zip(items, nodes, strict=True))
-        joined = c.Atom(self._atom(kind(tuple(items[at] for at in of_request)), ""))
-        rest = [self._factor(items[at], nodes[at]) for at in range(len(items)) if at not in of_request]
-        return (joined, *rest)
+        """Several nameless parts become one atom."""
+        pairs = list(zip(items, nodes, strict=True))
+        nameless = [item for item, node in pairs if c.is_of_request(item) and not _has_names(node)]
+        if len(nameless) < 2:
+            return tuple(self._factor(item, node) for item, node in pairs)
+        joined = c.Atom(self._atom(kind(tuple(nameless)), ""))
+        return (joined, *(self._factor(item, node) for item, node in pairs if item not in nameless))
 
     def _atom(self, condition: c.Condition, name: str) -> int:
         if condition in self._out.atoms:
@@ -318,6 +317,18 @@ class _Lowering:
         self._out.atoms.append(condition)
         self._out.atom_names.append(name)
         return len(self._out.atoms) - 1
+
+
+def _has_names(node: tree.Condition) -> bool:
+    match node:
+        case tree.Reference():
+            return True
+        case tree.Not(item=item):
+            return _has_names(item)
+        case tree.And(items=items) | tree.Or(items=items):
+            return any(_has_names(item) for item in items)
+        case _:
+            return False
 
 
 def _either(words: tuple[str, ...]) -> str:

@@ -88,13 +88,24 @@ class Priority(msgspec.Struct, frozen=True):
 Rule = Constraint | Priority
 
 
+class Way(msgspec.Struct, frozen=True):
+    """Atoms that hold, and that do not."""
+
+    held: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+
+
 class QosClass(msgspec.Struct, frozen=True):
-    """Requests that all constraints treat alike: the page sets that cover them, the atoms that hold and that do not."""
+    """Requests that all rules treat alike: the page sets that cover them, and the ways in which atoms may come out."""
 
     name: str
     pages: tuple[int, ...]
-    held: tuple[int, ...] = ()
-    failed: tuple[int, ...] = ()
+    ways: tuple[Way, ...] = (Way(),)
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """Of one of the ways; rules cannot tell it from the others."""
+        return self.ways[0].held
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -112,7 +123,9 @@ class Model(msgspec.Struct, frozen=True):
     @property
     def default(self) -> int:
         """The class of what no rule speaks of."""
-        return next(at for at, one in enumerate(self.classes) if not one.pages and not one.held)
+        return next(
+            at for at, one in enumerate(self.classes) if not one.pages and any(not way.held for way in one.ways)
+        )
 
 
 def encode(model: Model) -> bytes:

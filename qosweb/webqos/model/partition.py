@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from qosweb.webqos.match.automaton import Automaton, TooManyWays
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.domains import TooManySituations, outcomes
-from qosweb.webqos.model.model import DEFAULT, PageSet, Priority, QosClass, Relative, Rule
+from qosweb.webqos.model.model import DEFAULT, PageSet, Priority, QosClass, Relative, Rule, Way
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,26 +72,19 @@ def partition(lowered: Lowered) -> tuple[list[c.Condition], list[QosClass]]:
     used = sets_in_force(lowered)
     atoms = list(lowered.atoms)
     names = list(lowered.atom_names)
+    links: dict[int, int] = {}
     for number in sorted(used):
         if lowered.page_sets[number].kind == "links":
+            links[number] = len(atoms)
             atoms.append(c.Linked(number))
             names.append("links")
-    links = {at: atom.pages for at, atom in enumerate(atoms) if isinstance(atom, c.Linked)}
-    asked = _asked(lowered)
-    wide = {number: found for number, found in asked.items() if lowered.page_sets[number].kind != "pages"}
     found = signatures(lowered.page_sets, used)
-    smaller = _contained(found)
-    namer = _Namer(lowered, names, smaller)
+    namer = _Namer(lowered, names, _contained(found))
+    rules = _Dividing(lowered, links)
     classes: list[QosClass] = []
     known: dict[tuple[int, ...], list[tuple[bool, ...]]] = {}
     for signature in found:
-        always = {atom for number in signature for atom in asked.get(number, ())}
-        for number, more in wide.items():
-            kind = lowered.page_sets[number].kind
-            if kind == "all" or (kind == "default" and not signature):
-                always |= more
-        when_linked = {at: asked.get(number, set()) - always for at, number in links.items()}
-        mine = tuple(sorted(always.union(links, *when_linked.values())))
+        mine = rules.atoms_for(signature)
         if mine not in known:
             try:
                 known[mine] = sorted(outcomes([atoms[at] for at in mine], SITUATIONS_MAX))
@@ -99,30 +92,71 @@ def partition(lowered: Lowered) -> tuple[list[c.Condition], list[QosClass]]:
                 raise TooManyClasses(
                     signature[-1] if signature else -1, "too many conditions divide the requests for these pages"
                 ) from None
-        divided: dict[tuple[tuple[int, ...], tuple[int, ...]], None] = {}
+        alike: dict[tuple[c.Condition | bool, ...], list[Way]] = {}
         for outcome in known[mine]:
-            held_all = {at for at, holds in zip(mine, outcome, strict=True) if holds}
-            matters = always.union(links, *(when_linked[at] for at in links if at in held_all))
-            held = tuple(at for at in mine if at in matters and at in held_all)
-            failed = tuple(at for at in mine if at in matters and at not in held_all)
-            divided[held, failed] = None
-        classes += [QosClass(namer.name(signature, held), signature, held, failed) for held, failed in divided]
+            held = tuple(at for at, holds in zip(mine, outcome, strict=True) if holds)
+            failed = tuple(at for at, holds in zip(mine, outcome, strict=True) if not holds)
+            alike.setdefault(rules.treatment(signature, frozenset(held)), []).append(Way(held, failed))
+        for ways in alike.values():
+            ways.sort(key=lambda way: (len(way.held), way.held))
+            classes.append(QosClass(namer.name(signature, ways[0].held), signature, tuple(ways)))
         if len(classes) > CLASSES_MAX:
             raise TooManyClasses(-1, f"there are more than {CLASSES_MAX:,} classes")
     return atoms, classes
 
 
-def _asked(lowered: Lowered) -> dict[int, set[int]]:
-    """The atoms that decide about each page set."""
-    asked: dict[int, set[int]] = {}
-    for rule in lowered.rules:
-        if rule.condition is not None and not rule.shadow:
-            found = {leaf.index for leaf in c.leaves(rule.condition) if isinstance(leaf, c.Atom)}
+class _Dividing:
+    """The rules whose conditions tell requests for one page apart, by the page sets that they are about."""
+
+    def __init__(self, lowered: Lowered, links: dict[int, int]) -> None:
+        self._links = links
+        self._wide: list[tuple[str, int, c.Condition | None]] = []
+        self._of_set: dict[int, list[c.Condition]] = {}
+        for rule in lowered.rules:
+            if rule.shadow:
+                continue
             # A condition narrows the left side: what is compared with, or comes after, stays whole.
-            narrowed = rule.chain[:-1] if isinstance(rule, Priority) else (rule.pages,)
-            for number in narrowed:
-                asked.setdefault(number, set()).update(found)
-    return asked
+            for number in rule.chain[:-1] if isinstance(rule, Priority) else (rule.pages,):
+                kind = lowered.page_sets[number].kind
+                divides = rule.condition is not None and bool(_atoms_of(rule.condition))
+                if kind == "links":
+                    self._wide.append((kind, number, rule.condition if divides else None))
+                elif divides and rule.condition is not None:
+                    if kind == "pages":
+                        self._of_set.setdefault(number, []).append(rule.condition)
+                    else:
+                        self._wide.append((kind, number, rule.condition))
+
+    def _about(self, signature: Signature) -> list[tuple[int, c.Condition | None]]:
+        """The atom of links, or -1, and the condition of every rule that may be about such a page."""
+        found: list[tuple[int, c.Condition | None]] = [
+            (-1, condition) for number in signature for condition in self._of_set.get(number, ())
+        ]
+        for kind, number, condition in self._wide:
+            if kind == "all" or kind == "links" or not signature:
+                found.append((self._links.get(number, -1), condition))
+        return found
+
+    def atoms_for(self, signature: Signature) -> tuple[int, ...]:
+        atoms: set[int] = set(self._links.values())
+        for _, condition in self._about(signature):
+            if condition is not None:
+                atoms |= _atoms_of(condition)
+        return tuple(sorted(atoms))
+
+    def treatment(self, signature: Signature, held: frozenset[int]) -> tuple[c.Condition | bool, ...]:
+        """What each rule still asks when it is known which atoms hold. Requests with the same are one class."""
+        left: list[c.Condition | bool] = [at in held for at in self._links.values()]
+        for link, condition in self._about(signature):
+            if link >= 0 and link not in held:
+                left.append(False)
+            else:
+                left.append(True if condition is None else c.residual(condition, held))
+        return tuple(left)
+
+
+def _atoms_of(condition: c.Condition) -> set[int]:
+    return {leaf.index for leaf in c.leaves(condition) if isinstance(leaf, c.Atom)}
 
 
 def _contained(found: list[Signature]) -> dict[tuple[int, int], bool]:
@@ -162,20 +196,17 @@ class _Namer:
             )
         ]
         base = "+".join(self._lowered.page_sets[one].name for one in smallest) or DEFAULT
-        chosen = self._chosen(smallest, held)
+        chosen = [
+            (name, condition)
+            for (number, condition), name in self._lowered.aliases.items()
+            if number in (smallest or self._wide) and c.residual(condition, frozenset(held)) is not False
+        ]
+        told = {atom for _, condition in chosen for atom in _atoms_of(condition)}
         if chosen:
-            base = chosen
-        elif held:
-            base += "#" + "+".join(dict.fromkeys(self._atom_names[at] for at in held))
+            base = "+".join(dict.fromkeys(name for name, _ in chosen))
+        more = dict.fromkeys(self._atom_names[at] for at in held if at not in told)
+        if more:
+            base += "#" + "+".join(more)
         number = self._taken.get(base, 0)
         self._taken[base] = number + 1
         return base if not number else f"{base}~{number + 1}"
-
-    def _chosen(self, smallest: list[int], held: tuple[int, ...]) -> str:
-        """``as NAME`` of the statement that made this class."""
-        names = self._lowered.class_names
-        if len(held) == 1:
-            for number in smallest or self._wide:
-                if (number, held[0]) in names:
-                    return names[number, held[0]].text
-        return ""
