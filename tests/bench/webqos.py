@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
 import re
@@ -89,6 +90,7 @@ def measure(rules: int) -> dict[str, float]:
     matcher = Matcher(model)
     asked = paths(rules)
     request = Request()
+    serials = itertools.count()
     for host, path in asked:
         matcher.classify(host, path, request)
 
@@ -98,12 +100,10 @@ def measure(rules: int) -> dict[str, float]:
 
     def fresh() -> None:
         """Paths that were never asked for."""
-        nonlocal serial
-        serial += 1
+        serial = next(serials)
         for host, path in asked:
             matcher.classify(host, f"{path}{serial}", request)
 
-    serial = 0
     scan = [
         (pattern.host, re.compile("/" + "/".join(map(re.escape, pattern.segments)).replace(r"\*", "[^/]*") + "(/.*)?"))
         for page_set in model.page_sets

@@ -1,4 +1,4 @@
-"""``--spec``: each request's class is in its answer, in the log and in the metrics; a bad specification stops nothing."""
+"""``--spec``: each request's class is in its answer, in the log and in the metrics; a bad one is refused."""
 
 import json
 from pathlib import Path

@@ -90,11 +90,11 @@ def test_fmt_writes_the_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_fmt_leaves_a_file_with_mistakes_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.webqos"
-    path.write_text("  </a>.server_resource>=>\n")
+    path.write_text("  </a>.server_resource >> 3\n")
     code, out, err = run(capsys, "fmt", str(path))
     assert (code, out) == (1, "")
     assert ":1:25: error: " in err
-    assert path.read_text() == "  </a>.server_resource>=>\n"
+    assert path.read_text() == "  </a>.server_resource >> 3\n"
 
 
 def test_explain_says_which_class_and_why(spec: str, capsys: pytest.CaptureFixture[str]) -> None:

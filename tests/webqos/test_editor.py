@@ -27,7 +27,7 @@ def test_every_word_is_known() -> None:
 
 def test_what_it_colours() -> None:
     rules = {name: re.compile(rule["match"]) for name, rule in GRAMMAR["repository"].items() if "match" in rule}
-    line = 'night => <www.x.com/free>.server_resource < 60%  # at night'
+    line = "night => <www.x.com/free>.server_resource < 60%  # at night"
     assert rules["pattern"].findall(line) == ["<www.x.com/free>"]
     assert rules["attribute"].findall(line) == ["server_resource"]
     assert rules["comment"].findall(line) == ["# at night"]

@@ -73,6 +73,8 @@ def _hint(wanted: str, token: str, previous: str, rest: str) -> str:
     low = token.lower()
     if token == "&" and wanted == "the end of the statement":
         return "page sets are united with '|'"
+    if wanted == "a condition" and token.startswith("<"):
+        return "the condition comes first, then '=>' and the constraint"
     if wanted.startswith("pages") and token in (*_SUBJECTS, "not"):
         return "a condition is followed by '=>' and a constraint"
     if token in _SIGNS:
