@@ -103,7 +103,11 @@ def status_of(node: Node) -> dict[str, object]:
             "bytes": node.store.memory,
             "misses": node.store.misses,
         },
-        "policy": {"hash": policy.labels.policy, "file": str(node.settings.spec or "")},
+        "policy": {
+            "hash": policy.labels.policy,
+            "file": str(node.settings.spec or ""),
+            "in_force": policy.labels.in_force(node.clock.read()),
+        },
         "classes": {
             account.name: {
                 "in_service": account.in_service,

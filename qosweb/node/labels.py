@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import os
 import pwd
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from qosweb.http.hosts import parse_host
 from qosweb.http.targets import BadTarget, parse_target
 from qosweb.node.accesses import Accesses
 from qosweb.node.linkmap import LinkMap
-from qosweb.webqos.match.matcher import Branch, Matcher
+from qosweb.webqos.match.matcher import Branch, Matcher, watched
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.model import digest
+from qosweb.webqos.policy.binding import bind
+from qosweb.webqos.policy.coverage import Coverage
+from qosweb.webqos.policy.environment import Environment
+from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,6 +112,8 @@ class Labels:
         self.policy = "" if model is None else digest(model)
         self.accesses = Accesses()
         self._matcher = None if model is None else Matcher(model)
+        self._coverage = None if model is None else Coverage(model)
+        self._watched = set() if model is None else watched(model)
         leaves = [] if model is None else [leaf for atom in model.atoms for leaf in c.leaves(atom)]
         self._notes_paths = any(isinstance(leaf, c.Within) and leaf.subject == "last_access" for leaf in leaves)
         self._is_of_head = [] if model is None else [all(map(_is_of_head, c.leaves(atom))) for atom in model.atoms]
@@ -152,6 +159,25 @@ class Labels:
             self.accesses.note_path(path, now)
         if watched := self._matcher.watched_sets(exchange.host, path):
             self.accesses.note(watched, exchange.client, now)
+
+    def in_force(self, now: float) -> list[str]:
+        """The constraints that hold at this node now, in canonical form."""
+        if self.model is None or self._coverage is None:
+            return []
+        binding = bind(self.model, self._coverage, self.environment(now))
+        return [self.model.constraints[one.number].text for one in binding.in_force]
+
+    def environment(self, now: float) -> Environment:
+        """What is the case as far as this node alone can tell."""
+        wall = datetime.fromtimestamp(self.clock.wall(now), UTC)
+        accessed = {number: self.accesses.of_set_ms(number, now) for number in self._watched}
+        return Environment(
+            time_s=wall.hour * 3600 + wall.minute * 60 + wall.second,
+            weekday=wall.weekday(),
+            day=wall.date().toordinal(),
+            load_ppm=int(os.getloadavg()[0] / (os.cpu_count() or 1) * PPM),
+            accessed_ms={number: age for number, age in accessed.items() if age is not None},
+        )
 
     def is_linked(self, pages: int, path: str) -> bool:
         if self.link_map is None:

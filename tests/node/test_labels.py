@@ -105,6 +105,16 @@ def test_what_a_client_accessed_changes_its_class(site: Path, spec: Path, tmp_pa
         assert (before, label(node, "/gift/a.html")) == ("/gift", "/gift#4")
 
 
+def test_status_says_which_constraints_are_in_force(site: Path, spec: Path, tmp_path: Path) -> None:
+    timed = "accessed(</free>) within 30s => </shop>.server_resource > 10%"
+    with RunningNode(site, tmp_path, "--spec", str(spec)) as node:
+        before = json.loads(node.admin("/status"))["policy"]["in_force"]
+        assert "</index.html>.available = always" in before
+        assert timed not in before
+        node.get("/free/a.html")
+        assert timed in json.loads(node.admin("/status"))["policy"]["in_force"]
+
+
 def test_links_are_followed_when_pages_change(site: Path, spec: Path, tmp_path: Path) -> None:
     with RunningNode(site, tmp_path, "--spec", str(spec)) as node:
         assert label(node, "/near.html") == "default#links"

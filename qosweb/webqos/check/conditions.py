@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.webqos.model import conditions as c
-from qosweb.webqos.model.domains import TooManySituations, outcomes
+from qosweb.webqos.model.domains import TooManySituations, situations
 from qosweb.webqos.syntax.diagnostics import error, warning
 
 if TYPE_CHECKING:
@@ -16,24 +16,28 @@ if TYPE_CHECKING:
     from qosweb.webqos.syntax.diagnostics import Diagnostic
 
 SITUATIONS_MAX = 5_000
+TESTS_MAX = 3_000_000  # of all conditions together; beyond it they are believed
 
 
 def check_conditions(built: Built, model: Model) -> Iterator[Diagnostic]:
-    known: dict[c.Condition, set[tuple[bool, ...]]] = {}
+    known: dict[c.Condition, set[bool]] = {}
+    tests = 0
     for rule, node in zip(model.rules, [*built.constraint_rules, *built.priority_rules], strict=True):
         if rule.condition is None or node.condition is None:
             continue
         whole = expand(rule.condition, model)
         if whole not in known:
             try:
-                known[whole] = outcomes([whole], SITUATIONS_MAX)
+                tried = list(situations([whole], SITUATIONS_MAX))
             except TooManySituations:
-                known[whole] = set()
-        if known[whole] == {(False,)}:
+                tried = []
+            tests += len(tried) * sum(1 for _ in c.leaves(whole))
+            known[whole] = {c.holds(whole, one) for one in tried} if tests <= TESTS_MAX else set()
+        if known[whole] == {False}:
             yield error(
                 node.condition.span, "this condition can never hold", "the statement would never have an effect"
             )
-        elif known[whole] == {(True,)}:
+        elif known[whole] == {True}:
             yield warning(node.condition.span, "this condition always holds", "leave it out")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.feasibility import contradiction
-from qosweb.webqos.allocation.problem import Bound, Problem
+from qosweb.webqos.allocation.problem import PPM, Bound, Problem
 from qosweb.webqos.check.times import describe, distinct
 from qosweb.webqos.model.model import Bytes, Constraint, Requests, Share
 from qosweb.webqos.policy.binding import Binding, bind, problem_of
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from qosweb.webqos.syntax.diagnostics import Diagnostic
 
 CONTRADICTIONS_MAX = 20
+FLOORS_MANY = 100
+NOTES_MAX = 10
+EFFORT_MAX = 400_000  # situations times rules and classes: what is looked at stays a matter of seconds
 
 
 def check_promises(built: Built, model: Model) -> Iterator[Diagnostic]:
@@ -65,6 +68,9 @@ class _Checker:
         model = self._model
         rules: list[Rule] = [rule for rule in model.constraints if not rule.shadow]
         found, partly = distinct(rules)
+        most = max(3, EFFORT_MAX // (1 + len(rules) + len(model.classes)))
+        partly = partly or len(found) > most
+        del found[most:]
         if partly:
             yield warning(
                 Span(0, 0),
@@ -84,7 +90,7 @@ class _Checker:
         for problem, (situation, binding) in problems.items():
             if len(self._said) >= CONTRADICTIONS_MAX:
                 return
-            core = contradiction(problem)
+            core = _too_much(problem) or contradiction(problem)
             if core is not None:
                 yield from self._contradiction(core, situation)
             elif not starved and (warned := self._starved(problem, binding)):
@@ -103,7 +109,15 @@ class _Checker:
             last.constraint.span,
             f"{message}{f' ({when})' if when else ''}",
             "no division of the capacity keeps all of them" if others else "",
-            [Note(rule.constraint.span, "together with this") for rule in others],
+            [
+                Note(
+                    rule.constraint.span,
+                    "together with this"
+                    if at < NOTES_MAX - 1 or len(others) == NOTES_MAX
+                    else f"together with this and {len(others) - NOTES_MAX} more",
+                )
+                for at, rule in enumerate(others[:NOTES_MAX])
+            ],
         )
 
     def _starved(self, problem: Problem, binding: Binding) -> Diagnostic | None:
@@ -162,6 +176,26 @@ class _Checker:
             elif isinstance(rule.value, Requests):
                 total += rule.value.mrps * (nodes if rule.value.per_node else 1)
         return Means(nodes, total * 2, 1_000)
+
+
+def _too_much(problem: Problem) -> tuple[int, ...] | None:
+    """Lower bounds that alone add up to more than everything, the largest first; only where there are very many.
+
+    Then a smallest contradiction may take minutes to find, and this one is as good.
+    """
+    if len(problem.floors) < FLOORS_MANY:
+        return None
+    taken: set[int] = set()
+    total = 0
+    core: list[int] = []
+    for bound in sorted(problem.floors, key=lambda bound: (-bound.ppm, bound.constraint)):
+        if taken.isdisjoint(bound.classes):
+            taken.update(bound.classes)
+            total += bound.ppm
+            core.append(bound.constraint)
+            if total > PPM:
+                return tuple(sorted(core))
+    return None
 
 
 def _is_share(rule: Constraint) -> bool:

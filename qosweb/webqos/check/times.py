@@ -12,6 +12,7 @@ from qosweb.webqos.values import PPM, WEEKDAYS
 if TYPE_CHECKING:
     from qosweb.webqos.model.model import Model, Rule
 
+TESTS_MAX = 2_000_000  # in all situations together
 SITUATIONS_MAX = 20_000
 DISTINCT_MAX = 400
 
@@ -50,7 +51,7 @@ def distinct(rules: list[Rule]) -> tuple[list[Situation], bool]:
 
 def _tell_apart(leaves: list[c.Within]) -> tuple[list[Situation], bool]:
     found: dict[tuple[bool, ...], Situation] = {}
-    for situation in situations(leaves, SITUATIONS_MAX):
+    for situation in situations(leaves, min(SITUATIONS_MAX, TESTS_MAX // max(1, len(leaves)))):
         found.setdefault(_outcome(leaves, situation), situation)
     return list(found.values())[:DISTINCT_MAX], len(found) > DISTINCT_MAX
 

@@ -13,6 +13,7 @@ from qosweb.webqos.patterns import PagePattern
 REMEMBERED_MAX = 2_048  # steps per state beyond those the patterns name
 HOSTS_MAX = 1_024
 GLOBS_MAX = 400  # side by side
+STEPS_MAX = 1_000_000  # to find out in which ways patterns overlap
 
 
 class TooManyWays(Exception):
@@ -116,9 +117,13 @@ class Automaton:
         waiting = [self._start(host) for host in self._host_witnesses()]
         seen = {id(state) for state in waiting}
         found: set[frozenset[int]] = set()
+        steps = 0
         while waiting:
             state = waiting.pop()
             for segment in _witnesses(state, states_max):
+                steps += 1
+                if steps > STEPS_MAX:
+                    raise TooManyWays
                 following = self._step(state, segment)
                 if id(following) not in seen:
                     if len(seen) >= states_max:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.problem import PPM, Problem
-from qosweb.webqos.allocation.shares import allocate
+from qosweb.webqos.allocation.shares import Allocator
 from qosweb.webqos.policy.binding import Binding, problem_of
 
 if TYPE_CHECKING:
@@ -16,24 +16,52 @@ if TYPE_CHECKING:
     from qosweb.webqos.policy.coverage import Coverage
     from qosweb.webqos.policy.environment import Means
 
+ALLOCATORS_MAX = 64
+
+
+class Division:
+    """The shares under one binding, for one demand after another; what does not depend on the demand is kept."""
+
+    def __init__(self, model: Model, coverage: Coverage, binding: Binding, means: Means) -> None:
+        self._model = model
+        self._coverage = coverage
+        self._binding = binding
+        self._means = means
+        self._always = frozenset(binding.always)
+        self._first = Allocator(Problem(len(model.classes), (), ()))
+        self._others: dict[int | None, Allocator] = {}
+
+    def shares(self, demand_ppm: Sequence[int]) -> tuple[int, ...]:
+        """The share of each class in parts per million of the whole capacity, for what each asks for."""
+        always = self._always
+        if not always:
+            return self._allocator(PPM).shares(demand_ppm)
+        first = self._first.shares([ask if at in always else 0 for at, ask in enumerate(demand_ppm)])
+        left = PPM - sum(first)
+        if left <= 0:
+            return first
+        asks = [0 if at in always else min(PPM, -(-ask * PPM // left)) for at, ask in enumerate(demand_ppm)]
+        rest = self._allocator(left).shares(asks)
+        return tuple(
+            got if at in always else share * left // PPM
+            for at, (got, share) in enumerate(zip(first, rest, strict=True))
+        )
+
+    def _allocator(self, left: int) -> Allocator:
+        """Rates are absolute: of what is left of the capacity they are another share."""
+        means = self._means
+        key = left if means.capacity_bps is not None else None
+        if key not in self._others:
+            if len(self._others) >= ALLOCATORS_MAX:
+                self._others.clear()
+            if means.capacity_bps is not None:
+                means = replace(means, capacity_bps=max(1, means.capacity_bps * left // PPM))
+            self._others[key] = Allocator(problem_of(self._model, self._coverage, self._binding, means))
+        return self._others[key]
+
 
 def divide(
     model: Model, coverage: Coverage, binding: Binding, means: Means, demand_ppm: Sequence[int]
 ) -> tuple[int, ...]:
-    """The share of each class in parts per million of the whole capacity, for what each asks for."""
-    always = set(binding.always)
-    first = allocate(
-        Problem(len(model.classes), (), ()),
-        [ask if at in always else 0 for at, ask in enumerate(demand_ppm)],
-    )
-    left = PPM - sum(first)
-    if left <= 0:
-        return first
-    if means.capacity_bps is not None:
-        means = replace(means, capacity_bps=max(1, means.capacity_bps * left // PPM))
-    problem = problem_of(model, coverage, binding, means)
-    asks = [0 if at in always else min(PPM, -(-ask * PPM // left)) for at, ask in enumerate(demand_ppm)]
-    rest = allocate(problem, asks)
-    return tuple(
-        got if at in always else share * left // PPM for at, (got, share) in enumerate(zip(first, rest, strict=True))
-    )
+    """The same, once."""
+    return Division(model, coverage, binding, means).shares(demand_ppm)
