@@ -1,12 +1,18 @@
 """The sample site is whole: links resolve, pages are readable, and classes are those of its specification."""
 
 import re
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 from xml.etree import ElementTree as ET
 
 import pytest
+
+from qosweb.webqos.match.matcher import Matcher
+from qosweb.webqos.model.build import build
+from qosweb.webqos.model.domains import Situation
+from qosweb.webqos.syntax.places import Source
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "qosweb" / "sample_site"
@@ -79,12 +85,17 @@ def spec_statements() -> str:
     return re.sub(r"#.*", "", SPEC.read_text(encoding="utf-8"))
 
 
+@cache
+def matcher() -> Matcher:
+    built = build(Source(SPEC.name, SPEC.read_text(encoding="utf-8")))
+    assert built.model is not None
+    return Matcher(built.model)
+
+
 def class_of(path: str) -> str:
-    """The pattern of the specification that covers a page; they are disjoint, so at most one does."""
-    patterns = set(re.findall(r"<(/[^>]*)>", spec_statements()))
-    covering = [p for p in patterns if path == p or path.startswith(f"{p}/")]
-    assert len(covering) <= 1, f"{path} is in {covering}"
-    return covering[0] if covering else "default"
+    """The class that the specification gives a page."""
+    number = matcher().classify("localhost", path, Situation())
+    return matcher().model.classes[number].name
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -127,8 +138,7 @@ def test_every_page_names_the_class_that_its_specification_gives_it(name: str) -
 
 def test_every_class_of_the_specification_has_something_to_serve() -> None:
     files = [f"/{path.relative_to(SITE).as_posix()}" for path in SITE.rglob("*") if path.is_file()]
-    patterns = set(re.findall(r"<(/[^>]*)>", spec_statements()))
-    assert {class_of(path) for path in files} == patterns | {"default"}
+    assert {class_of(path) for path in files} == {one.name for one in matcher().model.classes}
 
 
 def test_promised_shares_leave_room() -> None:

@@ -80,6 +80,8 @@ class ExchangeFacts(HeadFacts):
         labels, resource = self._labels, self._exchange.resource
         if subject == "client_accessed":
             return labels.accesses.of_client_ms(int(argument), self._exchange.client, self._now)
+        if subject in c.OF_CLUSTER:
+            return labels.environment(self._now).number(subject, argument)
         if subject == "last_access":
             return labels.accesses.of_path_ms(self._path, self._now)
         if resource is None:
@@ -111,6 +113,9 @@ class Labels:
         self.default = 0 if model is None else model.default
         self.policy = "" if model is None else digest(model)
         self.accesses = Accesses()
+        rules = () if model is None else model.constraints
+        # How many requests each shadow would have been about.
+        self.shadow_counts = {at: 0 for at, rule in enumerate(rules) if rule.shadow}
         self._matcher = None if model is None else Matcher(model)
         self._coverage = None if model is None else Coverage(model)
         self._watched = set() if model is None else watched(model)
@@ -131,7 +136,7 @@ class Labels:
             path = parse_target(message.path).path
         except BadTarget:
             return None
-        if self._matcher.watched_sets(host, path):
+        if self._matcher.watched_sets(host, path) or (self.shadow_counts and self._matcher.shadows(host, path)):
             return None
         decision = self._matcher.decide(host, path)
         if not isinstance(decision, Branch):
@@ -155,6 +160,10 @@ class Labels:
         if self._matcher is None or exchange.target is None:
             return
         path = exchange.target.path
+        for at in self._matcher.shadows(exchange.host, path) if self.shadow_counts else ():
+            condition = self._matcher.model.constraints[at].condition
+            if condition is None or c.holds(condition, ExchangeFacts(exchange, self, path, now)):
+                self.shadow_counts[at] += 1
         if self._notes_paths:
             self.accesses.note_path(path, now)
         if watched := self._matcher.watched_sets(exchange.host, path):

@@ -65,7 +65,15 @@ class NodeCollector(Collector):
             buckets = list(zip(bounds, accumulate(account.service_counts), strict=True))
             service.add_metric([account.name], buckets, account.service_sum_s)
         yield service
-        if labels_hash := ledger.policy.labels.policy:
+        labels = ledger.policy.labels
+        if labels.model is not None and labels.shadow_counts:
+            shadows = CounterMetricFamily(
+                "qosweb_shadow_requests", "Requests that a shadow statement would be about.", labels=["statement"]
+            )
+            for at, count in labels.shadow_counts.items():
+                shadows.add_metric([labels.model.constraints[at].text], count)
+            yield shadows
+        if labels_hash := labels.policy:
             info = GaugeMetricFamily("qosweb_policy_info", "The specification in force.", labels=["hash"])
             info.add_metric([labels_hash], 1)
             yield info

@@ -168,12 +168,13 @@ class Story:
             lines = ["  no pattern of a constraint covers the page"]
         else:
             lines = [f"  the page is covered by: {', '.join(self._model.page_sets[at].name for at in one.pages)}"]
-        names = {at: f"#{at + 1}" for at in range(len(self._model.atoms))}
         for at in sorted({at for way in one.ways for at in (*way.held, *way.failed)}):
             atom = self._model.atoms[at]
-            word = "holds" if c.holds(atom, self._facts) else "does not hold"
-            what = "the page is linked to" if isinstance(atom, c.Linked) else f"condition {names[at]}"
-            lines.append(f"  {what}: {word}")
+            if isinstance(atom, c.Linked):
+                what = f"the page is one of {self._model.page_sets[atom.pages].name}"
+            else:
+                what = self._built.atom_texts[at]
+            lines.append(f"  {'holds' if c.holds(atom, self._facts) else 'does not hold'}: {what}")
         return lines
 
     def _share(self, environment: Environment) -> int:

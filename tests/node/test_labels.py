@@ -21,6 +21,8 @@ size > 1KB => </dl>.num_bytes < 100 as large
 accessed(</free>) within 30s => </shop>.server_resource > 10%
 client accessed(</free>) within 30s => </gift>.available = always
 links(</hub>).server_resource > 3%
+shadow </other>.num_requests < 5
+shadow load > 100000% => </other>.num_requests < 3
 """
 
 
@@ -113,6 +115,16 @@ def test_status_says_which_constraints_are_in_force(site: Path, spec: Path, tmp_
         assert timed not in before
         node.get("/free/a.html")
         assert timed in json.loads(node.admin("/status"))["policy"]["in_force"]
+
+
+def test_a_shadow_counts_and_changes_nothing(site: Path, spec: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path, "--spec", str(spec)) as node:
+        for _ in range(5):
+            assert label(node, "/other.html") == "default"
+        label(node, "/free/a.html")
+        assert node.metric("qosweb_shadow_requests_total", statement="shadow </other>.num_requests < 5") == 5
+        never = "shadow load > 100000% => </other>.num_requests < 3"
+        assert node.metric("qosweb_shadow_requests_total", statement=never) == 0
 
 
 def test_links_are_followed_when_pages_change(site: Path, spec: Path, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ class Built:
     constraint_rules: Sequence[tree.Rule] = ()
     priority_rules: Sequence[tree.Rule] = ()
     page_places: Sequence[Span] = ()
+    atom_texts: Sequence[str] = ()  # those of links are not among them
 
     def line(self, constraint: int) -> int:
         return self.source.line_of(self.constraint_rules[constraint].span.start)
@@ -47,7 +48,16 @@ def build(source: Source, *, bind_shadows: bool = False) -> Built:
         span = lowered.places[too_many.page_set] if too_many.page_set >= 0 else Span(0, 0)
         found.append(error(span, too_many.message, "fewer wildcards or conditions make fewer classes"))
         return Built(source, parsed, None, found)
-    return Built(source, parsed, model, found, lowered.constraint_rules, lowered.priority_rules, lowered.places)
+    return Built(
+        source,
+        parsed,
+        model,
+        found,
+        lowered.constraint_rules,
+        lowered.priority_rules,
+        lowered.places,
+        lowered.atom_texts,
+    )
 
 
 def _model(lowered: Lowered) -> Model:

@@ -47,6 +47,7 @@ class Lowered:
     places: list[Span] = field(default_factory=list)  # of the page sets
     atoms: list[c.Condition] = field(default_factory=list)
     atom_names: list[str] = field(default_factory=list)
+    atom_texts: list[str] = field(default_factory=list)
     constraints: list[Constraint] = field(default_factory=list)
     constraint_rules: list[tree.Rule] = field(default_factory=list)
     priorities: list[Priority] = field(default_factory=list)
@@ -286,10 +287,10 @@ class _Lowering:
         if isinstance(node, tree.Reference):
             inner = self._scope.lets[node.name].value
             if c.is_of_request(condition) and not isinstance(inner, tree.Reference):
-                return c.Atom(self._atom(condition, node.name))
+                return c.Atom(self._atom(condition, node.name, node.name))
             return self._factor(condition, cast("tree.Condition", inner))
         if c.is_of_request(condition) and not _has_names(node):
-            return c.Atom(self._atom(condition, ""))
+            return c.Atom(self._atom(condition, "", printer.condition(node)))
         match condition, node:
             case c.And(items), tree.And(items=nodes):
                 return c.And(self._factor_all(items, nodes, c.And))
@@ -303,19 +304,21 @@ class _Lowering:
     ) -> tuple[c.Condition, ...]:
         """Several nameless parts become one atom."""
         pairs = list(zip(items, nodes, strict=True))
-        nameless = [item for item, node in pairs if c.is_of_request(item) and not _has_names(node)]
+        nameless = [pair for pair in pairs if c.is_of_request(pair[0]) and not _has_names(pair[1])]
         if len(nameless) < 2:
             return tuple(self._factor(item, node) for item, node in pairs)
-        joined = c.Atom(self._atom(kind(tuple(nameless)), ""))
-        return (joined, *(self._factor(item, node) for item, node in pairs if item not in nameless))
+        text = (" and " if kind is c.And else " or ").join(printer.condition(node) for _, node in nameless)
+        joined = c.Atom(self._atom(kind(tuple(item for item, _ in nameless)), "", text))
+        return (joined, *(self._factor(*pair) for pair in pairs if pair not in nameless))
 
-    def _atom(self, condition: c.Condition, name: str) -> int:
+    def _atom(self, condition: c.Condition, name: str, text: str) -> int:
         if condition in self._out.atoms:
             at = self._out.atoms.index(condition)
             self._out.atom_names[at] = self._out.atom_names[at] or name
             return at
         self._out.atoms.append(condition)
         self._out.atom_names.append(name)
+        self._out.atom_texts.append(text)
         return len(self._out.atoms) - 1
 
 
