@@ -37,7 +37,7 @@ def _within_sets(built: Built, model: Model) -> Iterator[Diagnostic]:
             covering = [one for one in others if not all(at in cover for cover in covers if one in cover) or one < at]
             if covering:
                 yield warning(
-                    built.page_places[number],
+                    built.pattern_places.get(pattern, built.page_places[number]),
                     f"<{pattern}> adds nothing: <{page_set.patterns[covering[0]]}> covers it already",
                     "leave it out",
                 )

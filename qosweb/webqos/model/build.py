@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from qosweb.webqos.model.lower import Lowered, lower
@@ -13,8 +13,9 @@ from qosweb.webqos.syntax.parser import parse
 from qosweb.webqos.syntax.places import Source, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from qosweb.webqos.patterns import PagePattern
     from qosweb.webqos.syntax import tree
 
 
@@ -29,6 +30,7 @@ class Built:
     constraint_rules: Sequence[tree.Rule] = ()
     priority_rules: Sequence[tree.Rule] = ()
     page_places: Sequence[Span] = ()
+    pattern_places: Mapping[PagePattern, Span] = field(default_factory=dict)
     atom_texts: Sequence[str] = ()  # those of links are not among them
 
     def line(self, constraint: int) -> int:
@@ -56,6 +58,7 @@ def build(source: Source, *, bind_shadows: bool = False) -> Built:
         lowered.constraint_rules,
         lowered.priority_rules,
         lowered.places,
+        lowered.pattern_places,
         lowered.atom_texts,
     )
 

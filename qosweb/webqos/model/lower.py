@@ -29,6 +29,7 @@ from qosweb.webqos.syntax import printer, tree
 from qosweb.webqos.syntax.diagnostics import Diagnostic, Note, did_you_mean, has_errors
 
 if TYPE_CHECKING:
+    from qosweb.webqos.patterns import PagePattern
     from qosweb.webqos.syntax.places import Span
 
 ATTRIBUTES = (
@@ -45,6 +46,7 @@ class Lowered:
     settings: Settings
     page_sets: tuple[PageSet, ...] = ()
     places: list[Span] = field(default_factory=list)  # of the page sets
+    pattern_places: dict[PagePattern, Span] = field(default_factory=dict)
     atoms: list[c.Condition] = field(default_factory=list)
     atom_names: list[str] = field(default_factory=list)
     atom_texts: list[str] = field(default_factory=list)
@@ -82,6 +84,7 @@ class _Lowering:
     def result(self) -> Lowered:
         self._out.page_sets = self._page_sets.sets
         self._out.places = self._page_sets.places
+        self._out.pattern_places = self._page_sets.pattern_places
         self._out.found = self._scope.found
         return self._out
 

@@ -25,6 +25,7 @@ class PageSets:
         self._sets: list[PageSet] = []
         self._aliases: dict[int, tree.Name] = {}
         self.places: list[Span] = []  # where each was first used
+        self.pattern_places: dict[PagePattern, Span] = {}  # where each was last written
         self._opening: list[str] = []
 
     @property
@@ -75,6 +76,7 @@ class PageSets:
             pattern = parse_pattern(node.text, self._scope.settings.site)
         except BadValue as bad:
             raise self._scope.fail(node.span, bad.message, bad.hint) from None
+        self.pattern_places[pattern] = node.span
         if reason := never_served(pattern):
             self._scope.warn(node.span, f"no request can reach this page: {reason}")
         return pattern
