@@ -12,11 +12,11 @@ from qosweb.settings import gather
 SITE = Path(__file__).parent / "sample_site"
 
 PAGES = (
-    ("", "the shop's front page; must always be available"),
+    ("", "the shop's front page, meant to be always available"),
     ("free/", "articles for everybody"),
     ("paid/full/", "the archive for subscribers"),
     ("shop/", "what is for sale"),
-    ("checkout/", "where it is paid for; must always be available"),
+    ("checkout/", "where it is paid for, meant to be always available"),
 )
 
 
@@ -39,7 +39,7 @@ def demo(*, listen: str, admin: str) -> int:
                     f"  {admin_url + 'status':<38} how the node is",
                     f"  {admin_url + 'metrics':<38} for Prometheus",
                 ]
-            lines += [f"  {log!s:<38} one line of JSON per request", "", "Ctrl-C ends it."]
+            lines += [f"  {log!s:<38} one line of JSON per request, until the end", "", "Ctrl-C ends it."]
             print("\n".join(lines), file=sys.stdout, flush=True)
 
-        return serve(settings, show)
+        return serve(settings, show, ends_on_hangup=True)  # the terminal was closed

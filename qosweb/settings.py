@@ -7,6 +7,7 @@ the environment over the file, the file over the default.
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,9 @@ from qosweb.errors import UsageError
 from qosweb.units import Address, format_size, parse_address, parse_count, parse_duration_s, parse_size
 
 ENV_PREFIX = "QOSWEB_"
+
+# Kubernetes sets these for every pod beside a service that is called qosweb (or qosweb-something).
+_OF_AN_ORCHESTRATOR = re.compile(ENV_PREFIX + r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_\w+)?)$")
 HEAD_SIZE_MAX = 64 << 20  # what may be allowed; a head is held in memory
 
 
@@ -202,7 +206,11 @@ def gather(
 
     by_variable = {spec.variable: spec for spec in OPTIONS}
     for variable, text in sorted(environment.items()):
-        if not variable.startswith(ENV_PREFIX) or variable == ENV_PREFIX + "CONFIG":
+        if (
+            not variable.startswith(ENV_PREFIX)
+            or variable == ENV_PREFIX + "CONFIG"
+            or _OF_AN_ORCHESTRATOR.match(variable)
+        ):
             continue
         if variable not in by_variable:
             raise UsageError(f"unknown environment variable {variable}{did_you_mean(variable, by_variable)}")

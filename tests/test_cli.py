@@ -1,5 +1,6 @@
 """The command line: what it says of itself, and one line with exit code 2 for everything that cannot work."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -160,7 +161,9 @@ def test_a_port_that_is_taken(refused_serve: Refusal) -> None:
     with taken_port() as port:
         for option in ("--listen", "--admin"):
             message = refused_serve(option, f"127.0.0.1:{port}")
-            assert message == f"{option} 127.0.0.1:{port}: Address already in use"
+            assert (
+                message == f"{option} 127.0.0.1:{port}: Address already in use; choose another with {option} HOST:PORT"
+            )
 
 
 def test_an_address_that_is_not_ours(refused_serve: Refusal) -> None:
@@ -199,7 +202,7 @@ def test_tls_files_that_cannot_be_used(refused_serve: Refusal, tmp_path: Path) -
     assert refused(certificate, gone) == f"--tls-key {gone}: No such file or directory"
     assert refused(certificate, tmp_path) == f"--tls-key {tmp_path}: Is a directory"
     together = f"--tls-cert {certificate} with --tls-key"
-    assert refused(certificate, other_key) == f"{together} {other_key}: KEY_VALUES_MISMATCH"
+    assert refused(certificate, other_key) == f"{together} {other_key}: the key does not belong to the certificate"
     assert refused(certificate, locked_key).startswith(f"{together} {locked_key}: the key is encrypted")
     assert refused(certificate, garbage).startswith(f"{together} {garbage}: ")
     assert refused(garbage, key).startswith(f"--tls-cert {garbage} with --tls-key {key}: ")
@@ -254,13 +257,31 @@ def test_one_line_also_where_few_files_may_be_open(site: Path) -> None:
         options = ["--root", str(site), "--listen", f"127.0.0.1:{port}", "--admin", "none"]
         done = run_process(*few_files, *COMMAND, "serve", *options)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"qosweb: error: --listen 127.0.0.1:{port}: Address already in use\n"
+    hint = "choose another with --listen HOST:PORT"
+    assert done.stderr == f"qosweb: error: --listen 127.0.0.1:{port}: Address already in use; {hint}\n"
 
 
 # The demo
 
 
-def test_demo_shows_addresses_that_work_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_an_access_log_that_everybody_could_read(refused_serve: Refusal, tmp_path: Path) -> None:
+    """The root of ``refused_serve`` is a folder of its own; the log would be one of its pages."""
+    root = tmp_path / "published"
+    root.mkdir()
+    log = root / "access.log"
+    assert refused_serve("--root", root, "--access-log", log).startswith(f"--access-log {log}: lies under --root")
+    assert not log.exists()
+
+
+def test_an_access_log_that_another_node_writes(refused_serve: Refusal, tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    with log.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert refused_serve("--access-log", log) == f"--access-log {log}: another process writes to it"
+
+
+@pytest.mark.parametrize("end", [Signals.SIGINT, Signals.SIGHUP])  # Ctrl-C, and the terminal closed
+def test_demo_shows_addresses_that_work_and_leaves_nothing_behind(tmp_path: Path, end: Signals) -> None:
     command = [*COMMAND, "demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
     output = tmp_path / "output"
     with (
@@ -279,7 +300,7 @@ def test_demo_shows_addresses_that_work_and_leaves_nothing_behind(tmp_path: Path
                     assert reply.read()
             assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith("qosweb-demo-")]
         finally:
-            process.send_signal(Signals.SIGINT)
+            process.send_signal(end)
             _, errors = process.communicate(timeout=30)
         assert (process.returncode, errors) == (0, b"")
     assert not [entry for entry in tmp_path.iterdir() if entry.name.startswith("qosweb-demo-")]

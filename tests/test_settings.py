@@ -202,3 +202,10 @@ def test_garbage_is_a_usage_error_and_nothing_else(
 def test_a_number_of_thousands_of_digits_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match=r"^q.toml: grace: "):
         from_file({"root": "site", "grace": 1 << 20_000})
+
+
+@pytest.mark.parametrize(
+    "variable", ["QOSWEB_PORT", "QOSWEB_PORT_80_TCP_ADDR", "QOSWEB_SERVICE_HOST", "QOSWEB_SERVICE_PORT"]
+)
+def test_what_an_orchestrator_sets_for_a_service_of_our_name_is_left_alone(variable: str) -> None:
+    assert gather({"root": "site"}, {variable: "tcp://10.0.0.1:80"}, {}, "").root == Path("site")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hmac
+import json
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -27,7 +29,7 @@ CLOSE_S = 1.0
 class Admin:
     """Serves ``/livez``, ``/readyz``, ``/metrics`` and ``/status`` on a bound socket."""
 
-    def __init__(self, node: Node, token: str | None) -> None:
+    def __init__(self, node: Node, token: Token) -> None:
         self._node = node
         self._token = token
         self._registry = registry_of(node)
@@ -54,11 +56,11 @@ class Admin:
 
     @web.middleware
     async def _authorise(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self._token is not None:
+        if self._token.value is not None:
             given = request.headers.get("Authorization", "")
             scheme, _, token = given.partition(" ")
             given_token = token.strip().encode("utf-8", "surrogateescape")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(given_token, self._token.encode()):
+            if scheme.lower() != "bearer" or not hmac.compare_digest(given_token, self._token.value.encode()):
                 return web.Response(
                     status=401,
                     text="the admin port needs the header 'Authorization: Bearer TOKEN'\n",
@@ -73,7 +75,10 @@ class Admin:
         return web.Response(text="ok\n")
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        checks = {"serving": "draining" if self._node.draining else ""}
+        checks = {
+            "serving": "draining" if self._node.draining else "",
+            "root": "" if self._node.store.root.is_there() else f"{self._node.settings.root} is not there",
+        }
         missing = [f"{name}: {why}" for name, why in checks.items() if why]
         if "verbose" in request.query:
             text = "".join(f"[{'-' if why else '+'}] {name} {why or 'ok'}\n" for name, why in checks.items())
@@ -86,7 +91,7 @@ class Admin:
         return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.json_response(status_of(self._node))
+        return web.json_response(text=json.dumps(status_of(self._node), indent=2) + "\n")
 
 
 def status_of(node: Node) -> dict[str, object]:
@@ -97,12 +102,15 @@ def status_of(node: Node) -> dict[str, object]:
         "since": node.started_at,
         "draining": node.draining,
         "root": str(node.store.root.path),
-        "connections": len(node.connections),
+        "connections": {"open": len(node.connections), **dataclasses.asdict(node.connections.counts)},
         "cache": {
             "pages": len(node.store.resources),
             "bytes": node.store.memory,
-            "misses": node.store.misses,
+            "reads": node.store.reads,
         },
+        "access_log": None
+        if node.log is None
+        else {"lines": node.log.lines_written, "waiting": node.log.lines_waiting, "lost": node.log.lines_lost},
         "policy": {
             "hash": policy.labels.policy,
             "file": str(node.settings.spec or ""),
@@ -112,7 +120,8 @@ def status_of(node: Node) -> dict[str, object]:
             account.name: {
                 "in_service": account.in_service,
                 "served": account.by_decision()["served"],
-                "failed": account.by_decision().get("failed", 0),
+                "denied": account.by_decision()["denied"],
+                "failed": account.by_decision()["failed"],
                 "bytes": account.bytes_sent,
             }
             for account in policy.accounts
@@ -120,7 +129,20 @@ def status_of(node: Node) -> dict[str, object]:
     }
 
 
-def read_token(path: Path) -> str:
+class Token:
+    """The bearer token and the file that it comes from; without a file there is none."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.value: str | None = None
+        self.reload()
+
+    def reload(self) -> None:
+        """Take the token as the file has it now; raises UsageError and changes nothing if it has none."""
+        self.value = None if self._path is None else _read_token(self._path)
+
+
+def _read_token(path: Path) -> str:
     try:
         token = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -5,6 +5,16 @@ Heads come one at a time from ``qosweb.node.heads``. A plain GET of a page in me
 ``qosweb.server``; if it has to wait, the connection is *blocked*: what arrives meanwhile is held back, bounded, and
 the client is no longer read from. So answers never overtake each other, and a client that sends faster than it reads
 fills its own buffers and nobody else's.
+
+What a connection is doing follows from what it has, in this order:
+
+    _lingering                 everything is said; what still comes is read and thrown away
+    _closing                   it closes when what was written has left
+    _sender                    an answer goes out from disk
+    _write_paused              the client takes its answers too slowly
+    _exchange                  a request waits, for the disk or for its turn
+    _in_head                   a head has begun to arrive
+    none of them               idle; ``_blocked`` is true in all states but the last two
 """
 
 from __future__ import annotations
@@ -15,7 +25,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from qosweb.node.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, FileSpan, explain
-from qosweb.node.connections import Entry
+from qosweb.node.connections import Verdict
 from qosweb.node.exchange import Exchange, Waiting
 from qosweb.node.files import NotServed
 from qosweb.node.filesend import FileSend, unsent
@@ -37,8 +47,8 @@ REREADS_MAX = 3
 
 _RETRY = [("Retry-After", "1")]
 _REFUSALS = {
-    Entry.TOO_MANY_OF_CLIENT: explain(429, "Too many connections from your address.", _RETRY),
-    Entry.FULL: explain(503, "The server has too many connections.", _RETRY),
+    Verdict.TOO_MANY_OF_CLIENT: explain(429, "Too many connections from your address.", _RETRY),
+    Verdict.FULL: explain(503, "The server has too many connections.", _RETRY),
 }
 
 
@@ -93,7 +103,7 @@ class Connection(asyncio.Protocol):
         self._sending: tuple[Exchange, Answer, bool] | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._lingered = 0
-        self._mark_at = 0.0
+        self._mark_at = 0.0  # when the client last took enough, and what was left then; 0: not looked at yet
         self._mark_left = 0
 
     # From the event loop
@@ -145,7 +155,7 @@ class Connection(asyncio.Protocol):
         self._write_paused = False
         if self._sender is None:
             self._unblock()
-        elif self._mark_at:
+        elif self._sender.has_started:
             self._sender.pump_buffered()
         else:
             self._start_sender()
@@ -265,7 +275,7 @@ class Connection(asyncio.Protocol):
             self._send_from_disk(exchange, answer, head, closes=closes)
             return
         self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # nothing from disk
-        self._finish(exchange, answer.status, answer.length)
+        self._finish(exchange, answer, answer.length)
         if closes:
             self._linger()  # more may be on its way: a body, or a pipeline
 
@@ -289,8 +299,8 @@ class Connection(asyncio.Protocol):
         self._blocked = True
         self._sending = exchange, answer, closes
         self._sender = FileSend(hub.loop, self._transport, descriptor, (head, *answer.body), self._file_sent)
+        self._mark_at = 0.0
         if self._transport.get_write_buffer_size():
-            self._mark_at = 0.0
             self._transport.set_write_buffer_limits(high=0)  # calls resume_writing once it is empty
         else:
             self._start_sender()
@@ -299,8 +309,6 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         assert self._sender is not None
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
-        self._mark_at = self._clock.read()
-        self._mark_left = 0
         self._sender.start()
 
     def _file_sent(self, complete: bool) -> None:
@@ -313,7 +321,7 @@ class Connection(asyncio.Protocol):
         self._hub.open_files.now -= 1
         self.active_at = self._clock.read()
         if complete:
-            self._finish(exchange, answer.status, body_sent)
+            self._finish(exchange, answer, body_sent)
         else:
             self._record(exchange, "failed", answer.status, body_sent)
             self.abort()
@@ -333,8 +341,9 @@ class Connection(asyncio.Protocol):
             restart_at_find_page(exchange)
             self._run(exchange)
 
-    def _finish(self, exchange: Exchange, status: int, size: int) -> None:
-        self._record(exchange, "failed" if status >= 500 else "served", status, size)
+    def _finish(self, exchange: Exchange, answer: Answer, size: int) -> None:
+        status = answer.status
+        self._record(exchange, "failed" if status >= 500 or answer.must_close else "served", status, size)
         if status == 200 and exchange.page is not None:
             self._hub.ledger.prepare_plain(exchange, exchange.page)
 
@@ -388,7 +397,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def check_time(self, now: float) -> None:
-        """Called about once a second: end what takes too long."""
+        """Called twice a second: end what takes too long."""
         limits = self._hub.limits
         counts = self._hub.connections.counts
         if self._transport is None:

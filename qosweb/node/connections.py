@@ -17,7 +17,7 @@ from typing import Protocol
 VICTIMS_AT_ONCE = 64
 
 
-class Entry(enum.Enum):
+class Verdict(enum.Enum):
     """What becomes of a new connection."""
 
     WELCOME = enum.auto()
@@ -68,19 +68,19 @@ class Connections:
     def __len__(self) -> int:
         return len(self._all)
 
-    def enter(self, connection: Guest) -> Entry:
+    def enter(self, connection: Guest) -> Verdict:
         client = client_key(connection.client)
         if self._by_client[client] >= self._per_client_max:
             self.counts.refused_client += 1
-            return Entry.TOO_MANY_OF_CLIENT
+            return Verdict.TOO_MANY_OF_CLIENT
         if len(self._all) >= self.total_max and not self._displace_one():
             self.counts.refused_full += 1
-            return Entry.FULL
+            return Verdict.FULL
         self._by_client[client] += 1
         self._all[connection] = None
         self._silent[connection] = None
         self.counts.accepted += 1
-        return Entry.WELCOME
+        return Verdict.WELCOME
 
     def lower_max(self, total_max: int) -> None:
         """Have no more than this at one time, but some."""

@@ -53,6 +53,10 @@ class Identity:
         return self.mtime_ns // 1_000_000_000
 
 
+class RootGone(OSError):
+    """The folder itself is not there: moved away, or not mounted."""
+
+
 class Root:
     """The folder that is served."""
 
@@ -64,6 +68,9 @@ class Root:
 
     def file_name(self, segments: tuple[str, ...]) -> bytes:
         return self._prefix + "/".join(segments).encode("utf-8", "surrogateescape")
+
+    def is_there(self) -> bool:
+        return self.path.is_dir()
 
     def open(self, name: bytes) -> tuple[int, Identity]:
         """A descriptor of the regular file ``name`` (from :meth:`file_name`) and what was opened.

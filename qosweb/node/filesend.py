@@ -49,6 +49,7 @@ class FileSend:
         "_socket",
         "_transport",
         "_version",
+        "has_started",
         "sent",
         "size",
     )
@@ -63,6 +64,7 @@ class FileSend:
     ) -> None:
         """Takes over the open descriptor ``file``. ``segments`` begin with the head of the answer."""
         self.sent = 0
+        self.has_started = False
         self._loop = loop
         self._transport = transport
         self._file = file
@@ -83,6 +85,7 @@ class FileSend:
 
     def start(self) -> None:
         """The connection's write buffer is empty: begin."""
+        self.has_started = True
         if self._socket is None:
             self.pump_buffered()
         else:

@@ -1,8 +1,8 @@
 """The gate: whether a request may start now.
 
-It stands between finding the page and answering, on the path of every request. The answer is given at once:
-True starts the request, and ``finish`` must follow. A gate that has to think (a queue, a cluster) says False on the
-fast path, which costs neither a task nor a future, and takes the request over on the ordinary path.
+It stands between finding a page and answering with it. ``start`` says yes or no at once, which costs the fast path
+neither a task nor a future; after a yes ``finish`` must follow. No means not now. The fast path leaves the request
+to the stages, where ``admit`` may answer WAITING and be resumed, as ``find_page`` does; one with a queue will.
 """
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from qosweb.node.clock import THOUSANDTHS
+from qosweb.node.exchange import PATH_LOGGED_MAX
 from qosweb.node.logline import Combined, Entry, JsonLines, quoted
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ class ClassAccount:
         self.quoted = quoted(self.name)
 
     def by_decision(self) -> dict[str, int]:
-        counts = dict(self.decisions)
-        counts["served"] = counts.get("served", 0) + self.plain_served
+        counts = {"served": self.plain_served, "denied": 0, "failed": 0}
+        for decision, count in self.decisions.items():
+            counts[decision] = counts.get(decision, 0) + count
         return counts
 
     def observe_service(self, service_s: float) -> None:
@@ -103,10 +105,9 @@ class Ledger:
         self._requests = number = self._requests + 1
         if self._log is not None:
             lines = self._lines
-            lines.append(
-                f'{{"ts":{self._clock.wall_text(start)},"rid":"{self._rid_prefix}{number}",{client_part},'
-                f'"method":"GET","host":{host},{page.log_part}{account.quoted}{page.log_tail},"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms}}}\n'
-            )
+            ts, rid = self._clock.wall_text(start), f"{self._rid_prefix}{number}"
+            page_part = f"{page.log_part}{account.quoted}{page.log_tail}"
+            lines.append(self._json.plain_line(ts, rid, client_part, host, page_part, ms))
             if len(lines) >= BATCH_LINES:
                 self.flush()
 
@@ -131,6 +132,7 @@ class Ledger:
             method=message.method,
             host=exchange.host,
             path=exchange.logged_path,
+            target=message.path[:PATH_LOGGED_MAX],
             decision=decision,
             status=status,
             size=size,

@@ -6,6 +6,8 @@ disk), the file is cut back to its last whole line and that line is tried again 
 """
 
 import contextlib
+import errno
+import fcntl
 import os
 import queue
 import stat
@@ -150,7 +152,14 @@ class LogFile:
 
 def _open(path: Path) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
-    size = os.fstat(descriptor).st_size
+    status = os.fstat(descriptor)
+    size = status.st_size
+    if stat.S_ISREG(status.st_mode):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise OSError(errno.EBUSY, "another process writes to it") from None
     try:
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             os.write(descriptor, b"\n")  # a line that a crash tore must not swallow our first one

@@ -25,6 +25,7 @@ class Entry:
     queue_s: float
     service_s: float
     class_name: str = "default"
+    target: str = "-"  # the path as it was sent, with its query
     version: str = "1.1"
     referer: str = "-"
     agent: str = "-"
@@ -53,6 +54,13 @@ class JsonLines:
         """The same after the class."""
         return f',"decision":"served","status":{status},"bytes":{size}'
 
+    def plain_line(self, ts: str, rid: str, client_part: str, host_part: str, page_part: str, ms: str) -> str:
+        """``line`` for a plain GET, out of parts that were made before."""
+        return (
+            f'{{"ts":{ts},"rid":"{rid}",{client_part},"method":"GET","host":{host_part},{page_part},'
+            f'"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms}}}\n'
+        )
+
     def line(self, entry: Entry) -> str:
         total_ms = (entry.queue_s + entry.service_s) * 1e3
         return (
@@ -70,13 +78,19 @@ class Combined:
     def line(self, entry: Entry) -> str:
         return (
             f"{entry.client} - - [{_day_and_time(int(entry.at_s))}] "
-            f'"{_plain(entry.method)} {_plain(entry.path)} HTTP/{entry.version}" {entry.status} {entry.size or "-"} '
+            f'"{_plain(entry.method)} {_plain(entry.target)} HTTP/{entry.version}" {entry.status} {entry.size or "-"} '
             f'"{_plain(entry.referer)}" "{_plain(entry.agent)}"\n'
         )
 
 
 def _plain(text: str) -> str:
-    return _CONTROL_OR_QUOTE.sub(lambda found: "".join(f"\\x{byte:02x}" for byte in _bytes(found[0])), text)
+    return _CONTROL_OR_QUOTE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    if found[0] in '"\\':
+        return "\\" + found[0]
+    return "".join(f"\\x{byte:02x}" for byte in _bytes(found[0]))
 
 
 def _bytes(text: str) -> bytes:

@@ -105,7 +105,7 @@ class NodeCollector(Collector):
         store = self._node.store
         yield GaugeMetricFamily("qosweb_cache_bytes", "Memory held by pages.", store.memory)
         yield GaugeMetricFamily("qosweb_cache_pages", "Pages in memory.", len(store.resources))
-        yield CounterMetricFamily("qosweb_cache_misses", "Reads from disk.", store.misses)
+        yield CounterMetricFamily("qosweb_cache_misses", "Pages that were looked for on the disk.", store.reads)
         yield CounterMetricFamily("qosweb_cache_evictions", "Pages dropped for lack of memory.", store.evictions)
         yield CounterMetricFamily("qosweb_disk_errors", "Reads that failed.", store.disk_errors)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import sys
 import traceback
@@ -199,7 +200,8 @@ def bind(address: Address, option: str) -> socket.socket:
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        raise UsageError(f"{option} {address}: {error.strerror}") from None
+        hint = f"; choose another with {option} HOST:PORT" if error.errno == errno.EADDRINUSE else ""
+        raise UsageError(f"{option} {address}: {error.strerror}{hint}") from None
     return listener
 
 
@@ -224,6 +226,8 @@ def _log_file(settings: ServeSettings) -> LogFile | None:
     if settings.access_log == "none":
         return None
     path = None if settings.access_log == "-" else Path(settings.access_log)
+    if path is not None and path.resolve().is_relative_to(settings.root.resolve()):
+        raise UsageError(f"--access-log {path}: lies under --root, where everybody could read it; choose another place")
     try:
         return LogFile(path, rotate_bytes=settings.access_log_rotate, keep=settings.access_log_keep)
     except OSError as error:

@@ -17,7 +17,7 @@ from qosweb.http.media import media_type
 from qosweb.http.preconditions import Validators
 from qosweb.http.targets import Target
 from qosweb.node.answers import NOSNIFF, FileSpan, Segment, serialise_head
-from qosweb.node.files import Identity, IsDirectory, NotServed, Root, look_at
+from qosweb.node.files import Identity, IsDirectory, NotServed, Root, RootGone, look_at
 
 NEIGHBOURS = (("zstd", b".zst"), ("br", b".br"), ("gzip", b".gz"))
 
@@ -122,7 +122,7 @@ class Moved:
 def load(root: Root, target: Target, index: str, file_max: int) -> Resource | Moved:
     """Read what ``target`` names. Blocks on the disk.
 
-    Raises NotServed, KeepsChanging, or OSError.
+    Raises NotServed, KeepsChanging, or OSError (RootGone among them).
     """
     segments = (*target.segments, index) if target.is_directory else target.segments
     name = root.file_name(segments)
@@ -133,6 +133,10 @@ def load(root: Root, target: Target, index: str, file_max: int) -> Resource | Mo
         if target.is_directory:
             raise NotServed(name) from None
         return Moved(target.escaped_path + "/")
+    except NotServed:
+        if not root.is_there():  # a lost mount must not tell the world that all pages are gone for good
+            raise RootGone(f"{root.path} is not there") from None
+        raise
 
     encoded: dict[str, Page] = {}
     watched: list[tuple[bytes, Identity | None]] = [(name, plain.identity)]

@@ -27,7 +27,7 @@ SEEN_ONCE_MAX = 16_384
 class PlainHead(NamedTuple):
     """What is to be known of a plain request."""
 
-    path: str
+    path: str  # without the query, which says nothing about a file
     host_part: str  # as it stands in a line of the access log
     accept_encoding: str | None
     account: ClassAccount  # of its class
@@ -54,10 +54,13 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str], policy: Policy
     if host_part is None:
         return None
     encodings = headers.getall(hdrs.ACCEPT_ENCODING, None)
+    path, query_mark, _ = message.path.partition("?")
+    if query_mark and ("#" in message.path or not message.path.isascii()):
+        return None  # parse_target refuses these
     account = policy.account_of_head(message)
     if account is None:
         return None
-    return PlainHead(message.path, host_part, None if encodings is None else ", ".join(encodings), account)
+    return PlainHead(path, host_part, None if encodings is None else ", ".join(encodings), account)
 
 
 class PlainHeads:

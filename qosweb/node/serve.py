@@ -14,7 +14,7 @@ import uvloop
 from aiohttp import http_parser
 
 from qosweb.errors import UsageError
-from qosweb.node.admin import Admin, read_token
+from qosweb.node.admin import Admin, Token
 from qosweb.node.connection import LINGERING_MAX
 from qosweb.node.node import Node, address_of, bind, say
 from qosweb.node.systemd import Notifier
@@ -29,12 +29,14 @@ FILES_BESIDE_CONNECTIONS = 64
 COLLECT_AFTER = (20_000, 20, 50)
 
 
-def serve(settings: ServeSettings, on_ready: Callable[[str, str | None], None] | None = None) -> int:
+def serve(
+    settings: ServeSettings, on_ready: Callable[[str, str | None], None] | None = None, *, ends_on_hangup: bool = False
+) -> int:
     """Run a node until a signal ends it. ``on_ready`` gets the public and the admin URL."""
     require_c_parser()
     if settings.access_log == "-" and sys.stdout is None:  # its number would soon belong to something else
         raise UsageError("--access-log -: standard output is closed; name a file, or say none")
-    return uvloop.run(_serve(settings, on_ready or _announce(settings)))
+    return uvloop.run(_serve(settings, on_ready or _announce(settings), ends_on_hangup=ends_on_hangup))
 
 
 def require_c_parser() -> None:
@@ -45,11 +47,11 @@ def require_c_parser() -> None:
         )
 
 
-async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], None]) -> int:
+async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], None], *, ends_on_hangup: bool) -> int:
     loop = asyncio.get_running_loop()
     notifier = Notifier()
     async with contextlib.AsyncExitStack() as cleanup:
-        token = None if settings.admin_token_file is None else read_token(settings.admin_token_file)
+        token = Token(settings.admin_token_file)
         node = Node(settings)
         cleanup.push_async_callback(node.close)
         admin_url = None
@@ -63,9 +65,9 @@ async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], 
         _allow_files(settings, node.connections)
 
         stopping: asyncio.Queue[signal.Signals] = asyncio.Queue()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal.SIGHUP, _reload, node, token, notifier)
+        for number in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if ends_on_hangup else [])):
             loop.add_signal_handler(number, stopping.put_nowait, number)
-        loop.add_signal_handler(signal.SIGHUP, _reload, node, notifier)
         loop.add_signal_handler(signal.SIGUSR1, node.reopen_logs)
 
         # What exists now stays, and requests leave few cycles behind: the collector need not look often.
@@ -94,14 +96,15 @@ async def _drain_until(node: Node, grace_s: float, stopping: asyncio.Queue[signa
     if not drain.done():
         drain.cancel()
     elif not drain.result():
-        say(f"{len(node.connections)} connections were still busy after {grace_s:g} s")
+        say(f"connections still busy after {grace_s:g} s: {len(node.connections)}")
 
 
-def _reload(node: Node, notifier: Notifier) -> None:
+def _reload(node: Node, token: Token, notifier: Notifier) -> None:
     notifier.reloading()
     try:
+        token.reload()
         node.reload()
-        say("reloaded")
+        say("reloaded: root, pages, certificate, admin token; other settings need a restart")
     except UsageError as error:
         say(f"not reloaded, everything stays as it was: {error}")
     notifier.ready("serving")
@@ -129,7 +132,7 @@ def _allow_files(settings: ServeSettings, connections: Connections) -> None:
         connections.lower_max((allowed - FILES_BESIDE_CONNECTIONS) // 2)
         say(
             f"the system allows {allowed} open files, --max-connections and --max-open-files may need {needed}: "
-            f"there will be at most {connections.total_max} connections; raise the limit (ulimit -Hn, LimitNOFILE=) "
+            f"--max-connections is {connections.total_max} now; raise the limit (ulimit -Hn, LimitNOFILE=) "
             "or lower them"
         )
 

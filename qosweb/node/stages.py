@@ -1,7 +1,8 @@
 """The stages of a request. ``qosweb.server`` puts them in order.
 
 A stage looks at the exchange, adds to it what it found, and returns None (go on), an answer (the end), or WAITING
-(come back to this stage when resumed). Stages never block and know no sockets.
+(come back to this stage when resumed). Stages know no sockets. They never wait, but for the kernel's word
+on files that were read before.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Site:
 
 
 def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
-    """The message as such: version, host, expectations, body."""
+    """The message as such: version, host, transfer coding, expectations."""
     if not exchange.speaks_http_1:
         return explain(505, "This server speaks HTTP/1.1 and HTTP/1.0.", must_close=True)
     host = parse_host(exchange.message.headers.get("Host", ""))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from qosweb.http.targets import Target
-from qosweb.node.files import NotReadable, NotServed, Root
+from qosweb.node.files import NotReadable, NotServed, Root, RootGone
 from qosweb.node.pages import KeepsChanging, Moved, Resource, load
 
 READERS = 4
@@ -44,7 +44,7 @@ class PageStore:
     def __init__(self, root: Root, *, index: str, memory_max: int, file_max: int, fresh_s: float) -> None:
         self.resources: dict[str, Resource] = {}
         self.memory = 0
-        self.misses = 0
+        self.reads = 0
         self.evictions = 0
         self.disk_errors = 0
         self.root = root
@@ -101,7 +101,7 @@ class PageStore:
 
     def _start(self, key: str, read: _Read) -> None:
         self._reads[key] = read
-        self.misses += 1
+        self.reads += 1
         work = partial(load, read.root, read.target, self._index, self._file_max)
         future = asyncio.get_running_loop().run_in_executor(self._readers, work)
         future.add_done_callback(partial(self._loaded, key, read))
@@ -162,6 +162,8 @@ def status_of(failure: NotServed | KeepsChanging | OSError) -> tuple[int, str]:
             return 404, "There is no such page."
         case KeepsChanging():
             return 503, "The file is being written. Try again in a moment."
+        case RootGone():
+            return 503, "The folder of this site is not there."
         case OSError(errno=errno.EMFILE | errno.ENFILE | errno.ENOMEM):
             return 503, "The server has too much to do at once. Try again in a moment."
         case _:

@@ -34,9 +34,16 @@ class TlsFiles:
         try:
             context.load_cert_chain(self._certificate, self._key, password=_no_password)
         except (ssl.SSLError, ValueError) as error:
-            reason = getattr(error, "reason", None) or str(error) or "not usable"
-            raise UsageError(f"--tls-cert {self._certificate} with --tls-key {self._key}: {reason}") from None
+            raise UsageError(f"--tls-cert {self._certificate} with --tls-key {self._key}: {_reason(error)}") from None
         return context
+
+
+def _reason(error: ssl.SSLError | ValueError) -> str:
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "the key does not belong to the certificate"
+        return "expected a PEM certificate in the first and its PEM private key in the second"
+    return str(error)
 
 
 def _no_password() -> str:

@@ -12,7 +12,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from qosweb.node.connection import Connection
-from qosweb.node.connections import Entry
+from qosweb.node.connections import Verdict
 
 if TYPE_CHECKING:
     import asyncio
@@ -59,7 +59,7 @@ class TlsListener:
                 self._pause = self._hub.loop.call_later(AFTER_FAILURE_S, self._listen)
                 return
             door = Door(accepted, peer[0], self._hub.site.clock.read())
-            if self._hub.connections.enter(door) is not Entry.WELCOME:
+            if self._hub.connections.enter(door) is not Verdict.WELCOME:
                 accepted.close()  # without TLS there is no way to say why
                 continue
             accepted.setblocking(False)

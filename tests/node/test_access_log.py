@@ -19,7 +19,7 @@ FIELDS = [
     "class", "decision", "status", "bytes", "queue_ms", "service_ms", "total_ms",
 ]  # fmt: skip
 
-QUOTED = r'"((?:[^"\\]|\\x[0-9a-f]{2})*)"'
+QUOTED = r'"((?:[^"\\]|\\x[0-9a-f]{2}|\\["\\])*)"'
 COMBINED = re.compile(
     rf"(\S+) - - \[(\d\d/\w{{3}}/\d{{4}}(?::\d\d){{3}} \+0000)\] {QUOTED} (\d{{3}}) (\d+|-) {QUOTED} {QUOTED}"
 )
@@ -146,7 +146,7 @@ def test_the_combined_form(site: Path, tmp_path: Path) -> None:
         with node.connect() as connection:
             for _ in range(2):
                 connection.get("/page.html", 'User-Agent: Mozilla/5.0 "x"', "Referer: http://a.example/")
-            connection.get("/page.html", method="HEAD")
+            connection.get("/page.html?q=1&b=%22", method="HEAD")
         for request in HOSTILE:
             ask(node, request)
         burst(node.port, 1000)
@@ -161,8 +161,8 @@ def test_the_combined_form(site: Path, tmp_path: Path) -> None:
     for client, at, line, status, sent, referer, agent in first[:2]:
         assert (client, line, status, sent) == ("127.0.0.1", "GET /page.html HTTP/1.1", "200", size)
         assert abs(time.mktime(time.strptime(at, "%d/%b/%Y:%H:%M:%S +0000")) - time.timezone - time.time()) < 120
-        assert (referer, agent) == ("http://a.example/", r"Mozilla/5.0 \x22x\x22")
-    assert first[2][2:5] == ("HEAD /page.html HTTP/1.1", "200", "-")
+        assert (referer, agent) == ("http://a.example/", r"Mozilla/5.0 \"x\"")
+    assert first[2][2:5] == ("HEAD /page.html?q=1&b=%22 HTTP/1.1", "200", "-")
 
 
 def test_a_transfer_that_the_client_gives_up_is_logged_with_what_was_sent(site: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import urllib.error
 from contextlib import contextmanager
 from itertools import count, islice
 from pathlib import Path
@@ -63,7 +64,13 @@ def test_a_root_that_is_moved_away_and_back(node: RunningNode, root: Path) -> No
     with transfer(node) as busy:
         root.rename(root.with_name("moved"))
         try:
-            assert [node.get(target).status for target in ("/", "/page.html", "/large.bin")] == [404, 404, 404]
+            assert [node.get(target).status for target in ("/", "/page.html", "/large.bin")] == [503, 503, 503]
+            assert node.get("/").headers["retry-after"] == "1"
+            with pytest.raises(urllib.error.HTTPError) as not_ready:
+                node.admin("/readyz")
+            with not_ready.value as answer:
+                assert answer.code == 503
+                assert b"is not there" in answer.read()
             root.mkdir()
             assert [node.get(target).status for target in ("/", "/page.html", "/large.bin")] == [404, 404, 404]
             root.rmdir()

@@ -124,7 +124,7 @@ async def _who_comes_later(root: Path, disk: SlowDisk, fresh_s: float, reads: in
         assert not any(other.has_answer for other in others)
         disk.let_go(2)
     assert {id(await other.answer()) for other in others} == {id(old if reads == 1 else new)}
-    assert (pages.misses, left.has_answer) == (reads, False)
+    assert (pages.reads, left.has_answer) == (reads, False)
     pages.close()
 
 

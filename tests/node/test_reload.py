@@ -6,6 +6,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from tests.support.nodes import RunningNode
+from tests.support.raw import RawConnection
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -30,3 +31,24 @@ def test_a_root_that_is_a_link_leads_to_the_new_release_after_sighup(tmp_path: P
         wait_for(lambda: any("not reloaded" in line for line in node.stderr), "the refusal")
         assert any("there is no such folder" in line for line in node.stderr)
         assert node.get("/page.txt").body == b"two"
+
+
+def test_a_new_admin_token_is_taken_up_and_a_bad_one_is_not(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    token = tmp_path / "token"
+    token.write_text("the-first-token-1\n")
+
+    def status(node: RunningNode, word: str) -> int:
+        with RawConnection(node.admin_port) as connection:
+            return connection.get("/livez", f"Authorization: Bearer {word}").status
+
+    with RunningNode(tmp_path / "site", tmp_path, "--admin-token-file", str(token)) as node:
+        assert [status(node, "the-first-token-1"), status(node, "the-second-token")] == [200, 401]
+        token.write_text("the-second-token\n")
+        node.kill(Signals.SIGHUP)
+        wait_for(lambda: status(node, "the-second-token") == 200, "the new token")
+        assert status(node, "the-first-token-1") == 401
+        token.write_text("short\n")
+        node.kill(Signals.SIGHUP)
+        wait_for(lambda: any("not reloaded" in line for line in node.stderr), "the refusal")
+        assert status(node, "the-second-token") == 200

@@ -66,7 +66,7 @@ def test_sigterm_lets_a_transfer_end_and_nobody_else_in(site: Path, tmp_path: Pa
             assert silent.is_closed()
         wait_for(lambda: accepts_nobody(node), "the public port to close")
         ready = ask_admin(node, "/readyz?verbose")
-        assert (ready.status, ready.body) == (503, b"[-] serving draining\n")
+        assert (ready.status, ready.body) == (503, b"[-] serving draining\n[+] root ok\n")
         assert ask_admin(node, "/readyz").body == b"serving: draining\n"
         assert ask_admin(node, "/livez").status == 200
         assert node.process.poll() is None
@@ -103,7 +103,7 @@ def test_what_is_left_after_the_grace_time_is_cut_off(site: Path, tmp_path: Path
         assert node.stop(Signals.SIGTERM) == 0
         with pytest.raises(Closed):
             busy._read_exactly(LARGE)
-    assert has_said(node, "1 connections were still busy after 0.3 s")
+    assert has_said(node, "connections still busy after 0.3 s: 1")
     assert_one_line_of_a_broken_transfer(node)
 
 
