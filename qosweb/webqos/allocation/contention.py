@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.general import fill
-from qosweb.webqos.allocation.groups import exceeded, lower_bounds, missed, upper_bounds
+from qosweb.webqos.allocation.groups import Exact, exceeded, lower_bounds, missed, upper_bounds
 from qosweb.webqos.allocation.nested import Nested
 from qosweb.webqos.allocation.packing import fill_under
 from qosweb.webqos.allocation.problem import PPM
@@ -63,9 +63,10 @@ class Contention:
         if shares is None:
             return None
         floors, ceilings = nested.others
-        if missed(floors, shares, demand) or exceeded(ceilings, shares):
+        whole = Exact(shares, 1)
+        if missed(floors, whole, demand) or exceeded(ceilings, shares):
             return None
-        return shares if self._relations.hold(shares, demand, rounded=True) else None
+        return shares if self._relations.hold(whole, demand, noise=1) else None
 
     def _under_ceilings(self, demand: list[int]) -> list[int] | None:
         """With all ceilings, but of the floors only those of single classes; None as above."""

@@ -13,18 +13,77 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+def pour(low: Sequence[int], high: Sequence[int], offsets: Sequence[int], amount: int) -> list[int]:
+    """Divide as if there were no groups: one pass over the levels at which a class starts or stops to fill."""
+    starts: list[int] = []
+    stops: list[int] = []
+    held = 0
+    for least, most, offset in zip(low, high, offsets, strict=False):
+        held += least
+        if least < most:
+            starts.append(least + offset)
+            stops.append(most + offset)
+    starts.sort()
+    stops.sort()
+    starts.append(stops[-1] if stops else 0)
+    level = rising = s = 0
+    for stop in stops:
+        while starts[s] <= stop and s < len(stops):
+            step = (starts[s] - level) * rising
+            if held + step > amount:
+                break
+            held += step
+            level = starts[s]
+            rising += 1
+            s += 1
+        step = (stop - level) * rising
+        if held + step >= amount:
+            break
+        held += step
+        level = stop
+        rising -= 1
+    each, left = divmod(amount - held, rising) if rising else (0, 0)
+    shares: list[int] = []
+    for least, most, offset in zip(low, high, offsets, strict=False):
+        here = level - offset
+        if here < least:
+            shares.append(least)
+        elif here >= most:
+            shares.append(most)
+        else:
+            shares.append(here + each + (left > 0))
+            left -= 1
+    return shares
+
+
+class Tree:
+    """Which classes and groups are directly inside each group (``children``), and all that is (``inside``)."""
+
+    def __init__(self, classes: int, groups: Sequence[tuple[int, ...]]) -> None:
+        self.children: list[tuple[int, ...]] = []
+        self.inside: list[list[int]] = []
+        top = list(range(classes))  # for each class, the largest group so far that contains it
+        for g, group in enumerate(groups, classes):
+            children = tuple(dict.fromkeys(top[one] for one in group))
+            self.children.append(children)
+            self.inside.append([c for child in children for c in (*self._within(child - classes), child)])
+            for one in group:
+                top[one] = g
+
+    def _within(self, g: int) -> list[int]:
+        return self.inside[g] if g >= 0 else []
+
+
 class Division:
     """One division of what the last group, the whole, can hold."""
 
-    def __init__(
-        self, children: Sequence[Sequence[int]], offsets: Sequence[int], low: Sequence[int], high: Sequence[int]
-    ) -> None:
+    def __init__(self, tree: Tree, offsets: Sequence[int], low: Sequence[int], high: Sequence[int]) -> None:
         self._classes = len(offsets)
-        self._children = children
+        self._children = tree.children
+        self._inside = tree.inside
         self._offsets = offsets
         self._low = low
         self._high = high
-        self._inside = self._everything_inside()
 
     def shares(self) -> list[int]:
         shares = [0] * self._classes
@@ -32,6 +91,13 @@ class Division:
         own_level = [(whole, self._high[whole])]
         while own_level:
             group, amount = own_level.pop()
+            children = self._children[group - self._classes]
+            if max(children) < self._classes:
+                low, high = [self._low[c] for c in children], [self._high[c] for c in children]
+                parts = pour(low, high, [self._offsets[c] for c in children], amount)
+                for c, part in zip(children, parts, strict=True):
+                    shares[c] = part
+                continue
             level = self._level(group, amount)
             held = self._held(group, level)
             scale = level.denominator
@@ -109,17 +175,6 @@ class Division:
             pace[c] = speed if rising else 0
         children = self._children[group - self._classes]
         return sum(held[c] for c in children), sum(pace[c] for c in children), min(turns, default=None)
-
-    def _everything_inside(self) -> list[list[int]]:
-        found: list[list[int]] = []
-        for children in self._children:
-            inside: list[int] = []
-            for c in children:
-                if c >= self._classes:
-                    inside += found[c - self._classes]
-                inside.append(c)
-            found.append(inside)
-        return found
 
 
 def _rounded(children: Sequence[int], held: dict[int, int], scale: int, amount: int) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from tests.webqos.allocation.problems import any_problems, demands, groups, nest
 if TYPE_CHECKING:
     from random import Random
 
-    from qosweb.webqos.allocation.groups import Group
+    from qosweb.webqos.allocation.groups import Exact, Group
     from qosweb.webqos.allocation.problem import Bound, Problem
 
 Case = tuple["Problem", tuple[int, ...]]
@@ -25,6 +26,10 @@ Case = tuple["Problem", tuple[int, ...]]
 
 def _groups(bounds: tuple[Bound, ...]) -> list[Group]:
     return [(bound.classes, bound.ppm) for bound in bounds]
+
+
+def _fractions(exact: Exact) -> list[Fraction]:
+    return [Fraction(amount, exact.scale) for amount in exact.amounts]
 
 
 @settings(max_examples=300)
@@ -36,7 +41,7 @@ def test_water_levels(case: Case) -> None:
     nested = Nested(problem.levels(), floors, ceilings)
     assert nested.others == ([], [])
     shares = nested.fill(demand)
-    exact = fill(PPM, demand, problem.levels(), floors, ceilings)
+    exact = _fractions(fill(PPM, demand, problem.levels(), floors, ceilings))
     if shares is None:
         assert any(
             sum(exact[one] for one in group) < min(ppm, sum(demand[one] for one in group)) for group, ppm in floors
@@ -61,7 +66,7 @@ def test_progressive_filling(case: Case) -> None:
     assert (found is None) == any(sum(low[one] for one in group) > ppm for group, ppm in ceilings)
     if found is not None:
         single = [((one,), ppm) for one, ppm in enumerate(low)]
-        assert found == fill(PPM, demand, problem.levels(), single, ceilings)
+        assert _fractions(found) == _fractions(fill(PPM, demand, problem.levels(), single, ceilings))
 
 
 @settings(max_examples=100)
@@ -79,8 +84,10 @@ def test_exact_shares_do_not_depend_on_the_order_of_anything(case: Case, random:
 
     floors, ceilings, levels = _groups(problem.floors), _groups(problem.ceilings), problem.levels()
     back = [new.index(one) for one in range(problem.classes)]
-    there = fill(PPM, demand, levels, floors, ceilings)
-    here = fill(PPM, [demand[one] for one in back], [levels[one] for one in back], renamed(floors), renamed(ceilings))
+    there = _fractions(fill(PPM, demand, levels, floors, ceilings))
+    here = _fractions(
+        fill(PPM, [demand[one] for one in back], [levels[one] for one in back], renamed(floors), renamed(ceilings))
+    )
     assert there == [here[new[one]] for one in range(problem.classes)]
 
 
@@ -90,8 +97,9 @@ def test_rounding_keeps_every_ceiling_and_nearly_every_share(case: Case) -> None
     problem, asked = case
     demand = [min(amount, PPM) for amount in asked]
     floors, ceilings, levels = _groups(problem.floors), _groups(problem.ceilings), problem.levels()
-    exact = fill(PPM, demand, levels, floors, ceilings)
-    shares = to_whole(exact, demand, levels, floors, ceilings)
+    found = fill(PPM, demand, levels, floors, ceilings)
+    shares = to_whole(found, demand, levels, floors, ceilings)
+    exact = _fractions(found)
     assert all(int(amount) <= share for share, amount in zip(shares, exact, strict=True))
     assert sum(shares) <= sum(exact) + 1
     assert all(sum(shares[one] for one in group) <= ppm for group, ppm in ceilings)
