@@ -116,21 +116,24 @@ class Division:
 
     def _level(self, group: int, amount: int) -> Fraction:
         """The exact level at which what is in ``group`` holds ``amount``."""
-        inside = [c for c in self._inside[group - self._classes] if c < self._classes and self._low[c] < self._high[c]]
-        marks = sorted({bound[c] + self._offsets[c] for c in inside for bound in (self._low, self._high)})
-        if not marks:
+        low, high, offsets, classes = self._low, self._high, self._offsets, self._classes
+        filling = [c for c in self._inside[group - classes] if c < classes and low[c] < high[c]]
+        if not filling:
             return Fraction(0)
+        marks = sorted({low[c] + offsets[c] for c in filling} | {high[c] + offsets[c] for c in filling})
         below, above = 0, len(marks)  # the level is at or above marks[below] and below marks[above]
         while above - below > 1:
             middle = (below + above) // 2
-            if self._sum(group, Fraction(marks[middle])) <= amount:
+            held = self._held(group, Fraction(marks[middle]))
+            if sum([held[c] for c in self._children[group - classes]]) <= amount:
                 below = middle
             else:
                 above = middle
+        # Between two marks only groups change pace, when they reach their bounds.
         level = Fraction(marks[below])
         while True:
-            held, slope, turn = self._ahead(group, level)
-            missing = amount * level.denominator - held
+            held_now, slope, turn = self._ahead(group, level)
+            missing = amount * level.denominator - held_now
             if missing <= 0:
                 return level
             step = Fraction(missing, slope) if slope else None
@@ -139,20 +142,18 @@ class Division:
                 step = turn
             level += step / level.denominator
 
-    def _sum(self, group: int, level: Fraction) -> int:
-        held = self._held(group, level)
-        return sum(held[c] for c in self._children[group - self._classes])
-
     def _held(self, group: int, level: Fraction) -> dict[int, int]:
         """What each class and group inside ``group`` holds at ``level``, in parts of its denominator."""
         p, q = level.numerator, level.denominator
+        lows, highs, offsets, classes = self._low, self._high, self._offsets, self._classes
         held: dict[int, int] = {}
-        for c in self._inside[group - self._classes]:
-            if c < self._classes:
-                amount = p - self._offsets[c] * q
+        for c in self._inside[group - classes]:
+            if c < classes:
+                amount = p - offsets[c] * q
             else:
-                amount = sum([held[inner] for inner in self._children[c - self._classes]])
-            held[c] = min(max(amount, self._low[c] * q), self._high[c] * q)
+                amount = sum([held[inner] for inner in self._children[c - classes]])
+            least, most = lows[c] * q, highs[c] * q
+            held[c] = least if amount < least else most if amount > most else amount
         return held
 
     def _ahead(self, group: int, level: Fraction) -> tuple[int, int, Fraction | None]:
@@ -160,21 +161,25 @@ class Division:
         p, q = level.numerator, level.denominator
         held: dict[int, int] = {}
         pace: dict[int, int] = {}
-        turns: list[Fraction] = []
+        turns: list[int] = []
+        slow_turns: list[Fraction] = []
         for c in self._inside[group - self._classes]:
+            low, high = self._low[c] * q, self._high[c] * q
             if c < self._classes:
                 amount, speed = p - self._offsets[c] * q, 1
+                if amount < high:
+                    turns.append((high if amount >= low else low) - amount)
             else:
                 children = self._children[c - self._classes]
                 amount, speed = sum([held[inner] for inner in children]), sum([pace[inner] for inner in children])
-            low, high = self._low[c] * q, self._high[c] * q
-            rising = low <= amount < high
-            if speed and amount < high:
-                turns.append(Fraction((high if rising else low) - amount, speed))
+                if speed and amount < high:
+                    slow_turns.append(Fraction((high if amount >= low else low) - amount, speed))
             held[c] = min(max(amount, low), high)
-            pace[c] = speed if rising else 0
+            pace[c] = speed if low <= amount < high else 0
+        if turns:
+            slow_turns.append(Fraction(min(turns)))
         children = self._children[group - self._classes]
-        return sum(held[c] for c in children), sum(pace[c] for c in children), min(turns, default=None)
+        return sum(held[c] for c in children), sum(pace[c] for c in children), min(slow_turns, default=None)
 
 
 def _rounded(children: Sequence[int], held: dict[int, int], scale: int, amount: int) -> list[tuple[int, int]]:
