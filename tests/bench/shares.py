@@ -9,14 +9,17 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
 from random import Random
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import linprog
 
 from qosweb.webqos.allocation.problem import PPM, Bound, Problem, Ratio
 from qosweb.webqos.allocation.shares import Allocator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIZES = (5, 20, 50)
 SLOW = ("tangled",)
