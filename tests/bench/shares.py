@@ -45,7 +45,7 @@ def _measure(name: str, problem: Problem, rounds: int) -> None:
     allocator = Allocator(problem)
     ours = _times(lambda k: allocator.shares(demands[k]), rounds)
     again = _times(lambda k: allocator.shares(demands[k]), rounds)
-    programs = _times(lambda k: _program(problem, demands[k]), 10)
+    programs = _times(lambda k: _program(problem, demands[k]), min(rounds, 10))
     median, program = statistics.median(ours), statistics.median(programs)
     print(
         f"{name:<12}{problem.classes:>8}{median:>9.1f} us{max(ours):>9.1f} us{statistics.median(again):>7.1f} us"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.general import fill
 from qosweb.webqos.allocation.groups import Exact, exceeded, lower_bounds, missed, upper_bounds
 from qosweb.webqos.allocation.nested import Nested
 from qosweb.webqos.allocation.packing import fill_under
 from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.allocation.reduced import fill_reduced
 from qosweb.webqos.allocation.relations import Relations
 from qosweb.webqos.allocation.rounding import to_whole
 
@@ -84,7 +84,7 @@ class Contention:
         released: set[int] = set()
         while True:
             binding, full = relations.in_force(imposed), relations.left(released)
-            exact = fill(PPM, demand, self._levels, self._floors, self._ceilings, binding, full)
+            exact = fill_reduced(PPM, demand, self._levels, self._floors, self._ceilings, binding, full)
             broken, lapsed = relations.judge(exact, demand, imposed, released)
             if not broken and not lapsed:
                 return to_whole(exact, demand, self._levels, self._floors, self._ceilings)

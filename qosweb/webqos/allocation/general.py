@@ -39,8 +39,12 @@ def fill(
     ceilings: Iterable[Group],
     relations: Sequence[Relation] = (),
     full: Iterable[tuple[int, ...]] = (),
+    weights: Sequence[int] = (),
 ) -> Exact:
-    """The exact shares: floors first (``full``: sets that keep all their demand, before any floor), then max-min."""
+    """The exact shares: floors first (``full``: sets that keep all their demand, before any floor), then max-min.
+
+    A class with a weight stands for so many classes with equal shares.
+    """
     present = [one for one, amount in enumerate(demand) if amount > 0]
     shares = [Fraction(0)] * len(demand)
     if not present:
@@ -61,7 +65,7 @@ def fill(
 
     for one in present:
         add_row([(one, 1)], demand[one])
-    add_row([(one, 1) for one in present], capacity)
+    add_row([(one, weights[one] if weights else 1) for one in present], capacity)
     for group, ppm in ceilings:
         if ppm < sum(demand[one] for one in group):
             add_row([(one, 1) for one in group], ppm)
