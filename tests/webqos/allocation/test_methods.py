@@ -6,13 +6,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qosweb.webqos.allocation.general import Relation, fill
+from qosweb.webqos.allocation.groups import Exact
 from qosweb.webqos.allocation.nested import Nested
 from qosweb.webqos.allocation.packing import fill_under
-from qosweb.webqos.allocation.problem import PPM, Bound
+from qosweb.webqos.allocation.problem import PPM, Bound, Problem
 from qosweb.webqos.allocation.reduced import fill_reduced
 from qosweb.webqos.allocation.rounding import to_whole
 from tests.webqos.allocation.problems import (
@@ -28,10 +29,9 @@ from tests.webqos.allocation.problems import (
 if TYPE_CHECKING:
     from random import Random
 
-    from qosweb.webqos.allocation.groups import Exact, Group
-    from qosweb.webqos.allocation.problem import Problem
+    from qosweb.webqos.allocation.groups import Group
 
-Case = tuple["Problem", tuple[int, ...]]
+Case = tuple[Problem, tuple[int, ...]]
 
 
 def _groups(bounds: tuple[Bound, ...]) -> list[Group]:
@@ -92,6 +92,14 @@ def coupled_few(draw: st.DrawFn) -> tuple[Problem, tuple[int, ...], list[Relatio
 
 @settings(max_examples=300)
 @given(coupled_few())
+@example((Problem(4, (Bound((2,), 300_000, 0),), ()), (PPM, PPM, PPM, 10), [Relation((0,), (1,), 1, 4)]))
+@example(
+    (
+        Problem(5, (Bound((2,), 225_000, 0), Bound((3,), 325_000, 0)), (Bound((4,), 0, 0),)),
+        (0, PPM, PPM, PPM, PPM),
+        [Relation((0,), (1,), 0, 1)],
+    )
+)
 def test_a_program_for_the_coupled_part_alone(case: tuple[Problem, tuple[int, ...], list[Relation]]) -> None:
     problem, asked, relations = case
     demand = [min(amount, PPM) for amount in asked]
@@ -134,6 +142,18 @@ def test_rounding_keeps_every_ceiling_and_nearly_every_share(case: Case) -> None
     assert sum(shares) <= sum(exact) + 1
     assert all(sum(shares[one] for one in group) <= ppm for group, ppm in ceilings)
     assert all(sum(shares[one] for one in group) > sum(exact[one] for one in group) - len(group) for group, _ in floors)
+
+
+def test_rounding_thinks_of_floors_first() -> None:
+    halves = Exact([1, 1, 1, 1], 2)
+    assert to_whole(halves, [5] * 4, [0] * 4, [], []) == [1, 1, 0, 0]
+    assert to_whole(halves, [5] * 4, [0] * 4, [((2, 3), 1)], []) == [1, 0, 1, 0]
+
+
+def test_rounding_gives_to_others_what_no_rounding_up_can_use() -> None:
+    """Three halves, of which each two are bound by one: no two can be rounded up."""
+    pairs = [((0, 1), 1), ((1, 2), 1), ((0, 2), 1)]
+    assert to_whole(Exact([1, 1, 1, 10], 2), [9] * 4, [0] * 4, [], pairs) == [1, 0, 0, 6]
 
 
 @given(st.lists(groups(6), max_size=8), st.lists(demands, min_size=6, max_size=6))
