@@ -95,9 +95,9 @@ def coupled_few(draw: st.DrawFn) -> tuple[Problem, tuple[int, ...], list[Relatio
 @example((Problem(4, (Bound((2,), 300_000, 0),), ()), (PPM, PPM, PPM, 10), [Relation((0,), (1,), 1, 4)]))
 @example(
     (
-        Problem(5, (Bound((2,), 225_000, 0), Bound((3,), 325_000, 0)), (Bound((4,), 0, 0),)),
-        (0, PPM, PPM, PPM, PPM),
-        [Relation((0,), (1,), 0, 1)],
+        Problem(6, (Bound((3,), 100_000, 0), Bound((4,), 120_000, 0), Bound((5,), 700_000, 0)), ()),
+        (0, PPM, PPM, 100_100, PPM, PPM),
+        [Relation((0,), (1, 2), 0, 1)],
     )
 )
 def test_a_program_for_the_coupled_part_alone(case: tuple[Problem, tuple[int, ...], list[Relation]]) -> None:
