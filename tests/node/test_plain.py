@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from qosweb.node.ledger import ClassAccount
 from qosweb.node.plain import HEAD_LEN_MAX, HEADS_MAX, SEEN_ONCE_MAX, PlainHead, PlainHeads
 from tests.support.nodes import RunningNode
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-MEANING = PlainHead("/", '"localhost"', None)
+MEANING = PlainHead("/", '"localhost"', None, ClassAccount("default"))
 
 
 @pytest.fixture(scope="module")

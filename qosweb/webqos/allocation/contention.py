@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.general import fill
-from qosweb.webqos.allocation.groups import exceeded, lower_bounds, missed, upper_bounds
+from qosweb.webqos.allocation.groups import Exact, exceeded, lower_bounds, missed, upper_bounds
 from qosweb.webqos.allocation.nested import Nested
 from qosweb.webqos.allocation.packing import fill_under
 from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.allocation.reduced import fill_reduced
 from qosweb.webqos.allocation.relations import Relations
 from qosweb.webqos.allocation.rounding import to_whole
 
@@ -63,9 +63,10 @@ class Contention:
         if shares is None:
             return None
         floors, ceilings = nested.others
-        if missed(floors, shares, demand) or exceeded(ceilings, shares):
+        whole = Exact(shares, 1)
+        if missed(floors, whole, demand) or exceeded(ceilings, shares):
             return None
-        return shares if self._relations.hold(shares, demand, rounded=True) else None
+        return shares if self._relations.hold(whole, demand, noise=1) else None
 
     def _under_ceilings(self, demand: list[int]) -> list[int] | None:
         """With all ceilings, but of the floors only those of single classes; None as above."""
@@ -83,7 +84,7 @@ class Contention:
         released: set[int] = set()
         while True:
             binding, full = relations.in_force(imposed), relations.left(released)
-            exact = fill(PPM, demand, self._levels, self._floors, self._ceilings, binding, full)
+            exact = fill_reduced(PPM, demand, self._levels, self._floors, self._ceilings, binding, full)
             broken, lapsed = relations.judge(exact, demand, imposed, released)
             if not broken and not lapsed:
                 return to_whole(exact, demand, self._levels, self._floors, self._ceilings)

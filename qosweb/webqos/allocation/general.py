@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
 from typing import TYPE_CHECKING
 
+from qosweb.webqos.allocation.groups import Exact
 from qosweb.webqos.allocation.simplex import Program
 
 if TYPE_CHECKING:
@@ -37,12 +39,16 @@ def fill(
     ceilings: Iterable[Group],
     relations: Sequence[Relation] = (),
     full: Iterable[tuple[int, ...]] = (),
-) -> list[Fraction]:
-    """The exact shares: floors first (``full``: sets that keep all their demand, before any floor), then max-min."""
+    weights: Sequence[int] = (),
+) -> Exact:
+    """The exact shares: floors first (``full``: sets that keep all their demand, before any floor), then max-min.
+
+    A class with a weight stands for so many classes with equal shares.
+    """
     present = [one for one, amount in enumerate(demand) if amount > 0]
     shares = [Fraction(0)] * len(demand)
-    if not present or capacity <= 0:
-        return shares
+    if not present:
+        return Exact([0] * len(demand), 1)
     column = {one: c for c, one in enumerate(present)}
     wanted = [demand[one] for one in present]
     rows: list[list[int]] = []
@@ -59,7 +65,7 @@ def fill(
 
     for one in present:
         add_row([(one, 1)], demand[one])
-    add_row([(one, 1) for one in present], capacity)
+    add_row([(one, weights[one] if weights else 1) for one in present], capacity)
     for group, ppm in ceilings:
         if ppm < sum(demand[one] for one in group):
             add_row([(one, 1) for one in group], ppm)
@@ -79,7 +85,8 @@ def fill(
         _meet(program, needs_of_stage)
     for level in sorted({levels[one] for one in present}):
         _raise_level(program, {column[one] for one in present if levels[one] == level}, wanted, shares, present)
-    return shares
+    scale = lcm(*(share.denominator for share in shares))
+    return Exact([share.numerator * (scale // share.denominator) for share in shares], scale)
 
 
 def _meet(program: Program, needs: list[tuple[int, int, int]]) -> None:

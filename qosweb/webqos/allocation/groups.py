@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from fractions import Fraction
 
     from qosweb.webqos.allocation.problem import Bound
 
 Group = tuple[tuple[int, ...], int]  # classes, and the bound on the sum of their shares
+
+
+class Exact(NamedTuple):
+    """Exact amounts for all classes, in parts of a common denominator."""
+
+    amounts: Sequence[int]
+    scale: int
 
 
 def lower_bounds(bounds: Iterable[Bound]) -> list[Group]:
@@ -31,14 +37,19 @@ def upper_bounds(bounds: Iterable[Bound]) -> list[Group]:
     return list(found.items())
 
 
-def missed(floors: Iterable[Group], shares: Sequence[Fraction] | Sequence[int], demand: Sequence[int]) -> bool:
+def missed(floors: Iterable[Group], shares: Exact, demand: Sequence[int]) -> bool:
     """Is one of these floors not met, although its classes ask for it?"""
+    amounts, scale = shares
     for group, ppm in floors:
-        held = sum([shares[one] for one in group])
-        if held < ppm and held < sum([demand[one] for one in group]):
+        held = sum([amounts[one] for one in group])
+        if held < ppm * scale and held < sum([demand[one] for one in group]) * scale:
             return True
     return False
 
 
 def exceeded(ceilings: Iterable[Group], shares: Sequence[int]) -> bool:
-    return any(sum([shares[one] for one in group]) > ppm for group, ppm in ceilings)
+    """Is one of these ceilings exceeded?"""
+    for group, ppm in ceilings:  # noqa: SIM110, half as fast with any()
+        if sum([shares[one] for one in group]) > ppm:
+            return True
+    return False

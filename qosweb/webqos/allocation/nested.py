@@ -17,7 +17,7 @@ from operator import sub
 from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.problem import PPM
-from qosweb.webqos.allocation.water import Division
+from qosweb.webqos.allocation.water import Division, Tree, pour
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,7 +62,7 @@ class Nested:
             [(group, ppm) for group, ppm in floors if group not in number],
             [(group, ppm) for group, ppm in ceilings if group not in number],
         )
-        self._children = _children(self._classes, groups)
+        self._tree = Tree(self._classes, groups)
 
     def fill(self, demand: Sequence[int], held: Sequence[int] = ()) -> list[int] | None:
         """The shares; None if the floors cannot all be met.
@@ -73,62 +73,19 @@ class Nested:
         high = [*map(min, demand, self._ceiling)]
         low = [*map(min, high, held or self._floor)]
         offsets = [*map(sub, self._offsets, held)] if held else self._offsets
-        for g, children in enumerate(self._children, classes):
+        for g, children in enumerate(self._tree.children, classes):
             least = sum([low[c] for c in children])
             most = min(sum([high[c] for c in children]), self._ceiling[g])
             if least > most:
                 return None
             high.append(most)
             low.append(max(least, min(self._floor[g], most)))
-        shares = _flat(low, high, offsets, high[-1])
+        shares = pour(low, high, offsets, high[-1])
         if not all(
             low[g] <= sum([shares[one] for one in group]) <= high[g] for g, group in enumerate(self._groups, classes)
         ):
-            shares = Division(self._children, offsets, low, high).shares()
+            shares = Division(self._tree, offsets, low, high).shares()
         return shares
-
-
-def _flat(low: list[int], high: list[int], offsets: list[int], amount: int) -> list[int]:
-    """Divide as if there were no groups: one pass over the levels at which a class starts or stops to fill."""
-    starts: list[int] = []
-    stops: list[int] = []
-    held = 0
-    for least, most, offset in zip(low, high, offsets, strict=False):
-        held += least
-        if least < most:
-            starts.append(least + offset)
-            stops.append(most + offset)
-    starts.sort()
-    stops.sort()
-    starts.append(stops[-1] if stops else 0)
-    level = rising = s = 0
-    for stop in stops:
-        while starts[s] <= stop and s < len(stops):
-            step = (starts[s] - level) * rising
-            if held + step > amount:
-                break
-            held += step
-            level = starts[s]
-            rising += 1
-            s += 1
-        step = (stop - level) * rising
-        if held + step >= amount:
-            break
-        held += step
-        level = stop
-        rising -= 1
-    each, left = divmod(amount - held, rising) if rising else (0, 0)
-    shares: list[int] = []
-    for least, most, offset in zip(low, high, offsets, strict=False):
-        here = level - offset
-        if here < least:
-            shares.append(least)
-        elif here >= most:
-            shares.append(most)
-        else:
-            shares.append(here + each + (left > 0))
-            left -= 1
-    return shares
 
 
 def _nested_part(groups: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -139,14 +96,3 @@ def _nested_part(groups: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
         if all(members <= other or other <= members or not members & other for other in taken.values()):
             taken[group] = members
     return sorted(taken, key=lambda group: (len(group), group))
-
-
-def _children(classes: int, groups: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The classes and groups directly inside each group."""
-    top = list(range(classes))  # for each class, the largest group so far that contains it
-    found: list[tuple[int, ...]] = []
-    for g, group in enumerate(groups, classes):
-        found.append(tuple(dict.fromkeys(top[one] for one in group)))
-        for one in group:
-            top[one] = g
-    return found

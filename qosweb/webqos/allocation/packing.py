@@ -11,9 +11,10 @@ fast as fractions.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from math import gcd
 from typing import TYPE_CHECKING
+
+from qosweb.webqos.allocation.groups import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def fill_under(
     ceilings: Sequence[Group], low: Sequence[int], high: Sequence[int], offsets: Sequence[int]
-) -> list[Fraction] | None:
+) -> Exact | None:
     """The exact shares between ``low`` and ``high``; None if the lower bounds alone exceed a ceiling.
 
     A class with an offset starts to rise when the level has reached it.
@@ -103,8 +104,6 @@ class _Filling:
                 here = level - self._offsets[one] * scale
                 self.stopped[one] = min(max(here, self._low[one] * scale), self._high[one] * scale)
 
-    def shares(self) -> list[Fraction]:
+    def shares(self) -> Exact:
         scale, stopped = self._scale, self.stopped
-        return [
-            Fraction(stopped[one], scale) if one in stopped else Fraction(most) for one, most in enumerate(self._high)
-        ]
+        return Exact([stopped[one] if one in stopped else most * scale for one, most in enumerate(self._high)], scale)

@@ -12,8 +12,8 @@ from qosweb.webqos.allocation.general import Relation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from fractions import Fraction
 
+    from qosweb.webqos.allocation.groups import Exact
     from qosweb.webqos.allocation.problem import Problem
 
 
@@ -45,7 +45,7 @@ class Relations:
         return [self._lapsing[number].left for number in sorted(released)]
 
     def judge(
-        self, shares: Sequence[Fraction], demand: Sequence[int], imposed: set[int], released: set[int]
+        self, shares: Exact, demand: Sequence[int], imposed: set[int], released: set[int]
     ) -> tuple[set[int], set[int]]:
         """The relations that have to be imposed, and of those imposed the ones to be released."""
         broken: set[int] = set()
@@ -61,30 +61,31 @@ class Relations:
                 broken.add(number)
         return broken, lapsed
 
-    def hold(self, shares: Sequence[Fraction] | Sequence[int], demand: Sequence[int], *, rounded: bool = False) -> bool:
-        """Do all relations hold, or are those that do not to be released? Rounded shares are off by less than one."""
+    def hold(self, shares: Exact, demand: Sequence[int], *, noise: int = 0) -> bool:
+        """Do all relations hold, or are those that do not to be released? Shares may be off by ``noise`` each."""
         for relation in self._always:
-            if _surplus(relation, shares) < -_noise(relation) * rounded:
+            if _surplus(relation, shares) < -noise * _weight(relation):
                 return False
         for relation in self._not_equal:
-            if _surplus(relation, shares) < -_noise(relation) * rounded and not _full(relation, shares, demand):
+            if _surplus(relation, shares) < -noise * _weight(relation) and not _full(relation, shares, demand):
                 return False
+        amounts, scale = shares
         for group in self._equal:
-            held_back = [shares[one] for one in group if shares[one] < demand[one]]
-            if held_back and max([shares[one] for one in group]) > min(held_back) + 2 * rounded:
+            held_back = [amounts[one] for one in group if amounts[one] < demand[one] * scale]
+            if held_back and max([amounts[one] for one in group]) > min(held_back) + 2 * noise:
                 return False
         return True
 
 
-def _surplus(relation: Relation, shares: Sequence[Fraction] | Sequence[int]) -> Fraction | int:
-    left = sum([shares[one] for one in relation.left])
-    right = sum([shares[one] for one in relation.right])
+def _surplus(relation: Relation, shares: Exact) -> int:
+    left = sum([shares.amounts[one] for one in relation.left])
+    right = sum([shares.amounts[one] for one in relation.right])
     return relation.weight_left * left - relation.weight_right * right
 
 
-def _full(relation: Relation, shares: Sequence[Fraction] | Sequence[int], demand: Sequence[int]) -> bool:
-    return all(shares[one] == demand[one] for one in relation.left)
+def _full(relation: Relation, shares: Exact, demand: Sequence[int]) -> bool:
+    return all(shares.amounts[one] == demand[one] * shares.scale for one in relation.left)
 
 
-def _noise(relation: Relation) -> int:
+def _weight(relation: Relation) -> int:
     return relation.weight_left * len(relation.left) + relation.weight_right * len(relation.right)

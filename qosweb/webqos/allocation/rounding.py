@@ -9,50 +9,56 @@ classes, where no whole numbers fit better.
 
 from __future__ import annotations
 
-from math import ceil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from fractions import Fraction
 
-    from qosweb.webqos.allocation.groups import Group
+    from qosweb.webqos.allocation.groups import Exact, Group
 
 
 def to_whole(
-    exact: Sequence[Fraction],
+    exact: Exact,
     demand: Sequence[int],
     levels: Sequence[int],
     floors: Sequence[Group],
     ceilings: Sequence[Group],
 ) -> list[int]:
     """Whole shares beside ``exact``, whose sum is that of ``exact``, rounded up, if the ceilings allow it."""
-    ceilings = [(tuple(range(len(exact))), ceil(sum(exact))), *ceilings]
-    shares = [int(share) for share in exact]
-    order = sorted(range(len(exact)), key=lambda one: (shares[one] - exact[one], one))
-    over = _by_class(len(exact), ceilings)
-    room = [ppm - sum(shares[one] for one in group) for group, ppm in ceilings]
+    amounts, scale = exact
+    shares = [amount // scale for amount in amounts]
+    left = -(-sum(amounts) // scale) - sum(shares)
+    if not left:
+        return shares
+    over = _by_class(len(shares), ceilings)
+    room = [ppm - sum([shares[one] for one in group]) for group, ppm in ceilings]
 
     def give(one: int, most: int) -> int:
-        amount = min(most, demand[one] - shares[one], *(room[bound] for bound in over[one]))
-        if amount > 0:
-            shares[one] += amount
-            for bound in over[one]:
-                room[bound] -= amount
-        return max(amount, 0)
+        amount = min([most, left, demand[one] - shares[one], *[room[bound] for bound in over[one]]])
+        if amount <= 0:
+            return 0
+        shares[one] += amount
+        for bound in over[one]:
+            room[bound] -= amount
+        return amount
 
-    # The exact sums of floors are whole whenever a floor binds: what is missing to them was lost by rounding down.
-    missing = [int(sum(exact[one] for one in group)) - sum(shares[one] for one in group) for group, _ in floors]
-    under = _by_class(len(exact), floors)
-    for one in order:
+    rounded = [one for one, amount in enumerate(amounts) if amount % scale]
+    rounded.sort(key=lambda one: -(amounts[one] % scale))
+    # The exact sum of a floor is whole whenever the floor binds: what is missing to that was lost by rounding down.
+    missing = [
+        sum([amounts[one] for one in group]) // scale - sum([shares[one] for one in group]) for group, _ in floors
+    ]
+    under = _by_class(len(shares), floors)
+    for one in rounded:
         if any(missing[bound] > 0 for bound in under[one]) and give(one, 1):
+            left -= 1
             for bound in under[one]:
                 missing[bound] -= 1
-    for one in order:
-        if shares[one] < exact[one]:
-            give(one, 1)
-    for one in sorted(order, key=levels.__getitem__):
-        give(one, demand[one])
+    for one in rounded:
+        if shares[one] * scale < amounts[one]:
+            left -= give(one, 1)
+    for one in sorted(range(len(shares)), key=levels.__getitem__):
+        left -= give(one, left)
     return shares
 
 

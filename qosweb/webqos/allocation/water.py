@@ -2,124 +2,172 @@
 
 Classes and groups are numbered together: first the classes, then the groups, each after all that it contains. A level
 is a fraction p/q, and everything is counted in parts of 1/q, so that all arithmetic is in whole numbers.
+
+To find the level in a group, take its classes as if nothing inside it were bound. At that level, let the bounds act.
+If the whole then holds too much, the true level is lower, so what its lower bound has lifted stays at that bound; if
+too little, the true level is higher, and what its upper bound has cut stays there. Either way something is settled;
+without that, look again.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+def surface(low: Sequence[int], high: Sequence[int], offsets: Sequence[int], amount: int) -> tuple[int, int, int]:
+    """The level at which classes without groups hold ``amount``: a level below it, what is missing there, pace.
+
+    One pass over the levels at which a class starts or stops to fill.
+    """
+    starts: list[int] = []
+    stops: list[int] = []
+    for least, most, offset in zip(low, high, offsets, strict=False):
+        amount -= least
+        if least < most:
+            starts.append(least + offset)
+            stops.append(most + offset)
+    starts.sort()
+    stops.sort()
+    starts.append(stops[-1] + 1 if stops else 0)
+    level = rising = s = 0
+    start = starts[0]
+    for stop in stops:
+        while start <= stop:
+            step = (start - level) * rising
+            if step > amount:
+                break
+            amount -= step
+            level = start
+            rising += 1
+            s += 1
+            start = starts[s]
+        step = (stop - level) * rising
+        if step >= amount:
+            break
+        amount -= step
+        level = stop
+        rising -= 1
+    return level, amount, rising
+
+
+def pour(low: Sequence[int], high: Sequence[int], offsets: Sequence[int], amount: int) -> list[int]:
+    """Divide among classes without groups, what is left of the division to the lower numbers."""
+    level, missing, rising = surface(low, high, offsets, amount)
+    each, left = divmod(missing, rising) if rising else (0, 0)
+    shares: list[int] = []
+    for least, most, offset in zip(low, high, offsets, strict=False):
+        here = level - offset
+        if here < least:
+            shares.append(least)
+        elif here >= most:
+            shares.append(most)
+        else:
+            shares.append(here + each + (left > 0))
+            left -= 1
+    return shares
+
+
+class Tree:
+    """Which classes and groups are directly inside each group (``children``), and all that is (``inside``)."""
+
+    def __init__(self, classes: int, groups: Sequence[tuple[int, ...]]) -> None:
+        self.children: list[tuple[int, ...]] = []
+        self.inside: list[list[int]] = []
+        top = list(range(classes))  # for each class, the largest group so far that contains it
+        for g, group in enumerate(groups, classes):
+            children = tuple(dict.fromkeys(top[one] for one in group))
+            self.children.append(children)
+            self.inside.append([c for child in children for c in (*self._within(child - classes), child)])
+            for one in group:
+                top[one] = g
+
+    def _within(self, g: int) -> list[int]:
+        return self.inside[g] if g >= 0 else []
+
+
 class Division:
     """One division of what the last group, the whole, can hold."""
 
-    def __init__(
-        self, children: Sequence[Sequence[int]], offsets: Sequence[int], low: Sequence[int], high: Sequence[int]
-    ) -> None:
+    def __init__(self, tree: Tree, offsets: Sequence[int], low: Sequence[int], high: Sequence[int]) -> None:
         self._classes = len(offsets)
-        self._children = children
+        self._children = tree.children
+        self._inside = tree.inside
         self._offsets = offsets
         self._low = low
         self._high = high
-        self._inside = self._everything_inside()
 
     def shares(self) -> list[int]:
+        """The whole parts of all classes."""
         shares = [0] * self._classes
         whole = len(self._high) - 1
         own_level = [(whole, self._high[whole])]
         while own_level:
             group, amount = own_level.pop()
-            level = self._level(group, amount)
-            held = self._held(group, level)
-            scale = level.denominator
+            children = self._children[group - self._classes]
+            if max(children) < self._classes:
+                low, high = [self._low[c] for c in children], [self._high[c] for c in children]
+                parts = pour(low, high, [self._offsets[c] for c in children], amount)
+                for c, part in zip(children, parts, strict=True):
+                    shares[c] = part
+                continue
+            held, scale, bound = self._held_by_members(group, amount)
             same_level = [(group, amount)]
             while same_level:
                 outer, amount = same_level.pop()
-                children = self._children[outer - self._classes]
-                for c, part in _rounded(children, held, scale, amount):
+                for c, part in _rounded(self._children[outer - self._classes], held, scale, amount):
                     if c < self._classes:
                         shares[c] = part
-                    elif self._low[c] * scale < held[c] < self._high[c] * scale:
-                        same_level.append((c, part))
-                    else:
+                    elif c in bound:
                         own_level.append((c, part))
+                    else:
+                        same_level.append((c, part))
         return shares
 
-    def _level(self, group: int, amount: int) -> Fraction:
-        """The exact level at which what is in ``group`` holds ``amount``."""
-        inside = [c for c in self._inside[group - self._classes] if c < self._classes and self._low[c] < self._high[c]]
-        marks = sorted({bound[c] + self._offsets[c] for c in inside for bound in (self._low, self._high)})
-        if not marks:
-            return Fraction(0)
-        below, above = 0, len(marks)  # the level is at or above marks[below] and below marks[above]
-        while above - below > 1:
-            middle = (below + above) // 2
-            if self._sum(group, Fraction(marks[middle])) <= amount:
-                below = middle
-            else:
-                above = middle
-        level = Fraction(marks[below])
+    def _held_by_members(self, group: int, amount: int) -> tuple[dict[int, int], int, set[int]]:
+        """What each class and group inside ``group`` holds when that holds ``amount``; in which parts; who is bound."""
+        low, high, offsets, classes = self._low, self._high, self._offsets, self._classes
+        inside = self._inside[group - classes]
+        settled: dict[int, int] = {}
         while True:
-            held, slope, turn = self._ahead(group, level)
-            missing = amount * level.denominator - held
-            if missing <= 0:
-                return level
-            step = Fraction(missing, slope) if slope else None
-            if step is None or (turn is not None and turn < step):
-                assert turn is not None, "more to divide than the group can hold"
-                step = turn
-            level += step / level.denominator
-
-    def _sum(self, group: int, level: Fraction) -> int:
-        held = self._held(group, level)
-        return sum(held[c] for c in self._children[group - self._classes])
-
-    def _held(self, group: int, level: Fraction) -> dict[int, int]:
-        """What each class and group inside ``group`` holds at ``level``, in parts of its denominator."""
-        p, q = level.numerator, level.denominator
-        held: dict[int, int] = {}
-        for c in self._inside[group - self._classes]:
-            if c < self._classes:
-                amount = p - self._offsets[c] * q
-            else:
-                amount = sum([held[inner] for inner in self._children[c - self._classes]])
-            held[c] = min(max(amount, self._low[c] * q), self._high[c] * q)
-        return held
-
-    def _ahead(self, group: int, level: Fraction) -> tuple[int, int, Fraction | None]:
-        """What the members of ``group`` hold in sum, how fast that rises, and how far it is until one changes pace."""
-        p, q = level.numerator, level.denominator
-        held: dict[int, int] = {}
-        pace: dict[int, int] = {}
-        turns: list[Fraction] = []
-        for c in self._inside[group - self._classes]:
-            if c < self._classes:
-                amount, speed = p - self._offsets[c] * q, 1
-            else:
-                children = self._children[c - self._classes]
-                amount, speed = sum([held[inner] for inner in children]), sum([pace[inner] for inner in children])
-            low, high = self._low[c] * q, self._high[c] * q
-            rising = low <= amount < high
-            if speed and amount < high:
-                turns.append(Fraction((high if rising else low) - amount, speed))
-            held[c] = min(max(amount, low), high)
-            pace[c] = speed if rising else 0
-        children = self._children[group - self._classes]
-        return sum(held[c] for c in children), sum(pace[c] for c in children), min(turns, default=None)
-
-    def _everything_inside(self) -> list[list[int]]:
-        found: list[list[int]] = []
-        for children in self._children:
-            inside: list[int] = []
-            for c in children:
-                if c >= self._classes:
-                    inside += found[c - self._classes]
-                inside.append(c)
-            found.append(inside)
-        return found
+            free = [c for c in inside if c < classes]
+            level, missing, rising = surface(
+                [low[c] for c in free],
+                [high[c] for c in free],
+                [offsets[c] for c in free],
+                amount - sum(settled.values()),
+            )
+            scale = rising or 1
+            level = level * scale + missing
+            held: dict[int, int] = {}
+            lifted: dict[int, int] = {}
+            cut: dict[int, int] = {}
+            for c in inside:
+                if c < classes:
+                    least, most = low[c] * scale, high[c] * scale
+                    here = level - offsets[c] * scale
+                    held[c] = least if here < least else min(here, most)
+                elif c in settled:
+                    held[c] = settled[c] * scale
+                else:
+                    here = sum([held[inner] for inner in self._children[c - classes]])
+                    if here < low[c] * scale:
+                        lifted[c] = low[c]
+                        here = low[c] * scale
+                    elif here > high[c] * scale:
+                        cut[c] = high[c]
+                        here = high[c] * scale
+                    held[c] = here
+            too_much = sum([held[c] for c in self._children[group - classes]]) - amount * scale
+            if not too_much:
+                return held, scale, {*settled, *lifted, *cut}
+            for c, bound in (lifted if too_much > 0 else cut).items():
+                within = set(self._inside[c - classes])
+                inside = [other for other in inside if other not in within]
+                settled = {other: held_by for other, held_by in settled.items() if other not in within}
+                settled[c] = bound
 
 
 def _rounded(children: Sequence[int], held: dict[int, int], scale: int, amount: int) -> list[tuple[int, int]]:

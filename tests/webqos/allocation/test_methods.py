@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from qosweb.webqos.allocation.general import fill
+from qosweb.webqos.allocation.general import Relation, fill
+from qosweb.webqos.allocation.groups import Exact
 from qosweb.webqos.allocation.nested import Nested
 from qosweb.webqos.allocation.packing import fill_under
-from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.allocation.problem import PPM, Bound, Problem
+from qosweb.webqos.allocation.reduced import fill_reduced
 from qosweb.webqos.allocation.rounding import to_whole
-from tests.webqos.allocation.problems import any_problems, demands, groups, nested_problems, with_demand
+from tests.webqos.allocation.problems import (
+    amounts,
+    any_problems,
+    demands,
+    groups,
+    nested_problems,
+    single_problems,
+    with_demand,
+)
 
 if TYPE_CHECKING:
     from random import Random
 
     from qosweb.webqos.allocation.groups import Group
-    from qosweb.webqos.allocation.problem import Bound, Problem
 
-Case = tuple["Problem", tuple[int, ...]]
+Case = tuple[Problem, tuple[int, ...]]
 
 
 def _groups(bounds: tuple[Bound, ...]) -> list[Group]:
     return [(bound.classes, bound.ppm) for bound in bounds]
+
+
+def _fractions(exact: Exact) -> list[Fraction]:
+    return [Fraction(amount, exact.scale) for amount in exact.amounts]
 
 
 @settings(max_examples=300)
@@ -36,7 +51,7 @@ def test_water_levels(case: Case) -> None:
     nested = Nested(problem.levels(), floors, ceilings)
     assert nested.others == ([], [])
     shares = nested.fill(demand)
-    exact = fill(PPM, demand, problem.levels(), floors, ceilings)
+    exact = _fractions(fill(PPM, demand, problem.levels(), floors, ceilings))
     if shares is None:
         assert any(
             sum(exact[one] for one in group) < min(ppm, sum(demand[one] for one in group)) for group, ppm in floors
@@ -61,7 +76,35 @@ def test_progressive_filling(case: Case) -> None:
     assert (found is None) == any(sum(low[one] for one in group) > ppm for group, ppm in ceilings)
     if found is not None:
         single = [((one,), ppm) for one, ppm in enumerate(low)]
-        assert found == fill(PPM, demand, problem.levels(), single, ceilings)
+        assert _fractions(found) == _fractions(fill(PPM, demand, problem.levels(), single, ceilings))
+
+
+@st.composite
+def coupled_few(draw: st.DrawFn) -> tuple[Problem, tuple[int, ...], list[Relation]]:
+    """Bounds for single classes, and groups and relations for the first three of them alone."""
+    problem, demand = draw(with_demand(single_problems(classes_max=9, order=False)))
+    some = st.sets(st.integers(0, min(2, problem.classes - 1)), min_size=1).map(lambda found: tuple(sorted(found)))
+    weights = st.integers(0, 3)
+    relations = draw(st.lists(st.builds(Relation, some, some, weights, weights), max_size=2))
+    more = draw(st.lists(st.builds(Bound, some, amounts, st.just(0)), max_size=2))
+    return replace(problem, ceilings=(*problem.ceilings, *more)), demand, relations
+
+
+@settings(max_examples=300)
+@given(coupled_few())
+@example((Problem(4, (Bound((2,), 300_000, 0),), ()), (PPM, PPM, PPM, 10), [Relation((0,), (1,), 1, 4)]))
+@example(
+    (
+        Problem(6, (Bound((3,), 100_000, 0), Bound((4,), 120_000, 0), Bound((5,), 700_000, 0)), ()),
+        (0, PPM, PPM, 100_100, PPM, PPM),
+        [Relation((0,), (1, 2), 0, 1)],
+    )
+)
+def test_a_program_for_the_coupled_part_alone(case: tuple[Problem, tuple[int, ...], list[Relation]]) -> None:
+    problem, asked, relations = case
+    demand = [min(amount, PPM) for amount in asked]
+    arguments = (PPM, demand, problem.levels(), _groups(problem.floors), _groups(problem.ceilings), relations)
+    assert _fractions(fill_reduced(*arguments)) == _fractions(fill(*arguments))
 
 
 @settings(max_examples=100)
@@ -79,8 +122,10 @@ def test_exact_shares_do_not_depend_on_the_order_of_anything(case: Case, random:
 
     floors, ceilings, levels = _groups(problem.floors), _groups(problem.ceilings), problem.levels()
     back = [new.index(one) for one in range(problem.classes)]
-    there = fill(PPM, demand, levels, floors, ceilings)
-    here = fill(PPM, [demand[one] for one in back], [levels[one] for one in back], renamed(floors), renamed(ceilings))
+    there = _fractions(fill(PPM, demand, levels, floors, ceilings))
+    here = _fractions(
+        fill(PPM, [demand[one] for one in back], [levels[one] for one in back], renamed(floors), renamed(ceilings))
+    )
     assert there == [here[new[one]] for one in range(problem.classes)]
 
 
@@ -90,12 +135,25 @@ def test_rounding_keeps_every_ceiling_and_nearly_every_share(case: Case) -> None
     problem, asked = case
     demand = [min(amount, PPM) for amount in asked]
     floors, ceilings, levels = _groups(problem.floors), _groups(problem.ceilings), problem.levels()
-    exact = fill(PPM, demand, levels, floors, ceilings)
-    shares = to_whole(exact, demand, levels, floors, ceilings)
+    found = fill(PPM, demand, levels, floors, ceilings)
+    shares = to_whole(found, demand, levels, floors, ceilings)
+    exact = _fractions(found)
     assert all(int(amount) <= share for share, amount in zip(shares, exact, strict=True))
     assert sum(shares) <= sum(exact) + 1
     assert all(sum(shares[one] for one in group) <= ppm for group, ppm in ceilings)
     assert all(sum(shares[one] for one in group) > sum(exact[one] for one in group) - len(group) for group, _ in floors)
+
+
+def test_rounding_thinks_of_floors_first() -> None:
+    halves = Exact([1, 1, 1, 1], 2)
+    assert to_whole(halves, [5] * 4, [0] * 4, [], []) == [1, 1, 0, 0]
+    assert to_whole(halves, [5] * 4, [0] * 4, [((2, 3), 1)], []) == [1, 0, 1, 0]
+
+
+def test_rounding_gives_to_others_what_no_rounding_up_can_use() -> None:
+    """Three halves, of which each two are bound by one: no two can be rounded up."""
+    pairs = [((0, 1), 1), ((1, 2), 1), ((0, 2), 1)]
+    assert to_whole(Exact([1, 1, 1, 10], 2), [9] * 4, [0] * 4, [], pairs) == [1, 0, 0, 6]
 
 
 @given(st.lists(groups(6), max_size=8), st.lists(demands, min_size=6, max_size=6))

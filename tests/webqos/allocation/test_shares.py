@@ -117,6 +117,11 @@ def test_ceilings_that_overlap() -> None:
     assert rules(ceilings=two)(*[ALL] * 4) == (150_000, 150_000, 250_000, 450_000)
 
 
+def test_a_ceiling_that_others_have_relieved_is_reached_later() -> None:
+    chain = (ceiling(200_000, 0, 1), ceiling(300_000, 1, 2), ceiling(340_000, 2, 3))
+    assert rules(ceilings=chain)(*[ALL] * 5) == (100_000, 100_000, 170_000, 170_000, 460_000)
+
+
 def test_floors_that_overlap_share_what_serves_both() -> None:
     two = (floor(600_000, 0, 1), floor(600_000, 1, 2))
     assert rules(floors=two)(*[ALL] * 3) == (333_334, 333_333, 333_333)
@@ -162,6 +167,11 @@ def test_an_equal_that_asks_for_little_holds_nobody_back() -> None:
 )
 def test_at_least_twice(demand: tuple[int, ...], expected: tuple[int, ...]) -> None:
     assert rules(ratios=(Ratio((0,), (1,), ">=", 2, 1, 0),))(*demand) == expected
+
+
+def test_a_left_side_that_becomes_full_keeps_its_demand_and_releases_the_right() -> None:
+    """Even parts would leave 0 short of its demand, twice its part would leave 1 behind 2."""
+    assert rules(ratios=(Ratio((0,), (1,), ">=", 2, 1, 0),))(400_000, ALL, ALL) == (400_000, 300_000, 300_000)
 
 
 @pytest.mark.parametrize(
