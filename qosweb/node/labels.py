@@ -123,6 +123,8 @@ class Labels:
         self._notes_paths = any(isinstance(leaf, c.Within) and leaf.subject == "last_access" for leaf in leaves)
         self._is_of_head = [] if model is None else [all(map(_is_of_head, c.leaves(atom))) for atom in model.atoms]
         self._link_sets = {} if model is None else _link_sets(model)
+        # One of its own: it is asked by the thread that reads files.
+        self._link_matcher = None if model is None or not self._link_sets else Matcher(model)
         self.link_map = LinkMap(self._linking, index) if self._link_sets else None
 
     def of_head(self, message: RawRequestMessage) -> int | None:
@@ -199,11 +201,15 @@ class Labels:
             self.link_map.refresh(root)
 
     def _linking(self, path: str) -> frozenset[int]:
-        """The page sets of ``links(...)`` that a file of the site is in, under the site's own host or any."""
-        assert self._matcher is not None
-        assert self.model is not None
-        host = self.model.settings.site or ""
-        return self._matcher.watched_sets(host, path) & set(self._link_sets.values())
+        """The page sets of ``links(...)`` that a file of the site is in, under any host that they name."""
+        assert self._link_matcher is not None
+        model = self._link_matcher.model
+        sets = frozenset(self._link_sets.values())
+        hosts = {pattern.host for number in sets for pattern in model.page_sets[number].patterns if pattern.host}
+        found: set[int] = set()
+        for host in (*hosts, model.settings.site or ""):
+            found |= self._link_matcher.watched_sets(host, path)
+        return sets & found
 
 
 def _link_sets(model: Model) -> dict[int, int]:

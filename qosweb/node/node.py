@@ -41,6 +41,7 @@ BACKLOG = 2048
 SWEEP_EVERY_S = 0.5
 FLUSH_EVERY_S = 0.2
 LINKS_EVERY_S = 1.0  # how soon a changed page's links are known
+LINKS_REST = 20  # times what looking at the files took, if that is longer: a large site is looked at less often
 LOG_CLOSE_S = 5.0
 
 
@@ -169,9 +170,9 @@ class Node:
 
     async def _follow_links(self) -> None:
         while True:
-            labels = self.policy.labels
-            await asyncio.to_thread(labels.refresh_links, self.store.root.path)
-            await asyncio.sleep(LINKS_EVERY_S)
+            began = self._loop.time()
+            await asyncio.to_thread(self.policy.labels.refresh_links, self.store.root.path)
+            await asyncio.sleep(max(LINKS_EVERY_S, LINKS_REST * (self._loop.time() - began)))
 
     async def _sweep(self) -> None:
         while True:

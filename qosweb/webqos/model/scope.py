@@ -50,7 +50,11 @@ class Scope:
         self.found.append(warning(span, message, hint, notes))
 
     def read(self, read: Callable[[str], T], literal: tree.Literal) -> T:
-        """The value of ``literal``; its error is said at its place."""
+        """The value of ``literal``, which may be a name that ``let`` gave a value; its error is said at its place."""
+        let = None if literal.quoted else self.lets.get(literal.text)
+        if let is not None and isinstance(let.value, tree.Literal):
+            self.used.add(literal.text)
+            literal = tree.Literal(literal.span, let.value.text, let.value.quoted)
         try:
             return read(literal.text)
         except BadValue as bad:
