@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -70,9 +70,13 @@ def rows_of(model: Model, environment: Environment, demand: list[int]) -> list[R
     binding = bind(model, coverage, environment)
     means = Means.of(environment)
     given = divide(model, coverage, binding, means, demand)
+    # Bounds are of what those leave that are always available; shown they are, like shares, of everything.
+    left = PPM - sum(given[at] for at in binding.always)
+    if means.capacity_bps is not None:
+        means = replace(means, capacity_bps=max(1, means.capacity_bps * left // PPM))
     problem = problem_of(model, coverage, binding, means)
-    floors = {bound.classes[0]: bound.ppm for bound in problem.floors if len(bound.classes) == 1}
-    ceilings = {bound.classes[0]: bound.ppm for bound in problem.ceilings if len(bound.classes) == 1}
+    floors = {bound.classes[0]: bound.ppm * left // PPM for bound in problem.floors if len(bound.classes) == 1}
+    ceilings = {bound.classes[0]: bound.ppm * left // PPM for bound in problem.ceilings if len(bound.classes) == 1}
     return [
         Row(one.name, demand[at], given[at], floors.get(at), ceilings.get(at), at in binding.always)
         for at, one in enumerate(model.classes)
