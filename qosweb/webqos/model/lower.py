@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from qosweb.webqos import values
 from qosweb.webqos.model import conditions as c
+from qosweb.webqos.model.atoms import Atoms
 from qosweb.webqos.model.lower_conditions import Conditions
 from qosweb.webqos.model.lower_pages import PageSets
 from qosweb.webqos.model.model import (
@@ -71,6 +72,7 @@ class _Lowering:
         self._scope = Scope(parsed)
         self._page_sets = PageSets(self._scope)
         self._conditions = Conditions(self._scope, self._page_sets)
+        self._atoms = Atoms(self._scope)
         self._bind_shadows = bind_shadows
         self._out = Lowered(self._scope.settings)
         self._aliases: dict[str, tuple[tree.Name, tuple[int, c.Condition | None]]] = {}
@@ -83,6 +85,11 @@ class _Lowering:
 
     def result(self) -> Lowered:
         self._out.page_sets = self._page_sets.sets
+        self._out.atoms, self._out.atom_names, self._out.atom_texts = (
+            self._atoms.atoms,
+            self._atoms.names,
+            self._atoms.texts,
+        )
         self._out.places = self._page_sets.places
         self._out.pattern_places = self._page_sets.pattern_places
         self._out.found = self._scope.found
@@ -115,7 +122,7 @@ class _Lowering:
             if rule.condition is not None:
                 condition = self._conditions.whole(rule.condition)
                 if not shadow:
-                    condition = self._factor(condition, rule.condition)
+                    condition = self._atoms.factor(condition, rule.condition)
         except Unresolved:
             failed = True
         try:
@@ -280,61 +287,6 @@ class _Lowering:
             self._page_sets.name(pages, alias)
         elif self._out.aliases.setdefault((pages, condition), alias.text) != alias.text:
             raise self._scope.fail(alias.span, "this class has another name already", "one is enough")
-
-    def _factor(self, condition: c.Condition, node: tree.Condition) -> c.Condition:
-        """With atoms for what speaks of the request alone: named conditions, and the largest parts without names."""
-        while isinstance(node, tree.Not) and isinstance(node.item, tree.Not):
-            node = node.item.item
-        if isinstance(node, tree.Not) and isinstance(condition, c.Not):
-            return c.Not(self._factor(condition.item, node.item))
-        if isinstance(node, tree.Reference):
-            inner = self._scope.lets[node.name].value
-            if c.is_of_request(condition) and not isinstance(inner, tree.Reference):
-                return c.Atom(self._atom(condition, node.name, node.name))
-            return self._factor(condition, cast("tree.Condition", inner))
-        if c.is_of_request(condition) and not _has_names(node):
-            return c.Atom(self._atom(condition, "", printer.condition(node)))
-        match condition, node:
-            case c.And(items), tree.And(items=nodes):
-                return c.And(self._factor_all(items, nodes, c.And))
-            case c.Or(items), tree.Or(items=nodes):
-                return c.Or(self._factor_all(items, nodes, c.Or))
-            case _:
-                return condition
-
-    def _factor_all(
-        self, items: tuple[c.Condition, ...], nodes: tuple[tree.Condition, ...], kind: type[c.And] | type[c.Or]
-    ) -> tuple[c.Condition, ...]:
-        """Several nameless parts become one atom."""
-        pairs = list(zip(items, nodes, strict=True))
-        nameless = [pair for pair in pairs if c.is_of_request(pair[0]) and not _has_names(pair[1])]
-        if len(nameless) < 2:
-            return tuple(self._factor(item, node) for item, node in pairs)
-        text = (" and " if kind is c.And else " or ").join(printer.condition(node) for _, node in nameless)
-        joined = c.Atom(self._atom(kind(tuple(item for item, _ in nameless)), "", text))
-        return (joined, *(self._factor(*pair) for pair in pairs if pair not in nameless))
-
-    def _atom(self, condition: c.Condition, name: str, text: str) -> int:
-        if condition in self._out.atoms:
-            at = self._out.atoms.index(condition)
-            self._out.atom_names[at] = self._out.atom_names[at] or name
-            return at
-        self._out.atoms.append(condition)
-        self._out.atom_names.append(name)
-        self._out.atom_texts.append(text)
-        return len(self._out.atoms) - 1
-
-
-def _has_names(node: tree.Condition) -> bool:
-    match node:
-        case tree.Reference():
-            return True
-        case tree.Not(item=item):
-            return _has_names(item)
-        case tree.And(items=items) | tree.Or(items=items):
-            return any(_has_names(item) for item in items)
-        case _:
-            return False
 
 
 def _either(words: tuple[str, ...]) -> str:

@@ -23,7 +23,7 @@ from pyparsing import (
     ZeroOrMore,
 )
 
-from qosweb.webqos.syntax import tree
+from qosweb.webqos.syntax import actions, tree
 from qosweb.webqos.syntax.places import Span
 from qosweb.webqos.syntax.scanner import arrow_in, open_quote_in
 from qosweb.webqos.syntax.trouble import Trouble, explain
@@ -64,7 +64,7 @@ class Grammar:
         self._let_value = self._bare("a value") - end
         self._let_condition = condition - StringEnd().set_name("'and', 'or' or the end of the statement")
         self._when = condition - StringEnd().set_name("'and', 'or' or '=>'")
-        self._rule = self._constraint(pages, pages_primary) - alias.set_parse_action(_listed) - end
+        self._rule = self._constraint(pages, pages_primary) - alias.set_parse_action(actions.listed) - end
         for element in (
             self._set, self._let_head, self._let_pages, self._let_value, self._let_condition, self._when, self._rule,
         ):  # fmt: skip
@@ -146,13 +146,13 @@ class Grammar:
     def _bare(self, what: str) -> ParserElement:
         def make(span: Span, text: str) -> tree.Literal:
             if text[0] == '"':
-                return tree.Literal(span, _unquote(text), quoted=True)
+                return tree.Literal(span, actions.unquote(text), quoted=True)
             return tree.Literal(span, text)
 
         return self._token(f"{_QUOTED}|{_BARE}", what, make)
 
     def _quoted(self, what: str) -> ParserElement:
-        return self._token(_QUOTED, what, lambda span, text: tree.Literal(span, _unquote(text), quoted=True))
+        return self._token(_QUOTED, what, lambda span, text: tree.Literal(span, actions.unquote(text), quoted=True))
 
     # Parts
 
@@ -181,7 +181,7 @@ class Grammar:
     def _set_statement(self) -> ParserElement:
         value = self._bare("a value")
         channel = value + Opt(self._keyword("in").suppress() - self._bare("a time such as 250ms"))
-        channel.set_parse_action(_value_or_channel)
+        channel.set_parse_action(actions.value_or_channel)
         return self._keyword("set").suppress() - self._name("the name of a setting") - self._sign("=") - channel
 
     def _let_statement(self) -> ParserElement:
@@ -208,11 +208,11 @@ class Grammar:
         group = self._sign("(") - condition - self._sign(")")
         primary = MatchFirst([group, accessed, self._test(), self._reference()]).set_name("a condition")
         negated = ZeroOrMore(self._keyword("not")) + primary
-        negated.set_parse_action(_negate)
+        negated.set_parse_action(actions.negate)
         both = negated + ZeroOrMore(self._keyword("and").suppress() - negated)
-        both.set_parse_action(_gather(tree.And))
+        both.set_parse_action(actions.gather(tree.And))
         either = both + ZeroOrMore(self._keyword("or").suppress() - both)
-        either.set_parse_action(_gather(tree.Or))
+        either.set_parse_action(actions.gather(tree.Or))
         condition <<= either
         return condition
 
@@ -234,14 +234,14 @@ class Grammar:
         op = self._token(r"<=|>=|!=|<(?!>)|>|=(?![=><])", "a comparison", tree.Name)
         value = self._bare("a value")
         item = value + Opt(self._sign("..") - self._bare("the end of the range"))
-        item.set_parse_action(_value_or_range)
+        item.set_parse_action(actions.value_or_range)
         items = MatchFirst([self._sign("(") - item + ZeroOrMore(self._sign(",") - item) - self._sign(")"), item])
         comparison = op - value
         membership = self._keyword("in") - items.set_name("values such as 22:00..06:00 or (GET, HEAD)")
         likeness = self._keyword("like") - self._quoted('a text with * such as "*bot*"')
         tail = MatchFirst([comparison, membership, likeness]).set_name("a comparison, 'in' or 'like'")
         test = MatchFirst([plain - tail, named + Opt(tail)])
-        test.set_parse_action(_test_node)
+        test.set_parse_action(actions.test_node)
         return test
 
     def _constraint(self, pages: ParserElement, primary: ParserElement) -> ParserElement:
@@ -268,7 +268,7 @@ class Grammar:
                 ]
             )
         )
-        amount.set_parse_action(_amount)
+        amount.set_parse_action(actions.amount)
         relative = (Empty() + term).set_parse_action(
             lambda _s, _at, found: tree.Relative(found[0].span, None, found[0])
         )
@@ -277,7 +277,7 @@ class Grammar:
         chain = self._keyword("before") - pages + ZeroOrMore(self._keyword("before").suppress() - pages)
         tail = MatchFirst([bound, chain]).set_name("'.' with an attribute, or 'before'")
         constraint = primary - tail
-        constraint.set_parse_action(_constraint_node)
+        constraint.set_parse_action(actions.constraint_node)
         return constraint
 
 
@@ -286,70 +286,3 @@ def _first_word(text: str) -> str:
     while end < len(text) and (text[end].isalnum() or text[end] in "_-"):
         end += 1
     return text[:end]
-
-
-def _unquote(text: str) -> str:
-    return text[1:-1].replace('\\"', '"').replace("\\\\", "\\")
-
-
-def _listed(found: ParseResults) -> list[list[Any]]:
-    return [list(found)]
-
-
-def _negate(found: ParseResults) -> Any:
-    *negations, item = found
-    for negation in reversed(negations[-(len(negations) % 2 or 2) :] if negations else []):
-        item = tree.Not(negation.span.to(item.span), item)
-    return item
-
-
-def _gather(kind: type[tree.And] | type[tree.Or]) -> Callable[[ParseResults], Any]:
-    def action(found: ParseResults) -> Any:
-        return found[0] if len(found) == 1 else kind(found[0].span.to(found[-1].span), tuple(found))
-
-    return action
-
-
-def _value_or_channel(found: ParseResults) -> Any:
-    return found[0] if len(found) == 1 else tree.Channel(found[0].span.to(found[1].span), found[0], found[1])
-
-
-def _value_or_range(found: ParseResults) -> Any:
-    return found[0] if len(found) == 1 else tree.Range(found[0].span.to(found[1].span), found[0], found[1])
-
-
-def _test_node(found: ParseResults) -> Any:
-    subject, *rest = found
-    if not rest:
-        return tree.Has(subject.span, subject)
-    span = subject.span.to(rest[-1].span)
-    if rest[0].text == "in":
-        return tree.In(span, subject, tuple(rest[1:]))
-    if rest[0].text == "like":
-        return tree.Like(span, subject, rest[1])
-    return tree.Compare(span, subject, rest[0], rest[1])
-
-
-def _amount(found: ParseResults) -> Any:
-    value, *rest = found
-    if not rest:
-        return tree.Amount(value.span, value)
-    span = value.span.to(rest[0].span)
-    if isinstance(rest[0], tree.Term):
-        if isinstance(value, tree.Name):
-            raise Trouble(value.span, f"expected a number, found '{value.text}'", "such as 2 * </free>.server_resource")
-        return tree.Relative(span, value, rest[0])
-    if isinstance(rest[0], tree.Literal):
-        if isinstance(value, tree.Name):
-            raise Trouble(value.span, f"expected a size, found '{value.text}'", "such as 128KB in 250ms")
-        return tree.Channel(span, value, rest[0])
-    return tree.Amount(span, value, rest[0])
-
-
-def _constraint_node(found: ParseResults) -> Any:
-    pages, second, *rest = found
-    if second.text == "before" and not isinstance(rest[0], tree.Name):
-        return tree.Before(pages.span.to(rest[-1].span), (pages, *rest))
-    op, value, *hard = rest
-    term = tree.Term(pages.span.to(second.span), pages, second)
-    return tree.Bound(pages.span.to(found[-1].span), term, op, value, hard[0] if hard else None)
