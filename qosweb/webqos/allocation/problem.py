@@ -70,30 +70,39 @@ class Problem:
             if not all(0 <= one < self.classes for one in group):
                 raise ValueError(f"{group} names a class that is not below {self.classes}")
 
-    def levels(self) -> tuple[int, ...]:
-        """The rank of every class, without gaps: 0 is filled first.
-
-        A class ranks one below the lowest of those that come before it, and a class that nothing comes before ranks
-        0. Those that take the rest rank below all others, among themselves by the same rule.
-        """
-        earlier: list[list[int]] = [[] for _ in range(self.classes)]
+    def ancestors(self) -> list[frozenset[int]]:
+        """For every class those that come before it, directly or not; raises ValueError if there is a cycle."""
+        later: list[list[int]] = [[] for _ in range(self.classes)]
         waiting = [0] * self.classes
         for first, then in self.before:
-            earlier[first].append(then)
+            later[first].append(then)
             waiting[then] += 1
-        level = [0] * self.classes
+        found: list[set[int]] = [set() for _ in range(self.classes)]
         ready = [one for one in range(self.classes) if not waiting[one]]
         for one in ready:  # grows while it is walked
-            for then in earlier[one]:
-                level[then] = max(level[then], level[one] + 1)
+            for then in later[one]:
+                found[then] |= {one, *found[one]}
                 waiting[then] -= 1
                 if not waiting[then]:
                     ready.append(then)
         if len(ready) < self.classes:
             raise ValueError("the order of priority has a cycle")
+        return [frozenset(group) for group in found]
+
+    def levels(self, full: frozenset[int] = frozenset()) -> tuple[int, ...]:
+        """The rank of every class, without gaps: 0 is filled first.
+
+        The classes in ``full`` have all they ask for: they rank first, to keep it, and hold nobody back. Of the others,
+        a class ranks one below the lowest of those that come before it. Those that take the rest rank below all others,
+        among themselves by the same rule.
+        """
+        above = [group - full for group in self.ancestors()]
+        level = [0] * self.classes
+        for one in sorted(range(self.classes), key=lambda one: len(above[one])):  # who has more above him comes later
+            level[one] = -1 if one in full else max((level[first] + 1 for first in above[one]), default=0)
         below = 1 + max(level, default=0)
         for one in self.rest:
-            level[one] += below
+            level[one] += below if one not in full else 0
         ranks = {found: rank for rank, found in enumerate(sorted({*level}))}
         return tuple(ranks[found] for found in level)
 

@@ -16,6 +16,10 @@ fixed, for the next. A level is the length of the longest chain of classes that 
 come last. So a floor is not a bonus on top of an equal part: what is left beyond the floors goes to those who have
 least, until all that may grow are even; and no priority takes a floor away.
 
+*Priority.* ``a before b`` holds b back while a lacks something, and puts it behind nobody else: when a turns out to
+have all it asks for, a keeps that, and the shares are found again with b no longer behind it (``Problem.levels``),
+until nobody else turns out to be full.
+
 *Release.* ``a >= r * b`` must not hold b back only because a asks for little. Relations bind lazily: the shares are
 found without them; each relation that does not hold is then imposed, unless its left side already has all that it
 asks for; and one that is imposed is released again, for good, when it holds its right side back although its left has
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.problem import Problem
 
 CACHE_MAX = 1024
+METHODS_MAX = 64
 
 
 class Allocator:
@@ -57,9 +62,9 @@ class Allocator:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        levels = problem.levels()
-        self._contention = Contention(problem, levels)
-        self._leftover = Leftover(problem, levels)
+        self._first = sorted({first for first, _ in problem.before})
+        self._methods: dict[frozenset[int], tuple[Contention, Leftover]] = {}
+        self._methods_for(frozenset())
         self._demand = [0] * problem.classes
         self._cache: dict[tuple[int, ...], tuple[int, ...]] = {}
 
@@ -85,10 +90,29 @@ class Allocator:
         return found
 
     def _divide(self, demand: list[int]) -> list[int]:
-        if sum(demand) <= PPM and self._leftover.allows(demand):
+        if sum(demand) <= PPM and self._methods_for(frozenset())[1].allows(demand):
             return demand
-        shares = self._contention.divide(demand)
-        return shares if sum(shares) == PPM else self._leftover.divide(demand, shares)
+        shares, full = self._contend(demand)
+        return shares if sum(shares) == PPM else self._methods_for(full)[1].divide(demand, shares)
+
+    def _contend(self, demand: list[int]) -> tuple[list[int], frozenset[int]]:
+        """Phase 1, and which classes turned out to be full and hold back nobody."""
+        full: frozenset[int] = frozenset()
+        while True:
+            shares = self._methods_for(full)[0].divide(demand)
+            found = frozenset(one for one in self._first if shares[one] >= demand[one])
+            if found <= full:
+                return shares, full
+            full |= found
+
+    def _methods_for(self, full: frozenset[int]) -> tuple[Contention, Leftover]:
+        methods = self._methods.get(full)
+        if methods is None:
+            if len(self._methods) >= METHODS_MAX:
+                self._methods.clear()
+            levels = self.problem.levels(full)
+            methods = self._methods[full] = Contention(self.problem, levels), Leftover(self.problem, levels)
+        return methods
 
 
 def allocate(problem: Problem, demand_ppm: Sequence[int]) -> tuple[int, ...]:

@@ -33,8 +33,6 @@ def reference(problem: Problem, demand: Sequence[int]) -> list[float]:
         return []
     wanted = np.clip(np.array(demand, dtype=float), 0, PPM)
     unit = np.eye(size)
-    levels = [[one for one, rank in enumerate(problem.levels()) if rank == level] for level in _ranks(problem)]
-
     always: list[Upper] = [(unit[one], wanted[one]) for one in range(size)]
     always.append((np.ones(size), PPM))
     hard = [(_sum(size, bound.classes), bound.ppm) for bound in problem.ceilings if bound.hard]
@@ -52,9 +50,12 @@ def reference(problem: Problem, demand: Sequence[int]) -> list[float]:
     for group in problem.equal:
         lapsing += [((one,), unit[other] - unit[one]) for one, other in permutations(group, 2)]
 
+    full_before: frozenset[int] = frozenset()
     imposed: set[int] = set()
     released: set[int] = set()
     while True:
+        ranks = problem.levels(full_before)
+        levels = [[one for one, rank in enumerate(ranks) if rank == level] for level in sorted({*ranks})]
         uppers = [*always, *soft, *bounding, *((lapsing[number][1], 0.0) for number in sorted(imposed))]
         for number in sorted(released):
             group = lapsing[number][0]
@@ -67,7 +68,12 @@ def reference(problem: Problem, demand: Sequence[int]) -> list[float]:
         broken = {number for number in fresh if gap[number] > NEAR and not full[number]}
         lapsed = {number for number in imposed if gap[number] > -NEAR and full[number]}
         if not broken and not lapsed:
-            break
+            fresh_full = {first for first, _ in problem.before if shares[first] > wanted[first] - NEAR} - full_before
+            if not fresh_full:
+                break
+            full_before |= fresh_full
+            imposed, released = set(), set()
+            continue
         imposed = (imposed | broken) - lapsed
         released |= lapsed
 
@@ -137,7 +143,3 @@ def _sum(size: int, classes: Iterable[int]) -> Vector:
     vector = np.zeros(size)
     vector[list(classes)] = 1.0
     return vector
-
-
-def _ranks(problem: Problem) -> list[int]:
-    return sorted(set(problem.levels()))

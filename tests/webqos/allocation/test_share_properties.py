@@ -83,7 +83,7 @@ def test_a_floor_of_one_class_is_kept_whatever_the_priority(case: Case) -> None:
 def test_what_does_not_contradict_itself_is_kept_when_all_ask_for_all(problem: Problem) -> None:
     assume(solvable(rows_of(problem)))
     assume(all(ratio.right for ratio in problem.ratios))  # no classes, no demand: full, and the relation released
-    contended = Allocator(problem)._contention.divide([PPM] * problem.classes)
+    contended = Allocator(problem)._contend([PPM] * problem.classes)[0]
     assert all(_short(row, contended) <= sum(abs(factor) for _, factor in row.terms) for row in rows_of(problem))
 
 
@@ -95,7 +95,7 @@ def _short(row: Row, shares: list[int]) -> int:
 @given(nested_problems())
 def test_nested_bounds_that_agree_are_kept_exactly_when_all_ask_for_all(problem: Problem) -> None:
     assume(solvable(rows_of(problem)))
-    contended = Allocator(problem)._contention.divide([PPM] * problem.classes)
+    contended = Allocator(problem)._contend([PPM] * problem.classes)[0]
     assert all(_short(row, contended) <= 0 for row in rows_of(problem))
 
 
@@ -107,10 +107,10 @@ def test_nobody_passes_one_that_comes_before_him(case: Case) -> None:
     ceilings = {bound.classes[0]: bound.ppm for bound in problem.ceilings}
     assume(solvable(rows_of(problem)))
     shares = allocate(problem, demand)
-    level = problem.levels()
-    for first in range(problem.classes):
-        for then in range(problem.classes):
-            if level[first] < level[then] and shares[then] > floors.get(then, 0):
+    above = problem.ancestors()
+    for then in range(problem.classes):
+        for first in above[then].difference(problem.rest):  # who takes the rest is behind all others
+            if shares[then] > floors.get(then, 0):
                 most = min(demand[first], ceilings.get(first, PPM))
                 assert shares[first] >= most, f"{then} grows beyond its floor while {first} wants more"
 
@@ -194,7 +194,7 @@ def test_who_becomes_idle_leaves_more_to_all_others(case: Case, data: st.DataObj
 def test_relations_hold_or_the_left_side_has_all_it_asks_for(case: Case) -> None:
     problem, demand = case
     demand = _clipped(demand)
-    shares = Allocator(problem)._contention.divide(list(demand))
+    shares = Allocator(problem)._contend(list(demand))[0]
     for ratio in problem.ratios:
         left, right = _sum(tuple(shares), ratio.left), _sum(tuple(shares), ratio.right)
         noise = 10 * problem.classes

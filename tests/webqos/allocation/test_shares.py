@@ -135,6 +135,22 @@ def test_who_comes_before_is_filled_first_and_takes_no_floor() -> None:
     assert divide(300_000, 100_000, ALL) == (300_000, 100_000, 600_000)
 
 
+def test_who_comes_after_a_full_class_is_behind_nobody_else() -> None:
+    """0 before 1: once 0 has all it asks for, 1 and 2, of which nothing is said, are equals."""
+    divide = rules(before=((0, 1),))
+    assert divide(200_000, ALL, ALL) == (200_000, 400_000, 400_000)
+    assert divide(400_000, ALL, ALL) == (400_000, 300_000, 300_000)
+    assert divide(0, ALL, ALL) == (0, 500_000, 500_000)
+    assert divide(600_000, ALL, ALL) == (500_000, 0, 500_000)
+
+
+def test_who_comes_before_comes_before_all_that_follows() -> None:
+    """0 before 1 before 2: that 1 asks for nothing does not let 2 past 0."""
+    divide = rules(before=((0, 1), (1, 2)))
+    assert divide(ALL, 0, ALL) == (ALL, 0, 0)
+    assert divide(300_000, 0, ALL) == (300_000, 0, 700_000)
+
+
 def test_who_comes_before_stops_at_its_ceiling() -> None:
     assert rules(ceilings=(ceiling(200_000, 0),), before=((0, 1),))(ALL, ALL) == (200_000, 800_000)
 
