@@ -57,6 +57,15 @@ class PrimaryChanged(Effect, frozen=True):
     view: View | None
 
 
+class Diverged(Effect, frozen=True):
+    """For the application: another replica's state at `position` is not what ours was. One of the two is wrong."""
+
+    position: int
+    process: ProcessId
+    ours: str
+    theirs: str
+
+
 class Chance(Protocol):
     """A seeded source of random numbers, handed in."""
 
