@@ -11,11 +11,12 @@ Above: membership.  Below: every frame that arrives counts as a sign of life.
 from __future__ import annotations
 
 from math import inf
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from cluster.layer import Surroundings
-from cluster.names import ProcessId
-from cluster.settings import Settings
+if TYPE_CHECKING:
+    from cluster.layer import Surroundings
+    from cluster.names import ProcessId
+    from cluster.settings import Settings
 
 
 class Listener(Protocol):
@@ -46,9 +47,9 @@ class Pulse:
 
 
 class Detector:
-    __slots__ = ("_pulses", "_shunned", "_ticked_at", "around", "hears", "membership", "settings")
+    __slots__ = ("_pulses", "_shunned", "_ticked_at", "above", "around", "hears", "settings")
 
-    membership: Listener
+    above: Listener
 
     def __init__(self, around: Surroundings, settings: Settings) -> None:
         self.around = around
@@ -57,6 +58,11 @@ class Detector:
         self._pulses: dict[ProcessId, Pulse] = {}  # of the peers that are connected and not silent
         self._shunned: dict[ProcessId, float] = {}  # until when
         self._ticked_at = -inf
+
+    def connected(self, peer: ProcessId) -> None:
+        """A new connection: what its predecessor taught of the peer's pauses no longer holds."""
+        if peer in self._pulses:
+            self._pulses[peer] = Pulse(self.around.now, self.settings)
 
     def heard(self, peer: ProcessId) -> None:
         now = self.around.now
@@ -104,7 +110,7 @@ class Detector:
         hears = tuple(sorted([self.around.me, *(peer for peer in self._pulses if peer not in self._shunned)]))
         if hears != self.hears:
             self.hears = hears
-            self.membership.hears_changed()
+            self.above.hears_changed()
 
     def next_deadline(self) -> float:
         silent = min((pulse.heard_at + pulse.timeout for pulse in self._pulses.values()), default=inf)

@@ -13,15 +13,18 @@ From there everything else of the stream is sent again, so a break loses nothing
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from math import inf
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.actions import LinkDeliver, LinkLive, LinkReliable, LinkSend
 from cluster.layer import Send, Surroundings
 from cluster.messages import Data, Hello, LinkAck, Payload
-from cluster.names import ProcessId
-from cluster.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.names import ProcessId
+    from cluster.settings import Settings
 
 ACK_EVERY = 32  # payloads received after which an acknowledgement leaves without waiting for the next tick
 
@@ -78,26 +81,23 @@ class Links:
     """CO_RFIFO at one process."""
 
     __slots__ = (
-        "_ack_at", "_links", "around", "boot", "connected_peers", "detector", "live_set", "membership", "reliable_set",
-        "routes", "settings",
+        "_ack_at", "_links", "above", "around", "boot", "connected_peers", "detector", "live_set", "membership",
+        "reliable_set", "settings",
     )  # fmt: skip
 
     detector: Suspicion
     membership: Lives
 
-    def __init__(self, around: Surroundings, settings: Settings) -> None:
+    def __init__(self, around: Surroundings, settings: Settings, boot: int) -> None:
         self.around = around
         self.settings = settings
-        self.routes: dict[type, Callable[[ProcessId, Any], None]] = {}
-        self.boot = 0
+        self.above: dict[type, Callable[[ProcessId, Any], None]] = {}
+        self.boot = boot  # which life of this process it is
         self._links: dict[ProcessId, Link] = {}
         self.connected_peers: tuple[ProcessId, ...] = ()
         self.reliable_set: tuple[ProcessId, ...] = (around.me,)
         self.live_set: tuple[ProcessId, ...] = (around.me,)
         self._ack_at = inf
-
-    def start(self, boot: int) -> None:
-        self.boot = boot
 
     def link(self, peer: ProcessId) -> Link:
         found = self._links.get(peer)
@@ -205,7 +205,7 @@ class Links:
         body = frame.body
         if self.around.trace is not None:
             self.around.trace(LinkDeliver(peer, body))
-        self.routes[type(body)](peer, body)
+        self.above[type(body)](peer, body)
 
     def _acknowledge(self, peer: ProcessId, link: Link) -> None:
         link.owed = 0

@@ -14,7 +14,7 @@ tried again, less and less often, and who still disagrees then is not counted fo
 from __future__ import annotations
 
 from math import inf
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import MembershipView, StartChange
 from cluster.durable import Epoch
@@ -22,7 +22,9 @@ from cluster.layer import Known, Persist, Send, Surroundings
 from cluster.messages import Proposal, Row
 from cluster.names import ProcessId, View, initial_view, make_view
 from cluster.reachability import clique_of, within_hearing
-from cluster.settings import Settings
+
+if TYPE_CHECKING:
+    from cluster.settings import Settings
 
 EPOCH_STEP_MAX = 2**32  # no honest process is that far ahead
 PROCESSES_MAX = 256  # named in one proposal, or known at all
@@ -56,20 +58,20 @@ class Hearing(Protocol):
 class Membership:
     __slots__ = (
         "_attempts", "_count", "_fresh_at", "_heartbeat_at", "_known", "_left", "_retry_at", "_rows_changed",
-        "_rows_told", "_target", "_unheard_since", "around", "boot", "detector", "endpoint", "epoch", "epoch_seen",
+        "_rows_told", "_target", "_unheard_since", "above", "around", "boot", "detector", "epoch", "epoch_seen",
         "links", "mbrshp_view", "proposals", "rows", "settings", "start_change", "under_way",
     )  # fmt: skip
 
     links: Wires
     detector: Hearing
-    endpoint: Endpoint
+    above: Endpoint
 
-    def __init__(self, around: Surroundings, settings: Settings) -> None:
+    def __init__(self, around: Surroundings, settings: Settings, epoch: int, boot: int) -> None:
         self.around = around
         self.settings = settings
-        self.boot = 0
-        self.epoch = 0  # the last one that I proposed in, in any life
-        self.epoch_seen = 0  # the greatest that anybody spoke of
+        self.boot = boot  # which life of this process it is
+        self.epoch = epoch  # the last one that I proposed in, in any life
+        self.epoch_seen = epoch  # the greatest that anybody spoke of
         self.mbrshp_view = initial_view(around.me)
         self.start_change: tuple[int, tuple[ProcessId, ...]] = (0, ())  # my last proposal in this life
         self.under_way = False  # it did not lead to a view yet
@@ -85,12 +87,9 @@ class Membership:
         self._left = False
         self._heartbeat_at = self._retry_at = self._fresh_at = inf
 
-    def start(self, boot: int, epoch: int) -> None:
-        """Begin this life of the process, with the epoch that its disk holds."""
-        self.boot = boot
-        self.epoch = self.epoch_seen = epoch
+    def start(self) -> None:
         self._heartbeat_at = self.around.now
-        if boot > 1 or epoch > 0:
+        if self.boot > 1:
             # Whoever comes back needs a view of this life, even if nobody else is there: soon, in case somebody is.
             self._fresh_at = self.around.now + self.settings.retry
         self._new_row()
@@ -128,6 +127,8 @@ class Membership:
             self._form()
 
     def leave(self) -> None:
+        if self._left:
+            return
         self._left = True
         self._heartbeat_at = self._retry_at = self._fresh_at = inf
         self._send(Proposal(self.epoch, (), (), True))
@@ -218,7 +219,7 @@ class Membership:
         if around.trace is not None:
             around.trace(StartChange(self.epoch, members))
         self.links.live(members)
-        self.endpoint.start_change(self.epoch, members)
+        self.above.start_change(self.epoch, members)
         self._form()
 
     def _form(self) -> None:
@@ -237,7 +238,7 @@ class Membership:
         if self.around.trace is not None:
             self.around.trace(MembershipView(view))
         self.links.live(members)
-        self.endpoint.membership_view(view)
+        self.above.membership_view(view)
 
     def _try_again(self) -> None:
         epoch = self.epoch

@@ -11,10 +11,14 @@ that could still join, then the lowest. Ties are broken by names only, so all wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from cluster.messages import Row
 from cluster.names import ProcessId
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cluster.messages import Row
 
 Neighbours = dict[ProcessId, set[ProcessId]]
 

@@ -8,12 +8,15 @@ Below: links and membership.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cluster.actions import Block, BlockOk
-from cluster.layer import Surroundings
-from cluster.messages import Ordered
-from cluster.names import View
-from cluster.settings import Settings
 from cluster.virtual_synchrony import VirtualSynchrony
+
+if TYPE_CHECKING:
+    from cluster.layer import Surroundings
+    from cluster.messages import Ordered
+    from cluster.names import View
 
 UNBLOCKED = "unblocked"
 REQUESTED = "requested"
@@ -25,8 +28,8 @@ class SelfDelivery(VirtualSynchrony):
 
     __slots__ = ("block_status",)
 
-    def __init__(self, around: Surroundings, settings: Settings) -> None:
-        super().__init__(around, settings)
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
         self.block_status = UNBLOCKED
 
     def send(self, body: Ordered) -> None:
@@ -48,7 +51,7 @@ class SelfDelivery(VirtualSynchrony):
             self.block_status = REQUESTED
             if self.around.trace is not None:
                 self.around.trace(Block())
-            self.order.block()
+            self.above.block()
         super().local_actions()
 
     def set_cut_pre(self) -> bool:

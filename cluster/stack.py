@@ -88,7 +88,7 @@ class Process:
         }
         self.links.detector, self.links.membership = self.detector, self.membership
         self.detector.above = self.membership
-        self.membership.detector, self.membership.above = self.detector, endpoint
+        self.membership.links, self.membership.detector, self.membership.above = self.links, self.detector, endpoint
         endpoint.below, endpoint.above = self.links, order
         order.below, order.above, order.links = endpoint, self.primary, self.links
         self.primary.below, self.primary.above = order, self.total_order

@@ -12,11 +12,14 @@ only some of them have.
 
 from __future__ import annotations
 
-from cluster.layer import Surroundings
+from typing import TYPE_CHECKING
+
 from cluster.messages import FwdMsg, SyncMsg
-from cluster.names import ProcessId, View
-from cluster.settings import Settings
 from cluster.within_view import Source, WithinView
+
+if TYPE_CHECKING:
+    from cluster.layer import Surroundings
+    from cluster.names import ProcessId, View
 
 
 class VirtualSynchrony(WithinView):
@@ -24,8 +27,8 @@ class VirtualSynchrony(WithinView):
 
     __slots__ = ("forwarded_set", "limits", "start_change_now", "sync_msg", "sync_set")
 
-    def __init__(self, around: Surroundings, settings: Settings) -> None:
-        super().__init__(around, settings)
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
         self.start_change_now: tuple[int, tuple[ProcessId, ...]] | None = None  # start_change of the thesis
         self.sync_msg: dict[ProcessId, SyncMsg] = {}
         self.sync_set: tuple[ProcessId, ...] = ()
@@ -90,7 +93,7 @@ class VirtualSynchrony(WithinView):
         missing = tuple(member for member in members if member not in self.sync_set)
         if missing:
             self.sync_set = members
-            self.links.send(missing, self.sync_msg[self.around.me])
+            self.below.send(missing, self.sync_msg[self.around.me])
 
     # ---- the cut
 
@@ -161,7 +164,7 @@ class VirtualSynchrony(WithinView):
                 if lacking:
                     self.forwarded_set.update((member, origin, index) for member in lacking)
                     body = self.of[origin].msgs[index]
-                    self.links.send(lacking, FwdMsg(origin, self.current_view.id, body, index))
+                    self.below.send(lacking, FwdMsg(origin, self.current_view.id, body, index))
 
     # ---- the view
 

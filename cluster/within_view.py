@@ -13,13 +13,14 @@ others run (the client sends while it is being delivered to) leaves its conseque
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import GcsDeliver, GcsSend, GcsView
-from cluster.layer import Surroundings
 from cluster.messages import AppMsg, FwdMsg, Ordered, Payload, SyncMsg, ViewMsg
 from cluster.names import ProcessId, View, initial_view
-from cluster.settings import Settings
+
+if TYPE_CHECKING:
+    from cluster.layer import Surroundings
 
 AHEAD_MAX = 100_000  # forwarded messages are not kept further than this beyond the first one missing
 
@@ -90,16 +91,15 @@ class WithinView:
     """WV_RFIFO_p"""
 
     __slots__ = (
-        "_again", "_own", "_running", "around", "current_view", "last_sent", "links", "mbrshp_view", "of", "order",
-        "others", "reliable_set", "settings",
+        "_again", "_own", "_running", "above", "around", "below", "current_view", "last_sent", "mbrshp_view", "of",
+        "others", "reliable_set",
     )  # fmt: skip
 
-    links: Carrier
-    order: Client
+    below: Carrier
+    above: Client
 
-    def __init__(self, around: Surroundings, settings: Settings) -> None:
+    def __init__(self, around: Surroundings) -> None:
         self.around = around
-        self.settings = settings
         self.current_view = self.mbrshp_view = initial_view(around.me)
         self.reliable_set: tuple[ProcessId, ...] = (around.me,)
         self.last_sent = 0
@@ -119,7 +119,7 @@ class WithinView:
         own.msgs.append(body)
         self.last_sent += 1
         if self.others:
-            self.links.send(self.others, AppMsg(body))
+            self.below.send(self.others, AppMsg(body))
         if not self._running:
             self._running = True
             self._deliver_from(self.around.me, own)
@@ -216,7 +216,7 @@ class WithinView:
         if self._again or self.mbrshp_view is not self.current_view:
             self.run()
 
-    def deliver_limit(self, sender: ProcessId, source: Source) -> int:
+    def deliver_limit(self, sender: ProcessId, source: Source) -> int:  # noqa: ARG002
         """How many of this sender's messages may be delivered in the current view, as far as is known now."""
         return source.msgs.prefix
 
@@ -228,7 +228,7 @@ class WithinView:
             body = queue[source.last_dlvrd]
             if trace is not None:
                 trace(GcsDeliver(sender, body))
-            self.order.deliver(sender, body)
+            self.above.deliver(sender, body)
 
     def view_pre(self) -> bool:
         return self.mbrshp_view.id != self.current_view.id
@@ -246,8 +246,8 @@ class WithinView:
         self.ask_reliable()
         self._own.view_msg = view
         if self.others:
-            self.links.send(self.others, ViewMsg(view))
-        self.order.view(view, transitional)
+            self.below.send(self.others, ViewMsg(view))
+        self.above.view(view, transitional)
 
     def view_eff(self, view: View) -> None:
         before, self.of = self.of, {}
@@ -275,4 +275,4 @@ class WithinView:
         wanted = self.wanted_reliable()
         if wanted != self.reliable_set:
             self.reliable_set = wanted
-            self.links.reliable(wanted)
+            self.below.reliable(wanted)
