@@ -7,15 +7,18 @@ input or output of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from cluster.actions import Action
 from cluster.durable import Record
 from cluster.messages import Frame
 from cluster.names import ProcessId, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.actions import Action
 
 
 class Effect(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ Paper: De Prisco et al., PODC 1998, fig. 3 (VS-TO-DVS). State variables keep the
 Departs:
 - A majority of w includes the half of w that holds its lowest-ranked member (dynamic linear voting). Any two such
   quorums of w intersect, and that is all that the proof of invariant 5.5 asks of a majority.
-- `act` may be None: a process that joined and was told of no primary view. It follows where others lead; a view in which
-  nobody knows a primary view is never attempted.
+- `act` may be None: a process that joined and was told of no primary view. It follows where others lead; a view in
+  which nobody knows a primary view is never attempted.
 - A view is attempted after the infos of all members, one's own included, came in through the order of the view. So all
   decide from the same infos, and client messages cannot arrive before the view was attempted: nothing is buffered.
 - What a client sends in a view that is over is dropped at once (the paper keeps it in a queue that is never emptied).
@@ -16,14 +16,17 @@ Above: total order.  Below: view order (VS).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import DvsNewView, DvsReceive, DvsRegister, DvsSafe, DvsSend
 from cluster.durable import Image, Primaries
 from cluster.layer import Persist, Surroundings
 from cluster.messages import ClientMessage, Info, Registered, ViewMessage
-from cluster.names import ProcessId, View, ViewId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cluster.names import ProcessId, View, ViewId
 
 
 class Above(Protocol):

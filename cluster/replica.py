@@ -1,8 +1,8 @@
 """A replica of a deterministic state machine, fed by the total order.
 
-The machine sees the same entries at the same positions everywhere. What the replica adds: changes of the primary view as
-entries of the order; a snapshot every so many positions, its digest sent through the order so that replicas that differ
-find out, and the log dropped below what all members have snapshots of; an end for every submission.
+The machine sees the same entries at the same positions everywhere. What the replica adds: changes of the primary view
+as entries of the order; a snapshot every so many positions, its digest sent through the order so that replicas that
+differ find out, and the log dropped below what all members have snapshots of; an end for every submission.
 Departs: the papers end at the totally ordered broadcast.
 Below: total order.
 """
@@ -10,17 +10,19 @@ Below: total order.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from cluster.actions import Resolved, StateDigest, Submitted
-from cluster.durable import Snapshotted
 from cluster.layer import Delivered, Diverged, PrimaryChanged, Surroundings
 from cluster.messages import APPLICATION, CHECKPOINT, VIEW, Entry
 from cluster.names import Label, ProcessId, View
-from cluster.settings import Settings
 from cluster.summaries import view_of_entry
+
+if TYPE_CHECKING:
+    from cluster.durable import Snapshotted
+    from cluster.settings import Settings
 
 DIGESTS_KEPT = 8  # own snapshots whose digests are remembered, to compare those of others with
 NO_TICKET = 0
@@ -63,8 +65,8 @@ _decode_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
 
 
 class Replica:
-    __slots__ = ("_checkpoint_waits", "_digests", "_tickets", "_unlabelled", "around", "below", "checkpoints", "leaving",
-                 "machine", "primary", "settings", "ticket", "view")  # fmt: skip
+    __slots__ = ("_checkpoint_waits", "_digests", "_tickets", "_unlabelled", "around", "below", "checkpoints",
+                 "leaving", "machine", "primary", "settings", "ticket", "view")  # fmt: skip
 
     below: Below
 

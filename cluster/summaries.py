@@ -1,14 +1,14 @@
 """What a set of summaries says: the functions on gotstate of fig. 5, as one pure step.
 
 Paper: De Prisco et al., PODC 1998, section 6.1 (reps, chosenrep, shortorder, fullorder, maxnextconfirm).
-Departs: summaries leave out the confirmed past (`messages.Summary`), so the exchange also says who lacks which part of it
-and who supplies it; labels that the representative's history has passed are dropped; all members end the order with the
-entry for the new view.
+Departs: summaries leave out the confirmed past (`messages.Summary`), so the exchange also says who lacks which part of
+it and who supplies it; labels that the representative's history has passed are dropped; all members end the order with
+the entry for the new view.
 
-Why a label that is not greater than `highest[origin]` has been ordered, or is lost for good: an origin labels only in an
-established view, and its summary for that view carried all its older labels, so these were ordered before any of the
-newer. An older label can be missing from an order that has a newer one only if its origin forgot it, that is, lost what
-it had written; then nobody confirmed it, and all members drop it here alike.
+Why a label that is not greater than `highest[origin]` has been ordered, or is lost for good: an origin labels only in
+an established view, and its summary for that view carried all its older labels, so these were ordered before any of
+the newer. An older label can be missing from an order that has a newer one only if its origin forgot it, that is, lost
+what it had written; then nobody confirmed it, and all members drop it here alike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from __future__ import annotations
 import msgspec
 
 from cluster.messages import VIEW, Entry, Summary
-from cluster.names import NOBODY, Label, ProcessId, View
+from cluster.names import NOBODY, Label, ProcessId, View, ViewId
+
+NO_PRIMARY = ViewId(-1, "")  # below every view
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_view = msgspec.msgpack.Decoder(View).decode
@@ -75,8 +77,8 @@ def exchange(view: View, gotstate: dict[ProcessId, Summary]) -> Outcome:
     )
 
 
-def _high(summary: Summary) -> tuple[int, str]:
-    return tuple(summary.high_primary) if summary.high_primary is not None else (-1, "")
+def _high(summary: Summary) -> ViewId:
+    return summary.high_primary if summary.high_primary is not None else NO_PRIMARY
 
 
 def _length(summary: Summary) -> int:

@@ -5,13 +5,17 @@ Departs: the papers exchange whole histories. See `total_order`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from cluster.durable import Snapshotted
 from cluster.messages import Entry, Supply
-from cluster.names import Label, ViewId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cluster.names import Label, ViewId
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_snapshot = msgspec.msgpack.Decoder(Snapshotted).decode

@@ -8,8 +8,9 @@ Departs:
   the own labels that no order has yet. Safe indications come in the order of the view, so `safe-labels` is a count.
 - `log` begins at `base`: what is confirmed, reported and covered by the snapshots of all members is dropped.
 - Summaries leave out the confirmed past. Who lacks some of it gets it from the representative (`Supply`: entries, or a
-  snapshot and the entries after it) and establishes the view in one step when it is complete. Until then it acknowledges
-  nothing of the exchange, so that nothing becomes safe that it does not hold, and keeps aside what is ordered meanwhile.
+  snapshot and the entries after it) and establishes the view in one step when it is complete. Until then it
+  acknowledges nothing of the exchange, so that nothing becomes safe that it does not hold, and keeps aside what is
+  ordered meanwhile.
 - All members end the order of a new view with the entry for the view itself (`summaries.view_entry`).
 Above: replica.  Below: primary views.  `links` carries supplies.
 """
@@ -17,16 +18,18 @@ Above: replica.  Below: primary views.  `links` carries supplies.
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import Broadcast, CatchUp, Confirm, Deliver, Established
 from cluster.durable import Appended, Image, Labelled, Rebuilt, Snapshotted, Truncated
 from cluster.layer import Persist, Surroundings
 from cluster.messages import Batch, ClientMessage, Entry, Payload, Summary, Supply
 from cluster.names import Label, ProcessId, View, ViewId
-from cluster.settings import Settings
 from cluster.summaries import Outcome, exchange
 from cluster.supplies import Supplies, supplies
+
+if TYPE_CHECKING:
+    from cluster.settings import Settings
 
 NORMAL, SEND, COLLECT = "normal", "send", "collect"
 
@@ -135,7 +138,7 @@ class TotalOrder:
         while self.delay and self.is_normal and self.below.room:
             assert self.current is not None
             seqno = self.nextseqno
-            labelled = []
+            labelled: list[tuple[Label, Entry]] = []
             while self.delay and len(labelled) < self.settings.batch_len_max:
                 ticket, entry = self.delay.popleft()
                 label = Label(self.current.id, self.nextseqno, self.around.me)
@@ -213,7 +216,7 @@ class TotalOrder:
             for piece in supplies(self.current.id, snapshot, position, entries, self.settings.supply_bytes):
                 self.links.send((member,), piece)
 
-    def supplied(self, sender: ProcessId, supply: Supply) -> None:
+    def supplied(self, _sender: ProcessId, supply: Supply) -> None:
         """A piece of the confirmed past, perhaps for a view that is not attempted here yet."""
         if self.current is not None and supply.view_id < self.current.id:
             return
