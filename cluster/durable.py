@@ -3,16 +3,16 @@
 The layers put `Persist(record)` into the outbox before the message that depends on it, and effects take place in order:
 that is the whole mechanism. A crash leaves on disk the records of some prefix of the outbox.
 
-| record        | what                                          | on disk before                                          |
-|---------------|-----------------------------------------------|---------------------------------------------------------|
-| Boot          | which life of the process this is             | its first Hello                                         |
-| Epoch         | the greatest epoch it proposed in             | the Proposal in that epoch                              |
-| Primaries     | act and amb                                   | Info; the attempt of a view (all that follows from it)  |
-| Labelled      | entries it labelled                           | the Batch that carries them                             |
-| Appended      | order and content as they arrived             | the Ack that covers them                                |
-| Rebuilt       | order, content, high primary of a new view    | Registered; the Ack that covers the summaries           |
-| Snapshotted   | the state machine at a position               | its Checkpoint; what the base drops                     |
-| Truncated     | the new base                                  | nothing (what is dropped is never asked for)            |
+| record      | what                                        | on disk before                                         |
+|-------------|---------------------------------------------|--------------------------------------------------------|
+| Boot        | which life of the process this is           | its first Hello                                        |
+| Epoch       | the greatest epoch it proposed in           | the Proposal in that epoch                             |
+| Primaries   | act and amb                                 | Info; the attempt of a view (all that follows from it) |
+| Labelled    | entries it labelled                         | the Batch that carries them                            |
+| Appended    | order and content as they arrived           | the Ack that covers them                               |
+| Rebuilt     | order, content, high primary of a new view  | Registered; the Ack that covers the summaries          |
+| Snapshotted | the state machine at a position             | its Checkpoint; what the base drops                    |
+| Truncated   | the new base                                | nothing (what is dropped is never asked for)           |
 """
 
 from __future__ import annotations

@@ -7,15 +7,18 @@ input or output of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from cluster.actions import Action
 from cluster.durable import Record
 from cluster.messages import Frame
 from cluster.names import ProcessId, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.actions import Action
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -55,6 +58,15 @@ class PrimaryChanged(Effect, frozen=True):
     """For the application: the primary view this process is in now, or None."""
 
     view: View | None
+
+
+class Diverged(Effect, frozen=True):
+    """For the application: another replica's state at `position` is not what ours was. One of the two is wrong."""
+
+    position: int
+    process: ProcessId
+    ours: str
+    theirs: str
 
 
 class Chance(Protocol):

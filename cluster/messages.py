@@ -44,16 +44,17 @@ class Batch(Message, frozen=True):
 class Summary(Message, frozen=True):
     """x = <con, ord, next, high> of fig. 5, less what can be spared.
 
-    Positions count from 0 over the whole history. `order` lists the labels at `base`, `base + 1`, ...; what lies below
-    `base` is covered by the sender's snapshot. `content` has the bodies of all labels that the sender cannot tell to be
-    confirmed. `highest` is the greatest ordered label of each origin, over the whole history.
+    Positions count from 0 over the whole history. What lies below `next_confirm` is confirmed and so the same for all:
+    it is not repeated. `tail` is the order from there on, with bodies; `loose` is the content that no order has yet.
+    `base`: from which position on the sender has entries (below, only its snapshot). `highest`: the greatest ordered
+    label of each origin, over the whole history.
     """
 
     base: int
-    order: tuple[Label, ...]
     next_confirm: int
-    high_primary: ViewId
-    content: tuple[tuple[Label, Entry], ...]
+    tail: tuple[tuple[Label, Entry], ...]
+    loose: tuple[tuple[Label, Entry], ...]
+    high_primary: ViewId | None
     highest: tuple[Label, ...]
 
 

@@ -1,0 +1,203 @@
+"""A replica of a deterministic state machine, fed by the total order.
+
+The machine sees the same entries at the same positions everywhere. What the replica adds: changes of the primary view
+as entries of the order; a snapshot every so many positions, its digest sent through the order so that replicas that
+differ find out, and the log dropped below what all members have snapshots of; an end for every submission.
+Departs: the papers end at the totally ordered broadcast.
+Below: total order.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from cluster.actions import Resolved, StateDigest, Submitted
+from cluster.layer import Delivered, Diverged, PrimaryChanged, Surroundings
+from cluster.messages import APPLICATION, CHECKPOINT, VIEW, Entry
+from cluster.names import Label, ProcessId, View
+from cluster.summaries import view_of_entry
+
+if TYPE_CHECKING:
+    from cluster.durable import Snapshotted
+    from cluster.settings import Settings
+
+DIGESTS_KEPT = 8  # own snapshots whose digests are remembered, to compare those of others with
+NO_TICKET = 0
+
+
+class StateMachine(Protocol):
+    """What is replicated. Deterministic: nothing but these calls may change it or what it answers."""
+
+    def apply(self, position: int, origin: ProcessId, body: bytes) -> object: ...
+    def view_changed(self, position: int, view: View) -> None: ...
+    def snapshot(self) -> bytes: ...
+    def restore(self, state: bytes) -> None: ...
+
+
+class Below(Protocol):
+    def broadcast(self, entry: Entry, ticket: int) -> None: ...
+    def withdraw(self, ticket: int) -> bool: ...
+    def keep_snapshot(self, state: bytes) -> None: ...
+    def truncate(self, base: int) -> None: ...
+
+
+class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+    """The body of a CHECKPOINT entry: its origin has a snapshot at `position`, and this is its digest."""
+
+    position: int
+    digest: str
+
+
+class State(msgspec.Struct, array_like=True):
+    """What a snapshot holds. A function of the order below its position, so equal at all replicas."""
+
+    view: View | None  # the last primary view in the order
+    checkpoints: list[tuple[ProcessId, int]]  # of the members of that view
+    machine: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_state = msgspec.msgpack.Decoder(State).decode
+_decode_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
+
+
+class Replica:
+    __slots__ = ("_checkpoint_waits", "_digests", "_tickets", "_unlabelled", "around", "below", "checkpoints",
+                 "leaving", "machine", "primary", "settings", "ticket", "view")  # fmt: skip
+
+    below: Below
+
+    def __init__(self, around: Surroundings, settings: Settings, machine: StateMachine) -> None:
+        self.around = around
+        self.settings = settings
+        self.machine = machine
+        self.view: View | None = None
+        self.primary: View | None = None  # the primary view this process takes part in now
+        self.checkpoints: dict[ProcessId, int] = {}
+        self.leaving = False
+        self.ticket = NO_TICKET
+        self._unlabelled: set[int] = set()  # tickets of submissions without a label
+        self._tickets: dict[Label, int] = {}  # of those with one
+        self._digests: dict[int, str] = {}
+        self._checkpoint_waits = NO_TICKET  # the ticket of a checkpoint without a label
+
+    # ---- submissions
+
+    @property
+    def unresolved(self) -> int:
+        return len(self._unlabelled) + len(self._tickets)
+
+    def submit(self, body: bytes) -> int:
+        """Put an entry into the total order. Its end is reported as `Delivered` under the ticket, once."""
+        self.ticket += 1
+        ticket = self.ticket
+        if self.around.trace is not None:
+            self.around.trace(Submitted(ticket, body))
+        if self.leaving:
+            self._resolve(ticket, False, -1, "this process is leaving the group")
+        elif len(self._unlabelled) >= self.settings.delay_len_max:
+            self._resolve(ticket, False, -1, f"{len(self._unlabelled)} entries are waiting already")
+        else:
+            self._unlabelled.add(ticket)
+            self.below.broadcast(Entry(APPLICATION, body), ticket)
+        return ticket
+
+    def withdraw(self, ticket: int) -> bool:
+        """Take a submission back, where that is still possible: it then ends as refused."""
+        if ticket not in self._unlabelled or not self.below.withdraw(ticket):
+            return False
+        self._unlabelled.discard(ticket)
+        self._resolve(ticket, False, -1, "withdrawn")
+        return True
+
+    def leave(self) -> None:
+        """Take nothing new; what has no label yet is refused."""
+        self.leaving = True
+        for ticket in sorted(self._unlabelled):
+            self.withdraw(ticket)
+
+    def labelled(self, label: Label, ticket: int) -> None:
+        if ticket in self._unlabelled:
+            self._unlabelled.discard(ticket)
+            self._tickets[label] = ticket
+        elif ticket == self._checkpoint_waits:
+            self._checkpoint_waits = NO_TICKET
+
+    def _resolve(self, ticket: int, delivered: bool, position: int, reason: str, result: object = None) -> None:
+        if self.around.trace is not None:
+            self.around.trace(Resolved(ticket, delivered, position, reason))
+        self.around.outbox.append(Delivered(ticket, delivered, position, reason, result))
+
+    # ---- the order
+
+    def deliver(self, position: int, label: Label, entry: Entry) -> None:
+        if entry.kind == APPLICATION:
+            result = self.machine.apply(position, label.origin, entry.body)
+            if label.origin == self.around.me:
+                ticket = self._tickets.pop(label, NO_TICKET)
+                if ticket:
+                    self._resolve(ticket, True, position, "", result)
+        elif entry.kind == VIEW:
+            self._enter(position, view_of_entry(entry))
+        elif entry.kind == CHECKPOINT:
+            self._checkpoint(label.origin, _decode_checkpoint(entry.body))
+        if (position + 1) % self.settings.snapshot_every == 0:
+            self._take_snapshot(position + 1)
+
+    def _enter(self, position: int, view: View) -> None:
+        self.view = view
+        self.checkpoints = {member: self.checkpoints[member] for member in view.members if member in self.checkpoints}
+        self.machine.view_changed(position, view)
+
+    def _checkpoint(self, origin: ProcessId, checkpoint: Checkpoint) -> None:
+        ours = self._digests.get(checkpoint.position, checkpoint.digest)
+        if ours != checkpoint.digest:
+            self.around.outbox.append(Diverged(checkpoint.position, origin, ours, checkpoint.digest))
+        if self.view is None or origin not in self.view.members:
+            return
+        self.checkpoints[origin] = max(checkpoint.position, self.checkpoints.get(origin, 0))
+        if len(self.checkpoints) == len(self.view.members):
+            self.below.truncate(min(self.checkpoints.values()))
+
+    def _take_snapshot(self, position: int) -> None:
+        state = _encode(State(self.view, sorted(self.checkpoints.items()), self.machine.snapshot()))
+        self.below.keep_snapshot(state)
+        self._announce(position, state)
+
+    def _announce(self, position: int, state: bytes) -> None:
+        digest = blake2b(state, digest_size=16).hexdigest()
+        if self.around.trace is not None:
+            self.around.trace(StateDigest(position, digest))
+        self._digests[position] = digest
+        if len(self._digests) > DIGESTS_KEPT:
+            del self._digests[min(self._digests)]
+        if self._checkpoint_waits:  # not sent yet, and of no use any more
+            self.below.withdraw(self._checkpoint_waits)
+        self.ticket += 1
+        self._checkpoint_waits = self.ticket
+        self.below.broadcast(Entry(CHECKPOINT, _encode(Checkpoint(position, digest))), self.ticket)
+
+    def restore(self, snapshot: Snapshotted) -> None:
+        """Go on from a snapshot: that of the own disk, or that of another replica."""
+        state = _decode_state(snapshot.state)
+        self.machine.restore(state.machine)
+        self.view = state.view
+        self.checkpoints = dict(state.checkpoints)
+        passed = next((label for label in snapshot.highest if label.origin == self.around.me), None)
+        for label in sorted(label for label in self._tickets if passed is not None and label <= passed):
+            self._resolve(self._tickets.pop(label), True, -1, "")
+        self._announce(snapshot.position, snapshot.state)
+
+    # ---- the primary view
+
+    def established(self, view: View) -> None:
+        self.primary = view
+        self.around.outbox.append(PrimaryChanged(view))
+
+    def primary_lost(self) -> None:
+        if self.primary is not None:
+            self.primary = None
+            self.around.outbox.append(PrimaryChanged(None))
