@@ -89,9 +89,8 @@ class Membership:
 
     def start(self) -> None:
         self._heartbeat_at = self.around.now
-        if self.boot > 1:
-            # Whoever comes back needs a view of this life, even if nobody else is there: soon, in case somebody is.
-            self._fresh_at = self.around.now + self.settings.retry
+        # Everybody needs a view of this life, even if nobody else is there: soon, in case somebody is.
+        self._fresh_at = self.around.now + self.settings.retry
         self._new_row()
 
     # ---- inputs
