@@ -88,5 +88,3 @@ def explore(
         if report.runs % tell_every == 0:
             tell(report.progress())
     return report
-
-

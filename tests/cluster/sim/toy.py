@@ -13,14 +13,12 @@ from cluster.durable import Appended, Boot, Image
 from cluster.layer import Chance, Delivered, Effect, Known, Persist, PrimaryChanged, Send, Surroundings
 from cluster.messages import (
     APPLICATION,
-
     AppMsg,
     Batch,
     Data,
     Entry,
     Frame,
     Hello,
-
     Plain,
     Proposal,
     Row,
