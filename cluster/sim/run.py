@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from traceback import extract_tb
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.names import ProcessId, View
-from cluster.sim.faults import AnyFault
-from cluster.sim.node import Make
-from cluster.sim.plan import Plan, Submission
 from cluster.sim.world import Listener, NotReached, Watcher, World
+
+if TYPE_CHECKING:
+    from cluster.names import ProcessId, View
+    from cluster.sim.faults import AnyFault
+    from cluster.sim.node import Make
+    from cluster.sim.plan import Plan, Submission
 
 LIVE_WITHIN = 40.0  # virtual seconds after everything healed
 
@@ -53,7 +56,7 @@ class Judge(Watcher):
 
     def finish(self, world: World, live: bool) -> None: ...
 
-    def verdict(self, error: Exception) -> str | None:  # noqa: ARG002
+    def verdict(self, _error: Exception) -> str | None:
         """The name of the specification that this exception says is violated."""
         return None
 
