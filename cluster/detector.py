@@ -97,7 +97,7 @@ class Detector:
         if slept:
             for pulse in self._pulses.values():
                 pulse.heard_at = now
-        for peer in [peer for peer, pulse in self._pulses.items() if now - pulse.heard_at >= pulse.timeout]:
+        for peer in [peer for peer, pulse in self._pulses.items() if now >= pulse.heard_at + pulse.timeout]:
             del self._pulses[peer]
             changed = True
         for peer in [peer for peer, until in self._shunned.items() if now >= until]:
