@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cluster.sim.judges import Specifications
 from cluster.sim.plan import Plan, make_plan
 from cluster.sim.run import Failure, Outcome, run
 from cluster.stack import Process
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def play(plan: Plan, listener: Listener | None = None) -> Outcome:
-    return run(plan, Process, None, listener)
+    return run(plan, Process, Specifications(plan.names[0]), listener)
 
 
 def run_task(task: Task) -> Outcome:
