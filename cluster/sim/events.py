@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class TooBusy(Exception):
@@ -14,7 +16,7 @@ class TooBusy(Exception):
 class Events:
     __slots__ = ("_asked", "_heap", "handled", "handled_max", "now")
 
-    def __init__(self, handled_max: int = 3_000_000) -> None:
+    def __init__(self, handled_max: int = 500_000) -> None:
         self.now = 0.0
         self.handled = 0
         self.handled_max = handled_max

@@ -7,7 +7,7 @@ Above: run, shrink.  Below: faults.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,6 +33,9 @@ from cluster.sim.faults import (
     TotalCrash,
 )  # fmt: skip
 from cluster.sim.network import Delays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NAMES = "abcdefg"
 CODED_SHARE = 0.1  # of the runs pass every frame and record through its wire form

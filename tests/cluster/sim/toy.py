@@ -174,5 +174,3 @@ class Toy:
         if view != self.view:
             self.view = view
             self.around.outbox.append(PrimaryChanged(view))
-
-

@@ -1,0 +1,89 @@
+"""All specifications of the stack, as one list, behind one call.
+
+    checkers = Checkers(founder)
+    checkers.observe(process, action, now)     # raises Violation with the steps before it
+    checkers.coverage()                        # specification -> clause -> how often
+
+A trace must be cut where a crash cuts the process: an action belongs to it only if all effects that the process had put
+into its outbox before the action took place. `cluster.specs` judges what happened, and what a crash undid did not
+happen.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from cluster.specs.co_rfifo import CoRfifoSpec
+from cluster.specs.dvs import DvsSpec
+from cluster.specs.mbrshp import MbrshpSpec
+from cluster.specs.replica import ReplicaSpec
+from cluster.specs.self_delivery import SelfSpec
+from cluster.specs.spec import ACTIONS, Spec, Step, Violation
+from cluster.specs.total_order import TotalOrderSpec
+from cluster.specs.trans_set import TransSetSpec
+from cluster.specs.vs import VsSpec
+from cluster.specs.vs_rfifo import VsRfifoSpec
+from cluster.specs.world import WorldSpec
+from cluster.specs.wv_rfifo import WvRfifoSpec
+
+if TYPE_CHECKING:
+    from cluster.actions import Action
+    from cluster.names import ProcessId
+
+STEPS_KEPT = 400  # to look back into
+STEPS_SHOWN = 15  # with a violation, of those that its specification knows
+
+
+def all_specs(founder: ProcessId) -> list[Spec]:
+    """Bottom to top, so that a fault is reported by the lowest layer that shows it."""
+    total_order = TotalOrderSpec()
+    return [
+        WorldSpec(),
+        CoRfifoSpec(),
+        MbrshpSpec(),
+        WvRfifoSpec(),
+        VsRfifoSpec(),
+        TransSetSpec(),
+        SelfSpec(),
+        VsSpec(),
+        DvsSpec(founder),
+        total_order,
+        ReplicaSpec(total_order),
+    ]
+
+
+class Checkers:
+    """Follows one trace through all specifications."""
+
+    def __init__(self, founder: ProcessId, specs: list[Spec] | None = None) -> None:
+        self.specs = all_specs(founder) if specs is None else specs
+        self.count = 0
+        self._steps: deque[tuple[int, float, ProcessId, Action]] = deque(maxlen=STEPS_KEPT)
+        self._by_action: dict[type[Action], list[Spec]] = {
+            kind: [spec for spec in self.specs if kind in spec.actions or isinstance(spec, WorldSpec)]
+            for kind in ACTIONS.values()
+        }
+
+    def observe(self, at: ProcessId, action: Action, now: float = 0.0) -> None:
+        self.count += 1
+        try:
+            for spec in self._by_action[type(action)]:
+                spec.observe(at, action)
+        except Violation as violation:
+            violation.step = Step(self.count, now, at, action)
+            violation.before = self.last_steps(violation.spec)
+            raise
+        self._steps.append((self.count, now, at, action))
+
+    def spec(self, name: str) -> Spec:
+        return next(spec for spec in self.specs if name == spec.NAME)
+
+    def last_steps(self, name: str, count: int = STEPS_SHOWN) -> tuple[Step, ...]:
+        """The last steps that the specification of this name knows; all, if there is none of this name."""
+        known = next((spec.actions for spec in self.specs if name == spec.NAME), None)
+        steps = [Step(*step) for step in self._steps if known is None or isinstance(step[3], known)]
+        return tuple(steps[-count:])
+
+    def coverage(self) -> dict[str, dict[str, int]]:
+        return {spec.NAME: dict(spec.coverage) for spec in self.specs}
