@@ -7,8 +7,9 @@ Above: `start_change`, `membership_view`.  Below: proposals on connections; the 
 
 A process proposes once per epoch: the clique it is in. A proposal of a later epoch by one of that clique pulls it up to
 that epoch. A view is formed when all of a set proposed that set in one epoch, so two views of one epoch are disjoint or
-equal. In the usual case all see a change alike and propose at once: one message delay. What does not succeed in time is
-tried again, less and less often, and who still disagrees then is not counted for a while: smaller views, not none.
+equal. In the usual case all see a change alike and propose at once: one message delay. Only growth of a view that is
+whole waits a moment (`settle`), lest each connection of a newcomer make a view. What does not succeed in time is tried
+again, less and less often, and who still disagrees then is not counted for a while: smaller views, not none.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cluster.durable import Epoch
 from cluster.layer import Known, Persist, Send, Surroundings
 from cluster.messages import Proposal, Row
 from cluster.names import ProcessId, View, initial_view, make_view
-from cluster.reachability import clique_of, within_hearing
+from cluster.reachability import clique_of, is_whole, within_hearing
 
 if TYPE_CHECKING:
     from cluster.settings import Settings
@@ -58,8 +59,8 @@ class Hearing(Protocol):
 class Membership:
     __slots__ = (
         "_attempts", "_count", "_fresh_at", "_heartbeat_at", "_known", "_left", "_retry_at", "_rows_changed",
-        "_rows_told", "_target", "_unheard_since", "above", "around", "boot", "detector", "epoch", "epoch_seen",
-        "links", "mbrshp_view", "proposals", "rows", "settings", "start_change", "under_way",
+        "_rows_told", "_settle_at", "_target", "_unheard_since", "above", "around", "boot", "detector", "epoch",
+        "epoch_seen", "links", "mbrshp_view", "proposals", "rows", "settings", "start_change", "under_way",
     )  # fmt: skip
 
     links: Wires
@@ -85,7 +86,7 @@ class Membership:
         self._unheard_since: dict[ProcessId, float] = {}
         self._attempts = 0
         self._left = False
-        self._heartbeat_at = self._retry_at = self._fresh_at = inf
+        self._heartbeat_at = self._retry_at = self._fresh_at = self._settle_at = inf
 
     def start(self) -> None:
         self._heartbeat_at = self.around.now
@@ -129,13 +130,15 @@ class Membership:
         if self._left:
             return
         self._left = True
-        self._heartbeat_at = self._retry_at = self._fresh_at = inf
+        self._heartbeat_at = self._retry_at = self._fresh_at = self._settle_at = inf
         self._send(Proposal(self.epoch, (), (), True))
 
     def tick(self) -> None:
         now = self.around.now
         if now >= self._fresh_at:
             self._propose()
+        if now >= self._settle_at:
+            self._decide()
         if now >= self._retry_at and self.under_way:
             self._try_again()
         if now >= self._heartbeat_at:
@@ -143,7 +146,7 @@ class Membership:
             self._tell()
 
     def next_deadline(self) -> float:
-        return min(self._heartbeat_at, self._retry_at, self._fresh_at)
+        return min(self._heartbeat_at, self._retry_at, self._fresh_at, self._settle_at)
 
     # ---- who hears whom
 
@@ -198,9 +201,14 @@ class Membership:
 
     def _decide(self, anew: bool = False) -> bool:
         """Propose where there is something to propose."""
-        if anew or self._clique() != self._standing():
+        target, standing = self._clique(), self._standing()
+        if not anew and target == standing:
+            self._settle_at = inf
+        elif anew or not is_whole(standing, self.rows) or self.around.now >= self._settle_at:
             self._propose()
             return True
+        elif self._settle_at == inf:
+            self._settle_at = self.around.now + self.settings.settle
         return False
 
     def _propose(self) -> None:
@@ -211,7 +219,7 @@ class Membership:
         self.epoch_seen = self.epoch
         self.start_change = self.proposals[around.me] = (self.epoch, members)
         self.under_way = True
-        self._fresh_at = inf
+        self._fresh_at = self._settle_at = inf
         self._retry_at = around.now + self.settings.retry * 2**self._attempts * (1 + around.chance.random())
         around.outbox.append(Persist(Epoch(self.epoch)))
         self._tell()
