@@ -29,11 +29,14 @@ if TYPE_CHECKING:
 
 EPOCH_STEP_MAX = 2**32  # no honest process is that far ahead
 PROCESSES_MAX = 256  # named in one proposal, or known at all
+BACKOFF_MAX = 5  # how often the time for an attempt is doubled
 ATTEMPTS_MAX = 3  # attempts at one view before those who disagree are left out
 
 
 class Endpoint(Protocol):
     """Who is told of changes and views."""
+
+    current_view: View
 
     def start_change(self, cid: int, members: tuple[ProcessId, ...]) -> None: ...
     def membership_view(self, view: View) -> None: ...
@@ -139,7 +142,7 @@ class Membership:
             self._propose()
         if now >= self._settle_at:
             self._decide()
-        if now >= self._retry_at and self.under_way:
+        if now >= self._retry_at:
             self._try_again()
         if now >= self._heartbeat_at:
             self._forget()
@@ -220,7 +223,8 @@ class Membership:
         self.start_change = self.proposals[around.me] = (self.epoch, members)
         self.under_way = True
         self._fresh_at = self._settle_at = inf
-        self._retry_at = around.now + self.settings.retry * 2**self._attempts * (1 + around.chance.random())
+        patience = self.settings.retry * 2 ** min(self._attempts, BACKOFF_MAX)
+        self._retry_at = around.now + patience * (1 + around.chance.random())
         around.outbox.append(Persist(Epoch(self.epoch)))
         self._tell()
         if around.trace is not None:
@@ -239,8 +243,6 @@ class Membership:
             if proposals.get(member) != proposed:
                 return
         self.under_way = False
-        self._attempts = 0
-        self._retry_at = inf
         self.mbrshp_view = view = make_view(epoch, dict.fromkeys(members, epoch))
         if self.around.trace is not None:
             self.around.trace(MembershipView(view))
@@ -248,6 +250,11 @@ class Membership:
         self.above.membership_view(view)
 
     def _try_again(self) -> None:
+        """The last proposal has had its time: either its view was formed, and also delivered, or it comes again."""
+        self._retry_at = inf
+        if not self.under_way and self.above.current_view.id == self.mbrshp_view.id:
+            self._attempts = 0
+            return
         epoch = self.epoch
         self._attempts += 1
         if self._attempts >= ATTEMPTS_MAX:
