@@ -259,9 +259,9 @@ class Membership:
         self._attempts += 1
         if self._attempts >= ATTEMPTS_MAX:
             until = self.around.now + 4 * self.settings.suspect_max
-            for member in self.start_change[1]:
-                if self.proposals.get(member) != self.start_change:
-                    self.detector.shun(member, until)
+            proposed = self.start_change
+            for member in [member for member in proposed[1] if self.proposals.get(member) != proposed]:
+                self.detector.shun(member, until)
         if self.epoch == epoch:
             self._propose()
 
