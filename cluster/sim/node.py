@@ -301,7 +301,7 @@ class Node:
             while told < len(notes) and notes[told][0] <= done:
                 self._watch.step(self.pid, notes[told][1])
                 told += 1
-                if self.process is not process:
+                if self.process is not process:  # what it did set off its end
                     return
             if self.crash_after >= 0 and self._dies_before(effect):
                 return
@@ -315,8 +315,8 @@ class Node:
                 self._perform_rare(effect)
         for _, action in notes[told:]:
             self._watch.step(self.pid, action)
-        if self.process is not process:
-            return
+            if self.process is not process:
+                return
         self._watch.handled()
         self._arm(process)
         cost = self.input_cost + (self.write_cost if wrote else 0.0)
