@@ -242,6 +242,7 @@ class Node:
         assert process is not None
         now = self.clock()
         if kind == FRAME:
+            assert peer in self._out, f"{self.pid}: a frame of {peer} without a connection"
             process.received(now, peer, what)
         elif kind == TICK:
             deadline = process.next_deadline()
