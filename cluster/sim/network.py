@@ -290,8 +290,12 @@ class Network:
                 self._plan_arrival(channel)
 
     def mend_all(self) -> None:
+        """Nothing is cut or slow any more; what is on its way takes the usual time from now on."""
         for wire in self._wires.values():
             for channel in (wire.forth, wire.back):
+                channel.cuts = 0
                 channel.slowness = 1.0
-                while channel.cuts:
-                    self.mend(channel.source.name, channel.destination.name)
+                channel.turn += 1
+                channel.last = self.events.now
+                for _ in channel.in_flight:
+                    self._plan_arrival(channel)
