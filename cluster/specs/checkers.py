@@ -1,7 +1,8 @@
 """All specifications of the stack, as one list, behind one call.
 
     checkers = Checkers(founder)
-    checkers.observe(process, action, now)     # raises Violation with the steps before it
+    checkers.observe(process, action, now)     # every action: raises Violation with the steps before it
+    checkers.after(processes)                  # after every input: the invariants of the joint state of all that are up
     checkers.coverage()                        # specification -> clause -> how often
 
 A trace must be cut where a crash cuts the process: an action belongs to it only if all effects that the process had put
@@ -16,11 +17,14 @@ from typing import TYPE_CHECKING
 
 from cluster.specs.co_rfifo import CoRfifoSpec
 from cluster.specs.dvs import DvsSpec
+from cluster.specs.dvs_invariants import DvsInvariants
+from cluster.specs.gcs_invariants import GcsInvariants
 from cluster.specs.mbrshp import MbrshpSpec
 from cluster.specs.replica import ReplicaSpec
 from cluster.specs.self_delivery import SelfSpec
 from cluster.specs.spec import ACTIONS, Spec, Step, Violation
 from cluster.specs.total_order import TotalOrderSpec
+from cluster.specs.total_order_invariants import TotalOrderInvariants
 from cluster.specs.trans_set import TransSetSpec
 from cluster.specs.vs import VsSpec
 from cluster.specs.vs_rfifo import VsRfifoSpec
@@ -30,26 +34,31 @@ from cluster.specs.wv_rfifo import WvRfifoSpec
 if TYPE_CHECKING:
     from cluster.actions import Action
     from cluster.names import ProcessId
+    from cluster.specs.joint import Joint
 
+EVERYBODY_EVERY = 500  # inputs between two looks at all processes
 STEPS_KEPT = 400  # to look back into
 STEPS_SHOWN = 15  # with a violation, of those that its specification knows
 
 
 def all_specs(founder: ProcessId) -> list[Spec]:
-    """Bottom to top, so that a fault is reported by the lowest layer that shows it."""
-    total_order = TotalOrderSpec()
+    """Bottom to top, so that a fault is reported by the lowest layer that shows it. Invariants come last."""
+    links, client, total_order, dvs = CoRfifoSpec(), SelfSpec(), TotalOrderSpec(), DvsInvariants(founder)
     return [
         WorldSpec(),
-        CoRfifoSpec(),
+        links,
         MbrshpSpec(),
         WvRfifoSpec(),
         VsRfifoSpec(),
         TransSetSpec(),
-        SelfSpec(),
+        client,
         VsSpec(),
         DvsSpec(founder),
         total_order,
         ReplicaSpec(total_order),
+        GcsInvariants(links, client),
+        dvs,
+        TotalOrderInvariants(dvs),
     ]
 
 
@@ -59,6 +68,9 @@ class Checkers:
     def __init__(self, founder: ProcessId, specs: list[Spec] | None = None) -> None:
         self.specs = all_specs(founder) if specs is None else specs
         self.count = 0
+        self._invariants = [spec for spec in self.specs if type(spec).after is not Spec.after]
+        self._stepped: set[ProcessId] = set()
+        self._inputs = 0
         self._steps: deque[tuple[int, float, ProcessId, Action]] = deque(maxlen=STEPS_KEPT)
         self._by_action: dict[type[Action], list[Spec]] = {
             kind: [spec for spec in self.specs if kind in spec.actions or isinstance(spec, WorldSpec)]
@@ -75,6 +87,23 @@ class Checkers:
             violation.before = self.last_steps(violation.spec)
             raise
         self._steps.append((self.count, now, at, action))
+        self._stepped.add(at)
+
+    def after(self, joint: Joint) -> None:
+        """Judge the state of those who took a step since this was last called; now and then, that of everybody."""
+        self._inputs += 1
+        everybody = self._inputs % EVERYBODY_EVERY == 0
+        if not everybody and not self._stepped:
+            return
+        whom = sorted(joint) if everybody else sorted(p for p in self._stepped if p in joint)
+        self._stepped.clear()
+        try:
+            for p in whom:
+                for spec in self._invariants:
+                    spec.after(p, joint)
+        except Violation as violation:
+            violation.before = self.last_steps("")
+            raise
 
     def spec(self, name: str) -> Spec:
         return next(spec for spec in self.specs if name == spec.NAME)
