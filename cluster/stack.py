@@ -88,7 +88,7 @@ class Process:
         }
         self.links.detector, self.links.membership = self.detector, self.membership
         self.detector.above = self.membership
-        self.membership.detector, self.membership.above = self.detector, endpoint
+        self.membership.links, self.membership.detector, self.membership.above = self.links, self.detector, endpoint
         endpoint.below, endpoint.above = self.links, order
         order.below, order.above, order.links = endpoint, self.primary, self.links
         self.primary.below, self.primary.above = order, self.total_order
@@ -103,7 +103,6 @@ class Process:
         self.around.outbox.append(Persist(Boot(self.boot)))
         self.total_order.start()
         self.membership.start()
-        self.order.settle()
 
     def tick(self, now: float) -> None:
         """The time has come that `next_deadline` named, or any other."""
@@ -111,20 +110,17 @@ class Process:
         self.links.tick()
         self.detector.tick()
         self.membership.tick()
-        self.order.settle()
         self._leave_when_done()
 
     def connected(self, now: float, peer: ProcessId) -> None:
         self.around.now = now
         self.detector.connected(peer)
         self.links.connected(peer)
-        self.order.settle()
 
     def disconnected(self, now: float, peer: ProcessId) -> None:
         self.around.now = now
         self.links.disconnected(peer)
         self.detector.disconnected(peer)
-        self.order.settle()
 
     def received(self, now: float, peer: ProcessId, frame: Frame) -> None:
         self.around.now = now
@@ -133,12 +129,10 @@ class Process:
             self.membership.received(peer, frame)
         else:
             self.links.received(peer, frame)
-        self.order.settle()
 
     def submit(self, now: float, body: bytes) -> int:
         self.around.now = now
         ticket = self.replica.submit(body)
-        self.order.settle()
         return ticket
 
     def withdraw(self, now: float, ticket: int) -> bool:
