@@ -6,13 +6,16 @@ import pytest
 
 from cluster.actions import GcsDeliver, GcsSend, GcsView, LinkLive
 from cluster.specs.checkers import Checkers
+from cluster.specs.co_rfifo import CoRfifoSpec
 from cluster.specs.queues import LossyQueue, Window
 from cluster.specs.spec import ACTIONS, Violation
+from cluster.specs.vs_rfifo import VsRfifoSpec
+from cluster.specs.wv_rfifo import WvRfifoSpec
 from tests.cluster.specs.traces import A, B, plain, view
 
 
 def test_a_failure_tells_the_action_the_precondition_and_the_steps_before() -> None:
-    checkers = Checkers(A)
+    checkers = Checkers(A, [CoRfifoSpec(), WvRfifoSpec()])
     v = view(2, A, B)
     checkers.observe(A, GcsView(v, (A,)), 0.25)
     checkers.observe(A, LinkLive((A, B)), 0.5)  # not of this specification
@@ -28,7 +31,7 @@ def test_a_failure_tells_the_action_the_precondition_and_the_steps_before() -> N
 
 
 def test_coverage_lists_what_was_never_met() -> None:
-    checkers = Checkers(A)
+    checkers = Checkers(A, [WvRfifoSpec(), VsRfifoSpec()])
     checkers.observe(A, GcsView(view(2, A, B), (A,)))
     coverage = checkers.coverage()
     assert coverage["WV_RFIFO"]["view: p in v.set"] == 1
