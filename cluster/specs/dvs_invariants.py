@@ -26,7 +26,7 @@ from cluster.specs.spec import Spec
 if TYPE_CHECKING:
     from cluster.actions import Crashed, DvsNewView, DvsRegister, VsNewView, VsReceive, VsSend
     from cluster.names import ProcessId, View, ViewId
-    from cluster.specs.joint import Joint
+    from cluster.specs.joint import Joint, PrimaryState
 
 ATTEMPTED_KEPT = 64  # of one process; older ones are settled
 
@@ -46,6 +46,7 @@ class DvsInvariants(Spec):
         self.away: set[ProcessId] = set()  # crashed, and attempted nothing since
         self.active: dict[ViewId, View] = {v0.id: v0}  # created views that no member has left for a later one
         self.tot_att_max = v0.id
+        self._judged: dict[ProcessId, object] = {}  # the state in which p was last judged
 
     # ---- the trace
 
@@ -149,10 +150,13 @@ class DvsInvariants(Spec):
     # ---- what holds in each state
 
     def after(self, p: ProcessId, joint: Joint) -> None:
-        self.invariant_use(p, joint)
-
-    def invariant_use(self, p: ProcessId, joint: Joint) -> None:
         state = joint[p].primary
+        seen = (state.cur, state.client_cur, state.act, tuple(state.amb), len(self.info_rcvd.get(p, ())))
+        if self._judged.get(p) != seen:
+            self.invariant_use(p, state)
+            self._judged[p] = seen
+
+    def invariant_use(self, p: ProcessId, state: PrimaryState) -> None:
         act, amb, cur = state.act, state.amb, state.cur
         if act is not None:
             self.require(self._is_tot_reg(act), "5.2(1): act_p in TotReg", act)
