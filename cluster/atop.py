@@ -17,14 +17,17 @@ Above: primary views.  Below: virtual synchrony.
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 from cluster.atop_policy import BookKeeper
-from cluster.layer import Surroundings
 from cluster.messages import Ordered, Slot, ViewMessage
 from cluster.names import ViewId
-from cluster.settings import Settings
 from cluster.slots import Deal, acceptable
 from cluster.view_order import ViewOrder
+
+if TYPE_CHECKING:
+    from cluster.layer import Surroundings
+    from cluster.settings import Settings
 
 NEVER = 1 << 62  # the place of the next slot of a member that uses no more of this distribution
 COUNT_MAX = 1 << 20  # slots that one message may take
@@ -34,8 +37,8 @@ BOOK_KEEPER = 0  # its rank
 class Atop(ViewOrder):
     """ATOM_p, with AP_p where p is the book-keeper."""
 
-    __slots__ = ("announced", "book", "deals", "held", "last_data", "next", "ord_deal", "ord_dist", "pending_msgs", "places",
-                 "rcvd", "send_deal", "send_dist", "seqno", "settings", "view_id")  # fmt: skip
+    __slots__ = ("announced", "book", "deals", "held", "last_data", "next", "ord_deal", "ord_dist", "pending_msgs",
+                 "places", "rcvd", "send_deal", "send_dist", "seqno", "settings", "view_id")  # fmt: skip
 
     def __init__(self, around: Surroundings, settings: Settings) -> None:
         super().__init__(around, settings)

@@ -11,10 +11,12 @@ Departs:
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
-from cluster.settings import Settings
+if TYPE_CHECKING:
+    from cluster.settings import Settings
 
-ROUND = 1024  # slots that are dealt to the members in one round, about
+ROUND = 256  # slots that are dealt to the members in one round, about
 
 
 def sharpened(shares: list[float], sharpness: float) -> tuple[int, ...]:

@@ -21,6 +21,8 @@ from cluster.names import Label, ProcessId, View
 from cluster.summaries import view_of_entry
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cluster.durable import Snapshotted
     from cluster.settings import Settings
 
@@ -38,7 +40,7 @@ class StateMachine(Protocol):
 
 
 class Below(Protocol):
-    def broadcast(self, entry: Entry, ticket: int) -> None: ...
+    def broadcast(self, entries: Sequence[tuple[int, Entry]]) -> None: ...
     def withdraw(self, ticket: int) -> bool: ...
     def keep_snapshot(self, state: bytes) -> None: ...
     def truncate(self, base: int) -> None: ...
@@ -92,18 +94,27 @@ class Replica:
 
     def submit(self, body: bytes) -> int:
         """Put an entry into the total order. Its end is reported as `Delivered` under the ticket, once."""
-        self.ticket += 1
-        ticket = self.ticket
-        if self.around.trace is not None:
-            self.around.trace(Submitted(ticket, body))
-        if self.leaving:
-            self._resolve(ticket, False, -1, "this process is leaving the group")
-        elif len(self._unlabelled) >= self.settings.delay_len_max:
-            self._resolve(ticket, False, -1, f"{len(self._unlabelled)} entries are waiting already")
-        else:
-            self._unlabelled.add(ticket)
-            self.below.broadcast(Entry(APPLICATION, body), ticket)
-        return ticket
+        return self.submit_all((body,))[0]
+
+    def submit_all(self, bodies: Sequence[bytes]) -> list[int]:
+        """Put entries into the total order, in as few messages as possible."""
+        tickets = []
+        accepted: list[tuple[int, Entry]] = []
+        for body in bodies:
+            self.ticket += 1
+            ticket = self.ticket
+            tickets.append(ticket)
+            if self.around.trace is not None:
+                self.around.trace(Submitted(ticket, body))
+            if self.leaving:
+                self._resolve(ticket, False, -1, "this process is leaving the group")
+            elif len(self._unlabelled) >= self.settings.delay_len_max:
+                self._resolve(ticket, False, -1, f"{len(self._unlabelled)} entries are waiting already")
+            else:
+                self._unlabelled.add(ticket)
+                accepted.append((ticket, Entry(APPLICATION, body)))
+        self.below.broadcast(accepted)
+        return tickets
 
     def withdraw(self, ticket: int) -> bool:
         """Take a submission back, where that is still possible: it then ends as refused."""
@@ -178,7 +189,7 @@ class Replica:
             self.below.withdraw(self._checkpoint_waits)
         self.ticket += 1
         self._checkpoint_waits = self.ticket
-        self.below.broadcast(Entry(CHECKPOINT, _encode(Checkpoint(position, digest))), self.ticket)
+        self.below.broadcast([(self.ticket, Entry(CHECKPOINT, _encode(Checkpoint(position, digest))))])
 
     def restore(self, snapshot: Snapshotted) -> None:
         """Go on from a snapshot: that of the own disk, or that of another replica."""

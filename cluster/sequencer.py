@@ -1,6 +1,6 @@
 """Total order in a view by a fixed sequencer: the simple way, to compare with.
 
-Paper: none of its own; the sequencer based protocols that the ATOP paper (PODC 1998, section 1.2.1) sets itself against.
+Paper: none of its own; the sequencer based protocols of which the ATOP paper speaks (PODC 1998, section 1.2.1).
 The lowest member of the view places all messages. Its own are placed where they stand in its stream; for those of the
 others it multicasts `Sequence`, at the end of the input that brought them.
 Above: primary views.  Below: virtual synchrony.
@@ -9,12 +9,15 @@ Above: primary views.  Below: virtual synchrony.
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
-from cluster.layer import Surroundings
 from cluster.messages import Ordered, Plain, Sequence, ViewMessage
 from cluster.names import ViewId
-from cluster.settings import Settings
 from cluster.view_order import ViewOrder
+
+if TYPE_CHECKING:
+    from cluster.layer import Surroundings
+    from cluster.settings import Settings
 
 SEQUENCER = 0  # its rank
 USED_UP = -1  # in `placed`: here the next `Sequence` message began

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
-from cluster.names import ViewId
+if TYPE_CHECKING:
+    from cluster.names import ViewId
 
 ROUND_MAX = 1 << 14  # slots in a round; weights that add up to more are refused
 _PHASE_BITS = 32

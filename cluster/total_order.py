@@ -29,6 +29,8 @@ from cluster.summaries import Outcome, exchange
 from cluster.supplies import Supplies, supplies
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cluster.settings import Settings
 
 NORMAL, SEND, COLLECT = "normal", "send", "collect"
@@ -115,11 +117,12 @@ class TotalOrder:
             self.above.restore(self.snapshot)
         self._report()
 
-    # input BCAST(a)_p
-    def broadcast(self, entry: Entry, ticket: int) -> None:
+    # input BCAST(a)_p, for several a's with the tickets of their submissions
+    def broadcast(self, entries: Sequence[tuple[int, Entry]]) -> None:
         if self.around.trace is not None:
-            self.around.trace(Broadcast(entry))
-        self.delay.append((ticket, entry))
+            for _, entry in entries:
+                self.around.trace(Broadcast(entry))
+        self.delay.extend(entries)
         self._label()
 
     def withdraw(self, ticket: int) -> bool:

@@ -5,9 +5,9 @@ here, counted from 0; `queue[g]` is nowhere as a whole: all members build the sa
 Departs:
 - A message is safe when every member has said that it dealt with it (`processed`), which is later than its receipt:
   in a durable stack, it is on every disk.
-- Acknowledgements are cumulative. They ride on the messages of the order; where none is about to leave, an `Ack` of its
-  own goes out at the end of the input that brought something new to acknowledge. An `Ack` is no part of the view's
-  multicast: it may come before its view does, and is kept for it.
+- Acknowledgements are cumulative. They ride on the messages of the order; where none left since there is something new
+  to acknowledge, an `Ack` of its own goes out when the process has handled its input (`settle`). An `Ack` is no part of
+  the view's multicast: it may come before its view does, and is kept for it.
 - What the view's end leaves without a place is dropped. Its sender's total order still has it.
 Above: primary views.  Below: virtual synchrony; for acknowledgements, the links.
 
@@ -20,13 +20,15 @@ it) are taken in, and the run that is under way goes on with them.
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import VsNewView, VsReceive, VsSafe, VsSend
-from cluster.layer import Surroundings
 from cluster.messages import Ack, Ordered, ViewMessage
-from cluster.names import ProcessId, View, ViewId
-from cluster.settings import Settings
+
+if TYPE_CHECKING:
+    from cluster.layer import Surroundings
+    from cluster.names import ProcessId, View, ViewId
+    from cluster.settings import Settings
 
 STABLE_STEP = 64  # messages that became stable since the layer below was last told, from which on it is told again
 
@@ -57,8 +59,8 @@ class DirectLinks(Protocol):
 class ViewOrder:
     """VS_p: what is common to all orders. Members are known by their rank in the view."""
 
-    __slots__ = ("_busy", "_early", "_passed", "_stable", "_stable_news", "_stable_told", "_was_full", "above", "ack_sent",
-                 "acked", "around", "below", "blocked", "consumed", "delivered", "links", "members", "others", "outgoing",
+    __slots__ = ("_busy", "_early", "_passed", "_stable", "_stable_told", "_was_full", "above", "ack_sent", "acked",
+                 "around", "below", "blocked", "consumed", "delivered", "links", "members", "others", "outgoing",
                  "own_rank", "own_unsafe", "rank", "reported_safe", "unsafe", "view_now", "window")  # fmt: skip
 
     above: Above
@@ -87,7 +89,6 @@ class ViewOrder:
         self._early: dict[ProcessId, Ack] = {}  # of a view that is not here yet, one per sender
         self._passed: deque[tuple[int, int, int]] = deque()  # used up without a delivery: see _pass
         self._stable: list[int] = []
-        self._stable_news = 0
         self._stable_told = 0
 
     @property
@@ -121,10 +122,6 @@ class ViewOrder:
             self._run()
 
     # ---- inputs from below
-
-    def found(self, view: View) -> None:
-        """Be in this view from the beginning: v_0 of the paper, known to the client without a VS-NEWVIEW."""
-        self._enter(view)
 
     # output VS-NEWVIEW(v)_p
     def view(self, view: View, transitional: tuple[ProcessId, ...]) -> None:  # noqa: ARG002
@@ -162,6 +159,14 @@ class ViewOrder:
             known = self._early.get(sender)
             if known is None or (known.view_id, known.count) < (ack.view_id, ack.count):
                 self._early[sender] = ack
+
+    def settle(self) -> None:
+        """The process has handled its input: an acknowledgement that nothing took along leaves by itself."""
+        view = self.view_now
+        if view is not None and not self._busy and (count := self.acked[self.own_rank]) > self.ack_sent:
+            self.ack_sent = count
+            if self.others:
+                self.links.send(self.others, Ack(view.id, count))
 
     # ---- what an order adds
 
@@ -224,7 +229,7 @@ class ViewOrder:
         self.acked = [0] * count
         self.consumed = [0] * count
         self._stable = [0] * count
-        self._stable_news = self._stable_told = 0
+        self._stable_told = 0
         for sender, ack in list(self._early.items()):
             if ack.view_id <= view.id:
                 del self._early[sender]
@@ -243,10 +248,6 @@ class ViewOrder:
                 self.above.roomy()
             if not self._emit():
                 break
-        if self.acked[self.own_rank] > self.ack_sent and self.view_now is not None:
-            self.ack_sent = self.acked[self.own_rank]
-            if self.others:
-                self.links.send(self.others, Ack(self.view_now.id, self.ack_sent))
         self._busy = False
 
     # output VS-SAFE(m)_{q,p}

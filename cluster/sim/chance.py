@@ -6,10 +6,12 @@ node a stream of its own, so that one step less in a schedule leaves the other s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from hashlib import blake2b
 from math import log
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Item = TypeVar("Item")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class TooBusy(Exception):
@@ -14,7 +16,7 @@ class TooBusy(Exception):
 class Events:
     __slots__ = ("_asked", "_heap", "handled", "handled_max", "now")
 
-    def __init__(self, handled_max: int = 3_000_000) -> None:
+    def __init__(self, handled_max: int = 500_000) -> None:
         self.now = 0.0
         self.handled = 0
         self.handled_max = handled_max
@@ -24,7 +26,7 @@ class Events:
     def at(self, time: float, action: Callable[..., None], *arguments: Any) -> None:
         """Do this at `time`, or at once (after what is due already) where `time` has passed."""
         self._asked += 1
-        heappush(self._heap, (time if time > self.now else self.now, self._asked, action, arguments))
+        heappush(self._heap, (max(self.now, time), self._asked, action, arguments))
 
     def after(self, delay: float, action: Callable[..., None], *arguments: Any) -> None:
         self.at(self.now + delay, action, *arguments)

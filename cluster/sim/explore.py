@@ -9,11 +9,14 @@ Above: the command line.  Below: run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.sim.run import Outcome
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cluster.sim.run import Outcome
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -88,5 +91,3 @@ def explore(
         if report.runs % tell_every == 0:
             tell(report.progress())
     return report
-
-

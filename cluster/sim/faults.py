@@ -7,10 +7,13 @@ Above: plan.  Below: the world.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from cluster.names import ProcessId
-from cluster.sim.world import World
+if TYPE_CHECKING:
+    from cluster.names import ProcessId
+    from cluster.sim.world import World
 
 
 class Fault(msgspec.Struct, frozen=True, tag=True):

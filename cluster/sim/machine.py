@@ -6,10 +6,12 @@ Equal states are equal histories, so replicas that agree on a digest applied the
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.names import ProcessId, View
+if TYPE_CHECKING:
+    from cluster.names import ProcessId, View
 
 
 class _State(msgspec.Struct, array_like=True):

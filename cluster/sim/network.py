@@ -10,16 +10,19 @@ Above: nodes.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
 from itertools import combinations
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from cluster.messages import Frame
-from cluster.names import ProcessId
-from cluster.sim.chance import Chance
-from cluster.sim.events import Events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cluster.names import ProcessId
+    from cluster.sim.chance import Chance
+    from cluster.sim.events import Events
 
 DIAL_BACKOFF_MAX = 8  # times the usual pause
 

@@ -10,22 +10,25 @@ Above: the world.  Below: network, disk, the process.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
 from math import inf
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.actions import Action, Crashed, Recovered
-from cluster.durable import Image
 from cluster.layer import Chance as AnyChance
 from cluster.layer import Delivered, Effect, Known, Persist, PrimaryChanged, Send, Surroundings
-from cluster.messages import Frame
 from cluster.names import ProcessId, View
-from cluster.settings import Settings
-from cluster.sim.chance import Chance
 from cluster.sim.disk import Disk
-from cluster.sim.events import Events
 from cluster.sim.machine import History
-from cluster.sim.network import Channel, Network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.durable import Image
+    from cluster.messages import Frame
+    from cluster.settings import Settings
+    from cluster.sim.chance import Chance
+    from cluster.sim.events import Events
+    from cluster.sim.network import Channel, Network
 
 TICK, FRAME, CONNECT, DISCONNECT, SUBMIT, LEAVE = range(6)
 ROUNDING = 1e-6  # a deadline this close is reached
@@ -70,15 +73,15 @@ class Watch(Protocol):
 
     def step(self, process: ProcessId, action: Action) -> None: ...
     def sent(self, process: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None: ...
-    def handled(self, node: Node) -> None: ...
+    def handled(self) -> None: ...
 
 
 class Node:
     __slots__ = (
-        "_busy", "_chance", "_clock_last", "_clock_offset", "_crashed", "_events", "_inbox", "_make", "_network", "_notes", "_out",
-        "_settings", "_sometimes", "_wake_at", "_watch", "contacts", "crash_after", "delivered_count", "disk",
-        "gone", "input_cost", "known", "leaving", "machine", "name", "paused", "pending", "pid", "primary", "process",
-        "refused_count", "started_count", "write_cost",
+        "_busy", "_chance", "_clock_last", "_clock_offset", "_crashed", "_events", "_inbox", "_make",
+        "_network", "_notes", "_out", "_settings", "_sometimes", "_wake_at", "_watch", "contacts",
+        "crash_after", "delivered_count", "disk", "gone", "input_cost", "known", "leaving", "machine", "name",
+        "paused", "pending", "pid", "primary", "process", "refused_count", "started_count", "write_cost",
     )  # fmt: skip
 
     def __init__(
@@ -314,7 +317,7 @@ class Node:
             self._watch.step(self.pid, action)
         if self.process is not process:
             return
-        self._watch.handled(self)
+        self._watch.handled()
         self._arm(process)
         cost = self.input_cost + (self.write_cost if wrote else 0.0)
         if cost:

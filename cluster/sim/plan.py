@@ -7,17 +7,35 @@ Above: run, shrink.  Below: faults.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from cluster.settings import Settings
 from cluster.sim.chance import Chance
 from cluster.sim.faults import (
-    Ambush, AnyFault, BrokenConnection, ClockJump, Crash, CrashInside, Cuts, DiskLoss, FlakyConnection, Join, Leave,
-    Partition, Pause, SimpleFault, SlowLink, SlowNode, TotalCrash,
+    Ambush,
+    AnyFault,
+    BrokenConnection,
+    ClockJump,
+    Crash,
+    CrashInside,
+    Cuts,
+    DiskLoss,
+    FlakyConnection,
+    Join,
+    Leave,
+    Partition,
+    Pause,
+    SimpleFault,
+    SlowLink,
+    SlowNode,
+    TotalCrash,
 )  # fmt: skip
 from cluster.sim.network import Delays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NAMES = "abcdefg"
 CODED_SHARE = 0.1  # of the runs pass every frame and record through its wire form
@@ -45,7 +63,9 @@ class Plan(msgspec.Struct, frozen=True):
     submissions: tuple[Submission, ...]
 
     def __str__(self) -> str:
-        lines = [f"seed {self.seed}: {len(self.names)} nodes, {self.first} from the start, {self.lasts:.1f} s of faults"]
+        lines = [
+            f"seed {self.seed}: {len(self.names)} nodes, {self.first} from the start, {self.lasts:.1f} s of faults"
+        ]
         steps: list[tuple[float, str]] = [(fault.at, str(fault)) for fault in self.faults]
         steps += [(s.at, f"{s.node} submits {s.body.decode()}") for s in self.submissions]
         lines += [f"  {at:8.4f}  {text}" for at, text in sorted(steps)]

@@ -8,16 +8,19 @@ Above: explore, shrink.  Below: plan, world.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from traceback import extract_tb
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.names import ProcessId, View
-from cluster.sim.faults import AnyFault
-from cluster.sim.node import Make
-from cluster.sim.plan import Plan, Submission
-from cluster.sim.world import Listener, NotReached, Watcher, World
+from cluster.sim.world import Listener, NotReached, World
+
+if TYPE_CHECKING:
+    from cluster.actions import Action
+    from cluster.names import ProcessId, View
+    from cluster.sim.faults import AnyFault
+    from cluster.sim.node import Make
+    from cluster.sim.plan import Plan, Submission
 
 LIVE_WITHIN = 40.0  # virtual seconds after everything healed
 
@@ -45,25 +48,26 @@ class Outcome(msgspec.Struct, frozen=True):
     clauses: dict[str, int]
 
 
-class Judge(Watcher):
-    """A watcher with an opinion: what it looked at, and whether an exception is its verdict."""
+class Judge:
+    """A watcher with an opinion: it raises where it sees what may not be. This one judges nothing."""
 
-    def clauses(self) -> dict[str, int]:
-        return {}
+    def watch(self, world: World) -> None:
+        """The world that it will see."""
 
-    def finish(self, world: World, live: bool) -> None: ...
-
-    def verdict(self, error: Exception) -> str | None:  # noqa: ARG002
-        """The name of the specification that this exception says is violated."""
-        return None
-
-
-class Nobody(Judge):
-    """Judges nothing."""
-
-    def step(self, process: ProcessId, action: object) -> None: ...
+    def step(self, process: ProcessId, action: Action) -> None: ...
 
     def after(self, world: World) -> None: ...
+
+    def finish(self, world: World, live: bool) -> None:
+        """The run is over; `live`: it ended with a group that is whole."""
+
+    def clauses(self) -> dict[str, int]:
+        """What it looked at, and how often."""
+        return {}
+
+    def verdict(self, _error: Exception) -> str | None:
+        """The name of the specification that this exception says is violated."""
+        return None
 
 
 def run(
@@ -72,16 +76,17 @@ def run(
     judge: Judge | None = None,
     listener: Listener | None = None,
 ) -> Outcome:
-    judge = judge or Nobody()
+    judge = judge or Judge()
     world = World(
         make,
         seed=plan.seed,
         settings=plan.settings,
         delays=plan.delays,
-        watcher=None if type(judge) is Nobody else judge,
+        watcher=judge,
         listener=listener,
         coded=plan.coded,
     )
+    judge.watch(world)
     failure = None
     try:
         _play(plan, world, judge)
@@ -208,6 +213,3 @@ def state_of(world: World) -> str:
             f"{len(node.pending)} submissions open; history {node.machine.digest()[:12]}"
         )
     return "\n".join(lines)
-
-
-Judges = Callable[[], Judge]

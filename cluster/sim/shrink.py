@@ -1,17 +1,20 @@
 """Shrinking: the plan of a run that fails, reduced to fewer steps that still fail.
 
 Delta debugging (Zeller, Hildebrandt, 2002) over the faults and the submissions together: leave out ever smaller parts,
-keep what still fails. Deterministic, and bounded in the number of runs. "Still fails" means in the same way: by the same
-specification, or both times for want of liveness.
+keep what still fails. Deterministic, and bounded in the number of runs. "Still fails" means in the same way: by the
+same specification, or both times for want of liveness.
 Above: the command line.  Below: run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from cluster.sim.faults import AnyFault
 from cluster.sim.plan import Plan, Submission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RUNS_MAX = 300
 

