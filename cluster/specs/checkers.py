@@ -2,7 +2,8 @@
 
     checkers = Checkers(founder)
     checkers.observe(process, action, now)     # every action: raises Violation with the steps before it
-    checkers.after(processes)                  # after every input: the invariants of the joint state of all that are up
+    checkers.after(process, joint)             # after every input that it handled; joint: the processes that are up
+    checkers.after_all(joint)                  # at the end
     checkers.coverage()                        # specification -> clause -> how often
 
 A trace must be cut where a crash cuts the process: an action belongs to it only if all effects that the process had put
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId
     from cluster.specs.joint import Joint
 
-EVERYBODY_EVERY = 500  # inputs between two looks at all processes
 STEPS_KEPT = 400  # to look back into
 STEPS_SHOWN = 15  # with a violation, of those that its specification knows
 
@@ -69,8 +69,6 @@ class Checkers:
         self.specs = all_specs(founder) if specs is None else specs
         self.count = 0
         self._invariants = [spec for spec in self.specs if type(spec).after is not Spec.after]
-        self._stepped: set[ProcessId] = set()
-        self._inputs = 0
         self._steps: deque[tuple[int, float, ProcessId, Action]] = deque(maxlen=STEPS_KEPT)
         self._by_action: dict[type[Action], list[Spec]] = {
             kind: [spec for spec in self.specs if kind in spec.actions or isinstance(spec, WorldSpec)]
@@ -87,21 +85,28 @@ class Checkers:
             violation.before = self.last_steps(violation.spec)
             raise
         self._steps.append((self.count, now, at, action))
-        self._stepped.add(at)
 
-    def after(self, joint: Joint) -> None:
-        """Judge the state of those who took a step since this was last called; now and then, that of everybody."""
-        self._inputs += 1
-        everybody = self._inputs % EVERYBODY_EVERY == 0
-        if not everybody and not self._stepped:
-            return
-        whom = sorted(joint) if everybody else sorted(p for p in self._stepped if p in joint)
-        self._stepped.clear()
+    def after(self, p: ProcessId, joint: Joint) -> None:
+        """Judge the state of p, who has just handled an input and whose actions were all observed.
+
+        States of others may be ahead of the trace (a fault may strike in the middle of what they do), so nobody else is
+        judged; nothing is missed, since a state changes by its own inputs only.
+        """
+        self._judge(p, joint)
+
+    def after_all(self, joint: Joint) -> None:
+        """Judge the states of all, from the beginning. For a moment when nobody is in the middle of something."""
+        for spec in self._invariants:
+            spec.judge_again()
+        for p in sorted(joint):
+            self._judge(p, joint)
+
+    def _judge(self, p: ProcessId, joint: Joint) -> None:
         try:
-            for p in whom:
-                for spec in self._invariants:
-                    spec.after(p, joint)
+            for spec in self._invariants:
+                spec.after(p, joint)
         except Violation as violation:
+            violation.at = p
             violation.before = self.last_steps("")
             raise
 

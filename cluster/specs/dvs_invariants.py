@@ -149,6 +149,9 @@ class DvsInvariants(Spec):
 
     # ---- what holds in each state
 
+    def judge_again(self) -> None:
+        self._judged.clear()
+
     def after(self, p: ProcessId, joint: Joint) -> None:
         state = joint[p].primary
         seen = (state.cur, state.client_cur, state.act, tuple(state.amb), len(self.info_rcvd.get(p, ())))

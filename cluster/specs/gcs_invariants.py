@@ -37,7 +37,7 @@ class GcsInvariants(Spec):
         self.client = client
         self.sync_msg: dict[ProcessId, dict[int, SyncMsg]] = {}  # sync_msg[p][cid] at p, as p sent it
         self.mbrshp_view: dict[ProcessId, View | None] = {}  # None: a start_change came since
-        self._compared: dict[tuple[ProcessId, ProcessId], tuple[ViewId, int]] = {}
+        self._compared: dict[tuple[ProcessId, ProcessId, bool], tuple[ViewId, int]] = {}  # at whom, whose, later
 
     # ---- the trace
 
@@ -68,10 +68,13 @@ class GcsInvariants(Spec):
 
     def recovered_eff(self, _act: Recovered, at: ProcessId) -> None:
         self.mbrshp_view[at] = None
-        for pair in [pair for pair in self._compared if pair[0] == at]:
-            del self._compared[pair]
+        for whose in [whose for whose in self._compared if whose[0] == at]:
+            del self._compared[whose]
 
     # ---- the state
+
+    def judge_again(self) -> None:
+        self._compared.clear()
 
     def after(self, p: ProcessId, joint: Joint) -> None:
         state = joint[p].endpoint
@@ -79,7 +82,9 @@ class GcsInvariants(Spec):
         self.invariant_sync(p, state)
         for q, source in state.of.items():
             if source.msgs.prefix:
-                self._compare(p, q, state.current_view.id, source.msgs)
+                self._compare((p, q, False), state.current_view.id, source.msgs)
+            if source.later is not None and source.later.prefix:
+                self._compare((p, q, True), source.view_msg.id, source.later)
 
     def invariant_views(self, p: ProcessId, state: EndpointState) -> None:
         self.require(p in state.mbrshp_view.members, "7.1.1: p in mbrshp_view.set", state.mbrshp_view)
@@ -136,11 +141,11 @@ class GcsInvariants(Spec):
             body,
         )
 
-    def _compare(self, p: ProcessId, q: ProcessId, view_id: ViewId, queue: QueueState) -> None:
+    def _compare(self, whose: tuple[ProcessId, ProcessId, bool], view_id: ViewId, queue: QueueState) -> None:
         """Those that came since the last look."""
-        known, done = self._compared.get((p, q), (view_id, 0))
+        known, done = self._compared.get(whose, (view_id, 0))
         done = max(done if known == view_id else 0, queue.dropped)
         if done < queue.prefix:
             for index in range(done + 1, queue.prefix + 1):
-                self.invariant_message(q, view_id, index, queue[index])
-            self._compared[(p, q)] = (view_id, queue.prefix)
+                self.invariant_message(whose[1], view_id, index, queue[index])
+            self._compared[whose] = (view_id, queue.prefix)

@@ -46,11 +46,12 @@ class Violation(Exception):
         self.spec = spec
         self.clause = clause
         self.details = details
+        self.at: ProcessId | None = None  # whose state it is
         self.step: Step | None = None
         self.before: tuple[Step, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"{self.spec} does not allow: {self.clause}"]
+        lines = [f"{self.spec} does not hold{f' at {self.at}' if self.at is not None else ''}: {self.clause}"]
         if self.step is not None:
             at, action = self.step.at, shown(self.step.action)
             lines = [f"{self.spec} step {self.step.number}: {action} at {at} not enabled: {self.clause}"]
@@ -134,6 +135,9 @@ class Spec:
 
     def after(self, p: ProcessId, joint: Joint) -> None:
         """Judge the state of p, after an input that it handled. For invariants."""
+
+    def judge_again(self) -> None:
+        """Forget what was judged already, so that the next look is at everything."""
 
     def require(self, holds: bool, clause: str, *details: object) -> None:
         """A precondition: what has to hold, its text, and what helps to see why it does not."""

@@ -109,6 +109,10 @@ class TotalOrderInvariants(Spec):
 
     # ---- the state
 
+    def judge_again(self) -> None:
+        self._judged.clear()
+        self.high.clear()
+
     def after(self, p: ProcessId, joint: Joint) -> None:
         state = joint[p].total_order
         if state.high_primary != self.high.get(p):

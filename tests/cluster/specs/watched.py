@@ -17,9 +17,9 @@ from cluster.specs.world import WorldSpec
 from tests.cluster.vs_service import Member, VsService
 
 if TYPE_CHECKING:
-    from cluster.messages import ViewMessage
     from collections.abc import Callable
 
+    from cluster.messages import ViewMessage
     from cluster.names import View
     from cluster.settings import Settings
 
@@ -94,5 +94,8 @@ class WatchedService(VsService):
         super().restart(name)
         self._tap(me)
 
-    def look(self) -> None:
-        self.checkers.after(self.members)  # type: ignore[arg-type]
+    def look(self, me: ProcessId) -> None:
+        self.checkers.after(me, self.members)  # type: ignore[arg-type]
+
+    def look_at_all(self) -> None:
+        self.checkers.after_all(self.members)  # type: ignore[arg-type]
