@@ -242,6 +242,7 @@ class Node:
         assert process is not None
         now = self.clock()
         if kind == FRAME:
+            assert peer in self._out, f"{self.pid}: a frame of {peer} without a connection"
             process.received(now, peer, what)
         elif kind == TICK:
             deadline = process.next_deadline()
@@ -308,7 +309,7 @@ class Node:
             while told < len(notes) and notes[told][0] <= done:
                 self._watch.step(self.pid, notes[told][1])
                 told += 1
-                if self.process is not process:
+                if self.process is not process:  # what it did set off its end
                     return
             if self.crash_after >= 0 and self._dies_before(effect):
                 return
@@ -322,8 +323,8 @@ class Node:
                 self._perform_rare(effect)
         for _, action in notes[told:]:
             self._watch.step(self.pid, action)
-        if self.process is not process:
-            return
+            if self.process is not process:
+                return
         self._watch.handled(self.pid)
         self._arm(process)
         cost = self.input_cost + (self.write_cost if wrote else 0.0)

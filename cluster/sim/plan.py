@@ -195,7 +195,7 @@ class _Faults:
         return FlakyConnection(at, self.some_time(), *self.pair(), every=self.chance.between(0.02, 0.3))
 
     def slow_link(self, at: float) -> SimpleFault:
-        return SlowLink(at, self.some_time(), *self.pair(), factor=self.chance.choice((5.0, 50.0, 500.0)))
+        return SlowLink(at, self.some_time(), *self.pair(), factor=self.chance.choice((5.0, 50.0, 200.0)))
 
     def pause(self, at: float) -> SimpleFault:
         return Pause(at, self.some_time(), self.one())
