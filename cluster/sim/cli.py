@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.sim import stories
+from cluster.sim.catalogue import MUTANTS
 from cluster.sim.explore import Task, explore
-from cluster.sim.mutants import MUTANTS, hunt, table
+from cluster.sim.mutants import hunt, table
 from cluster.sim.narrate import Narrator
 from cluster.sim.plan import NAMES, make_plan
 from cluster.sim.real import play, run_task, same_failure
