@@ -32,8 +32,12 @@ class Specifications(Judge):
     def after(self, world: World, process: ProcessId) -> None:
         self._checkers.after(process, joint(world))
 
-    def finish(self, world: World, live: bool) -> None:  # noqa: ARG002
-        self._checkers.after_all(joint(world))
+    def finish(self, world: World, live: bool) -> None:
+        if live:
+            world.settle()
+            self._checkers.at_end(joint(world), {node.pid: node.machine.digest() for node in world.running()})
+        else:
+            self._checkers.after_all(joint(world))
 
     def clauses(self) -> dict[str, int]:
         return {
