@@ -128,11 +128,12 @@ class Process:
 
     def received(self, now: float, peer: ProcessId, frame: Frame) -> None:
         self.around.now = now
-        self.detector.heard(peer)
         if isinstance(frame, Proposal):
+            self.detector.heard(peer)
             self.membership.received(peer, frame)
         else:
-            self.links.received(peer, frame)
+            self.links.received(peer, frame)  # first: a Hello says which life of the peer is heard
+            self.detector.heard(peer)
         self.order.settle()
 
     def submit(self, now: float, body: bytes) -> int:

@@ -76,11 +76,12 @@ class Node:
         self.membership.start()
 
     def received(self, peer: ProcessId, frame: Frame) -> None:
-        self.detector.heard(peer)
         if isinstance(frame, Proposal):
+            self.detector.heard(peer)
             self.membership.received(peer, frame)
         else:
-            self.links.received(peer, frame)
+            self.links.received(peer, frame)  # first: a Hello says which life of the peer is heard
+            self.detector.heard(peer)
 
     def tick(self) -> None:
         self.links.tick()
