@@ -106,14 +106,10 @@ class SlowLink(Fault, frozen=True):
 
     def begin(self, world: World) -> None:
         self.took_effect(world)
-        self._set(world, self.factor)
+        world.network.slow_down(self.one, self.other, self.factor)
 
     def end(self, world: World) -> None:
-        self._set(world, 1.0)
-
-    def _set(self, world: World, factor: float) -> None:
-        wire = world.network.wire(self.one, self.other)
-        wire.forth.slowness = wire.back.slowness = factor
+        world.network.slow_down(self.one, self.other, 1.0)
 
 
 # ---- the nodes

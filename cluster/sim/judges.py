@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from cluster.names import ProcessId
 from cluster.sim.run import Judge
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cluster.actions import Action
     from cluster.sim.events import Events
     from cluster.sim.world import World
+    from cluster.specs.joint import Joint, ProcessState
 
 
 class Specifications(Judge):
@@ -28,9 +29,15 @@ class Specifications(Judge):
     def step(self, process: ProcessId, action: Action) -> None:
         self._checkers.observe(process, action, self._events.now if self._events is not None else 0.0)
 
-    def after(self, world: World) -> None: ...
+    def after(self, world: World, process: ProcessId) -> None:
+        self._checkers.after(process, joint(world))
 
-    def finish(self, world: World, live: bool) -> None: ...
+    def finish(self, world: World, live: bool) -> None:
+        if live:
+            world.settle()
+            self._checkers.at_end(joint(world), {node.pid: node.machine.digest() for node in world.running()})
+        else:
+            self._checkers.after_all(joint(world))
 
     def clauses(self) -> dict[str, int]:
         return {
@@ -41,3 +48,8 @@ class Specifications(Judge):
 
     def verdict(self, _error: Exception) -> str | None:
         return _error.spec if isinstance(_error, Violation) else None
+
+
+def joint(world: World) -> Joint:
+    """The processes that are up. What runs in a node of a world that specifications judge is a whole stack."""
+    return {node.pid: cast("ProcessState", node.process) for node in world.running()}

@@ -64,7 +64,7 @@ class End(Protocol):
 class Channel:
     """One direction between two nodes."""
 
-    __slots__ = ("cuts", "destination", "in_flight", "last", "slowness", "source", "turn", "wire")
+    __slots__ = ("cuts", "destination", "in_flight", "last", "opened", "slowness", "source", "turn", "wire")
 
     def __init__(self, wire: Wire, source: End, destination: End) -> None:
         self.wire = wire
@@ -74,6 +74,7 @@ class Channel:
         self.slowness = 1.0  # factor on delays
         self.in_flight: deque[Frame] = deque()
         self.last = 0.0  # when the last frame arrives
+        self.opened = 0.0  # when the destination has heard of the connection
         self.turn = 0  # arrivals that were planned before the last cut, heal or break no longer count
 
 
@@ -170,7 +171,7 @@ class Network:
             chance = channel.wire.chance
             delay += chance.exponential(delays.jitter)
             if delays.spike_share and chance.random() < delays.spike_share:
-                delay += chance.exponential(delays.spike)
+                return delay * channel.slowness + chance.exponential(delays.spike)
         return delay * channel.slowness
 
     def _arrive(self, channel: Channel, turn: int) -> None:
@@ -220,7 +221,8 @@ class Network:
         """The source of `first` hears of the connection now, its destination a message delay later."""
         self._sometimes["connection"] += 1
         later = self.events.now + self._delay(first)
-        first.last = second.last = later
+        for channel in (first, second):
+            channel.last = channel.opened = later
         self.events.at(later, self._accept, wire, second, wire.life)
         first.source.connect(self._pid_of(wire, first.destination), first, wire.life)
 
@@ -283,15 +285,29 @@ class Network:
         channel.cuts -= 1
         if channel.cuts:
             return
-        channel.turn += 1
         if channel.wire.up and channel.in_flight:
             self._sometimes["stalled frames arrive late"] += 1
-            for _ in channel.in_flight:
-                self._plan_arrival(channel)
+        self._plan_anew(channel)
+
+    def slow_down(self, one: str, other: str, factor: float) -> None:
+        """Everything between the two takes so many times as long, also what is on its way."""
+        wire = self.wire(one, other)
+        for channel in (wire.forth, wire.back):
+            channel.slowness = factor
+            if not channel.cuts:
+                self._plan_anew(channel)
+
+    def _plan_anew(self, channel: Channel) -> None:
+        """What is on its way starts once more from its source."""
+        channel.turn += 1
+        channel.last = max(self.events.now, channel.opened)
+        for _ in channel.in_flight:
+            self._plan_arrival(channel)
 
     def mend_all(self) -> None:
-        for wire in self._wires.values():
+        for (one, other), wire in self._wires.items():
+            if wire.forth.slowness != 1.0:
+                self.slow_down(one, other, 1.0)
             for channel in (wire.forth, wire.back):
-                channel.slowness = 1.0
                 while channel.cuts:
                     self.mend(channel.source.name, channel.destination.name)

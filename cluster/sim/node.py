@@ -73,13 +73,13 @@ class Watch(Protocol):
 
     def step(self, process: ProcessId, action: Action) -> None: ...
     def sent(self, process: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None: ...
-    def handled(self) -> None: ...
+    def handled(self, process: ProcessId) -> None: ...
 
 
 class Node:
     __slots__ = (
         "_busy", "_chance", "_clock_last", "_clock_offset", "_crashed", "_events", "_inbox", "_make",
-        "_network", "_notes", "_out", "_settings", "_sometimes", "_wake_at", "_watch", "contacts",
+        "_network", "_notes", "_out", "_performing", "_settings", "_sometimes", "_wake_at", "_watch", "contacts",
         "crash_after", "delivered_count", "disk", "gone", "input_cost", "known", "leaving", "machine", "name",
         "paused", "pending", "pid", "primary", "process", "refused_count", "started_count", "write_cost",
     )  # fmt: skip
@@ -130,6 +130,7 @@ class Node:
         self._out: dict[ProcessId, tuple[Channel, int]] = {}
         self._inbox: deque[tuple[int, Any, Any]] = deque()
         self._busy = False
+        self._performing = False  # what strikes meanwhile waits, as it would for any process
         self._crashed = False  # this process was there before, and will recover
         self._wake_at = inf  # in virtual time
         self._clock_offset = 0.0
@@ -152,6 +153,7 @@ class Node:
         self._perform(self.process)
         for name in sorted(self.known):
             self._network.dial(self.name, name)
+        self._drain()
 
     def crash(self, *, silent: bool = False, disk_lost: bool = False) -> bool:
         """The process ends without a word. `silent`: as with the power, nobody is told that connections are gone."""
@@ -212,10 +214,8 @@ class Node:
     def put(self, kind: int, peer: Any, what: Any) -> None:
         if self.process is None:
             return
-        if self.paused or self._busy or self._inbox:
-            self._inbox.append((kind, peer, what))
-        else:
-            self._handle(kind, peer, what)
+        self._inbox.append((kind, peer, what))
+        self._drain()
 
     def pause(self) -> None:
         if self.process is not None:
@@ -234,7 +234,7 @@ class Node:
             self._drain()
 
     def _drain(self) -> None:
-        while self._inbox and not self.paused and not self._busy:
+        while self._inbox and not (self.paused or self._busy or self._performing):
             self._handle(*self._inbox.popleft())
 
     def _handle(self, kind: int, peer: Any, what: Any) -> None:
@@ -242,6 +242,7 @@ class Node:
         assert process is not None
         now = self.clock()
         if kind == FRAME:
+            assert peer in self._out, f"{self.pid}: a frame of {peer} without a connection"
             process.received(now, peer, what)
         elif kind == TICK:
             deadline = process.next_deadline()
@@ -293,6 +294,13 @@ class Node:
         self._notes.append((position, action))
 
     def _perform(self, process: Automaton) -> None:
+        self._performing = True
+        try:
+            self._perform_all(process)
+        finally:
+            self._performing = False
+
+    def _perform_all(self, process: Automaton) -> None:
         effects = process.take()
         wrote = False
         notes, self._notes = self._notes, []
@@ -301,7 +309,7 @@ class Node:
             while told < len(notes) and notes[told][0] <= done:
                 self._watch.step(self.pid, notes[told][1])
                 told += 1
-                if self.process is not process:
+                if self.process is not process:  # what it did set off its end
                     return
             if self.crash_after >= 0 and self._dies_before(effect):
                 return
@@ -315,9 +323,9 @@ class Node:
                 self._perform_rare(effect)
         for _, action in notes[told:]:
             self._watch.step(self.pid, action)
-        if self.process is not process:
-            return
-        self._watch.handled()
+            if self.process is not process:
+                return
+        self._watch.handled(self.pid)
         self._arm(process)
         cost = self.input_cost + (self.write_cost if wrote else 0.0)
         if cost:

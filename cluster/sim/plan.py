@@ -77,7 +77,7 @@ def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 7) -> Plan:
     names = NAMES[: nodes_min + chance.below(nodes_max - nodes_min + 1)]
     late = chance.below(2) if len(names) > 3 else 0
     first = names[: len(names) - late]
-    lasts = chance.between(6.0, 16.0)
+    lasts = chance.between(5.0, 12.0)
     return Plan(
         seed=seed,
         names=names,
@@ -115,7 +115,7 @@ def _delays(chance: Chance) -> Delays:
 
 def _submissions(chance: Chance, names: str, lasts: float) -> tuple[Submission, ...]:
     """Some steady, some in bursts, one node perhaps more than the others."""
-    count = chance.choice((20, 60, 120, 200))
+    count = chance.choice((10, 30, 60, 150))
     loud = chance.choice(names) if chance.hits(0.3) else ""
     found: list[Submission] = []
     time = 0.0
@@ -195,7 +195,7 @@ class _Faults:
         return FlakyConnection(at, self.some_time(), *self.pair(), every=self.chance.between(0.02, 0.3))
 
     def slow_link(self, at: float) -> SimpleFault:
-        return SlowLink(at, self.some_time(), *self.pair(), factor=self.chance.choice((5.0, 50.0, 500.0)))
+        return SlowLink(at, self.some_time(), *self.pair(), factor=self.chance.choice((5.0, 50.0, 200.0)))
 
     def pause(self, at: float) -> SimpleFault:
         return Pause(at, self.some_time(), self.one())

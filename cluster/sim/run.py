@@ -56,7 +56,7 @@ class Judge:
 
     def step(self, process: ProcessId, action: Action) -> None: ...
 
-    def after(self, world: World) -> None: ...
+    def after(self, world: World, process: ProcessId) -> None: ...
 
     def finish(self, world: World, live: bool) -> None:
         """The run is over; `live`: it ended with a group that is whole."""
@@ -153,6 +153,7 @@ def heal(world: World) -> None:
     world.calm = True
     world.ambushes.clear()
     world.network.mend_all()
+    world.network.delays = msgspec.structs.replace(world.network.delays, spike_share=0.0)
     for node in world.nodes.values():
         node.input_cost = node.write_cost = 0.0
         node.crash_after = -1

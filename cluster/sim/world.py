@@ -34,10 +34,10 @@ class NotReached(Exception):
 
 
 class Watcher(Protocol):
-    """Sees every external action, and the joint state after every input that a process handled."""
+    """Sees every external action, and the joint state after every input that a process handled: its own is whole."""
 
     def step(self, process: ProcessId, action: Action) -> None: ...
-    def after(self, world: World) -> None: ...
+    def after(self, world: World, process: ProcessId) -> None: ...
 
 
 class Listener(Protocol):
@@ -92,9 +92,9 @@ class World:
         if self._listener is not None:
             self._listener.frame(self.events.now, process, to, frame)
 
-    def handled(self) -> None:
+    def handled(self, process: ProcessId) -> None:
         if self._watcher is not None:
-            self._watcher.after(self)
+            self._watcher.after(self, process)
 
     def remark(self, text: str) -> None:
         if self._listener is not None:

@@ -4,9 +4,9 @@ A specification names its transitions after the actions of `cluster.actions`: `M
 `membership_view_pre` and followed by `membership_view_eff`. Each precondition is one `require` with its text; each
 choice that a specification leaves open is one `branch`. How often each was met is its coverage.
 
-Two rules keep the coverage honest. All text in a `_pre` or `_eff` is the text of a clause, so that the clauses that
-were never met can be listed. And a clause is counted when it decides, not when it is read: what cannot fail is not a
-clause.
+Two rules keep the coverage honest. All text in a `_pre`, an `_eff` or an `invariant_` is the text of a clause, so that
+the clauses that were never met can be listed. And a clause is counted when it decides, not when it is read: what cannot
+fail is not a clause.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from cluster import actions
 from cluster.actions import Action
 from cluster.names import ProcessId, ViewId
+
+if TYPE_CHECKING:
+    from cluster.specs.joint import Joint
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -43,11 +46,12 @@ class Violation(Exception):
         self.spec = spec
         self.clause = clause
         self.details = details
+        self.at: ProcessId | None = None  # whose state it is
         self.step: Step | None = None
         self.before: tuple[Step, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"{self.spec} does not allow: {self.clause}"]
+        lines = [f"{self.spec} does not hold{f' at {self.at}' if self.at is not None else ''}: {self.clause}"]
         if self.step is not None:
             at, action = self.step.at, shown(self.step.action)
             lines = [f"{self.spec} step {self.step.number}: {action} at {at} not enabled: {self.clause}"]
@@ -103,7 +107,9 @@ class Spec:
         found: dict[str, None] = {}
         for parent in reversed(cls.__mro__):
             for name, function in vars(parent).items():
-                if isinstance(function, FunctionType) and name.endswith(("_pre", "_eff")):
+                if isinstance(function, FunctionType) and (
+                    name.endswith(("_pre", "_eff")) or name.startswith("invariant_")
+                ):
                     text = function.__code__.co_consts
                     found.update(
                         (const, None) for const in text if isinstance(const, str) and const != function.__doc__
@@ -126,6 +132,12 @@ class Spec:
         if eff is not None:
             eff(action, at)
         self.coverage[name] += 1
+
+    def after(self, p: ProcessId, joint: Joint) -> None:
+        """Judge the state of p, after an input that it handled. For invariants."""
+
+    def judge_again(self) -> None:
+        """Forget what was judged already, so that the next look is at everything."""
 
     def require(self, holds: bool, clause: str, *details: object) -> None:
         """A precondition: what has to hold, its text, and what helps to see why it does not."""

@@ -18,8 +18,9 @@ from cluster.settings import Settings
 from cluster.total_order import TotalOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from cluster.actions import Action
     from cluster.messages import Payload, Supply, ViewMessage
 
 
@@ -73,7 +74,7 @@ class Member:
         self.offered: View | None = None  # a view that it was not told of yet
         self.supplies: list[tuple[ViewId, ProcessId, Supply]] = []
         self.machine = Log()
-        self.around = Surroundings(me, Half())
+        self.around = Surroundings(me, Half(), service.trace_of(me))
         self.primary = PrimaryViews(self.around, image)
         self.total_order = TotalOrder(self.around, settings, image)
         self.replica = Replica(self.around, settings, self.machine)
@@ -172,6 +173,10 @@ class VsService:
 
     def __getitem__(self, name: str) -> Member:
         return self.members[ProcessId(name)]
+
+    def trace_of(self, _me: ProcessId) -> Callable[[Action], None] | None:
+        """Who listens to the actions of this process. Nobody, here."""
+        return None
 
     def restart(self, name: str) -> None:
         me = ProcessId(name)
