@@ -82,7 +82,7 @@ class Detector:
 
     def shun(self, peer: ProcessId, until: float) -> None:
         """Count this peer as not heard until then, whatever it says."""
-        self._shunned[peer] = max(until, self._shunned.get(peer, until))
+        self._shunned[peer] = until
         self._changed()
 
     def pardon(self, peer: ProcessId) -> None:
