@@ -175,9 +175,10 @@ class Membership:
                 self.rows[row.process] = row
                 self._rows_changed = True
                 met += [process for process in (row.process, *row.hears) if process not in self._known]
-        if met and len(self._known) < PROCESSES_MAX:
-            self._known.update(met)
-            self.around.outbox.append(Known(tuple(sorted(set(met)))))
+        new = sorted(set(met))[: PROCESSES_MAX - len(self._known)]
+        if new:
+            self._known.update(new)
+            self.around.outbox.append(Known(tuple(new)))
 
     def _clique(self) -> tuple[ProcessId, ...]:
         if self._rows_changed:

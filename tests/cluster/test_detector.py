@@ -73,6 +73,18 @@ def test_the_timeout_follows_an_irregular_peer_within_bounds(ear: Ear) -> None:
     assert steady < nervous <= DEFAULT.suspect_max
 
 
+def test_a_pause_that_was_too_long_once_is_waited_for_later(ear: Ear) -> None:
+    ear.listen(1.0, peers=(A,))
+    changes = []
+    for _ in range(10):
+        before = ear.changes
+        ear.listen(ear.around.now + 0.55)
+        ear.detector.heard(A)
+        changes.append(ear.changes - before)
+    assert changes[0] == 2  # out and in again
+    assert changes[-1] == 0
+
+
 def test_the_deadline_is_the_moment_of_suspicion(ear: Ear) -> None:
     ear.listen(1.0, peers=(A,))
     while ear.heard() == "ab":
