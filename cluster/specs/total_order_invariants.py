@@ -9,6 +9,7 @@ Departs:
 - 6.3 is evaluated for the longest sigma of each v: what all who left v have in common of what they built there. For the
   views before the last KEPT it follows from those after them.
 - "confirm" has no number in the paper: CONFIRM_p needs a safe indication, so all members of the view hold the entry.
+  "durable" is the same for those who crash: they acknowledged it, so it was on their disk.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class TotalOrderInvariants(Spec):
         self.confirmed: Window[Label] = Window()
         self._judged: dict[ProcessId, int] = {}  # how many confirmed labels of p were compared
         self._built: set[ProcessId] = set()  # established a view since it was last judged
+        self._bound: dict[ProcessId, int] = {}  # how many positions were confirmed in views that p is a member of
+        self._recovered: set[ProcessId] = set()  # since it was last judged
 
     # ---- the trace
 
@@ -90,6 +93,7 @@ class TotalOrderInvariants(Spec):
     def recovered_eff(self, _act: Recovered, at: ProcessId) -> None:
         self._judged.pop(at, None)
         self.high.pop(at, None)
+        self._recovered.add(at)
 
     def _left(self, summary: Summary, going_to: ViewId, p: ProcessId) -> None:
         """p goes on to a later view: what it had built in those of which it was a member is final."""
@@ -121,6 +125,9 @@ class TotalOrderInvariants(Spec):
         if p in self._built:
             self._built.discard(p)
             self.invariant_6_3(state)
+        if p in self._recovered:
+            self._recovered.discard(p)
+            self.invariant_durable(p, state)
         if state.next_confirm > self._judged.get(p, 0):
             self.invariant_allconfirm(p, state, joint)
             self._judged[p] = state.next_confirm
@@ -193,6 +200,7 @@ class TotalOrderInvariants(Spec):
 
     def invariant_confirm(self, i: int, label: Label, view: View | None, joint: Joint) -> None:
         for q in view.members if view is not None else ():
+            self._bound[q] = max(i + 1, self._bound.get(q, 0))
             if q in joint:
                 state = joint[q].total_order
                 self.require(
@@ -203,3 +211,16 @@ class TotalOrderInvariants(Spec):
                     label,
                     label_at(state, i),
                 )
+
+    def invariant_durable(self, p: ProcessId, state: TotalOrderState) -> None:
+        """For a process that came back from its disk."""
+        bound = self._bound.get(p, 0)
+        missing = next(
+            (
+                i
+                for i in range(max(state.base, self.confirmed.low), min(bound, self.confirmed.end))
+                if label_at(state, i) != self.confirmed[i]
+            ),
+            None,
+        )
+        self.require(missing is None, "durable: what was confirmed in a view of p is on the disk of p", missing, bound)
