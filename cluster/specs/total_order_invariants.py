@@ -98,8 +98,9 @@ class TotalOrderInvariants(Spec):
     def _left(self, summary: Summary, going_to: ViewId, p: ProcessId) -> None:
         """p goes on to a later view: what it had built in those of which it was a member is final."""
         labels = [label for label, _ in summary.tail]
-        views = self.dvs.history.views
-        for v in [v for v in views.values() if v.id < going_to and p in v.members][-KEPT:]:
+        for v in self.dvs.history.latest(KEPT):
+            if v.id >= going_to or p not in v.members:
+                continue
             if p not in self.established.get(v.id, ()) and v.id.epoch > 0:
                 self.sigma[v.id] = None
             elif summary.high_primary == v.id:
@@ -157,7 +158,7 @@ class TotalOrderInvariants(Spec):
         if state.high_primary is None:
             return
         for view_id, sigma in self.sigma.items():
-            if sigma is None or view_id >= state.high_primary or not sigma.labels:
+            if sigma is None or view_id >= state.high_primary or not self._was_established(view_id):
                 continue
             missing = next(
                 (
@@ -174,6 +175,13 @@ class TotalOrderInvariants(Spec):
                 missing,
                 sigma.labels,
             )
+
+    def _was_established(self, view_id: ViewId) -> bool:
+        """For every p in v.set: if current.id_p > v.id then established[v.id]_p."""
+        established = self.established.get(view_id, set())
+        current = self.dvs.client_cur
+        members = self.dvs.history.views[view_id].members
+        return view_id.epoch == 0 or all(p in established or current.get(p, view_id) <= view_id for p in members)
 
     def invariant_allconfirm(self, p: ProcessId, state: TotalOrderState, joint: Joint) -> None:
         start = max(self._judged.get(p, 0), state.base)
