@@ -74,7 +74,7 @@ class Detector:
         pause = now - pulse.heard_at
         pulse.heard_at = now
         if pause > self.settings.heartbeat / 2:  # frames in between would only hide how regular its heartbeat is
-            pulse.pause(pause, self.settings)
+            pulse.pause(min(pause, self.settings.suspect_max), self.settings)
 
     def disconnected(self, peer: ProcessId) -> None:
         if self._pulses.pop(peer, None) is not None:

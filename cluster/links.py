@@ -130,9 +130,6 @@ class Links:
                 link = self.link(peer)
                 link.reliable = False
                 link.unacked.clear()
-                if link.overfull:
-                    link.overfull = False
-                    self.detector.pardon(peer)
         for peer in members:
             if peer not in before and peer != me:
                 link = self.link(peer)
@@ -212,11 +209,9 @@ class Links:
         self.around.outbox.append(Send((peer,), LinkAck(link.in_stream, link.in_seqno)))
 
     def _hello(self, peer: ProcessId, link: Link, hello: Hello) -> None:
-        if hello.boot < link.boot:
-            return
         link.greeted = True
-        restarted = link.boot != 0 and hello.boot > link.boot
-        if hello.boot > link.boot:
+        restarted = link.boot not in (0, hello.boot)
+        if hello.boot != link.boot:
             link.boot = hello.boot
             link.in_stream = link.in_seqno = link.owed = 0
         if not restarted:
@@ -237,9 +232,13 @@ class Links:
 
     def tick(self) -> None:
         for peer, link in list(self._links.items()):
-            if len(link.unacked) >= self.settings.link_len_max and not link.overfull:
-                link.overfull = True
-                self.detector.shun(peer, inf)
+            overfull = len(link.unacked) >= self.settings.link_len_max or (link.overfull and link.reliable)
+            if overfull != link.overfull:  # from here on until what waits for it was given up
+                link.overfull = overfull
+                if overfull:
+                    self.detector.shun(peer, inf)
+                else:
+                    self.detector.pardon(peer)
         if self.around.now >= self._ack_at:
             self._ack_at = inf
             for peer, link in self._links.items():

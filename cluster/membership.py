@@ -7,8 +7,9 @@ Above: `start_change`, `membership_view`.  Below: proposals on connections; the 
 
 A process proposes once per epoch: the clique it is in. A proposal of a later epoch by one of that clique pulls it up to
 that epoch. A view is formed when all of a set proposed that set in one epoch, so two views of one epoch are disjoint or
-equal. In the usual case all see a change alike and propose at once: one message delay. What does not succeed in time is
-tried again, less and less often, and who still disagrees then is not counted for a while: smaller views, not none.
+equal. In the usual case all see a change alike and propose at once: one message delay. Only growth of a view that is
+whole waits a moment (`settle`), lest each connection of a newcomer make a view. What does not succeed in time is tried
+again, less and less often, and who still disagrees then is not counted for a while: smaller views, not none.
 """
 
 from __future__ import annotations
@@ -21,18 +22,21 @@ from cluster.durable import Epoch
 from cluster.layer import Known, Persist, Send, Surroundings
 from cluster.messages import Proposal, Row
 from cluster.names import ProcessId, View, initial_view, make_view
-from cluster.reachability import clique_of, within_hearing
+from cluster.reachability import clique_of, is_whole, within_hearing
 
 if TYPE_CHECKING:
     from cluster.settings import Settings
 
 EPOCH_STEP_MAX = 2**32  # no honest process is that far ahead
 PROCESSES_MAX = 256  # named in one proposal, or known at all
+BACKOFF_MAX = 5  # how often the time for an attempt is doubled
 ATTEMPTS_MAX = 3  # attempts at one view before those who disagree are left out
 
 
 class Endpoint(Protocol):
     """Who is told of changes and views."""
+
+    current_view: View
 
     def start_change(self, cid: int, members: tuple[ProcessId, ...]) -> None: ...
     def membership_view(self, view: View) -> None: ...
@@ -58,8 +62,8 @@ class Hearing(Protocol):
 class Membership:
     __slots__ = (
         "_attempts", "_count", "_fresh_at", "_heartbeat_at", "_known", "_left", "_retry_at", "_rows_changed",
-        "_rows_told", "_target", "_unheard_since", "above", "around", "boot", "detector", "epoch", "epoch_seen",
-        "links", "mbrshp_view", "proposals", "rows", "settings", "start_change", "under_way",
+        "_rows_told", "_settle_at", "_target", "_unheard_since", "above", "around", "boot", "detector", "epoch",
+        "epoch_seen", "links", "mbrshp_view", "proposals", "rows", "settings", "start_change", "under_way",
     )  # fmt: skip
 
     links: Wires
@@ -85,7 +89,7 @@ class Membership:
         self._unheard_since: dict[ProcessId, float] = {}
         self._attempts = 0
         self._left = False
-        self._heartbeat_at = self._retry_at = self._fresh_at = inf
+        self._heartbeat_at = self._retry_at = self._fresh_at = self._settle_at = inf
 
     def start(self) -> None:
         self._heartbeat_at = self.around.now
@@ -129,21 +133,23 @@ class Membership:
         if self._left:
             return
         self._left = True
-        self._heartbeat_at = self._retry_at = self._fresh_at = inf
+        self._heartbeat_at = self._retry_at = self._fresh_at = self._settle_at = inf
         self._send(Proposal(self.epoch, (), (), True))
 
     def tick(self) -> None:
         now = self.around.now
         if now >= self._fresh_at:
             self._propose()
-        if now >= self._retry_at and self.under_way:
+        if now >= self._settle_at:
+            self._decide()
+        if now >= self._retry_at:
             self._try_again()
         if now >= self._heartbeat_at:
             self._forget()
             self._tell()
 
     def next_deadline(self) -> float:
-        return min(self._heartbeat_at, self._retry_at, self._fresh_at)
+        return min(self._heartbeat_at, self._retry_at, self._fresh_at, self._settle_at)
 
     # ---- who hears whom
 
@@ -198,9 +204,14 @@ class Membership:
 
     def _decide(self, anew: bool = False) -> bool:
         """Propose where there is something to propose."""
-        if anew or self._clique() != self._standing():
+        target, standing = self._clique(), self._standing()
+        if not anew and target == standing:
+            self._settle_at = inf
+        elif anew or not is_whole(standing, self.rows) or self.around.now >= self._settle_at:
             self._propose()
             return True
+        elif self._settle_at == inf:
+            self._settle_at = self.around.now + self.settings.settle
         return False
 
     def _propose(self) -> None:
@@ -211,8 +222,9 @@ class Membership:
         self.epoch_seen = self.epoch
         self.start_change = self.proposals[around.me] = (self.epoch, members)
         self.under_way = True
-        self._fresh_at = inf
-        self._retry_at = around.now + self.settings.retry * 2**self._attempts * (1 + around.chance.random())
+        self._fresh_at = self._settle_at = inf
+        patience = self.settings.retry * 2 ** min(self._attempts, BACKOFF_MAX)
+        self._retry_at = around.now + patience * (1 + around.chance.random())
         around.outbox.append(Persist(Epoch(self.epoch)))
         self._tell()
         if around.trace is not None:
@@ -231,8 +243,6 @@ class Membership:
             if proposals.get(member) != proposed:
                 return
         self.under_way = False
-        self._attempts = 0
-        self._retry_at = inf
         self.mbrshp_view = view = make_view(epoch, dict.fromkeys(members, epoch))
         if self.around.trace is not None:
             self.around.trace(MembershipView(view))
@@ -240,6 +250,11 @@ class Membership:
         self.above.membership_view(view)
 
     def _try_again(self) -> None:
+        """The last proposal has had its time: either its view was formed, and also delivered, or it comes again."""
+        self._retry_at = inf
+        if not self.under_way and self.above.current_view.id == self.mbrshp_view.id:
+            self._attempts = 0
+            return
         epoch = self.epoch
         self._attempts += 1
         if self._attempts >= ATTEMPTS_MAX:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cluster.names import ProcessId
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from cluster.messages import Row
 
@@ -35,6 +35,11 @@ def within_hearing(me: ProcessId, rows: Mapping[ProcessId, Row]) -> list[Process
                     found.add(process)
                     frontier.append(process)
     return sorted(found)
+
+
+def is_whole(members: Collection[ProcessId], rows: Mapping[ProcessId, Row]) -> bool:
+    """Each of these hears all of them."""
+    return all(member in rows and set(rows[member].hears).issuperset(members) for member in members)
 
 
 def clique_of(me: ProcessId, rows: Mapping[ProcessId, Row]) -> tuple[ProcessId, ...]:

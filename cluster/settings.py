@@ -10,6 +10,7 @@ class Settings(msgspec.Struct, frozen=True):
     heartbeat: float = 0.1  # how often a process says that it lives
     suspect_min: float = 0.35  # silence for less than this is never held against anybody
     suspect_max: float = 2.0  # silence for longer always is
+    settle: float = 0.05  # how long a view that nothing is wrong with waits before it grows
     retry: float = 0.5  # a view that did not form in this time is tried again
 
     # links

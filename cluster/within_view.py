@@ -222,13 +222,16 @@ class WithinView:
 
     def _deliver_from(self, sender: ProcessId, source: Source) -> None:
         """deliver_p(q, m), as often as it is enabled."""
-        queue, trace = source.msgs, self.around.trace
-        while source.last_dlvrd < self.deliver_limit(sender, source):
-            source.last_dlvrd += 1
-            body = queue[source.last_dlvrd]
+        queue, trace, deliver = source.msgs, self.around.trace, self.above.deliver
+        limit = self.deliver_limit(sender, source)
+        while source.last_dlvrd < limit:
+            source.last_dlvrd = index = source.last_dlvrd + 1
+            body = queue.items[index - queue.dropped - 1]
             if trace is not None:
                 trace(GcsDeliver(sender, body))
-            self.above.deliver(sender, body)
+            deliver(sender, body)
+            if index == limit != queue.prefix:  # the client sent meanwhile, or a cut binds
+                limit = self.deliver_limit(sender, source)
 
     def view_pre(self) -> bool:
         return self.mbrshp_view.id != self.current_view.id

@@ -7,16 +7,18 @@ text goes are handed in.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.sim import stories
+from cluster.sim.catalogue import MUTANTS
 from cluster.sim.explore import Task, explore
-from cluster.sim.mutants import MUTANTS, hunt, table
-from cluster.sim.narrate import Narrator
-from cluster.sim.plan import NAMES, make_plan
+from cluster.sim.mutants import hunt, table
+from cluster.sim.narrate import Detail, Narrator
+from cluster.sim.plan import NAMES, Plan, make_plan
 from cluster.sim.real import play, run_task, same_failure
 from cluster.sim.shrink import shrink
 from cluster.stack import Process
@@ -75,7 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--minutes", type=_minutes, metavar="M", help="explore for so long")
     parser.add_argument("--jobs", type=_positive, default=1, metavar="J", help="run on so many processors")
     parser.add_argument("--seed", type=_seed, metavar="S", help="run this seed alone")
-    parser.add_argument("--narrate", action="store_true", help="tell the story of the run (with --seed)")
+    parser.add_argument("--narrate", action="store_true", help="tell the story of the run (with --seed, or --story)")
     parser.add_argument("--shrink", action="store_true", help="reduce the plan of a seed that fails (with --seed)")
     parser.add_argument("--no-shrink", action="store_true", help="do not reduce the first seed that fails")
     parser.add_argument(
@@ -90,7 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     one_seed = options.seed is not None
     for name in ("narrate", "shrink", "trace"):
-        if getattr(options, name) and not one_seed:
+        if getattr(options, name) and not one_seed and not (name == "narrate" and options.story):
             parser.error(f"--{name} needs --seed")
     if one_seed and (options.seeds is not None or options.minutes is not None):
         parser.error("--seed runs one seed: it goes neither with --seeds nor with --minutes")
@@ -108,7 +110,7 @@ def main(
 ) -> int:
     _check(options, parser)
     if options.story:
-        stories.tell(options.story, Process, write)
+        stories.tell(options.story, Process, write, Detail.STORY if options.narrate else Detail.CONVERSATION)
         return 0
     if options.stories:
         for path in stories.write_all(options.stories, Process):
@@ -181,9 +183,9 @@ def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     write(str(plan))
     if options.trace:
         with options.trace.open("w", encoding="utf-8") as file:
-            outcome = play(plan, Narrator(lambda line: print(line, file=file), everything=True))
+            outcome = _narrated(plan, lambda line: print(line, file=file), Detail.EVERYTHING)
     else:
-        outcome = play(plan, Narrator(write) if options.narrate else None)
+        outcome = _narrated(plan, write, Detail.STORY) if options.narrate else play(plan)
     if outcome.failure is None:
         write(f"seed {task.seed}: no violation, {outcome.steps} actions in {outcome.seconds:.1f} virtual seconds")
         return 0
@@ -191,15 +193,24 @@ def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     return 1
 
 
+def _narrated(plan: Plan, write: Callable[[str], None], detail: Detail) -> Outcome:
+    narrator = Narrator(write, detail)
+    outcome = play(plan, narrator)
+    narrator.flush()
+    return outcome
+
+
 def _hash(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     for task in _tasks(options):
         digest = blake2b(digest_size=16)
-        outcome = play(
-            make_plan(task.seed, task.nodes_min, task.nodes_max),
-            Narrator(lambda line, digest=digest: digest.update(line.encode()), everything=True),  # type: ignore[misc]
-        )
+        plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
+        outcome = _narrated(plan, partial(_update, digest), Detail.EVERYTHING)
         write(f"{task.seed} {digest.hexdigest()} {outcome.steps}{' fails' if outcome.failure else ''}")
     return 0
+
+
+def _update(digest: blake2b, line: str) -> None:
+    digest.update(line.encode())
 
 
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:

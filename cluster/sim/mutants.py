@@ -1,8 +1,8 @@
 """Wrong versions of the layers, one line each, and how long each of them goes uncaught.
 
-A checker is worth what it catches. A mutant replaces one function of a layer for the time of its runs; seeds are run
-until one of them fails. A mutant that survives is either shown to be the same protocol, or a hole to close.
-Below: run.
+A checker is worth what it catches. A mutant replaces one piece of a layer for the time of its runs; seeds are run until
+one of them fails. A mutant that survives is either shown to be the same protocol, or a hole to close.
+Below: run, mutation, catalogue.
 """
 
 from __future__ import annotations
@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
+    from cluster.sim.mutation import Mutant
     from cluster.sim.run import Outcome
-
-
-class Mutant(msgspec.Struct, frozen=True):
-    """`apply` changes the layer and returns what takes the change back."""
-
-    name: str
-    layer: str
-    apply: Callable[[], Callable[[], None]]
 
 
 class Caught(msgspec.Struct, frozen=True):
@@ -29,9 +22,6 @@ class Caught(msgspec.Struct, frozen=True):
     layer: str
     by: str  # the specification, or "" where nobody noticed
     seeds: int  # that were run
-
-
-MUTANTS: tuple[Mutant, ...] = ()
 
 
 def hunt(mutant: Mutant, seeds: Iterable[int], run_seed: Callable[[int], Outcome]) -> Caught:
@@ -51,7 +41,7 @@ def hunt(mutant: Mutant, seeds: Iterable[int], run_seed: Callable[[int], Outcome
 
 def table(found: Iterable[Caught]) -> str:
     rows = [("layer", "mutant", "caught by", "after seeds")]
-    rows += [(c.layer, c.name, c.by or "NOBODY", str(c.seeds)) for c in found]
+    rows += [(c.layer, c.name, c.by or "nobody", str(c.seeds)) for c in found]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

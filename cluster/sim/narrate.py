@@ -1,13 +1,14 @@
 """A run told as a story, in the papers' vocabulary: who sends what to whom, what each process sees.
 
-One line for each thing that happens. Heartbeats that say nothing new, bare acknowledgements of the links, and actions
-that the frames tell already (send and deliver of the links) are left out, unless everything is asked for. The text is a
-function of the run alone, so that a story can be kept in a file and compared.
+One line for each thing that happens, in more or less detail. Heartbeats that say nothing new, bare acknowledgements of
+the links, and actions that the frames tell already (send and deliver of the links) are left out, unless everything is
+asked for. The text is a function of the run alone, so that a story can be kept in a file and compared.
 Below: the world, as one of its listeners.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from cluster import actions
@@ -41,33 +42,68 @@ if TYPE_CHECKING:
     from cluster.actions import Action
 
 TOLD_BY_FRAMES = (actions.LinkSend, actions.LinkDeliver, actions.LinkLive, actions.GcsSend, actions.VsSend)
+INSIDE = (
+    *TOLD_BY_FRAMES, actions.LinkReliable, actions.Block, actions.BlockOk, actions.GcsDeliver, actions.VsReceive,
+    actions.VsSafe, actions.DvsSend, actions.DvsReceive, actions.DvsSafe, actions.StateDigest,
+)  # fmt: skip
 ARROW = "->"
 
 
-class Narrator:
-    """Writes a line for everything worth telling. `everything`: also what is left out of a story."""
+class Detail(Enum):
+    CONVERSATION = "what is sent, and what comes of it"
+    STORY = "also what each layer sees"
+    EVERYTHING = "nothing left out"
 
-    def __init__(self, write: Callable[[str], None], *, everything: bool = False) -> None:
+
+class Narrator:
+    """Writes a line for everything worth telling, at this detail. The same to several at once is one line."""
+
+    def __init__(self, write: Callable[[str], None], detail: Detail = Detail.STORY) -> None:
+        self.muted = False
         self._write = write
-        self._everything = everything
+        self._everything = detail is Detail.EVERYTHING
+        self._conversation = detail is Detail.CONVERSATION
+        self._left_out = {Detail.CONVERSATION: INSIDE, Detail.STORY: TOLD_BY_FRAMES, Detail.EVERYTHING: ()}[detail]
         self._proposals: dict[ProcessId, object] = {}
         self._streamed: dict[tuple[ProcessId, ProcessId], tuple[int, int]] = {}
+        self._held: tuple[float, ProcessId, str] | None = None  # a frame, in case the next one is the same to another
+        self._held_to: list[ProcessId] = []
 
     def remark(self, time: float, text: str) -> None:
-        self._write(f"{time:9.4f}  ---- {text}")
+        self._line(f"{time:9.4f}  ---- {text}")
 
     def action(self, time: float, process: ProcessId, action: Action) -> None:
-        if self._everything or not isinstance(action, TOLD_BY_FRAMES):
-            self._write(f"{time:9.4f}  {process!s:<4} {told_action(action)}")
+        if not isinstance(action, self._left_out):
+            self._line(f"{time:9.4f}  {process!s:<4} {told_action(action)}")
 
     def frame(self, time: float, sender: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None:
-        if self._everything or self._is_news(sender, to, frame):
-            again = " again" if isinstance(frame, Data) and self._is_repeated(sender, to, frame) else ""
-            self._write(f"{time:9.4f}  {sender!s:<4} {ARROW} {names(to)}: {told_frame(frame)}{again}")
+        if not self._everything and not self._is_news(sender, to, frame):
+            return
+        again = " again" if isinstance(frame, Data) and self._is_repeated(sender, to, frame) else ""
+        held = (time, sender, told_frame(frame) + again)
+        if held != self._held or self._everything:
+            self.flush()
+            self._held = held
+        self._held_to.extend(to)
+
+    def flush(self) -> None:
+        """Tell what is held back: at the end of a story."""
+        if self._held is not None:
+            time, sender, text = self._held
+            to = self._held_to
+            self._held, self._held_to = None, []
+            self._line(f"{time:9.4f}  {sender!s:<4} {ARROW} {names(to)}: {text}")
+
+    def _line(self, text: str) -> None:
+        self.flush()
+        if not self.muted:
+            self._write(text)
 
     def _is_news(self, sender: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> bool:
         if isinstance(frame, LinkAck) or not to:
             return False
+        if isinstance(frame, Data):
+            return not (self._conversation and isinstance(frame.body, Ack))
         if isinstance(frame, Proposal):
             said = (frame.epoch, frame.members, frame.leaving)
             if self._proposals.get(sender) == said:
@@ -139,13 +175,12 @@ def _told_client(message: Message) -> str:
             return f"batch from {seqno}: {' '.join(map(told_entry, entries))}"
         case Summary(base=base, next_confirm=confirm, tail=tail, loose=loose, high_primary=high):
             known = f"next {confirm}, order from {base} to {confirm + len(tail)}"
-            return f"summary {known}, high {high}, {len(loose)} labels without a place"
+            return f"summary {known}, high {high or 'none'}, {len(loose)} labels without a place"
     return repr(message)
 
 
 def told_entry(entry: Entry) -> str:
-    kind = {"a": "", "v": "view ", "c": "checkpoint "}[entry.kind]
-    return kind + ("" if entry.kind != "a" else repr(entry.body)[1:])
+    return {"v": "the view", "c": "checkpoint"}.get(entry.kind) or repr(entry.body)[1:]
 
 
 def numbers(values: Iterable[int]) -> str:

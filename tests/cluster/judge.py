@@ -1,7 +1,7 @@
-"""The thesis' promises, checked on a whole trace in the plainest words. For tests of the end-point and what is below it.
+"""The thesis' promises, checked on a whole trace in the plainest words. For tests of the end-point and below.
 
-Not the specification automata (those judge step by step): here each property is stated on its own, as directly as it can
-be, so that the two are no copies of each other.
+Not the specification automata (those judge step by step): here each property is stated on its own, as directly as it
+can be, so that the two are no copies of each other.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from functools import partial
 
 from cluster.sim.explore import Report, Task, explore
 from cluster.sim.mutants import Caught, Mutant, hunt, table
-from cluster.sim.narrate import Narrator
+from cluster.sim.narrate import Detail, Narrator
 from cluster.sim.plan import Plan, make_plan
 from cluster.sim.run import Outcome, run
 from cluster.sim.shrink import shrink
@@ -30,7 +30,7 @@ def test_many_seeds_are_live_and_meet_many_faults() -> None:
 def test_the_same_seed_is_the_same_run() -> None:
     def story(seed: int) -> list[str]:
         lines: list[str] = []
-        run(make_plan(seed), Toy, listener=Narrator(lines.append, everything=True))
+        run(make_plan(seed), Toy, listener=Narrator(lines.append, Detail.EVERYTHING))
         return lines
 
     assert story(5) == story(5)
