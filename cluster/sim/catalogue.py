@@ -88,8 +88,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a forwarded message from any view", "cluster.within_view",
-        "            if source is not None and body.view_id == self.current_view.id and body.index > source.msgs.prefix:",
-        "            if source is not None and body.index > source.msgs.prefix:",
+        "            if source is not None and body.view_id == self.current_view.id and body.index",
+        "            if source is not None and body.index",
         "what is forwarded from another view is taken for one of this view",
     ),
     Mutant(
@@ -189,7 +189,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "first come, first delivered", "cluster.atop",
         "            rank = places.index(place)\n            queue = pending[rank]",
-        "            rank = next((r for r, q in enumerate(pending) if q), places.index(place))\n            queue = pending[rank]",
+        "            rank = next((r for r, q in enumerate(pending) if q), places.index(place))\n"
+        "            queue = pending[rank]",
         "slots are not waited for",
     ),
     Mutant(
@@ -208,7 +209,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "places in the order of arrival", "cluster.sequencer",
         "            elif pending[rank]:\n                placed.popleft()",
-        "            elif any(pending):\n                rank = next(r for r, q in enumerate(pending) if q)\n                placed.popleft()",
+        "            elif any(pending):\n                rank = next(r for r, q in enumerate(pending) if q)\n"
+        "                placed.popleft()",
         "a place is given to whoever is there",
     ),
     # ---- primary views
@@ -227,7 +229,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forget to wait for one info", "cluster.primary",
         "        if len(self.info_rcvd) == len(self.cur.members) and self._may_attempt(self.cur):",
-        "        if len(self.info_rcvd) >= len(self.cur.members) - 1 and not self.is_primary and self._may_attempt(self.cur):",
+        "        if len(self.info_rcvd) >= len(self.cur.members) - 1 and self._may_attempt(self.cur):",
         "a view is attempted before all infos are in",
     ),
     Mutant(
