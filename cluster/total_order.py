@@ -184,11 +184,12 @@ class TotalOrder:
         if isinstance(body, Summary):
             self._receive_summary(sender, body)
         elif self.status is NORMAL:
-            self._receive_batch(sender, body)
+            self._append(sender, body)
+            self.below.processed(1)
         else:
             self._aside.append((sender, body))
 
-    def _receive_batch(self, sender: ProcessId, batch: Batch) -> None:
+    def _append(self, sender: ProcessId, batch: Batch) -> None:
         assert self.current is not None
         view_id, position = self.current.id, self.length
         labelled = tuple([(Label(view_id, batch.seqno + i, sender), entry) for i, entry in enumerate(batch.entries)])
@@ -198,7 +199,6 @@ class TotalOrder:
             for label, _ in labelled:
                 del self.content[label]
         self.around.outbox.append(Persist(Appended(position, labelled)))
-        self.below.processed(1)
 
     def _receive_summary(self, sender: ProcessId, summary: Summary) -> None:
         assert self.current is not None
@@ -254,7 +254,6 @@ class TotalOrder:
         self.content = {}
         self.next_confirm = outcome.next_confirm
         self.high_primary = self.current.id
-        self.status = NORMAL
         self._safe_count = self.length
         self._outcome = None
         self._incoming = None
@@ -269,12 +268,15 @@ class TotalOrder:
             if self.around.trace is not None:
                 self.around.trace(CatchUp(restored.position))
             self.above.restore(restored)
-        self.gotstate, members = {}, len(self.gotstate)
-        self.below.register()  # output DVS-REGISTER_p
-        self.below.processed(members)
+        # What was ordered meanwhile comes before anything that the calls below bring, so before the status is normal.
         aside, self._aside = self._aside, []
         for sender, batch in aside:
-            self._receive_batch(sender, batch)
+            self._append(sender, batch)
+        processed = len(self.gotstate) + len(aside)
+        self.gotstate = {}
+        self.status = NORMAL
+        self.below.register()  # output DVS-REGISTER_p
+        self.below.processed(processed)
         self.above.established(self.current)
         self._report()
         self._label()
