@@ -190,11 +190,12 @@ class TotalOrder:
         if isinstance(body, Summary):
             self._receive_summary(sender, body)
         elif self.status is NORMAL:
-            self._receive_batch(sender, body)
+            self._append(sender, body)
+            self.below.processed(1)
         else:
             self._aside.append((sender, body))
 
-    def _receive_batch(self, sender: ProcessId, batch: Batch) -> None:
+    def _append(self, sender: ProcessId, batch: Batch) -> None:
         assert self.current is not None
         position = self.log.end
         run = Run(self.current.id, batch.seqno, sender, batch.entries)
@@ -203,7 +204,6 @@ class TotalOrder:
         self.log.append(run)
         self.highest[sender] = run.last
         self.around.outbox.append(Persist(Appended(position, run)))
-        self.below.processed(1)
 
     def _receive_summary(self, sender: ProcessId, summary: Summary) -> None:
         assert self.current is not None
@@ -259,7 +259,6 @@ class TotalOrder:
         self.content = {}
         self.next_confirm = outcome.next_confirm
         self.high_primary = self.current.id
-        self.status = NORMAL
         self._safe_count = self.length
         self._outcome = None
         self._incoming = None
@@ -274,12 +273,15 @@ class TotalOrder:
             if self.around.trace is not None:
                 self.around.trace(CatchUp(restored.position))
             self.above.restore(restored)
-        self.gotstate, members = {}, len(self.gotstate)
-        self.below.register()  # output DVS-REGISTER_p
-        self.below.processed(members)
+        # What was ordered meanwhile comes before anything that the calls below bring, so before the status is normal.
         aside, self._aside = self._aside, []
         for sender, batch in aside:
-            self._receive_batch(sender, batch)
+            self._append(sender, batch)
+        processed = len(self.gotstate) + len(aside)
+        self.gotstate = {}
+        self.status = NORMAL
+        self.below.register()  # output DVS-REGISTER_p
+        self.below.processed(processed)
         self.above.established(self.current)
         self._report()
         self._label()
