@@ -26,9 +26,10 @@ class Listener(Protocol):
 class Pulse:
     """The signs of life of one peer."""
 
-    __slots__ = ("deviation", "heard_at", "mean", "timeout")
+    __slots__ = ("deviation", "heard_at", "mean", "silent", "timeout")
 
     def __init__(self, now: float, settings: Settings) -> None:
+        self.silent = False  # for too long
         self.heard_at = now
         self.mean = settings.heartbeat
         self.deviation = settings.heartbeat / 2
@@ -55,7 +56,7 @@ class Detector:
         self.around = around
         self.settings = settings
         self.hears: tuple[ProcessId, ...] = (around.me,)  # sorted
-        self._pulses: dict[ProcessId, Pulse] = {}  # of the peers that are connected and not silent
+        self._pulses: dict[ProcessId, Pulse] = {}  # of the connected peers that ever spoke
         self._shunned: dict[ProcessId, float] = {}  # until when
         self._ticked_at = -inf
 
@@ -75,6 +76,9 @@ class Detector:
         pulse.heard_at = now
         if pause > self.settings.heartbeat / 2:  # frames in between would only hide how regular its heartbeat is
             pulse.pause(min(pause, self.settings.suspect_max), self.settings)
+        if pulse.silent:  # too much was made of that pause; it counts, so that the next one like it is waited for
+            pulse.silent = False
+            self._changed()
 
     def disconnected(self, peer: ProcessId) -> None:
         if self._pulses.pop(peer, None) is not None:
@@ -82,7 +86,7 @@ class Detector:
 
     def shun(self, peer: ProcessId, until: float) -> None:
         """Count this peer as not heard until then, whatever it says."""
-        self._shunned[peer] = max(until, self._shunned.get(peer, until))
+        self._shunned[peer] = until
         self._changed()
 
     def pardon(self, peer: ProcessId) -> None:
@@ -97,9 +101,9 @@ class Detector:
         if slept:
             for pulse in self._pulses.values():
                 pulse.heard_at = now
-        for peer in [peer for peer, pulse in self._pulses.items() if now >= pulse.heard_at + pulse.timeout]:
-            del self._pulses[peer]
-            changed = True
+        for pulse in self._pulses.values():
+            if not pulse.silent and now >= pulse.heard_at + pulse.timeout:
+                pulse.silent = changed = True
         for peer in [peer for peer, until in self._shunned.items() if now >= until]:
             del self._shunned[peer]
             changed = True
@@ -107,11 +111,12 @@ class Detector:
             self._changed()
 
     def _changed(self) -> None:
-        hears = tuple(sorted([self.around.me, *(peer for peer in self._pulses if peer not in self._shunned)]))
+        heard = (peer for peer, pulse in self._pulses.items() if not pulse.silent and peer not in self._shunned)
+        hears = tuple(sorted([self.around.me, *heard]))
         if hears != self.hears:
             self.hears = hears
             self.above.hears_changed()
 
     def next_deadline(self) -> float:
-        silent = min((pulse.heard_at + pulse.timeout for pulse in self._pulses.values()), default=inf)
+        silent = min((p.heard_at + p.timeout for p in self._pulses.values() if not p.silent), default=inf)
         return min(silent, min(self._shunned.values(), default=inf))

@@ -33,7 +33,6 @@ class Suspicion(Protocol):
     """What the links ask of the failure detector."""
 
     def shun(self, peer: ProcessId, until: float) -> None: ...
-    def pardon(self, peer: ProcessId) -> None: ...
 
 
 class Lives(Protocol):
@@ -233,12 +232,10 @@ class Links:
     def tick(self) -> None:
         for peer, link in list(self._links.items()):
             overfull = len(link.unacked) >= self.settings.link_len_max or (link.overfull and link.reliable)
-            if overfull != link.overfull:  # from here on until what waits for it was given up
+            if overfull != link.overfull:
+                # Not heard until what waits for it was given up, and a while longer, or it would be back at once.
                 link.overfull = overfull
-                if overfull:
-                    self.detector.shun(peer, inf)
-                else:
-                    self.detector.pardon(peer)
+                self.detector.shun(peer, inf if overfull else self.around.now + 4 * self.settings.suspect_max)
         if self.around.now >= self._ack_at:
             self._ack_at = inf
             for peer, link in self._links.items():

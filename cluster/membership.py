@@ -175,9 +175,10 @@ class Membership:
                 self.rows[row.process] = row
                 self._rows_changed = True
                 met += [process for process in (row.process, *row.hears) if process not in self._known]
-        if met and len(self._known) < PROCESSES_MAX:
-            self._known.update(met)
-            self.around.outbox.append(Known(tuple(sorted(set(met)))))
+        new = sorted(set(met))[: PROCESSES_MAX - len(self._known)]
+        if new:
+            self._known.update(new)
+            self.around.outbox.append(Known(tuple(new)))
 
     def _clique(self) -> tuple[ProcessId, ...]:
         if self._rows_changed:
@@ -259,9 +260,9 @@ class Membership:
         self._attempts += 1
         if self._attempts >= ATTEMPTS_MAX:
             until = self.around.now + 4 * self.settings.suspect_max
-            for member in self.start_change[1]:
-                if self.proposals.get(member) != self.start_change:
-                    self.detector.shun(member, until)
+            proposed = self.start_change
+            for member in [member for member in proposed[1] if self.proposals.get(member) != proposed]:
+                self.detector.shun(member, until)
         if self.epoch == epoch:
             self._propose()
 

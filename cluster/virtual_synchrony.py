@@ -140,8 +140,8 @@ class VirtualSynchrony(WithinView):
             self.limits = dict(zip(self.current_view.members, map(max, zip(*cuts, strict=True)), strict=True))
 
     def deliver_limit(self, sender: ProcessId, source: Source) -> int:
-        prefix = source.msgs.prefix  # what the parent allows, without the price of asking it for every message
-        return prefix if self.limits is None else min(prefix, self.limits[sender])
+        limit = source.msgs.prefix  # what the parent allows, without the price of asking it for every message
+        return limit if self.limits is None else min(limit, self.limits[sender])
 
     def _forward(self) -> None:
         """co_rfifo.send_p(set, <'fwd_msg', r, v, m, i>): what others of T lack of those outside of it, if it is mine

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from cluster.specs.joint import Joint, ProcessState
 
 
+QUIET = 1.5  # seconds without an action at the end of a run, before the last word is spoken
+
+
 class Specifications(Judge):
-    """All specifications, following one run.."""
+    """All specifications, following one run."""
 
     def __init__(self, founder: str) -> None:
         self._checkers = Checkers(ProcessId(founder))
@@ -34,7 +37,7 @@ class Specifications(Judge):
 
     def finish(self, world: World, live: bool) -> None:
         if live:
-            world.settle()
+            world.settle(QUIET)
             self._checkers.at_end(joint(world), {node.pid: node.machine.digest() for node in world.running()})
         else:
             self._checkers.after_all(joint(world))

@@ -236,11 +236,11 @@ class World:
             self.events.run_until(min(limit, self.events.now + POLL))
         return self
 
-    def settle(self, *, within: float = SETTLE_MAX) -> World:
+    def settle(self, quiet: float = SETTLED_AFTER, *, within: float = SETTLE_MAX) -> World:
         """Until nothing has happened for a while but heartbeats."""
         start = self.events.now
         return self.run_until(
-            lambda: self.events.now - max(start, self._step_last) >= SETTLED_AFTER, within=within, what="quiet"
+            lambda: self.events.now - max(start, self._step_last) >= quiet, within=within, what="quiet"
         )
 
     # ---- what can be seen from outside

@@ -74,6 +74,7 @@ class Checkers:
         self.specs = all_specs(founder) if specs is None else specs
         self.count = 0
         self.timing = TimingSpec()
+        self._stepped: set[ProcessId] = set()  # took a step since they were last judged
         self._liveness = self._make_liveness()
         self._invariants = [spec for spec in self.specs if type(spec).after is not Spec.after]
         self._steps: deque[tuple[int, float, ProcessId, Action]] = deque(maxlen=STEPS_KEPT)
@@ -92,15 +93,18 @@ class Checkers:
             violation.before = self.last_steps(violation.spec)
             raise
         self._steps.append((self.count, now, at, action))
+        self._stepped.add(at)
         self.timing.watch(at, action, now)
 
     def after(self, p: ProcessId, joint: Joint) -> None:
         """Judge the state of p, who has just handled an input and whose actions were all observed.
 
         States of others may be ahead of the trace (a fault may strike in the middle of what they do), so nobody else is
-        judged; nothing is missed, since a state changes by its own inputs only.
+        judged; nothing is missed, since a state changes by its own inputs only. Nor is an input that led to no action.
         """
-        self._judge(p, joint)
+        if p in self._stepped:
+            self._stepped.discard(p)
+            self._judge(p, joint)
 
     def after_all(self, joint: Joint) -> None:
         """Judge the states of all, from the beginning. For a moment when nobody is in the middle of something."""

@@ -58,7 +58,7 @@ class CoRfifoSpec(Spec):
             taken = channel.take_anywhere(act.body)
         else:
             taken = channel.take(act.body)
-        self.require(taken, "deliver: m = first(channel[p][q])", channel.front()[:4])
+        self.require(taken, "deliver: m = first(channel[p][q])", *(() if taken else channel.front()[:4]))
         if front - len(channel) > 1:
             self.branch("deliver: after a loss")
 

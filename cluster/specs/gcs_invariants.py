@@ -81,7 +81,7 @@ class GcsInvariants(Spec):
         self.invariant_views(p, state)
         self.invariant_sync(p, state)
         for q, source in state.of.items():
-            if source.msgs.prefix:
+            if source.msgs.prefix > source.msgs.dropped:
                 self._compare((p, q, False), state.current_view.id, source.msgs)
             if source.later is not None and source.later.prefix:
                 self._compare((p, q, True), source.view_msg.id, source.later)

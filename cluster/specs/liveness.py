@@ -105,6 +105,13 @@ class LivenessSpec(Spec):
                 process.total_order.high_primary,
             )
 
+            self.require(
+                process.primary.act == view,
+                "all members know that the primary view is totally registered",
+                p,
+                process.primary.act,
+            )
+
     def invariant_order(self, joint: Joint) -> None:
         length = max(order_length(process.total_order) for process in joint.values())
         for p, process in joint.items():

@@ -54,6 +54,10 @@ class PrimaryHistory:
         i = bisect_left(self._tot_reg, view_id)
         return i < len(self._tot_reg) and self._tot_reg[i] == view_id
 
+    def latest(self, count: int) -> list[View]:
+        """The created views with the greatest ids, lowest first."""
+        return [self.views[view_id] for view_id in self._ids[-count:]]
+
     def below(self, view_id: ViewId) -> Iterator[View]:
         """Created views w below, with no x in TotReg such that w.id < x.id < view_id. Greatest first."""
         for i in range(bisect_left(self._ids, view_id) - 1, -1, -1):

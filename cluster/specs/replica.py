@@ -32,7 +32,7 @@ class ReplicaSpec(Spec):
         self.total_order = total_order
         self.waiting: dict[ProcessId, dict[int, bytes]] = {}  # by ticket
         self.open: dict[ProcessId, Counter[bytes]] = {}  # submitted, less ordered, less refused
-        self.answered: dict[ProcessId, set[int]] = {}  # positions reported in this life
+        self.answered: dict[ProcessId, int] = {}  # the last position reported in this life
         self.caught_up: dict[ProcessId, int] = {}  # how far a snapshot brought p, in this life
         self.digests: dict[int, str] = {}
         self._ordered = 0
@@ -58,7 +58,9 @@ class ReplicaSpec(Spec):
                 act.position < self.total_order.next.get(at, 0), "resolve: delivered here before it is reported"
             )
             self.require(
-                act.position not in self.answered.get(at, ()), "resolve: one position answers one ticket", act.position
+                act.position > self.answered.get(at, -1),
+                "resolve: one position answers one ticket, in their order",
+                self.answered.get(at),
             )
             if act.position >= queue.low:
                 label, entry = queue[act.position]
@@ -80,7 +82,7 @@ class ReplicaSpec(Spec):
             self.branch("resolve: inside a snapshot")
         else:
             self.branch("resolve: delivered")
-            self.answered.setdefault(at, set()).add(act.position)
+            self.answered[at] = act.position
 
     def deliver_pre(self, act: Deliver, _at: ProcessId) -> None:
         if act.position >= self._ordered and act.entry.kind == APPLICATION:

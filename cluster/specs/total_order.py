@@ -68,13 +68,9 @@ class TotalOrderSpec(Spec):
         else:
             self.require(entry.kind != VIEW, "to-order: a change of view comes from nobody", label)
             pending = self.pending.get(label.origin)
-            self.require(
-                pending is not None and pending.take(entry),
-                "to-order: a is head of pending[p]",
-                label,
-                entry,
-                pending.front()[:4] if pending is not None else None,
-            )
+            taken = pending is not None and pending.take(entry)
+            front = [] if taken or pending is None else pending.front()[:4]
+            self.require(taken, "to-order: a is head of pending[p]", label, entry, *front)
 
     def to_order_eff(self, label: Label, entry: Entry) -> None:
         self.highest[label.origin] = label

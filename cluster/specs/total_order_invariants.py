@@ -9,6 +9,7 @@ Departs:
 - 6.3 is evaluated for the longest sigma of each v: what all who left v have in common of what they built there. For the
   views before the last KEPT it follows from those after them.
 - "confirm" has no number in the paper: CONFIRM_p needs a safe indication, so all members of the view hold the entry.
+  "durable" is the same for those who crash: they acknowledged it, so it was on their disk.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class TotalOrderInvariants(Spec):
         self.confirmed: Window[Label] = Window()
         self._judged: dict[ProcessId, int] = {}  # how many confirmed labels of p were compared
         self._built: set[ProcessId] = set()  # established a view since it was last judged
+        self._bound: dict[ProcessId, int] = {}  # how many positions were confirmed in views that p is a member of
+        self._recovered: set[ProcessId] = set()  # since it was last judged
 
     # ---- the trace
 
@@ -90,12 +93,14 @@ class TotalOrderInvariants(Spec):
     def recovered_eff(self, _act: Recovered, at: ProcessId) -> None:
         self._judged.pop(at, None)
         self.high.pop(at, None)
+        self._recovered.add(at)
 
     def _left(self, summary: Summary, going_to: ViewId, p: ProcessId) -> None:
         """p goes on to a later view: what it had built in those of which it was a member is final."""
         labels = [label for label, _ in summary.tail]
-        views = self.dvs.history.views
-        for v in [v for v in views.values() if v.id < going_to and p in v.members][-KEPT:]:
+        for v in self.dvs.history.latest(KEPT):
+            if v.id >= going_to or p not in v.members:
+                continue
             if p not in self.established.get(v.id, ()) and v.id.epoch > 0:
                 self.sigma[v.id] = None
             elif summary.high_primary == v.id:
@@ -121,6 +126,9 @@ class TotalOrderInvariants(Spec):
         if p in self._built:
             self._built.discard(p)
             self.invariant_6_3(state)
+        if p in self._recovered:
+            self._recovered.discard(p)
+            self.invariant_durable(p, state)
         if state.next_confirm > self._judged.get(p, 0):
             self.invariant_allconfirm(p, state, joint)
             self._judged[p] = state.next_confirm
@@ -150,7 +158,7 @@ class TotalOrderInvariants(Spec):
         if state.high_primary is None:
             return
         for view_id, sigma in self.sigma.items():
-            if sigma is None or view_id >= state.high_primary or not sigma.labels:
+            if sigma is None or view_id >= state.high_primary or not self._was_established(view_id):
                 continue
             missing = next(
                 (
@@ -167,6 +175,13 @@ class TotalOrderInvariants(Spec):
                 missing,
                 sigma.labels,
             )
+
+    def _was_established(self, view_id: ViewId) -> bool:
+        """For every p in v.set: if current.id_p > v.id then established[v.id]_p."""
+        established = self.established.get(view_id, set())
+        current = self.dvs.client_cur
+        members = self.dvs.history.views[view_id].members
+        return view_id.epoch == 0 or all(p in established or current.get(p, view_id) <= view_id for p in members)
 
     def invariant_allconfirm(self, p: ProcessId, state: TotalOrderState, joint: Joint) -> None:
         start = max(self._judged.get(p, 0), state.base)
@@ -193,6 +208,7 @@ class TotalOrderInvariants(Spec):
 
     def invariant_confirm(self, i: int, label: Label, view: View | None, joint: Joint) -> None:
         for q in view.members if view is not None else ():
+            self._bound[q] = max(i + 1, self._bound.get(q, 0))
             if q in joint:
                 state = joint[q].total_order
                 self.require(
@@ -203,3 +219,16 @@ class TotalOrderInvariants(Spec):
                     label,
                     label_at(state, i),
                 )
+
+    def invariant_durable(self, p: ProcessId, state: TotalOrderState) -> None:
+        """For a process that came back from its disk."""
+        bound = self._bound.get(p, 0)
+        missing = next(
+            (
+                i
+                for i in range(max(state.base, self.confirmed.low), min(bound, self.confirmed.end))
+                if label_at(state, i) != self.confirmed[i]
+            ),
+            None,
+        )
+        self.require(missing is None, "durable: what was confirmed in a view of p is on the disk of p", missing, bound)

@@ -73,6 +73,7 @@ class Node:
         self.membership.links, self.membership.detector = self.links, self.detector
         self.membership.above = self.endpoint
         self.endpoint.below, self.endpoint.above = self.links, self.client
+        self.deaf = False  # takes nothing but proposals
         self.membership.start()
 
     def received(self, peer: ProcessId, frame: Frame) -> None:
@@ -80,6 +81,8 @@ class Node:
             self.detector.heard(peer)
             self.membership.received(peer, frame)
         else:
+            if self.deaf:
+                return
             self.links.received(peer, frame)  # first: a Hello says which life of the peer is heard
             self.detector.heard(peer)
 

@@ -217,6 +217,7 @@ def to_impl() -> list[Spec]:
     return [dvs, TotalOrderInvariants(dvs)]
 
 
+DURABLE = "durable: what was confirmed in a view of p is on the disk of p"
 IN_AB = [*primary(AB), *((p, Established(AB, 1)) for p in (A, B)), *register(A, B)]
 HIGH = "6.1: x in allstate: x.high is a created view that all its members attempted"
 BUILT = "6.3: what all who left v had built there is in every order built on a later view"
@@ -245,7 +246,19 @@ def test_confirmed_orders_are_one() -> None:
     assert judged(specs, IN_AB, A, {A: order(X, Y, confirmed=2)}) == ""
     assert judged(specs, [], B, {B: order(X, Y, Z, confirmed=2)}) == ""
     clause = "allconfirm: confirmed orders are prefixes of one another"
-    assert judged(specs, [(B, CRASH), (B, RECOVER)], B, {B: order(X, Z, confirmed=2)}) == clause
+    assert judged(specs, [], C, {C: order(X, Z, confirmed=2)}) == clause
+
+
+def test_what_is_confirmed_outlives_a_crash() -> None:
+    back = [(B, CRASH), (B, RECOVER)]
+    for state, clause in (
+        (order(X, Y, Z), ""),
+        (order(X), DURABLE),
+        (order(X, Z), DURABLE),
+    ):
+        specs = to_impl()
+        assert judged(specs, IN_AB, A, {A: order(X, Y, confirmed=2), B: order(X, Y)}) == ""
+        assert judged(specs, back, B, {B: state}) == clause
 
 
 def test_summaries_are_states_too() -> None:
@@ -262,7 +275,10 @@ def test_orders_that_keep_what_was_built() -> None:
 
 
 def test_every_clause_of_to_is_broken() -> None:
-    broken = {clause for _, _, clause in TO_STATES} | {"allconfirm: confirmed orders are prefixes of one another"}
+    broken = {clause for _, _, clause in TO_STATES} | {
+        "allconfirm: confirmed orders are prefixes of one another",
+        DURABLE,
+    }
     alone = {clause for clause in preconditions(TotalOrderInvariants) if clause.startswith("6.2")}
     assert len(alone) == 1
     assert broken | alone == preconditions(TotalOrderInvariants)

@@ -108,6 +108,10 @@ def established_an_older_one(end: End) -> None:
     end.joint[C].total_order.high_primary = OLD.id
 
 
+def not_registered(end: End) -> None:
+    end.joint[C].primary.act = OLD
+
+
 def not_confirmed(end: End) -> None:
     end.joint[C].total_order.next_confirm = 1
 
@@ -136,6 +140,7 @@ BAD = [
     (not_primary, "the view of all that are up is primary, where the rules allow it"),
     (not_established, "all members have established the primary view"),
     (established_an_older_one, "all members have established the primary view"),
+    (not_registered, "all members know that the primary view is totally registered"),
     (not_confirmed, "all that is ordered is confirmed by all"),
     (shorter, "all that is ordered is confirmed by all"),
     (not_delivered, "all that is confirmed is delivered by all"),

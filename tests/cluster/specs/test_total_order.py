@@ -196,7 +196,7 @@ REPLICA_REFUSED: dict[str, Trace] = {
     "resolve: what is refused was not ordered": [*START, X, Y, (A, REFUSED)],
     "resolve: inside a snapshot only after one": [*START, X, (A, delivered(1, -1))],
     "resolve: delivered here before it is reported": [*START, (A, delivered(1, 1))],
-    "resolve: one position answers one ticket": [*START, X, (A, delivered(1, 1)), (A, delivered(2, 1))],
+    "resolve: one position answers one ticket, in their order": [*START, X, (A, delivered(1, 1)), (A, delivered(2, 1))],
     "resolve: the entry at this position is the one that was submitted": [*START, X, (A, delivered(2, 1))],
     "deliver: an entry is ordered at most as often as it was submitted, and never after it was refused": [
         *START, *cast(A, "x"), X, Y, deliver(A, 3, A3, "x"),
