@@ -1,9 +1,9 @@
 """REPLICA: what the application is promised on top of the total order.
 
-No paper has it; GROUP.md does. Every submission ends in exactly one of delivered or refused, and the answer is true:
-what was reported as delivered is in the order where it was said to be, and what was refused never enters it. An entry
-is ordered at most as often as it was submitted. Replicas that have applied the same entries have the same state.
-A crash forgets who is waiting for an answer; the entries themselves may be ordered or not.
+No paper has it: they end at the totally ordered broadcast. Every submission ends in exactly one of delivered or
+refused, and the answer is true: what was reported as delivered is in the order where it was said to be, and what was
+refused never enters it. An entry is ordered at most as often as it was submitted. Replicas that have applied the same
+entries have the same state. A crash forgets who is waiting for an answer; the entries themselves may be ordered or not.
 """
 
 from __future__ import annotations
