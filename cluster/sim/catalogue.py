@@ -195,8 +195,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no null messages", "cluster.atop",
-        "            if count:\n                self._post(count, None)",
-        "            if False:\n                self._post(count, None)",
+        "        if self.own_place < self.horizon or not self.announced:",
+        "        if not self.announced:",
         "an idle member holds up everybody",
     ),
     Mutant(
