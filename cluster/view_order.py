@@ -118,7 +118,7 @@ class ViewOrder:
         if self.view_now is None or not self.acked[self.own_rank] < count <= self.delivered:
             return
         self.acked[self.own_rank] = count
-        if not self._busy:
+        if not self._busy and min(self.acked) > self.reported_safe:
             self._run()
 
     # ---- inputs from below
@@ -153,7 +153,7 @@ class ViewOrder:
             rank = self.rank.get(sender)
             if rank is not None and rank != self.own_rank and ack.count > self.acked[rank]:
                 self.acked[rank] = ack.count
-                if not self._busy:
+                if not self._busy and min(self.acked) > self.reported_safe:
                     self._run()
         elif view is None or ack.view_id > view.id:
             known = self._early.get(sender)
@@ -241,7 +241,7 @@ class ViewOrder:
         self._busy = True
         while True:
             self._order()
-            if self.unsafe and min(self.acked) > self.reported_safe:
+            while self.unsafe and min(self.acked) > self.reported_safe:
                 self._report_safe()
             if self._was_full and self.room:
                 self._was_full = False
@@ -253,7 +253,8 @@ class ViewOrder:
     # output VS-SAFE(m)_{q,p}
     def _report_safe(self) -> None:
         unsafe = self.unsafe
-        while unsafe and min(self.acked) > self.reported_safe:
+        limit = min(self.acked)
+        while unsafe and self.reported_safe < limit:
             self.reported_safe += 1
             rank, used, body = unsafe.popleft()
             self._stable[rank] = used
