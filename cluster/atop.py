@@ -37,7 +37,7 @@ BOOK_KEEPER = 0  # its rank
 class Atop(ViewOrder):
     """ATOM_p, with AP_p where p is the book-keeper."""
 
-    __slots__ = ("announced", "book", "deals", "held", "last_data", "next", "ord_deal", "ord_dist", "pending_msgs",
+    __slots__ = ("announced", "book", "deals", "horizon", "next", "ord_deal", "ord_dist", "own_place", "pending_msgs",
                  "places", "rcvd", "send_deal", "send_dist", "seqno", "settings", "view_id")  # fmt: skip
 
     def __init__(self, around: Surroundings, settings: Settings) -> None:
@@ -56,7 +56,8 @@ class Atop(ViewOrder):
         self.send_deal = uniform
         self.seqno = 0  # own slots of send_dist used or given up
         self.announced = True  # whether anything was sent under send_dist
-        self.last_data = [-1] * members  # by rank: slot number of the last message known under send_dist
+        self.own_place = uniform.place(self.own_rank, 0)  # of the next own slot under send_dist
+        self.horizon = -1  # the last place under send_dist that is known to have a message of somebody else
         # ordering
         self.ord_dist = 0
         self.ord_deal = uniform
@@ -64,7 +65,6 @@ class Atop(ViewOrder):
         self.places = [uniform.place(rank, 0) for rank in range(members)]  # by rank: place of slot next[rank]
         self.pending_msgs: list[deque[Slot]] = [deque() for _ in range(members)]
         self.rcvd = [(0, 0)] * members  # by rank: (distribution, number) that its next message has if it stays with it
-        self.held = 0  # messages with a body in pending_msgs
 
     # ---- receiving
 
@@ -77,13 +77,17 @@ class Atop(ViewOrder):
         if not (1 if body.body is not None else 0) <= count <= COUNT_MAX:
             return
         self.rcvd[rank] = (dist, seqno + count)
-        self.pending_msgs[rank].append(body)
+        queue = self.pending_msgs[rank]
+        is_next = not queue
+        queue.append(body)
         if dist > self.send_dist:
             self._adopt(dist)
         if body.body is not None:
-            self.held += 1
-            if dist == self.send_dist:
-                self.last_data[rank] = seqno
+            if dist == self.send_dist and rank != self.own_rank:
+                is_next = is_next and dist == self.ord_dist
+                place = self.places[rank] if is_next else self.send_deal.place(rank, seqno)
+                if place > self.horizon:
+                    self.horizon = place
             if self.book is not None:
                 weights = self.book.note(rank)
                 if weights is not None:
@@ -106,8 +110,9 @@ class Atop(ViewOrder):
         self.send_dist = dist
         self.send_deal = self.deals[dist]
         self.seqno = 0
+        self.own_place = self.send_deal.place(self.own_rank, 0)
+        self.horizon = -1
         self.announced = False
-        self.last_data = [-1] * len(self.members)
 
     # ---- ordering
 
@@ -132,7 +137,6 @@ class Atop(ViewOrder):
             if slot.body is None:
                 self._pass(rank)
             else:
-                self.held -= 1
                 self._deliver(rank, slot.body)
 
     def _switch(self) -> None:
@@ -154,27 +158,23 @@ class Atop(ViewOrder):
         if outgoing:
             while outgoing:
                 body = outgoing.popleft()
-                self._post(1 if outgoing or not self.held else max(1, self._slots_due()), body)
+                self._post(1 if outgoing else max(1, self._slots_due()), body)
             return True
-        if not self.announced:
+        if self.own_place < self.horizon or not self.announced:
             self._post(self._slots_due(), None)
             return True
-        if self.held:
-            count = self._slots_due()
-            if count:
-                self._post(count, None)
-                return True
         return False
 
     def _post(self, count: int, body: ViewMessage | None) -> None:
         weights = None if self.announced else self.send_deal.weights
         self.announced = True
         seqno = self.seqno
-        self.seqno = seqno + count
+        self.seqno = following = seqno + count
+        self.own_place = self.send_deal.place(self.own_rank, following)
         self.below.send(Slot(self.send_dist, seqno, count, weights, self._own_ack(), body))
 
     def _slots_due(self) -> int:
         """Own slots before the last message known: whatever of them is not used holds that message up."""
-        place, deal = self.send_deal.place, self.send_deal
-        horizon = max([place(rank, number) for rank, number in enumerate(self.last_data) if number >= 0], default=0)
-        return min(COUNT_MAX, max(0, deal.before(self.own_rank, horizon) - self.seqno))
+        if self.own_place > self.horizon:
+            return 0
+        return min(COUNT_MAX, self.send_deal.before(self.own_rank, self.horizon) - self.seqno)

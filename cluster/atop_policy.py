@@ -2,10 +2,12 @@
 
 Paper: Chockler, Huleihel and Dolev, PODC 1998, section 6.1 (AP). The book-keeper is the lowest member of the view.
 Departs:
-- Weights are integers of a fixed sum, so that all members compute the same slots.
-- Shares are sharpened before slots are dealt: the weight of a member is its share to the power of `sharpness`. See
-  `sharpened`.
+- Weights are integers that add up to about `ROUND`, so that all members compute the same slots.
 - The comparison takes place after every `N` messages, from the first full window on. Nulls are no messages here.
+
+Weights equal to the shares are right where many messages are under way at once: everybody fills its slots in time.
+Where messages are far apart, one is delivered after a single message delay if its sender owns the next slot, and
+otherwise after two; with shares s_i the former holds for sum(s_i^2) of them, and no weights do better than max(s_i).
 """
 
 from __future__ import annotations
@@ -19,41 +21,21 @@ if TYPE_CHECKING:
 ROUND = 256  # slots that are dealt to the members in one round, about
 
 
-def sharpened(shares: list[float], sharpness: float) -> tuple[int, ...]:
-    """Slots in a round for members that send these shares of all messages.
-
-    A message is delivered after one message delay where its sender owns the next slot; otherwise those who own slots
-    before it have to give them up, which takes one delay more. If the senders follow each other at random with shares
-    s_i and the slots with weights w_i, the next slot is the right one with probability sum(s_i * w_i). Weights equal to
-    the shares (the paper's) give sum(s_i^2); all weight on the largest share gives max(s_i), the best there is, but
-    makes everybody else wait for that one member under any load. A power between the two has most of both.
-    """
-    powers = [share**sharpness for share in shares]
-    scale = ROUND / sum(powers)
-    return tuple(max(1, round(power * scale)) for power in powers)
+def in_slots(shares: list[float]) -> tuple[int, ...]:
+    """Slots in a round for members that send these shares of all messages. Nobody is without."""
+    return tuple(max(1, round(share * ROUND)) for share in shares)
 
 
 class BookKeeper:
     """The sliding window of N * |v| messages, and the distribution that was last given out."""
 
-    __slots__ = (
-        "counts",
-        "due",
-        "epsilon",
-        "last_shares",
-        "members",
-        "sharpness",
-        "threshold",
-        "window",
-        "window_factor",
-    )
+    __slots__ = ("counts", "due", "epsilon", "last_shares", "members", "threshold", "window", "window_factor")
 
     def __init__(self, members: int, settings: Settings) -> None:
         self.members = members
         self.window_factor = settings.atop_window_factor  # N
         self.epsilon = settings.atop_epsilon
         self.threshold = settings.atop_threshold
-        self.sharpness = settings.atop_sharpness
         self.window: deque[int] = deque()
         self.counts = [0] * members  # N[r]
         self.last_shares = [1 / members] * members
@@ -74,4 +56,4 @@ class BookKeeper:
         if sum(abs(new - old) for new, old in zip(shares, self.last_shares, strict=True)) <= self.threshold:
             return None
         self.last_shares = shares
-        return sharpened(shares, self.sharpness)
+        return in_slots(shares)

@@ -80,8 +80,9 @@ ViewMessage = Info | Registered | Batch | Summary
 
 
 class Slot(Message, frozen=True):
-    """ATOP: a message for the sender's next slot, or a null message (`body` None) that gives up `count` slots.
+    """ATOP: what the sender does with its next `count` slots: the first is for `body`, if any, the others are given up.
 
+    Without a body it is a null message; one of no slots says only that the sender has moved on to the distribution.
     The first message that a process sends under a distribution bears its weights (in member order).
     """
 

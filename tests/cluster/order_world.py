@@ -75,6 +75,7 @@ class Node:
         self.order.links = _Links(self)
         self.current_view: View | None = None
         self.is_blocked = True
+        self.is_mute = False  # whether what the order sends goes nowhere
         self.ahead: list[tuple[View, ProcessId, Ordered]] = []  # of views that are not here yet
         self.taken: dict[ProcessId, int] = {}  # how many messages of each member the order was given, in this view
         self.received: list[tuple[ProcessId, ViewMessage]] = []  # in this view
@@ -134,7 +135,8 @@ class Node:
     def send(self, body: Ordered) -> None:
         assert not self.is_blocked, "sends although it said block_ok"
         assert self.current_view is not None
-        self.world.multicast(self, self.current_view, body)
+        if not self.is_mute:
+            self.world.multicast(self, self.current_view, body)
 
     def block_ok(self) -> None:
         self.is_blocked = True

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -195,3 +199,33 @@ def test_before_the_first_view_nothing_happens(make: MakeOrder) -> None:
     a.order.deliver(ProcessId("z"), world.make_view)  # type: ignore[arg-type]
     a.order.block()
     assert a.received == []
+
+
+HISTORY = """
+from hashlib import sha256
+from random import Random
+from cluster.atop import Atop
+from tests.cluster.test_view_order import busy_world, chatter
+world = busy_world(Atop, 5)
+names = "".join(pid.name for pid in world.nodes)
+world.form(names)
+for _ in range(3):
+    chatter(world, 0.05, Random(1))
+    world.run(world.now + 0.03)
+    world.change(names)
+print(sha256(repr(sorted(world.streams.items())).encode()).hexdigest())
+"""
+
+
+def test_the_same_seed_gives_the_same_messages_whatever_the_hash_seed() -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", HISTORY],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
