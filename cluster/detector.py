@@ -2,7 +2,7 @@
 
 Paper: none of its own; the network event service that Khazan's thesis assumes below the membership (section 9.4).
 A peer is heard while it is connected and was not silent for longer than its timeout. The timeout follows the peer: mean
-and deviation of its pauses, as retransmission timers do it, within bounds from the settings.
+and deviation of its pauses, as retransmission timers do it, and the longest of late, within bounds from the settings.
 Departs: a process that slept itself (its own ticks were late) holds nobody's silence against them: it starts to count
 anew, since what they said may still be waiting to be read.
 Above: membership.  Below: every frame that arrives counts as a sign of life.
@@ -26,13 +26,14 @@ class Listener(Protocol):
 class Pulse:
     """The signs of life of one peer."""
 
-    __slots__ = ("deviation", "heard_at", "mean", "silent", "timeout")
+    __slots__ = ("deviation", "heard_at", "mean", "silent", "timeout", "worst")
 
     def __init__(self, now: float, settings: Settings) -> None:
         self.silent = False  # for too long
         self.heard_at = now
         self.mean = settings.heartbeat
         self.deviation = settings.heartbeat / 2
+        self.worst = settings.heartbeat  # the longest pause of late, slowly forgotten
         self.timeout = 0.0
         self._set_timeout(settings)
 
@@ -40,10 +41,11 @@ class Pulse:
         error = pause - self.mean
         self.mean += error / 8
         self.deviation += (abs(error) - self.deviation) / 4
+        self.worst = max(pause, self.worst * 0.998)
         self._set_timeout(settings)
 
     def _set_timeout(self, settings: Settings) -> None:
-        timeout = self.mean + 4 * self.deviation + settings.heartbeat
+        timeout = max(self.mean + 4 * self.deviation, self.worst) + settings.heartbeat
         self.timeout = min(max(timeout, settings.suspect_min), settings.suspect_max)
 
 

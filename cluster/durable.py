@@ -21,6 +21,7 @@ import msgspec
 
 from cluster.messages import Entry
 from cluster.names import Label, View, ViewId
+from cluster.runlog import Run, RunLog
 
 
 class Record(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -43,14 +44,14 @@ class Primaries(Record, frozen=True):
 class Labelled(Record, frozen=True):
     """Entries with labels of this process that no order has yet."""
 
-    entries: tuple[tuple[Label, Entry], ...]
+    run: Run
 
 
 class Appended(Record, frozen=True):
     """The order goes on with these, from `position` on."""
 
     position: int
-    entries: tuple[tuple[Label, Entry], ...]
+    run: Run
 
 
 class Rebuilt(Record, frozen=True):
@@ -87,16 +88,15 @@ Records = Boot | Epoch | Primaries | Labelled | Appended | Rebuilt | Snapshotted
 class Image:
     """What a disk holds after the records written to it. The plainest implementation, and the reference for others."""
 
-    __slots__ = ("act", "amb", "base", "boot", "epoch", "high_primary", "labelled", "log", "next_confirm", "snapshot")
+    __slots__ = ("act", "amb", "boot", "epoch", "high_primary", "labelled", "log", "next_confirm", "snapshot")
 
     def __init__(self) -> None:
         self.boot = 0
         self.epoch = 0
         self.act: View | None = None
         self.amb: tuple[View, ...] = ()
-        self.labelled: dict[Label, Entry] = {}  # mine, in no order yet
-        self.base = 0  # position of log[0]
-        self.log: list[tuple[Label, Entry]] = []
+        self.labelled: dict[Label, Run] = {}  # mine, in no order yet, by first label
+        self.log = RunLog()
         self.high_primary: ViewId | None = None
         self.next_confirm = 0
         self.snapshot: Snapshotted | None = None
@@ -109,31 +109,23 @@ class Image:
                 self.epoch = epoch
             case Primaries(act=act, amb=amb):
                 self.act, self.amb = act, amb
-            case Labelled(entries=entries):
-                self.labelled.update(entries)
-            case Appended(position=position, entries=entries):
-                self._write(position, entries)
+            case Labelled(run=run):
+                self.labelled[run.first] = run
+            case Appended(position=position, run=run):
+                self.log.cut(position)
+                self.log.append(run)
+                self.labelled.pop(run.first, None)
             case Rebuilt():
                 if record.snapshot is not None:
                     self.snapshot = record.snapshot
-                    self.base, self.log = record.position, []
-                self._write(record.position, record.entries)
+                    self.log = RunLog(record.position)
+                self.log.cut(record.position)
+                self.log.extend(record.entries)
                 self.high_primary, self.next_confirm = record.high_primary, record.next_confirm
                 self.labelled.clear()
             case Snapshotted():
                 self.snapshot = record
             case Truncated(base=base):
-                self._drop_below(base)
+                self.log.drop_below(base)
             case _:
                 raise TypeError(f"no record of the list: {record!r}")
-
-    def _write(self, position: int, entries: tuple[tuple[Label, Entry], ...]) -> None:
-        del self.log[position - self.base :]
-        self.log.extend(entries)
-        for label, _ in entries:
-            self.labelled.pop(label, None)
-
-    def _drop_below(self, base: int) -> None:
-        if base > self.base:
-            del self.log[: base - self.base]
-            self.base = base

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 EPOCH_STEP_MAX = 2**32  # no honest process is that far ahead
 PROCESSES_MAX = 256  # named in one proposal, or known at all
-BACKOFF_MAX = 5  # how often the time for an attempt is doubled
+PATIENCE_MAX = 4  # how often the time for an attempt is doubled at most
 ATTEMPTS_MAX = 3  # attempts at one view before those who disagree are left out
 
 
@@ -61,9 +61,10 @@ class Hearing(Protocol):
 
 class Membership:
     __slots__ = (
-        "_attempts", "_count", "_fresh_at", "_heartbeat_at", "_known", "_left", "_retry_at", "_rows_changed",
-        "_rows_told", "_settle_at", "_target", "_unheard_since", "above", "around", "boot", "detector", "epoch",
-        "epoch_seen", "links", "mbrshp_view", "proposals", "rows", "settings", "start_change", "under_way",
+        "_attempts", "_count", "_fresh_at", "_heartbeat_at", "_known", "_left", "_patience", "_retry_at",
+        "_rows_changed", "_rows_told", "_settle_at", "_target", "_unheard_since", "above", "around", "boot",
+        "detector", "epoch", "epoch_seen", "links", "mbrshp_view", "proposals", "rows", "settings", "start_change",
+        "under_way",
     )  # fmt: skip
 
     links: Wires
@@ -87,7 +88,8 @@ class Membership:
         self._target: tuple[ProcessId, ...] = (around.me,)
         self._known: set[ProcessId] = {around.me}
         self._unheard_since: dict[ProcessId, float] = {}
-        self._attempts = 0
+        self._attempts = 0  # at a view of these members, in vain
+        self._patience = 0  # how often the time for an attempt was doubled: what the network taught
         self._left = False
         self._heartbeat_at = self._retry_at = self._fresh_at = self._settle_at = inf
 
@@ -224,8 +226,7 @@ class Membership:
         self.start_change = self.proposals[around.me] = (self.epoch, members)
         self.under_way = True
         self._fresh_at = self._settle_at = inf
-        patience = self.settings.retry * 2 ** min(self._attempts, BACKOFF_MAX)
-        self._retry_at = around.now + patience * (1 + around.chance.random())
+        self._retry_at = around.now + self.settings.retry * 2**self._patience * (1 + around.chance.random())
         around.outbox.append(Persist(Epoch(self.epoch)))
         self._tell()
         if around.trace is not None:
@@ -255,9 +256,11 @@ class Membership:
         self._retry_at = inf
         if not self.under_way and self.above.current_view.id == self.mbrshp_view.id:
             self._attempts = 0
+            self._patience = max(0, self._patience - 1)
             return
         epoch = self.epoch
         self._attempts += 1
+        self._patience = min(self._patience + 1, PATIENCE_MAX)
         if self._attempts >= ATTEMPTS_MAX:
             until = self.around.now + 4 * self.settings.suspect_max
             proposed = self.start_change

@@ -17,17 +17,18 @@ import msgspec
 from cluster.actions import Resolved, StateDigest, Submitted
 from cluster.layer import Delivered, Diverged, PrimaryChanged, Surroundings
 from cluster.messages import APPLICATION, CHECKPOINT, VIEW, Entry
-from cluster.names import Label, ProcessId, View
+from cluster.names import ProcessId, View, ViewId
 from cluster.summaries import view_of_entry
+from cluster.tickets import NO_TICKET, Tickets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cluster.durable import Snapshotted
+    from cluster.runlog import Run
     from cluster.settings import Settings
 
 DIGESTS_KEPT = 8  # own snapshots whose digests are remembered, to compare those of others with
-NO_TICKET = 0
 
 
 class StateMachine(Protocol):
@@ -42,6 +43,7 @@ class StateMachine(Protocol):
 class Below(Protocol):
     def broadcast(self, entries: Sequence[tuple[int, Entry]]) -> None: ...
     def withdraw(self, ticket: int) -> bool: ...
+    def unlabelled(self) -> list[int]: ...
     def keep_snapshot(self, state: bytes) -> None: ...
     def truncate(self, base: int) -> None: ...
 
@@ -81,8 +83,8 @@ class Replica:
         self.checkpoints: dict[ProcessId, int] = {}
         self.leaving = False
         self.ticket = NO_TICKET
-        self._unlabelled: set[int] = set()  # tickets of submissions without a label
-        self._tickets: dict[Label, int] = {}  # of those with one
+        self._unlabelled = 0  # submissions without a label
+        self._tickets = Tickets()  # of those with one
         self._digests: dict[int, str] = {}
         self._checkpoint_waits = NO_TICKET  # the ticket of a checkpoint without a label
 
@@ -90,7 +92,7 @@ class Replica:
 
     @property
     def unresolved(self) -> int:
-        return len(self._unlabelled) + len(self._tickets)
+        return self._unlabelled + self._tickets.count
 
     def submit(self, body: bytes) -> int:
         """Put an entry into the total order. Its end is reported as `Delivered` under the ticket, once."""
@@ -108,34 +110,34 @@ class Replica:
                 self.around.trace(Submitted(ticket, body))
             if self.leaving:
                 self._resolve(ticket, False, -1, "this process is leaving the group")
-            elif len(self._unlabelled) >= self.settings.delay_len_max:
-                self._resolve(ticket, False, -1, f"{len(self._unlabelled)} entries are waiting already")
+            elif self._unlabelled >= self.settings.delay_len_max:
+                self._resolve(ticket, False, -1, f"{self._unlabelled} entries are waiting already")
             else:
-                self._unlabelled.add(ticket)
+                self._unlabelled += 1
                 accepted.append((ticket, Entry(APPLICATION, body)))
         self.below.broadcast(accepted)
         return tickets
 
     def withdraw(self, ticket: int) -> bool:
         """Take a submission back, where that is still possible: it then ends as refused."""
-        if ticket not in self._unlabelled or not self.below.withdraw(ticket):
+        if ticket == self._checkpoint_waits or not self.below.withdraw(ticket):
             return False
-        self._unlabelled.discard(ticket)
+        self._unlabelled -= 1
         self._resolve(ticket, False, -1, "withdrawn")
         return True
 
     def leave(self) -> None:
         """Take nothing new; what has no label yet is refused."""
         self.leaving = True
-        for ticket in sorted(self._unlabelled):
+        for ticket in self.below.unlabelled():
             self.withdraw(ticket)
 
-    def labelled(self, label: Label, ticket: int) -> None:
-        if ticket in self._unlabelled:
-            self._unlabelled.discard(ticket)
-            self._tickets[label] = ticket
-        elif ticket == self._checkpoint_waits:
-            self._checkpoint_waits = NO_TICKET
+    def labelled(self, view_id: ViewId, seqno: int, tickets: list[int]) -> None:
+        self._unlabelled -= len(tickets)
+        if self._checkpoint_waits and self._checkpoint_waits in tickets:
+            self._unlabelled += 1
+            tickets[tickets.index(self._checkpoint_waits)] = self._checkpoint_waits = NO_TICKET
+        self._tickets.put(view_id, seqno, tickets)
 
     def _resolve(self, ticket: int, delivered: bool, position: int, reason: str, result: object = None) -> None:
         if self.around.trace is not None:
@@ -144,19 +146,22 @@ class Replica:
 
     # ---- the order
 
-    def deliver(self, position: int, label: Label, entry: Entry) -> None:
-        if entry.kind == APPLICATION:
-            result = self.machine.apply(position, label.origin, entry.body)
-            if label.origin == self.around.me:
-                ticket = self._tickets.pop(label, NO_TICKET)
-                if ticket:
-                    self._resolve(ticket, True, position, "", result)
-        elif entry.kind == VIEW:
-            self._enter(position, view_of_entry(entry))
-        elif entry.kind == CHECKPOINT:
-            self._checkpoint(label.origin, _decode_checkpoint(entry.body))
-        if (position + 1) % self.settings.snapshot_every == 0:
-            self._take_snapshot(position + 1)
+    def deliver(self, position: int, run: Run) -> None:
+        """The entries of a run, at `position` and after. A snapshot may be due behind the last of them, not before."""
+        origin, apply = run.origin, self.machine.apply
+        tickets = self._tickets.take(run) if origin == self.around.me else None
+        for i, entry in enumerate(run.entries):
+            if entry.kind == APPLICATION:
+                result = apply(position + i, origin, entry.body)
+                if tickets and tickets[i]:
+                    self._resolve(tickets[i], True, position + i, "", result)
+            elif entry.kind == VIEW:
+                self._enter(position + i, view_of_entry(entry))
+            elif entry.kind == CHECKPOINT:
+                self._checkpoint(origin, _decode_checkpoint(entry.body))
+        end = position + len(run.entries)
+        if end % self.settings.snapshot_every == 0:
+            self._take_snapshot(end)
 
     def _enter(self, position: int, view: View) -> None:
         self.view = view
@@ -198,8 +203,9 @@ class Replica:
         self.view = state.view
         self.checkpoints = dict(state.checkpoints)
         passed = next((label for label in snapshot.highest if label.origin == self.around.me), None)
-        for label in sorted(label for label in self._tickets if passed is not None and label <= passed):
-            self._resolve(self._tickets.pop(label), True, -1, "")
+        for ticket in self._tickets.take_up_to(passed) if passed is not None else ():
+            if ticket:
+                self._resolve(ticket, True, -1, "")
         self._announce(snapshot.position, snapshot.state)
 
     # ---- the primary view

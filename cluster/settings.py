@@ -20,6 +20,7 @@ class Settings(msgspec.Struct, frozen=True):
     # order in a view
     order: str = "atop"  # or "sequencer"
     window: int = 32  # own messages on their way that not everybody has acknowledged yet
+    stable_step: int = 64  # messages that became safe after which what everybody has is dropped
     atop_window_factor: int = 20  # N of section 6.1: the book-keeper looks at the last N * |v| messages
     atop_epsilon: float = 0.1  # the weight of somebody silent, in messages
     atop_threshold: float = 0.2  # sum of differences from which on a new distribution is worth it

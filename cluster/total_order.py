@@ -4,8 +4,9 @@ Paper: De Prisco et al., PODC 1998, fig. 5 (DVS-TO-TO). State variables keep the
 Departs:
 - LABEL only in status normal of a view that is still primary. In the paper a label made between NEWVIEW and the summary
   is exchanged as content, sent again as a message, and ordered twice.
-- One message carries a run of labels. `order` and the content of what is ordered are one list, `log`; `content` holds
-  the own labels that no order has yet. Safe indications come in the order of the view, so `safe-labels` is a count.
+- One message carries a run of labels, and is kept, written and reported as one. `order` and the content of what is
+  ordered are one, `log`; `content` holds the own runs that no order has yet. Safe indications come in the order of the
+  view, so `safe-labels` is a count.
 - `log` begins at `base`: what is confirmed, reported and covered by the snapshots of all members is dropped.
 - Summaries leave out the confirmed past. Who lacks some of it gets it from the representative (`Supply`: entries, or a
   snapshot and the entries after it) and establishes the view in one step when it is complete. Until then it
@@ -24,21 +25,22 @@ from cluster.actions import Broadcast, CatchUp, Confirm, Deliver, Established
 from cluster.durable import Appended, Image, Labelled, Rebuilt, Snapshotted, Truncated
 from cluster.layer import Persist, Surroundings
 from cluster.messages import Batch, ClientMessage, Entry, Payload, Summary, Supply
-from cluster.names import Label, ProcessId, View, ViewId
+from cluster.runlog import Run, RunLog
 from cluster.summaries import Outcome, exchange
 from cluster.supplies import Supplies, supplies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cluster.names import Label, ProcessId, View, ViewId
     from cluster.settings import Settings
 
 NORMAL, SEND, COLLECT = "normal", "send", "collect"
 
 
 class Above(Protocol):
-    def labelled(self, label: Label, ticket: int) -> None: ...
-    def deliver(self, position: int, label: Label, entry: Entry) -> None: ...
+    def labelled(self, view_id: ViewId, seqno: int, tickets: list[int]) -> None: ...
+    def deliver(self, position: int, run: Run) -> None: ...
     def restore(self, snapshot: Snapshotted) -> None: ...
     def established(self, view: View) -> None: ...
     def primary_lost(self) -> None: ...
@@ -61,7 +63,7 @@ class Links(Protocol):
 class TotalOrder:
     """DVS-TO-TO_p."""
 
-    __slots__ = ("_aside", "_incoming", "_outcome", "_reporting", "_safe_count", "above", "around", "base", "below",
+    __slots__ = ("_aside", "_incoming", "_outcome", "_reporting", "_safe_count", "above", "around", "below",
                  "content", "current", "delay", "gotstate", "high_primary", "highest", "links", "log", "next_confirm",
                  "next_report", "nextseqno", "reported_highest", "safe_exch", "settings", "snapshot",
                  "status")  # fmt: skip
@@ -76,18 +78,17 @@ class TotalOrder:
         self.current: View | None = None
         self.status = NORMAL
         self.delay: deque[tuple[int, Entry]] = deque()  # (ticket, entry), not yet labelled
-        self.content: dict[Label, Entry] = dict(image.labelled)
+        self.content: dict[Label, Run] = dict(image.labelled)  # by first label
         self.nextseqno = 1
         self.snapshot = image.snapshot
-        self.base = image.base
-        self.log = list(image.log)
+        self.log = image.log.copy()
         self.next_confirm = max(image.next_confirm, image.snapshot.position if image.snapshot else 0)
         self.next_report = image.snapshot.position if image.snapshot else 0
         self.high_primary: ViewId | None = image.high_primary
         # the greatest label of each origin among all that is ordered, and among what is reported
         self.reported_highest = {label.origin: label for label in (image.snapshot.highest if image.snapshot else ())}
         self.highest = dict(self.reported_highest)
-        for label, _ in self.log[self.next_report - self.base :]:
+        for label, _ in self.log.since(self.next_report):
             self.highest[label.origin] = label
         self.gotstate: dict[ProcessId, Summary] = {}
         self.safe_exch: set[ProcessId] = set()
@@ -98,13 +99,17 @@ class TotalOrder:
         self._reporting = False
 
     @property
+    def base(self) -> int:
+        return self.log.base
+
+    @property
     def order(self) -> list[Label]:
         """order(base + 1 ..) of the paper."""
-        return [label for label, _ in self.log]
+        return [label for label, _ in self.log.since(self.log.base)]
 
     @property
     def length(self) -> int:
-        return self.base + len(self.log)
+        return self.log.end
 
     @property
     def is_normal(self) -> bool:
@@ -133,6 +138,10 @@ class TotalOrder:
                 return True
         return False
 
+    def unlabelled(self) -> list[int]:
+        """The tickets of what could still be withdrawn."""
+        return [ticket for ticket, _ in self.delay]
+
     def roomy(self) -> None:
         self._label()
 
@@ -140,17 +149,14 @@ class TotalOrder:
     def _label(self) -> None:
         while self.delay and self.is_normal and self.below.room:
             assert self.current is not None
-            seqno = self.nextseqno
-            labelled: list[tuple[Label, Entry]] = []
-            while self.delay and len(labelled) < self.settings.batch_len_max:
-                ticket, entry = self.delay.popleft()
-                label = Label(self.current.id, self.nextseqno, self.around.me)
-                self.nextseqno += 1
-                labelled.append((label, entry))
-                self.above.labelled(label, ticket)
-            self.content.update(labelled)
-            self.around.outbox.append(Persist(Labelled(tuple(labelled))))
-            self.below.send(Batch(seqno, tuple(entry for _, entry in labelled)))
+            delay, seqno = self.delay, self.nextseqno
+            waiting = [delay.popleft() for _ in range(min(len(delay), self.settings.batch_len_max))]
+            run = Run(self.current.id, seqno, self.around.me, tuple([entry for _, entry in waiting]))
+            self.nextseqno = seqno + len(waiting)
+            self.content[run.first] = run
+            self.above.labelled(run.view_id, seqno, [ticket for ticket, _ in waiting])
+            self.around.outbox.append(Persist(Labelled(run)))
+            self.below.send(Batch(seqno, run.entries))
 
     # input DVS-NEWVIEW(v)_p, and output DVS-GPSND(x)_p
     def new_view(self, view: View) -> None:
@@ -170,8 +176,8 @@ class TotalOrder:
         return Summary(
             self.base,
             self.next_confirm,
-            tuple(self.log[self.next_confirm - self.base :]),
-            tuple(sorted(self.content.items(), key=lambda item: item[0])),
+            tuple(self.log.since(self.next_confirm)),
+            tuple(pair for first in sorted(self.content) for pair in self.content[first].labelled()),
             self.high_primary,
             tuple(self.highest[origin] for origin in sorted(self.highest)),
         )
@@ -184,21 +190,20 @@ class TotalOrder:
         if isinstance(body, Summary):
             self._receive_summary(sender, body)
         elif self.status is NORMAL:
-            self._receive_batch(sender, body)
+            self._append(sender, body)
+            self.below.processed(1)
         else:
             self._aside.append((sender, body))
 
-    def _receive_batch(self, sender: ProcessId, batch: Batch) -> None:
+    def _append(self, sender: ProcessId, batch: Batch) -> None:
         assert self.current is not None
-        view_id, position = self.current.id, self.length
-        labelled = tuple([(Label(view_id, batch.seqno + i, sender), entry) for i, entry in enumerate(batch.entries)])
-        self.log.extend(labelled)
-        self.highest[sender] = labelled[-1][0]
+        position = self.log.end
+        run = Run(self.current.id, batch.seqno, sender, batch.entries)
         if sender == self.around.me:
-            for label, _ in labelled:
-                del self.content[label]
-        self.around.outbox.append(Persist(Appended(position, labelled)))
-        self.below.processed(1)
+            run = self.content.pop(run.first)
+        self.log.append(run)
+        self.highest[sender] = run.last
+        self.around.outbox.append(Persist(Appended(position, run)))
 
     def _receive_summary(self, sender: ProcessId, summary: Summary) -> None:
         assert self.current is not None
@@ -215,7 +220,7 @@ class TotalOrder:
             snapshot = self.snapshot if position < self.base else None
             if snapshot is not None:
                 position = snapshot.position
-            entries = self.log[position - self.base : outcome.position - self.base]
+            entries = list(self.log.since(position, outcome.position))
             for piece in supplies(self.current.id, snapshot, position, entries, self.settings.supply_bytes):
                 self.links.send((member,), piece)
 
@@ -247,14 +252,13 @@ class TotalOrder:
         else:
             position, entries = supply.position, (*supply.entries, *outcome.order)
         if restored is not None:
-            self.base, self.log, self.snapshot = position, [], restored
-        del self.log[position - self.base :]
+            self.log, self.snapshot = RunLog(position), restored
+        self.log.cut(position)
         self.log.extend(entries)
         self.highest = outcome.highest
         self.content = {}
         self.next_confirm = outcome.next_confirm
         self.high_primary = self.current.id
-        self.status = NORMAL
         self._safe_count = self.length
         self._outcome = None
         self._incoming = None
@@ -269,12 +273,15 @@ class TotalOrder:
             if self.around.trace is not None:
                 self.around.trace(CatchUp(restored.position))
             self.above.restore(restored)
-        self.gotstate, members = {}, len(self.gotstate)
-        self.below.register()  # output DVS-REGISTER_p
-        self.below.processed(members)
+        # What was ordered meanwhile comes before anything that the calls below bring, so before the status is normal.
         aside, self._aside = self._aside, []
         for sender, batch in aside:
-            self._receive_batch(sender, batch)
+            self._append(sender, batch)
+        processed = len(self.gotstate) + len(aside)
+        self.gotstate = {}
+        self.status = NORMAL
+        self.below.register()  # output DVS-REGISTER_p
+        self.below.processed(processed)
         self.above.established(self.current)
         self._report()
         self._label()
@@ -294,19 +301,23 @@ class TotalOrder:
                 self.around.trace(Confirm(self.next_confirm))
             self._report()
 
-    # output BRCV(a)_{q,p}
+    # output BRCV(a)_{q,p}, for runs of a's that no snapshot has to be taken within
     def _report(self) -> None:
         if self._reporting:  # what is delivered may submit, and so bring us here again
             return
         self._reporting = True
         while self.next_report < self.next_confirm:
             position = self.next_report
-            label, entry = self.log[position - self.base]
-            self.next_report = position + 1
-            self.reported_highest[label.origin] = label
+            run, offset = self.log.find(position)
+            every = self.settings.snapshot_every
+            end = min(position + len(run.entries) - offset, self.next_confirm, position - position % every + every)
+            run = run.part(offset, offset + end - position)
+            self.next_report = end
+            self.reported_highest[run.origin] = run.last
             if self.around.trace is not None:
-                self.around.trace(Deliver(position, label, entry))
-            self.above.deliver(position, label, entry)
+                for i, (label, entry) in enumerate(run.labelled(), position):
+                    self.around.trace(Deliver(i, label, entry))
+            self.above.deliver(position, run)
         self._reporting = False
 
     def keep_snapshot(self, state: bytes) -> None:
@@ -320,7 +331,7 @@ class TotalOrder:
         if self.snapshot is None:
             return
         base = min(base, self.snapshot.position)
-        if base > self.base:
-            del self.log[: base - self.base]
-            self.base = base
+        before = self.log.base
+        self.log.drop_below(base)
+        if self.log.base > before:
             self.around.outbox.append(Persist(Truncated(base)))

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId, View, ViewId
     from cluster.settings import Settings
 
-STABLE_STEP = 64  # messages that became stable since the layer below was last told, from which on it is told again
-
 
 class Above(Protocol):
     """The client of the view order: the primary views."""
@@ -61,7 +59,8 @@ class ViewOrder:
 
     __slots__ = ("_busy", "_early", "_passed", "_stable", "_stable_told", "_was_full", "above", "ack_sent", "acked",
                  "around", "below", "blocked", "consumed", "delivered", "links", "members", "others", "outgoing",
-                 "own_rank", "own_unsafe", "rank", "reported_safe", "unsafe", "view_now", "window")  # fmt: skip
+                 "own_rank", "own_unsafe", "rank", "reported_safe", "stable_step", "unsafe", "view_now",
+                 "window")  # fmt: skip
 
     above: Above
     below: Below
@@ -70,6 +69,7 @@ class ViewOrder:
     def __init__(self, around: Surroundings, settings: Settings) -> None:
         self.around = around
         self.window = settings.window
+        self.stable_step = settings.stable_step
         self.view_now: View | None = None
         self.members: tuple[ProcessId, ...] = ()
         self.others: tuple[ProcessId, ...] = ()
@@ -264,7 +264,7 @@ class ViewOrder:
             if self.around.trace is not None:
                 self.around.trace(VsSafe(sender, body))
             self.above.safe(sender, body)
-        if self.reported_safe >= self._stable_told + STABLE_STEP:
+        if self.reported_safe >= self._stable_told + self.stable_step:
             self._tell_stable()
 
     def _tell_stable(self) -> None:

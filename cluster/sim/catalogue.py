@@ -88,8 +88,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a forwarded message from any view", "cluster.within_view",
-        "            if source is not None and body.view_id == self.current_view.id and body.index > source.msgs.prefix:",
-        "            if source is not None and body.index > source.msgs.prefix:",
+        "            if source is not None and body.view_id == self.current_view.id and body.index",
+        "            if source is not None and body.index",
         "what is forwarded from another view is taken for one of this view",
     ),
     Mutant(
@@ -189,7 +189,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "first come, first delivered", "cluster.atop",
         "            rank = places.index(place)\n            queue = pending[rank]",
-        "            rank = next((r for r, q in enumerate(pending) if q), places.index(place))\n            queue = pending[rank]",
+        "            rank = next((r for r, q in enumerate(pending) if q), places.index(place))\n"
+        "            queue = pending[rank]",
         "slots are not waited for",
     ),
     Mutant(
@@ -208,7 +209,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "places in the order of arrival", "cluster.sequencer",
         "            elif pending[rank]:\n                placed.popleft()",
-        "            elif any(pending):\n                rank = next(r for r, q in enumerate(pending) if q)\n                placed.popleft()",
+        "            elif any(pending):\n                rank = next(r for r, q in enumerate(pending) if q)\n"
+        "                placed.popleft()",
         "a place is given to whoever is there",
     ),
     # ---- primary views
@@ -227,7 +229,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forget to wait for one info", "cluster.primary",
         "        if len(self.info_rcvd) == len(self.cur.members) and self._may_attempt(self.cur):",
-        "        if len(self.info_rcvd) >= len(self.cur.members) - 1 and not self.is_primary and self._may_attempt(self.cur):",
+        "        if len(self.info_rcvd) >= len(self.cur.members) - 1 and self._may_attempt(self.cur):",
         "a view is attempted before all infos are in",
     ),
     Mutant(
@@ -276,8 +278,8 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- total order
     Mutant(
         "confirm before safe", "cluster.total_order",
-        "        self.around.outbox.append(Persist(Appended(position, labelled)))",
-        "        self.around.outbox.append(Persist(Appended(position, labelled)))\n"
+        "        self.around.outbox.append(Persist(Appended(position, run)))",
+        "        self.around.outbox.append(Persist(Appended(position, run)))\n"
         "        self.next_confirm = self.length\n        self._report()",
         "an entry is delivered before everybody has it",
     ),
@@ -295,13 +297,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the tail is left out", "cluster.total_order",
-        "            tuple(self.log[self.next_confirm - self.base :]),",
+        "            tuple(self.log.since(self.next_confirm)),",
         "            (),",
         "summaries have no tentative order",
     ),
     Mutant(
         "loose content is left out", "cluster.total_order",
-        "            tuple(sorted(self.content.items(), key=lambda item: item[0])),",
+        "            tuple(pair for first in sorted(self.content) for pair in self.content[first].labelled()),",
         "            (),",
         "an entry that was labelled and not ordered is forgotten",
     ),
@@ -313,7 +315,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the log is not on disk", "cluster.total_order",
-        "        self.around.outbox.append(Persist(Appended(position, labelled)))",
+        "        self.around.outbox.append(Persist(Appended(position, run)))",
         "        pass",
         "what was acknowledged is gone after a restart",
     ),
@@ -400,15 +402,15 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- replica
     Mutant(
         "no end for what a snapshot brought", "cluster.replica",
-        "            self._resolve(self._tickets.pop(label), True, -1, \"\")",
-        "            self._tickets[label]",
+        "            if ticket:\n                self._resolve(ticket, True, -1, \"\")",
+        "            pass",
         "a submission that was delivered inside a snapshot is never resolved",
     ),
     Mutant(
-        "resolved twice", "cluster.replica",
-        "                ticket = self._tickets.pop(label, NO_TICKET)",
-        "                ticket = self._tickets.get(label, NO_TICKET)",
-        "a submission stays open after its end",
+        "a ticket that does not move on", "cluster.tickets",
+        "            self._open[view_id] = (first + count, waiting)",
+        "            self._open[view_id] = (first, waiting)",
+        "submissions are told the end of others",
     ),
     Mutant(
         "checkpoints differ", "cluster.replica",

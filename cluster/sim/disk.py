@@ -10,6 +10,7 @@ import msgspec
 
 from cluster.durable import Image, Record, Records
 from cluster.names import ProcessId, founding_view
+from cluster.runlog import RunLog
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[Records] = msgspec.msgpack.Decoder(Records)
@@ -38,7 +39,7 @@ class Disk:
         image = Image()
         for name in Image.__slots__:
             value = getattr(self._image, name)
-            setattr(image, name, value.copy() if isinstance(value, list | dict) else value)
+            setattr(image, name, value.copy() if isinstance(value, dict | RunLog) else value)
         return image
 
     def found(self, founder: ProcessId) -> None:

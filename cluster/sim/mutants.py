@@ -7,14 +7,24 @@ Below: run, mutation, catalogue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
-    from cluster.sim.mutation import Mutant
+    from collections.abc import Callable, Iterable
+
     from cluster.sim.run import Outcome
+
+
+class Wrong(Protocol):
+    """A change to a layer (`mutation.Mutant`). `apply` makes it, and returns what takes it back."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def layer(self) -> str: ...
+    def apply(self) -> Callable[[], None]: ...
 
 
 class Caught(msgspec.Struct, frozen=True):
@@ -24,7 +34,7 @@ class Caught(msgspec.Struct, frozen=True):
     seeds: int  # that were run
 
 
-def hunt(mutant: Mutant, seeds: Iterable[int], run_seed: Callable[[int], Outcome]) -> Caught:
+def hunt(mutant: Wrong, seeds: Iterable[int], run_seed: Callable[[int], Outcome]) -> Caught:
     """Run seeds with the wrong version until one of them fails."""
     undo = mutant.apply()
     count = 0

@@ -1,6 +1,6 @@
 """The key invariants of the virtual synchrony end-points, and that no obsolete view is delivered.
 
-Paper: Khazan's thesis, 7.1.1 to 7.1.3, 7.2.1, 7.3.2, 7.4.1 to 7.4.3, and lemma 8.2.1(1).
+Paper: Khazan's thesis, 7.1.1 to 7.1.3, 7.2.1, 7.3.2, 7.4.1 to 7.4.3, 8.1.1, and lemma 8.2.1(1).
 Departs: where the thesis compares the states of two processes, one of them may have crashed or have dropped what it no
 longer needs. So 7.1.2 compares with what the sender's client sent (the history that WV_RFIFO keeps), and 7.2.1 with the
 synchronisation message that the process sent under that id.
@@ -124,6 +124,28 @@ class GcsInvariants(Spec):
             own,
             state.of[p].msgs.prefix,
         )
+        self.invariant_cut(p, own, state)
+
+    def invariant_cut(self, p: ProcessId, own: SyncMsg, state: EndpointState) -> None:
+        """While p has a synchronisation message under way."""
+        v, next_view = state.current_view, state.mbrshp_view
+        if next_view.start_id(p) == own.cid:
+            cuts = [
+                sync.cut
+                for q, start_id in zip(next_view.members, next_view.start_ids, strict=True)
+                if (sync := state.sync_msg.get(q)) is not None and sync.cid == start_id and sync.view_id == v.id
+            ]
+        else:
+            cuts = [own.cut]
+        for rank, q in enumerate(v.members):
+            committed = max(cut[rank] for cut in cuts)
+            self.require(
+                state.of[q].last_dlvrd <= committed,
+                "8.1.1: no more is delivered than a synchronisation message of the transitional set commits to",
+                q,
+                state.of[q].last_dlvrd,
+                committed,
+            )
 
     def invariant_forwarded(self, body: FwdMsg) -> None:
         self.invariant_message(body.origin, body.view_id, body.index, body.body)

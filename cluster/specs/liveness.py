@@ -1,7 +1,7 @@
 """LIVENESS: what a run has to show after its faults have ended and it has come to rest.
 
 Papers: Khazan's thesis, properties 5.2.1 and 5.2.2 (a view that MBRSHP gave to all its members last is delivered, and
-so is every message sent in it); for the primary views and the total order the papers promise nothing, GROUP.md does:
+so is every message sent in it); for the primary views and the total order the papers promise nothing, this stack does:
 one primary view of all that are up, where the rules allow one; every submission at its end; all replicas equal.
 The rules allow a primary view to those who are up if they are a quorum of the latest view that any of them knows to be
 totally registered, and of each view that any of them knows to have been attempted since.

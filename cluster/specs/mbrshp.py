@@ -4,7 +4,8 @@ Paper: Khazan's thesis, fig. 4.2. State variables keep its names.
 Departs: the thesis's service outlives its clients; here it is a part of each process, and a crash interrupts it. It
 keeps its word over a crash: ids go on increasing. What a crash takes is the view formation under way, so a recovered
 process needs a new start_change, with an id that no synchronisation message of its earlier life bears (ids may be taken
-again while nobody saw them).
+again while nobody saw them). And one clause more than the thesis has: a process proposes one set in an epoch, and a
+view is made of those who proposed the same, so different views of one epoch are disjoint.
 No internal actions, so no guesses.
 """
 
@@ -13,11 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.messages import SyncMsg
-from cluster.names import ProcessId, View, initial_view
+from cluster.names import ProcessId, View, ViewId, initial_view
 from cluster.specs.spec import Spec
 
 if TYPE_CHECKING:
     from cluster.actions import LinkSend, MembershipView, Recovered, StartChange
+
+
+EPOCHS_KEPT = 64
 
 
 class MbrshpSpec(Spec):
@@ -29,6 +33,7 @@ class MbrshpSpec(Spec):
         self.start_change: dict[ProcessId, tuple[int, tuple[ProcessId, ...]]] = {}
         self.cid_seen: dict[ProcessId, int] = {}  # the greatest id that left the process
         self.recovered: set[ProcessId] = set()  # no start_change since
+        self.views: dict[int, dict[ViewId, View]] = {}  # by epoch
 
     # output start_change_p(cid, set)
     def start_change_pre(self, act: StartChange, at: ProcessId) -> None:
@@ -65,7 +70,18 @@ class MbrshpSpec(Spec):
             v.start_id(at) > last.start_id(at), "view: v.startId(p) > mbrshp_view[p].startId(p)", last.start_id(at)
         )
 
+        for other in self.views.get(v.id.epoch, {}).values():
+            if other.id != v.id:
+                self.require(
+                    not set(other.members).intersection(v.members),
+                    "view: views of one epoch have no member in common",
+                    other,
+                )
+
     def membership_view_eff(self, act: MembershipView, at: ProcessId) -> None:
+        self.views.setdefault(act.view.id.epoch, {})[act.view.id] = act.view
+        if len(self.views) > EPOCHS_KEPT:
+            del self.views[min(self.views)]
         if len(act.view.members) < len(self.start_change[at][1]):
             self.branch("view: smaller than the start_change announced")
         self.mbrshp_view[at] = act.view

@@ -1,9 +1,9 @@
 """REPLICA: what the application is promised on top of the total order.
 
-No paper has it; GROUP.md does. Every submission ends in exactly one of delivered or refused, and the answer is true:
-what was reported as delivered is in the order where it was said to be, and what was refused never enters it. An entry
-is ordered at most as often as it was submitted. Replicas that have applied the same entries have the same state.
-A crash forgets who is waiting for an answer; the entries themselves may be ordered or not.
+No paper has it: they end at the totally ordered broadcast. Every submission ends in exactly one of delivered or
+refused, and the answer is true: what was reported as delivered is in the order where it was said to be, and what was
+refused never enters it. An entry is ordered at most as often as it was submitted. Replicas that have applied the same
+entries have the same state. A crash forgets who is waiting for an answer; the entries themselves may be ordered or not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cluster.messages import APPLICATION, Entry
 from cluster.specs.spec import Spec
 
 if TYPE_CHECKING:
-    from cluster.actions import CatchUp, Crashed, Deliver, Resolved, StateDigest, Submitted
+    from cluster.actions import CatchUp, Crashed, Deliver, Recovered, Resolved, StateDigest, Submitted
     from cluster.names import ProcessId
     from cluster.specs.total_order import TotalOrderSpec
 
@@ -34,6 +34,7 @@ class ReplicaSpec(Spec):
         self.open: dict[ProcessId, Counter[bytes]] = {}  # submitted, less ordered, less refused
         self.answered: dict[ProcessId, int] = {}  # the last position reported in this life
         self.caught_up: dict[ProcessId, int] = {}  # how far a snapshot brought p, in this life
+        self.resumes_at: dict[ProcessId, int] = {}  # where a recovered p has to go on: the state it started from
         self.digests: dict[int, str] = {}
         self._ordered = 0
 
@@ -84,7 +85,13 @@ class ReplicaSpec(Spec):
             self.branch("resolve: delivered")
             self.answered[at] = act.position
 
-    def deliver_pre(self, act: Deliver, _at: ProcessId) -> None:
+    def deliver_pre(self, act: Deliver, at: ProcessId) -> None:
+        if at in self.resumes_at:
+            self.require(
+                act.position == self.resumes_at[at],
+                "deliver: after a recovery, on from the snapshot of p, or from the beginning",
+                self.resumes_at[at],
+            )
         if act.position >= self._ordered and act.entry.kind == APPLICATION:
             self.require(
                 self.open.get(act.label.origin, Counter())[act.entry.body] > 0,
@@ -92,7 +99,8 @@ class ReplicaSpec(Spec):
                 act.label,
             )
 
-    def deliver_eff(self, act: Deliver, _at: ProcessId) -> None:
+    def deliver_eff(self, act: Deliver, at: ProcessId) -> None:
+        self.resumes_at.pop(at, None)
         if act.position >= self._ordered:
             self._ordered = act.position + 1
             if act.entry.kind == APPLICATION:
@@ -100,15 +108,23 @@ class ReplicaSpec(Spec):
 
     def catch_up_eff(self, act: CatchUp, at: ProcessId) -> None:
         self.caught_up[at] = act.position
+        self.resumes_at.pop(at, None)
 
     def state_digest_pre(self, act: StateDigest, at: ProcessId) -> None:
         following = self.total_order.next.get(at, 0)
-        self.require(act.position <= following, "digest: of what p has applied", following)
+        resumed = at in self.total_order.resumed  # its own snapshot is at some earlier position
+        self.require(
+            act.position == following or (resumed and act.position < following),
+            "digest: of what p has applied, no more and no less",
+            following,
+        )
         known = self.digests.get(act.position)
         if known is not None:
             self.require(act.digest == known, "digest: equal at equal positions", act.position, known)
 
-    def state_digest_eff(self, act: StateDigest, _at: ProcessId) -> None:
+    def state_digest_eff(self, act: StateDigest, at: ProcessId) -> None:
+        if at in self.resumes_at:
+            self.resumes_at[at] = act.position
         if act.position not in self.digests:
             self.digests[act.position] = act.digest
             if len(self.digests) > DIGESTS:
@@ -118,6 +134,9 @@ class ReplicaSpec(Spec):
         self.waiting.pop(at, None)
         self.answered.pop(at, None)
         self.caught_up.pop(at, None)
+
+    def recovered_eff(self, _act: Recovered, at: ProcessId) -> None:
+        self.resumes_at[at] = 0
 
     def _close(self, p: ProcessId, body: bytes) -> None:
         left = self.open[p]

@@ -197,23 +197,26 @@ class Group:
 
     def run(self, seconds: float) -> None:
         end = self.now + seconds
-        while True:
-            event = self._events[0][0] if self._events else inf
-            ticks = min((node.next_deadline() for node in self.nodes.values()), default=inf)
-            if min(event, ticks) > end:
-                break
-            if event <= ticks:
-                at, _, kind, a, b, connection = heappop(self._events)
-                self.now = max(self.now, at)
-                (self._frame if kind == "frame" else self._dial)(a, b, connection)
-            else:
-                self.now = max(self.now, ticks)
-                for node in list(self.nodes.values()):
-                    if node.next_deadline() <= self.now:
-                        node.around.now = self.now
-                        node.tick()
-                        self._handle(node)
+        while self._next_at() <= end:
+            self.step()
         self.now = end
+
+    def step(self) -> None:
+        """The next thing that happens: a frame arrives, a connection is made, or somebody's time has come."""
+        at = self._next_at()
+        self.now = max(self.now, at)
+        if self._events and self._events[0][0] <= at:
+            _, _, kind, a, b, connection = heappop(self._events)
+            (self._frame if kind == "frame" else self._dial)(a, b, connection)
+            return
+        node = min(self.nodes.values(), key=lambda node: (node.next_deadline(), node.me))
+        node.around.now = self.now
+        node.tick()
+        self._handle(node)
+
+    def _next_at(self) -> float:
+        event = self._events[0][0] if self._events else inf
+        return min(event, min((node.next_deadline() for node in self.nodes.values()), default=inf))
 
     # ---- what came of it
 

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
 
+from cluster.actions import Crashed, GcsView, LinkDeliver, MembershipView
+from cluster.messages import FwdMsg
 from tests.cluster.group import Group
 from tests.cluster.judge import judge
 
 SEEDS = range(25)
+
+
+COVERAGE: Counter[str] = Counter()
+
+
+def what_happened(group: Group) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    for _, action in group.trace:
+        match action:
+            case LinkDeliver(body=FwdMsg()):
+                seen["forwarded"] += 1
+            case GcsView():
+                moved = len(action.transitional)
+                seen["all moved along" if moved == len(action.view.members) else "came from several views"] += 1
+            case MembershipView():
+                seen["views formed"] += 1
+            case Crashed():
+                seen["crashes"] += 1
+    seen["views delivered"] = seen["all moved along"] + seen["came from several views"]
+    seen["obsolete views"] = seen["views formed"] - seen["views delivered"]
+    return seen
 
 
 def random_story(seed: int, steps: int = 40) -> Group:
@@ -60,6 +84,7 @@ def random_story(seed: int, steps: int = 40) -> Group:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_happens(seed: int) -> None:
     group = random_story(seed)
+    COVERAGE.update(what_happened(group))
     judge(group.trace)
     names = "".join(process.name for process in sorted(group.nodes))
     assert group.views() == dict.fromkeys(names, names)
@@ -68,3 +93,10 @@ def test_whatever_happens(seed: int) -> None:
         group.send(name)
     group.run(0.5)
     assert all(len(group.delivered(name)) == before[name] + len(names) for name in names)
+
+
+def test_the_interesting_things_did_happen() -> None:
+    if COVERAGE["views formed"] < 500:
+        pytest.skip("only after the stories above")
+    assert all(COVERAGE[what] >= 10 for what in ("forwarded", "all moved along", "came from several views", "crashes"))
+    assert COVERAGE["obsolete views"] > 0

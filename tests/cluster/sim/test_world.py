@@ -9,7 +9,8 @@ import pytest
 from cluster.actions import Action, Crashed, Deliver, Recovered
 from cluster.durable import Appended, Boot
 from cluster.messages import APPLICATION, Entry
-from cluster.names import Label, ProcessId, ViewId
+from cluster.names import ProcessId, ViewId
+from cluster.runlog import Run
 from cluster.sim.disk import Disk
 from cluster.sim.world import NotReached, World
 from tests.cluster.sim.toy import Toy
@@ -122,8 +123,8 @@ def test_a_disk_hands_out_what_it_has_and_keeps_it_apart() -> None:
     disk = Disk(coded=True)
     disk.write(Boot(3))
     image = disk.read()
-    disk.write(Appended(0, ((Label(ViewId(0, ""), 1, ProcessId("a")), Entry(APPLICATION, b"x")),)))
-    assert (image.boot, image.log) == (3, [])
+    disk.write(Appended(0, Run(ViewId(0, ""), 1, ProcessId("a"), (Entry(APPLICATION, b"x"),))))
+    assert (image.boot, len(image.log)) == (3, 0)
     assert len(disk.read().log) == 1
     disk.lose()
     assert disk.read().boot == 0

@@ -25,6 +25,7 @@ from cluster.messages import (
     Supply,
 )
 from cluster.names import Label, ProcessId, View, ViewId, make_view
+from cluster.runlog import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,7 @@ class Toy:
         self.count = 0
         self.view: View | None = None
         self.beat = 0.0
-        self.old = list(image.log)
+        self.old = list(image.log.since(0))
 
     def start(self, now: float) -> None:
         self.around.now = self.beat = now
@@ -148,7 +149,10 @@ class Toy:
 
     def _append(self, entries: list[tuple[Label, Entry]], *, keep: bool = True) -> None:
         if keep and entries and self.fault != "forget":
-            self.around.outbox.append(Persist(Appended(len(self.log), tuple(entries))))
+            position = len(self.log)
+            for run in runs_of(entries):
+                self.around.outbox.append(Persist(Appended(position, run)))
+                position += len(run.entries)
         for label, entry in entries:
             self._trace(Deliver(len(self.log), label, entry))
             self.log.append((label, entry))

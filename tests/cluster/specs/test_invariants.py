@@ -302,8 +302,9 @@ class Endpoint:
     of: dict[ProcessId, Source] = field(default_factory=lambda: {A: source(A, "m"), B: source(B)})
 
 
-def source(p: ProcessId, *texts: str) -> Source:
+def source(p: ProcessId, *texts: str, delivered: int = 0) -> Source:
     made = Source(p)
+    made.last_dlvrd = delivered
     made.view_msg = V2
     for text in texts:
         made.msgs.append(plain(text))
@@ -335,6 +336,8 @@ GCS_TRACES: dict[str, Trace] = {
               (B, LinkDeliver(A, FwdMsg(A, V2.id, plain("n"), 1)))],
 }  # fmt: skip
 
+LATE: Steps = [*BLOCKED, (B, GcsSend(plain("late"))), (B, GcsSend(plain("later")))]
+CUT = "8.1.1: no more is delivered than a synchronisation message of the transitional set commits to"
 GCS_STATES = [
     (BLOCKED, Endpoint(mbrshp_view=view(2, B)), "7.1.1: p in mbrshp_view.set"),
     (BLOCKED, Endpoint(current_view=view(2, B)), "7.1.1: p in current_view.set"),
@@ -361,6 +364,16 @@ GCS_STATES = [
         "7.4.3: sync_msg[p][start_change.id].cut(p) = LastIndexOf(msgs[p][current_view])",
     ),
     (BLOCKED, Endpoint(of={A: source(A, "m"), B: source(B, "never sent")}), MESSAGE),
+    (LATE, Endpoint(of={A: source(A, "m"), B: source(B, "late", delivered=1)}), CUT),
+    (
+        LATE,
+        Endpoint(
+            mbrshp_view=view(3, A, B),
+            sync_msg={A: SYNC, B: SyncMsg(3, V2.id, (1, 1))},
+            of={A: source(A, "m"), B: source(B, "late", "later", delivered=2)},
+        ),
+        CUT,
+    ),
 ]
 
 
@@ -379,6 +392,15 @@ def test_gcs_good_states() -> None:
     assert judged(gcs(), AFTER_B, A, {A: Process(endpoint=Endpoint(sync_msg={A: SYNC, B: AFTER_B[-1][1].body}))}) == ""  # type: ignore[attr-defined]
     fresh = Endpoint(initial_view(A), initial_view(A), None, {}, (A,), "unblocked", {A: Source(A)})
     assert judged(gcs(), [*BLOCKED, (A, CRASH), (A, RECOVER)], A, {A: Process(endpoint=fresh)}) == ""
+
+
+def test_the_cut_of_others_counts_once_the_view_is_there() -> None:
+    state = Endpoint(
+        mbrshp_view=view(3, A, B),
+        sync_msg={A: SYNC, B: SyncMsg(3, V2.id, (1, 1))},
+        of={A: source(A, "m"), B: source(B, "late", delivered=1)},
+    )
+    assert judged(gcs(), LATE, A, {A: Process(endpoint=state)}) == ""
 
 
 def test_messages_of_a_view_that_is_to_come_are_compared_too() -> None:

@@ -23,6 +23,9 @@ REFUSED: dict[str, Trace] = {
     "view: v.set is a subset of start_change[p].set": [(A, StartChange(5, (A,))), (A, MembershipView(view(5, A, B)))],
     "view: v.startId(p) = start_change[p].id": [(A, StartChange(6, AB)), (A, MembershipView(view(7, A, B)))],
     "view: v.startId(p) > mbrshp_view[p].startId(p)": [*TO_5, (A, MembershipView(view(6, A, B, cids={A: 5})))],
+    "view: views of one epoch have no member in common": [
+        *TO_5, (B, StartChange(5, (B,))), (B, MembershipView(view(5, B))),
+    ],
 }  # fmt: skip
 
 

@@ -201,7 +201,11 @@ REPLICA_REFUSED: dict[str, Trace] = {
     "deliver: an entry is ordered at most as often as it was submitted, and never after it was refused": [
         *START, *cast(A, "x"), X, Y, deliver(A, 3, A3, "x"),
     ],
-    "digest: of what p has applied": [*START, X, (A, StateDigest(3, "d"))],
+    "deliver: after a recovery, on from the snapshot of p, or from the beginning": [
+        *START, X, (A, StateDigest(2, "d")), Y, (A, CRASH), (A, RECOVER), (A, StateDigest(2, "d")),
+        deliver(A, 3, B1, "z"),
+    ],
+    "digest: of what p has applied, no more and no less": [*START, X, (A, StateDigest(1, "d"))],
     "digest: equal at equal positions": [
         *START, X, (A, StateDigest(2, "d")), deliver(B, 0, view_label(V1), VIEW_ENTRY), deliver(B, 1, A1, "x"),
         (B, StateDigest(2, "e")),
@@ -235,7 +239,14 @@ def test_the_end_can_be_inside_a_snapshot() -> None:
 def test_a_crash_forgets_who_waits() -> None:
     crashed = [*START, X, (A, CRASH), (A, RECOVER)]
     refuses(specs(), [*crashed, (A, delivered(1, 1))], "resolve: the ticket is open")
-    allows(specs(), [*crashed, X, Y, *submit(A, 1, "again"), deliver(A, 3, A3, "again"), (A, delivered(1, 3))])
+    again = [START[2], X, Y, *submit(A, 1, "again"), deliver(A, 3, A3, "again"), (A, delivered(1, 3))]
+    allows(specs(), [*crashed, *again])
+
+
+def test_a_recovered_replica_tells_the_digest_of_its_snapshot() -> None:
+    crashed = [*START, X, (A, StateDigest(2, "d")), Y, (A, CRASH), (A, RECOVER)]
+    allows(specs(), [*crashed, (A, StateDigest(2, "d")), Y])
+    refuses(specs(), [*crashed, (A, StateDigest(4, "d"))], "digest: of what p has applied, no more and no less")
 
 
 def test_digests_are_forgotten_in_the_end() -> None:
