@@ -338,6 +338,7 @@ GCS_TRACES: dict[str, Trace] = {
 
 LATE: Steps = [*BLOCKED, (B, GcsSend(plain("late"))), (B, GcsSend(plain("later")))]
 CUT = "8.1.1: no more is delivered than a synchronisation message of the transitional set commits to"
+DROPPED = "6.4: what is dropped was received by all members of the view"
 GCS_STATES = [
     (BLOCKED, Endpoint(mbrshp_view=view(2, B)), "7.1.1: p in mbrshp_view.set"),
     (BLOCKED, Endpoint(current_view=view(2, B)), "7.1.1: p in current_view.set"),
@@ -394,6 +395,25 @@ def test_gcs_good_states() -> None:
     assert judged(gcs(), [*BLOCKED, (A, CRASH), (A, RECOVER)], A, {A: Process(endpoint=fresh)}) == ""
 
 
+def test_only_what_all_have_is_dropped() -> None:
+    dropped = Endpoint()
+    dropped.of[A].msgs.drop(1)
+    lacking = Endpoint(of={A: source(A), B: source(B)})
+    having = Endpoint(of={A: source(A, "m"), B: source(B)})
+    elsewhere = Endpoint(current_view=view(3, A, B), of={A: source(A), B: source(B)})
+    for other, clause in ((lacking, DROPPED), (having, ""), (elsewhere, "")):
+        joint = {A: Process(endpoint=dropped), B: Process(endpoint=other)}
+        specs = gcs()
+        checkers = Checkers(A, specs)
+        for p, action in BLOCKED:
+            checkers.observe(p, action)
+        if clause:
+            with pytest.raises(Violation, match=r"6\.4: what is dropped"):
+                checkers.after(A, joint)  # type: ignore[arg-type]
+        else:
+            checkers.after(A, joint)  # type: ignore[arg-type]
+
+
 def test_the_cut_of_others_counts_once_the_view_is_there() -> None:
     state = Endpoint(
         mbrshp_view=view(3, A, B),
@@ -413,4 +433,4 @@ def test_messages_of_a_view_that_is_to_come_are_compared_too() -> None:
 
 
 def test_every_clause_of_gcs_is_broken() -> None:
-    assert {*GCS_TRACES, *(clause for _, _, clause in GCS_STATES)} == preconditions(GcsInvariants)
+    assert {*GCS_TRACES, *(clause for _, _, clause in GCS_STATES), DROPPED} == preconditions(GcsInvariants)
