@@ -217,6 +217,7 @@ def to_impl() -> list[Spec]:
     return [dvs, TotalOrderInvariants(dvs)]
 
 
+DECREASES = "allconfirm: nextconfirm_p never decreases"
 DURABLE = "durable: what was confirmed in a view of p is on the disk of p"
 IN_AB = [*primary(AB), *((p, Established(AB, 1)) for p in (A, B)), *register(A, B)]
 HIGH = "6.1: x in allstate: x.high is a created view that all its members attempted"
@@ -249,6 +250,13 @@ def test_confirmed_orders_are_one() -> None:
     assert judged(specs, [], C, {C: order(X, Z, confirmed=2)}) == clause
 
 
+def test_what_is_confirmed_stays_confirmed() -> None:
+    specs = to_impl()
+    assert judged(specs, IN_AB, A, {A: order(X, Y, confirmed=2)}) == ""
+    assert judged(specs, [(A, Established(ABC, 3))], A, {A: order(X, Y, confirmed=1)}) == DECREASES
+    assert judged(specs, [(A, CRASH), (A, RECOVER)], A, {A: order(X, Y, confirmed=1)}) == ""
+
+
 def test_what_is_confirmed_outlives_a_crash() -> None:
     back = [(B, CRASH), (B, RECOVER)]
     for state, clause in (
@@ -278,6 +286,7 @@ def test_every_clause_of_to_is_broken() -> None:
     broken = {clause for _, _, clause in TO_STATES} | {
         "allconfirm: confirmed orders are prefixes of one another",
         DURABLE,
+        DECREASES,
     }
     alone = {clause for clause in preconditions(TotalOrderInvariants) if clause.startswith("6.2")}
     assert len(alone) == 1
