@@ -99,7 +99,15 @@ Pair = tuple[ProcessId, ProcessId]
 
 
 class Group:
-    def __init__(self, names: str, seed: int = 0, settings: Settings | None = None, jitter: float = 0.0) -> None:
+    def __init__(
+        self,
+        names: str,
+        seed: int = 0,
+        settings: Settings | None = None,
+        jitter: float = 0.0,
+        latency: float = LATENCY,
+    ) -> None:
+        self.latency = latency
         self.settings = settings or Settings()
         self.chance = Random(seed)
         self.jitter = jitter
@@ -252,7 +260,7 @@ class Group:
             return
         self.frames.append((a, b, frame))
         self._wire[a, b].append(frame)
-        delay = LATENCY + self.jitter * self.chance.random()
+        delay = self.latency + self.jitter * self.chance.random()
         arrival = self._last[a, b] = max(self._last.get((a, b), 0.0), self.now + delay)
         heappush(self._events, (arrival, next(self._order), "frame", a, b, connection))
 

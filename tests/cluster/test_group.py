@@ -186,3 +186,10 @@ def test_who_has_stopped_listening_is_given_up_and_comes_back() -> None:
     group.run(10.0)
     assert group.views() == dict.fromkeys("abc", "abc")
     judge(group.trace)
+
+
+def test_a_slow_and_uneven_network_is_learned() -> None:
+    """Messages take longer than it takes to lose patience at first, and their pauses are those of the dead."""
+    group = Group("abcd", seed=3, jitter=0.4, latency=0.4)
+    group.run(20.0)
+    assert settled(group, 4.0) == dict.fromkeys("abcd", "abcd")

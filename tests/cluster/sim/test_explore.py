@@ -7,6 +7,7 @@ from functools import partial
 
 from cluster.sim.explore import Report, Task, explore
 from cluster.sim.mutants import Caught, hunt, table
+from cluster.sim.mutation import Mutant
 from cluster.sim.narrate import Detail, Narrator
 from cluster.sim.plan import Plan, make_plan
 from cluster.sim.run import Outcome, run
@@ -93,20 +94,8 @@ def test_clauses_that_were_never_met_are_shown() -> None:
 
 
 def test_a_mutant_is_hunted_until_it_is_caught_and_taken_back() -> None:
-    wrong: list[bool] = []
-
-    class Twice:
-        name, layer = "answers twice", "toy"
-
-        def apply(self) -> partial[None]:
-            wrong.append(True)
-            return partial(wrong.clear)
-
-    def run_seed(seed: int) -> Outcome:
-        return run_toy(Task(seed, 3, 3), TWICE if wrong and seed >= 2 else Toy)
-
-    caught = hunt(Twice(), range(50), run_seed)
+    mutant = Mutant("answers twice", "tests.cluster.sim.toy", '2 if self.fault == "twice" else 1', "2", "two answers")
+    caught = hunt(mutant, range(50), lambda seed: run_toy(Task(seed, 3, 3)))
     assert caught.by == "Broken"
-    assert caught.seeds >= 3
-    assert not wrong
+    assert run_toy(Task(caught.seeds - 1, 3, 3)).failure is None
     assert "nobody" in table([caught, Caught("survives", "toy", "", 50)])
