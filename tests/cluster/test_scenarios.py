@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from cluster.layer import Chance
 from cluster.primary import is_quorum
 from cluster.settings import Settings
 from cluster.sim.chance import Chance as Seeded
 from cluster.sim.world import World
 from cluster.stack import Process
+
+if TYPE_CHECKING:
+    from cluster.layer import Chance
 
 
 @pytest.fixture
