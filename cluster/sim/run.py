@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cluster.sim.node import Make
     from cluster.sim.plan import Plan, Submission
 
-QUIET = 1.5  # seconds without an action, before the last change
 LIVE_WITHIN = 40.0  # virtual seconds after everything healed
 QUIET = 1.5  # of them without any action at the end: the group is not only whole, but at rest
 
@@ -188,6 +187,25 @@ def _wait_until_live(world: World) -> bool:
             raise NotReached(f"{late}\n{state_of(world)}") from None
         world.sometimes["no primary view is allowed any more"] += 1
         return False
+
+
+def last_change(world: World, judge: Judge) -> None:
+    """One more crash, in a quiet network and in the middle of a multicast: the others are one view in time."""
+    chance = world.chance.fork("last change")
+    world.network.delays = FIXED
+    world.settle(QUIET)
+    names = [node.name for node in world.running()]
+    victim = chance.choice(names)
+    world.remark(f"in a quiet network, {victim} crashes in the middle of a broadcast")
+    for name in names:
+        world.broadcast(name, b"last words of " + name.encode())
+    world.crash_after(victim, chance.below(8)).broadcast(victim, b"the very last")
+    world.run(FIXED.base * chance.below(4))
+    world.crash(victim)
+    last_event = world.events.now
+    detection = world.settings.suspect_max + FIXED.notice_max  # it may have died without a word
+    world.run(2 * detection)
+    judge.in_time(last_event, [node.pid for node in world.running()], detection=detection, latency=FIXED.base)
 
 
 def live(world: World) -> bool:
