@@ -1,17 +1,34 @@
-"""``python -m cluster``: the group stack on its own. It has no commands yet."""
+"""``python -m cluster``: the group stack on its own. `sim` explores it in a simulated world."""
 
 import argparse
+import multiprocessing
 import sys
+import time
+from collections.abc import Callable, Iterable
+
+from cluster.sim import cli
+from cluster.sim.explore import Task
+from cluster.sim.run import Outcome
+
+
+def spread(function: Callable[[Task], Outcome], tasks: Iterable[Task], jobs: int) -> Iterable[Outcome]:
+    if jobs == 1:
+        yield from map(function, tasks)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(function, tasks)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m cluster",
-        description="The group communication stack of qosweb on its own. It has no commands yet.",
-    )
-    parser.parse_args(argv)
-    parser.print_help()
-    return 0
+    parser = argparse.ArgumentParser(prog="python -m cluster", description="The group communication stack on its own.")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    sim = commands.add_parser("sim", help="run the stack in a simulated world that tries to break it")
+    cli.add_options(sim)
+    options = parser.parse_args(argv)
+    if options.command is None:
+        parser.print_help()
+        return 0
+    return cli.main(options, sim, clock=time.monotonic, write=lambda text: print(text, flush=True), spread=spread)
 
 
 if __name__ == "__main__":

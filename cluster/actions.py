@@ -1,0 +1,185 @@
+"""The external actions of the automata, as a trace shows them. Each carries the papers' name of the action.
+
+A trace is a sequence of (process, action). The layers report them through `Surroundings.trace` where somebody listens;
+the specifications in `cluster/specs` judge them. `Crashed` and `Recovered` come from the world around.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cluster.messages import ClientMessage, Entry, Ordered, Payload, ViewMessage
+from cluster.names import Label, ProcessId, View
+
+
+class Action(msgspec.Struct, frozen=True):
+    """Base of all actions."""
+
+
+# ---- CO_RFIFO (thesis, fig. 4.4)
+
+
+class LinkSend(Action, frozen=True):  # send_p(set, m)
+    to: tuple[ProcessId, ...]
+    body: Payload
+
+
+class LinkDeliver(Action, frozen=True):  # deliver_{q,p}(m)
+    sender: ProcessId
+    body: Payload
+
+
+class LinkReliable(Action, frozen=True):  # reliable_p(set)
+    members: tuple[ProcessId, ...]
+
+
+class LinkLive(Action, frozen=True):  # live_p(set)
+    members: tuple[ProcessId, ...]
+
+
+# ---- MBRSHP (thesis, fig. 4.2)
+
+
+class StartChange(Action, frozen=True):  # start_change_p(cid, set)
+    cid: int
+    members: tuple[ProcessId, ...]
+
+
+class MembershipView(Action, frozen=True):  # mbrshp.view_p(v)
+    view: View
+
+
+# ---- GCS: WV_RFIFO, VS_RFIFO, TRANS_SET, SELF (thesis, ch. 5)
+
+
+class GcsSend(Action, frozen=True):  # send_p(m)
+    body: Ordered
+
+
+class GcsDeliver(Action, frozen=True):  # deliver_p(q, m)
+    sender: ProcessId
+    body: Ordered
+
+
+class GcsView(Action, frozen=True):  # view_p(v, T)
+    view: View
+    transitional: tuple[ProcessId, ...]
+
+
+class Block(Action, frozen=True):  # block_p()
+    pass
+
+
+class BlockOk(Action, frozen=True):  # block_ok_p()
+    pass
+
+
+# ---- VS (DVS paper, fig. 1)
+
+
+class VsSend(Action, frozen=True):  # VS-GPSND(m)_p
+    body: ViewMessage
+
+
+class VsReceive(Action, frozen=True):  # VS-GPRCV(m)_{q,p}
+    sender: ProcessId
+    body: ViewMessage
+
+
+class VsSafe(Action, frozen=True):  # VS-SAFE(m)_{q,p}
+    sender: ProcessId
+    body: ViewMessage
+
+
+class VsNewView(Action, frozen=True):  # VS-NEWVIEW(v)_p
+    view: View
+
+
+# ---- DVS (DVS paper, fig. 2)
+
+
+class DvsSend(Action, frozen=True):  # DVS-GPSND(m)_p
+    body: ClientMessage
+
+
+class DvsReceive(Action, frozen=True):  # DVS-GPRCV(m)_{q,p}
+    sender: ProcessId
+    body: ClientMessage
+
+
+class DvsSafe(Action, frozen=True):  # DVS-SAFE(m)_{q,p}
+    sender: ProcessId
+    body: ClientMessage
+
+
+class DvsNewView(Action, frozen=True):  # DVS-NEWVIEW(v)_p
+    view: View
+
+
+class DvsRegister(Action, frozen=True):  # DVS-REGISTER_p
+    pass
+
+
+# ---- TO (DVS paper, section 6)
+
+
+class Broadcast(Action, frozen=True):  # BCAST(a)_p
+    entry: Entry
+
+
+class Deliver(Action, frozen=True):  # BRCV(a)_{q,p}: the entry at `position` (from 0) of the total order
+    position: int
+    label: Label
+    entry: Entry
+
+
+class CatchUp(Action, frozen=True):  # a snapshot stands for the delivery of everything below `position`
+    position: int
+
+
+class Confirm(Action, frozen=True):  # CONFIRM_p, for all positions below `count`
+    count: int
+
+
+class Established(Action, frozen=True):  # established[g] := true, with the order that p builds on
+    view: View
+    length: int
+
+
+# ---- the replica
+
+
+class Submitted(Action, frozen=True):
+    ticket: int
+    body: bytes
+
+
+class Resolved(Action, frozen=True):
+    """The end of a submission: delivered at `position` (-1: inside a snapshot), or refused with a reason."""
+
+    ticket: int
+    delivered: bool
+    position: int
+    reason: str
+
+
+class StateDigest(Action, frozen=True):
+    """The digest of the state after everything below `position` was applied."""
+
+    position: int
+    digest: str
+
+
+# ---- the world
+
+
+class Crashed(Action, frozen=True):
+    """The process stopped. Its connections are gone, and what was not on its disk."""
+
+    disk_lost: bool
+
+
+class Recovered(Action, frozen=True):
+    """The process runs again, from its disk."""
+
+    boot: int

@@ -1,0 +1,124 @@
+"""Failure detector: whom this process hears.
+
+Paper: none of its own; the network event service that Khazan's thesis assumes below the membership (section 9.4).
+A peer is heard while it is connected and was not silent for longer than its timeout. The timeout follows the peer: mean
+and deviation of its pauses, as retransmission timers do it, and the longest of late, within bounds from the settings.
+Departs: a process that slept itself (its own ticks were late) holds nobody's silence against them: it starts to count
+anew, since what they said may still be waiting to be read.
+Above: membership.  Below: every frame that arrives counts as a sign of life.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from cluster.layer import Surroundings
+    from cluster.names import ProcessId
+    from cluster.settings import Settings
+
+
+class Listener(Protocol):
+    def hears_changed(self) -> None: ...
+
+
+class Pulse:
+    """The signs of life of one peer."""
+
+    __slots__ = ("deviation", "heard_at", "mean", "silent", "timeout", "worst")
+
+    def __init__(self, now: float, settings: Settings) -> None:
+        self.silent = False  # for too long
+        self.heard_at = now
+        self.mean = settings.heartbeat
+        self.deviation = settings.heartbeat / 2
+        self.worst = settings.heartbeat  # the longest pause of late, slowly forgotten
+        self.timeout = 0.0
+        self._set_timeout(settings)
+
+    def pause(self, pause: float, settings: Settings) -> None:
+        error = pause - self.mean
+        self.mean += error / 8
+        self.deviation += (abs(error) - self.deviation) / 4
+        self.worst = max(pause, self.worst * 0.998)
+        self._set_timeout(settings)
+
+    def _set_timeout(self, settings: Settings) -> None:
+        timeout = max(self.mean + 4 * self.deviation, self.worst) + settings.heartbeat
+        self.timeout = min(max(timeout, settings.suspect_min), settings.suspect_max)
+
+
+class Detector:
+    __slots__ = ("_pulses", "_shunned", "_ticked_at", "above", "around", "hears", "settings")
+
+    above: Listener
+
+    def __init__(self, around: Surroundings, settings: Settings) -> None:
+        self.around = around
+        self.settings = settings
+        self.hears: tuple[ProcessId, ...] = (around.me,)  # sorted
+        self._pulses: dict[ProcessId, Pulse] = {}  # of the connected peers that ever spoke
+        self._shunned: dict[ProcessId, float] = {}  # until when
+        self._ticked_at = -inf
+
+    def connected(self, peer: ProcessId) -> None:
+        """A new connection: what its predecessor taught of the peer's pauses no longer holds."""
+        if peer in self._pulses:
+            self._pulses[peer] = Pulse(self.around.now, self.settings)
+
+    def heard(self, peer: ProcessId) -> None:
+        now = self.around.now
+        pulse = self._pulses.get(peer)
+        if pulse is None:
+            self._pulses[peer] = Pulse(now, self.settings)
+            self._changed()
+            return
+        pause = now - pulse.heard_at
+        pulse.heard_at = now
+        if pause > self.settings.heartbeat / 2:  # frames in between would only hide how regular its heartbeat is
+            pulse.pause(min(pause, self.settings.suspect_max), self.settings)
+        if pulse.silent:  # too much was made of that pause; it counts, so that the next one like it is waited for
+            pulse.silent = False
+            self._changed()
+
+    def disconnected(self, peer: ProcessId) -> None:
+        if self._pulses.pop(peer, None) is not None:
+            self._changed()
+
+    def shun(self, peer: ProcessId, until: float) -> None:
+        """Count this peer as not heard until then, whatever it says."""
+        self._shunned[peer] = until
+        self._changed()
+
+    def pardon(self, peer: ProcessId) -> None:
+        if self._shunned.pop(peer, None) is not None:
+            self._changed()
+
+    def tick(self) -> None:
+        now = self.around.now
+        slept = now - self._ticked_at > self.settings.heartbeat + self.settings.suspect_min / 2
+        self._ticked_at = now
+        changed = False
+        if slept:
+            for pulse in self._pulses.values():
+                pulse.heard_at = now
+        for pulse in self._pulses.values():
+            if not pulse.silent and now >= pulse.heard_at + pulse.timeout:
+                pulse.silent = changed = True
+        for peer in [peer for peer, until in self._shunned.items() if now >= until]:
+            del self._shunned[peer]
+            changed = True
+        if changed:
+            self._changed()
+
+    def _changed(self) -> None:
+        heard = (peer for peer, pulse in self._pulses.items() if not pulse.silent and peer not in self._shunned)
+        hears = tuple(sorted([self.around.me, *heard]))
+        if hears != self.hears:
+            self.hears = hears
+            self.above.hears_changed()
+
+    def next_deadline(self) -> float:
+        silent = min((p.heard_at + p.timeout for p in self._pulses.values() if not p.silent), default=inf)
+        return min(silent, min(self._shunned.values(), default=inf))

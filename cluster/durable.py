@@ -1,0 +1,131 @@
+"""What must be on disk before which message leaves, as one list; and what a disk holds.
+
+The layers put `Persist(record)` into the outbox before the message that depends on it, and effects take place in order:
+that is the whole mechanism. A crash leaves on disk the records of some prefix of the outbox.
+
+| record      | what                                        | on disk before                                         |
+|-------------|---------------------------------------------|--------------------------------------------------------|
+| Boot        | which life of the process this is           | its first Hello                                        |
+| Epoch       | the greatest epoch it proposed in           | the Proposal in that epoch                             |
+| Primaries   | act and amb                                 | Info; the attempt of a view (all that follows from it) |
+| Labelled    | entries it labelled                         | the Batch that carries them                            |
+| Appended    | order and content as they arrived           | the Ack that covers them                               |
+| Rebuilt     | order, content, high primary of a new view  | Registered; the Ack that covers the summaries          |
+| Snapshotted | the state machine at a position             | its Checkpoint; what the base drops                    |
+| Truncated   | the new base                                | nothing (what is dropped is never asked for)           |
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cluster.messages import Entry
+from cluster.names import Label, View, ViewId
+from cluster.runlog import Run, RunLog
+
+
+class Record(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Base of what goes to disk."""
+
+
+class Boot(Record, frozen=True):
+    boot: int
+
+
+class Epoch(Record, frozen=True):
+    epoch: int
+
+
+class Primaries(Record, frozen=True):
+    act: View | None
+    amb: tuple[View, ...]
+
+
+class Labelled(Record, frozen=True):
+    """Entries with labels of this process that no order has yet."""
+
+    run: Run
+
+
+class Appended(Record, frozen=True):
+    """The order goes on with these, from `position` on."""
+
+    position: int
+    run: Run
+
+
+class Rebuilt(Record, frozen=True):
+    """The order from `position` on is this and no more; all other content beyond it is dropped.
+
+    With a snapshot (that of another process, at `position`) nothing below `position` is kept either. It is one record,
+    because half of it would be a process that threw away what it had acknowledged before it had what replaces it.
+    """
+
+    position: int
+    entries: tuple[tuple[Label, Entry], ...]
+    high_primary: ViewId
+    next_confirm: int
+    snapshot: Snapshotted | None
+
+
+class Snapshotted(Record, frozen=True):
+    """The state machine after all below `position`, with what the total order needs to go on from there."""
+
+    position: int
+    highest: tuple[Label, ...]
+    state: bytes
+
+
+class Truncated(Record, frozen=True):
+    """Positions below `base` are dropped from the order and the content."""
+
+    base: int
+
+
+Records = Boot | Epoch | Primaries | Labelled | Appended | Rebuilt | Snapshotted | Truncated
+
+
+class Image:
+    """What a disk holds after the records written to it. The plainest implementation, and the reference for others."""
+
+    __slots__ = ("act", "amb", "boot", "epoch", "high_primary", "labelled", "log", "next_confirm", "snapshot")
+
+    def __init__(self) -> None:
+        self.boot = 0
+        self.epoch = 0
+        self.act: View | None = None
+        self.amb: tuple[View, ...] = ()
+        self.labelled: dict[Label, Run] = {}  # mine, in no order yet, by first label
+        self.log = RunLog()
+        self.high_primary: ViewId | None = None
+        self.next_confirm = 0
+        self.snapshot: Snapshotted | None = None
+
+    def apply(self, record: Record) -> None:
+        match record:
+            case Boot(boot=boot):
+                self.boot = boot
+            case Epoch(epoch=epoch):
+                self.epoch = epoch
+            case Primaries(act=act, amb=amb):
+                self.act, self.amb = act, amb
+            case Labelled(run=run):
+                self.labelled[run.first] = run
+            case Appended(position=position, run=run):
+                self.log.cut(position)
+                self.log.append(run)
+                self.labelled.pop(run.first, None)
+            case Rebuilt():
+                if record.snapshot is not None:
+                    self.snapshot = record.snapshot
+                    self.log = RunLog(record.position)
+                self.log.cut(record.position)
+                self.log.extend(record.entries)
+                self.high_primary, self.next_confirm = record.high_primary, record.next_confirm
+                self.labelled.clear()
+            case Snapshotted():
+                self.snapshot = record
+            case Truncated(base=base):
+                self.log.drop_below(base)
+            case _:
+                raise TypeError(f"no record of the list: {record!r}")

@@ -1,0 +1,88 @@
+"""What a layer is, and what it may use of the world around it.
+
+A layer is a pure automaton: a method for each input, outputs by calling the neighbour above or below or by an effect in
+the outbox, its local actions run until none is enabled before an input method returns. No clock, no randomness and no
+input or output of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from cluster.durable import Record
+from cluster.messages import Frame
+from cluster.names import ProcessId, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.actions import Action
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What a process asks of its runtime. Effects take place in the order of the outbox, one after the other."""
+
+
+class Send(Effect, frozen=True):
+    """Put this frame on the connection to each of these, where there is one; else it is lost."""
+
+    to: tuple[ProcessId, ...]
+    frame: Frame
+
+
+class Persist(Effect, frozen=True):
+    """Make this durable before the next effect takes place."""
+
+    record: Record
+
+
+class Known(Effect, frozen=True):
+    """These processes exist; the runtime keeps a connection to each of them as far as it can."""
+
+    peers: tuple[ProcessId, ...]
+
+
+class Delivered(Effect, frozen=True):
+    """For the application: an entry of this process ended (delivered at `position`, or refused with a reason)."""
+
+    ticket: int
+    delivered: bool
+    position: int
+    reason: str
+    result: object
+
+
+class PrimaryChanged(Effect, frozen=True):
+    """For the application: the primary view this process is in now, or None."""
+
+    view: View | None
+
+
+class Diverged(Effect, frozen=True):
+    """For the application: another replica's state at `position` is not what ours was. One of the two is wrong."""
+
+    position: int
+    process: ProcessId
+    ours: str
+    theirs: str
+
+
+class Chance(Protocol):
+    """A seeded source of random numbers, handed in."""
+
+    def random(self) -> float: ...
+
+
+class Surroundings:
+    """What all layers of one process share: who it is, what time it is, its outbox, and who listens to its trace."""
+
+    __slots__ = ("chance", "me", "now", "outbox", "trace")
+
+    def __init__(self, me: ProcessId, chance: Chance, trace: Callable[[Action], None] | None = None) -> None:
+        self.me = me
+        self.now = 0.0  # seconds of a clock that only goes forward; set before each input
+        self.chance = chance
+        self.outbox: list[Effect] = []
+        self.trace = trace

@@ -1,0 +1,292 @@
+"""Membership: who forms the next view, and when it is formed.
+
+Paper: Khazan's thesis, fig. 4.2 (MBRSHP). `mbrshp_view` and `start_change` keep the thesis' names.
+Departs: no servers. All processes know the same graph of who hears whom (rows, told on with every heartbeat), compute
+the same cliques from it and propose them. The start-change id is the epoch, the same number for all members of a view.
+Above: `start_change`, `membership_view`.  Below: proposals on connections; the failure detector.
+
+A process proposes once per epoch: the clique it is in. A proposal of a later epoch by one of that clique pulls it up to
+that epoch. A view is formed when all of a set proposed that set in one epoch, so two views of one epoch are disjoint or
+equal. In the usual case all see a change alike and propose at once: one message delay. Only growth of a view that is
+whole waits a moment (`settle`), lest each connection of a newcomer make a view. What does not succeed in time is tried
+again, less and less often, and who still disagrees then is not counted for a while: smaller views, not none.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.actions import MembershipView, StartChange
+from cluster.durable import Epoch
+from cluster.layer import Known, Persist, Send, Surroundings
+from cluster.messages import Proposal, Row
+from cluster.names import ProcessId, View, initial_view, make_view
+from cluster.reachability import clique_of, is_whole, within_hearing
+
+if TYPE_CHECKING:
+    from cluster.settings import Settings
+
+EPOCH_STEP_MAX = 2**32  # no honest process is that far ahead
+PROCESSES_MAX = 256  # named in one proposal, or known at all
+PATIENCE_MAX = 4  # how often the time for an attempt is doubled at most
+ATTEMPTS_MAX = 3  # attempts at one view before those who disagree are left out
+
+
+class Endpoint(Protocol):
+    """Who is told of changes and views."""
+
+    current_view: View
+
+    def start_change(self, cid: int, members: tuple[ProcessId, ...]) -> None: ...
+    def membership_view(self, view: View) -> None: ...
+
+
+class Wires(Protocol):
+    """What the membership needs of the links."""
+
+    connected_peers: tuple[ProcessId, ...]
+
+    def live(self, members: tuple[ProcessId, ...]) -> None: ...
+
+
+class Hearing(Protocol):
+    """What the membership needs of the failure detector."""
+
+    hears: tuple[ProcessId, ...]
+
+    def shun(self, peer: ProcessId, until: float) -> None: ...
+    def pardon(self, peer: ProcessId) -> None: ...
+
+
+class Membership:
+    __slots__ = (
+        "_attempts", "_count", "_fresh_at", "_heartbeat_at", "_known", "_left", "_patience", "_retry_at",
+        "_rows_changed", "_rows_told", "_settle_at", "_target", "_unheard_since", "above", "around", "boot",
+        "detector", "epoch", "epoch_seen", "links", "mbrshp_view", "proposals", "rows", "settings", "start_change",
+        "under_way",
+    )  # fmt: skip
+
+    links: Wires
+    detector: Hearing
+    above: Endpoint
+
+    def __init__(self, around: Surroundings, settings: Settings, epoch: int, boot: int) -> None:
+        self.around = around
+        self.settings = settings
+        self.boot = boot  # which life of this process it is
+        self.epoch = epoch  # the last one that I proposed in, in any life
+        self.epoch_seen = epoch  # the greatest that anybody spoke of
+        self.mbrshp_view = initial_view(around.me)
+        self.start_change: tuple[int, tuple[ProcessId, ...]] = (0, ())  # my last proposal in this life
+        self.under_way = False  # it did not lead to a view yet
+        self.proposals: dict[ProcessId, tuple[int, tuple[ProcessId, ...]]] = {}  # the last of each, me included
+        self.rows: dict[ProcessId, Row] = {}
+        self._count = 0  # version of my row
+        self._rows_changed = True
+        self._rows_told: tuple[Row, ...] = ()
+        self._target: tuple[ProcessId, ...] = (around.me,)
+        self._known: set[ProcessId] = {around.me}
+        self._unheard_since: dict[ProcessId, float] = {}
+        self._attempts = 0  # at a view of these members, in vain
+        self._patience = 0  # how often the time for an attempt was doubled: what the network taught
+        self._left = False
+        self._heartbeat_at = self._retry_at = self._fresh_at = self._settle_at = inf
+
+    def start(self) -> None:
+        self._heartbeat_at = self.around.now
+        # Everybody needs a view of this life, even if nobody else is there: soon, in case somebody is.
+        self._fresh_at = self.around.now + self.settings.retry
+        self._new_row()
+
+    # ---- inputs
+
+    def hears_changed(self) -> None:
+        if self._left:
+            return
+        self._new_row()
+        if not self._decide():
+            self._tell()
+
+    def restarted(self, peer: ProcessId) -> None:
+        """The peer lost its running state: a view with it has to be made anew."""
+        self.proposals.pop(peer, None)
+        self.detector.pardon(peer)
+        if not self._left:
+            self._decide(anew=peer in self._standing())
+
+    def received(self, peer: ProcessId, proposal: Proposal) -> None:
+        if self._left or not _plausible(proposal, self.epoch_seen):
+            return
+        if proposal.leaving:
+            self.proposals.pop(peer, None)
+            self.rows.pop(peer, None)
+            self._rows_changed = True
+            self.detector.shun(peer, inf)
+            self._decide()
+            return
+        self._learn(proposal)
+        self.epoch_seen = max(self.epoch_seen, proposal.epoch)
+        self.proposals[peer] = (proposal.epoch, proposal.members)
+        if not self._decide(anew=proposal.epoch > self.epoch and peer in self._clique()):
+            self._form()
+
+    def leave(self) -> None:
+        if self._left:
+            return
+        self._left = True
+        self._heartbeat_at = self._retry_at = self._fresh_at = self._settle_at = inf
+        self._send(Proposal(self.epoch, (), (), True))
+
+    def tick(self) -> None:
+        now = self.around.now
+        if now >= self._fresh_at:
+            self._propose()
+        if now >= self._settle_at:
+            self._decide()
+        if now >= self._retry_at:
+            self._try_again()
+        if now >= self._heartbeat_at:
+            self._forget()
+            self._tell()
+
+    def next_deadline(self) -> float:
+        return min(self._heartbeat_at, self._retry_at, self._fresh_at, self._settle_at)
+
+    # ---- who hears whom
+
+    def _new_row(self) -> None:
+        self._count += 1
+        me = self.around.me
+        self.rows[me] = Row(me, (self.boot, self._count), self.detector.hears)
+        self._rows_changed = True
+
+    def _learn(self, proposal: Proposal) -> None:
+        me, met = self.around.me, []
+        for row in proposal.rows:
+            mine = self.rows.get(row.process)
+            if row.process == me:
+                if mine is not None and row.version > mine.version:  # from a life that this one does not remember
+                    self._count = row.version[1] + (row.version[0] > self.boot)
+                    self.boot = max(self.boot, row.version[0])
+                    self._new_row()
+                continue
+            if mine is None and len(self.rows) >= PROCESSES_MAX:
+                continue
+            if mine is None or row.version > mine.version:
+                self.rows[row.process] = row
+                self._rows_changed = True
+                met += [process for process in (row.process, *row.hears) if process not in self._known]
+        new = sorted(set(met))[: PROCESSES_MAX - len(self._known)]
+        if new:
+            self._known.update(new)
+            self.around.outbox.append(Known(tuple(new)))
+
+    def _clique(self) -> tuple[ProcessId, ...]:
+        if self._rows_changed:
+            self._rows_changed = False
+            me = self.around.me
+            self._target = clique_of(me, self.rows)
+            self._rows_told = tuple(self.rows[p] for p in within_hearing(me, self.rows) if p in self.rows)
+        return self._target
+
+    def _forget(self) -> None:
+        """Give back what is known of processes that nobody hears any more."""
+        heard, now = set(within_hearing(self.around.me, self.rows)), self.around.now
+        for process in list(self.rows):
+            if process in heard:
+                self._unheard_since.pop(process, None)
+            elif now - self._unheard_since.setdefault(process, now) > 10 * self.settings.suspect_max:
+                del self.rows[process], self._unheard_since[process]
+                self.proposals.pop(process, None)
+
+    # ---- proposing
+
+    def _standing(self) -> tuple[ProcessId, ...]:
+        return self.start_change[1] if self.under_way else self.mbrshp_view.members
+
+    def _decide(self, anew: bool = False) -> bool:
+        """Propose where there is something to propose."""
+        target, standing = self._clique(), self._standing()
+        if not anew and target == standing:
+            self._settle_at = inf
+        elif anew or not is_whole(standing, self.rows) or self.around.now >= self._settle_at:
+            self._propose()
+            return True
+        elif self._settle_at == inf:
+            self._settle_at = self.around.now + self.settings.settle
+        return False
+
+    def _propose(self) -> None:
+        around, members = self.around, self._clique()
+        if members != self.start_change[1]:
+            self._attempts = 0
+        self.epoch = self.epoch_seen if self.epoch_seen > self.epoch else self.epoch + 1
+        self.epoch_seen = self.epoch
+        self.start_change = self.proposals[around.me] = (self.epoch, members)
+        self.under_way = True
+        self._fresh_at = self._settle_at = inf
+        self._retry_at = around.now + self.settings.retry * 2**self._patience * (1 + around.chance.random())
+        around.outbox.append(Persist(Epoch(self.epoch)))
+        self._tell()
+        if around.trace is not None:
+            around.trace(StartChange(self.epoch, members))
+        self.links.live(members)
+        self.above.start_change(self.epoch, members)
+        self._form()
+
+    def _form(self) -> None:
+        """view_p(v): all of the set that I proposed in this epoch proposed it too."""
+        if not self.under_way:
+            return
+        proposed, proposals = self.start_change, self.proposals
+        epoch, members = proposed
+        for member in members:
+            if proposals.get(member) != proposed:
+                return
+        self.under_way = False
+        self.mbrshp_view = view = make_view(epoch, dict.fromkeys(members, epoch))
+        if self.around.trace is not None:
+            self.around.trace(MembershipView(view))
+        self.links.live(members)
+        self.above.membership_view(view)
+
+    def _try_again(self) -> None:
+        """The last proposal has had its time: either its view was formed, and also delivered, or it comes again."""
+        self._retry_at = inf
+        if not self.under_way and self.above.current_view.id == self.mbrshp_view.id:
+            self._attempts = 0
+            self._patience = max(0, self._patience - 1)
+            return
+        epoch = self.epoch
+        self._attempts += 1
+        self._patience = min(self._patience + 1, PATIENCE_MAX)
+        if self._attempts >= ATTEMPTS_MAX:
+            until = self.around.now + 4 * self.settings.suspect_max
+            proposed = self.start_change
+            for member in [member for member in proposed[1] if self.proposals.get(member) != proposed]:
+                self.detector.shun(member, until)
+        if self.epoch == epoch:
+            self._propose()
+
+    # ---- talking
+
+    def _tell(self) -> None:
+        self._clique()
+        self._heartbeat_at = self.around.now + self.settings.heartbeat
+        epoch, members = self.start_change
+        self._send(Proposal(epoch or self.epoch, members, self._rows_told, False))
+
+    def _send(self, proposal: Proposal) -> None:
+        if self.links.connected_peers:
+            self.around.outbox.append(Send(self.links.connected_peers, proposal))
+
+
+def _plausible(proposal: Proposal, epoch_seen: int) -> bool:
+    """Nothing in it could cost more than it is worth."""
+    return (
+        0 <= proposal.epoch <= epoch_seen + EPOCH_STEP_MAX
+        and len(proposal.members) <= PROCESSES_MAX
+        and len(proposal.rows) <= PROCESSES_MAX
+        and all(len(row.hears) <= PROCESSES_MAX and max(row.version) < 2**53 for row in proposal.rows)
+    )

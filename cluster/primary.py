@@ -1,0 +1,188 @@
+"""Dynamic primary views: which of the views that come and go may decide for the group.
+
+Paper: De Prisco et al., PODC 1998, fig. 3 (VS-TO-DVS). State variables keep the paper's names.
+Departs:
+- A majority of w includes the half of w that holds its lowest-ranked member (dynamic linear voting). Any two such
+  quorums of w intersect, and that is all that the proof of invariant 5.5 asks of a majority.
+- `act` may be None: a process that joined and was told of no primary view. It follows where others lead; a view in
+  which nobody knows a primary view is never attempted.
+- A view is attempted after the infos of all members, one's own included, came in through the order of the view. So all
+  decide from the same infos, and client messages cannot arrive before the view was attempted: nothing is buffered.
+- What a client sends in a view that is over is dropped at once (the paper keeps it in a queue that is never emptied).
+- `processed` tells the order below how much of it was dealt with, here and above: only that is acknowledged.
+Above: total order.  Below: view order (VS).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.actions import DvsNewView, DvsReceive, DvsRegister, DvsSafe, DvsSend
+from cluster.durable import Image, Primaries
+from cluster.layer import Persist, Surroundings
+from cluster.messages import ClientMessage, Info, Registered, ViewMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cluster.names import ProcessId, View, ViewId
+
+
+class Above(Protocol):
+    def new_view(self, view: View) -> None: ...
+    def receive(self, sender: ProcessId, body: ClientMessage) -> None: ...
+    def safe(self, sender: ProcessId, body: ClientMessage) -> None: ...
+    def primary_lost(self) -> None: ...
+    def roomy(self) -> None: ...
+
+
+class Below(Protocol):
+    @property
+    def room(self) -> bool: ...
+    def send(self, body: ViewMessage) -> None: ...
+    def processed(self, count: int) -> None: ...
+
+
+def is_quorum(members: Iterable[ProcessId], view: View) -> bool:
+    """Whether these may decide for `view`: more than half of it, or half of it with its lowest-ranked member."""
+    present = set(members)
+    common = sum(member in present for member in view.members)
+    return 2 * common > len(view.members) or (2 * common == len(view.members) and view.members[0] in present)
+
+
+class PrimaryViews:
+    """VS-TO-DVS_p."""
+
+    __slots__ = ("_on_disk", "_received", "_unprocessed", "above", "act", "amb", "around", "below", "client_cur", "cur",
+                 "info_rcvd", "rcvd_rgst")  # fmt: skip
+
+    above: Above
+    below: Below
+
+    def __init__(self, around: Surroundings, image: Image) -> None:
+        self.around = around
+        self.cur: View | None = None
+        self.client_cur: View | None = None
+        self.act = image.act
+        self.amb: dict[ViewId, View] = {view.id: view for view in image.amb}
+        self.info_rcvd: set[ProcessId] = set()  # whose info of cur came in; what they said is in act and amb
+        self.rcvd_rgst: set[ProcessId] = set()
+        self._on_disk = (self.act, tuple(sorted(self.amb)))
+        self._received = 0  # messages of cur's order, so far
+        self._unprocessed: deque[int] = deque()  # those of the client that it is not done with, by place in the order
+
+    @property
+    def use(self) -> list[View]:
+        return ([self.act] if self.act is not None else []) + list(self.amb.values())
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether the current view was attempted as a primary view."""
+        return self.cur is not None and self.cur is self.client_cur
+
+    @property
+    def room(self) -> bool:
+        return self.below.room
+
+    # input VS-NEWVIEW(v)_p
+    def new_view(self, view: View) -> None:
+        lost = self.is_primary
+        self.cur = view
+        self.info_rcvd.clear()
+        self.rcvd_rgst.clear()
+        self._received = 0
+        self._unprocessed.clear()
+        if lost:
+            self.above.primary_lost()
+        self._persist()
+        self.below.send(Info(self.act, tuple(self.amb[view_id] for view_id in sorted(self.amb))))
+
+    # input VS-GPRCV(m)_{q,p}
+    def receive(self, sender: ProcessId, body: ViewMessage) -> None:
+        self._received += 1
+        if isinstance(body, Info):
+            self._info(sender, body)
+        elif isinstance(body, Registered):
+            self._registered(sender)
+        else:
+            if not self.is_primary:
+                raise RuntimeError(f"{sender} sent {type(body).__name__} in {self.cur}, which was never attempted here")
+            self._unprocessed.append(self._received)
+            if self.around.trace is not None:
+                self.around.trace(DvsReceive(sender, body))
+            self.above.receive(sender, body)
+        self._tell_processed()
+
+    # input VS-SAFE(m)_{q,p}
+    def safe(self, sender: ProcessId, body: ViewMessage) -> None:
+        if not isinstance(body, Info | Registered):
+            if self.around.trace is not None:
+                self.around.trace(DvsSafe(sender, body))
+            self.above.safe(sender, body)
+
+    # input DVS-GPSND(m)_p
+    def send(self, body: ClientMessage) -> None:
+        if self.client_cur is not None and self.around.trace is not None:
+            self.around.trace(DvsSend(body))
+        if self.is_primary:
+            self.below.send(body)
+
+    # input DVS-REGISTER_p
+    def register(self) -> None:
+        if self.client_cur is not None and self.around.trace is not None:
+            self.around.trace(DvsRegister())
+        if self.is_primary:
+            self.below.send(Registered())
+
+    def processed(self, count: int) -> None:
+        """The client is done with its next `count` messages of this view."""
+        for _ in range(count):
+            self._unprocessed.popleft()
+        self._tell_processed()
+
+    def roomy(self) -> None:
+        self.above.roomy()
+
+    # VS-GPRCV(<"info", v, V>)_{q,p}, then output DVS-NEWVIEW(cur)_p where it is enabled
+    def _info(self, sender: ProcessId, info: Info) -> None:
+        assert self.cur is not None
+        self.info_rcvd.add(sender)
+        if info.act is not None and (self.act is None or info.act.id > self.act.id):
+            self.act = info.act
+        self.amb.update((view.id, view) for view in info.amb)
+        self._forget_settled()
+        if len(self.info_rcvd) == len(self.cur.members) and self._may_attempt(self.cur):
+            self.amb[self.cur.id] = self.cur
+            self.client_cur = self.cur
+            self._persist()
+            if self.around.trace is not None:
+                self.around.trace(DvsNewView(self.cur))
+            self.above.new_view(self.cur)
+
+    def _may_attempt(self, view: View) -> bool:
+        if self.client_cur is not None and view.id <= self.client_cur.id:
+            return False
+        return self.act is not None and all(is_quorum(view.members, used) for used in self.use)
+
+    # VS-GPRCV(<"registered">)_{q,p}, then DVS-GARBAGE-COLLECT(cur)_p where it is enabled
+    def _registered(self, sender: ProcessId) -> None:
+        assert self.cur is not None
+        self.rcvd_rgst.add(sender)
+        if len(self.rcvd_rgst) == len(self.cur.members) and (self.act is None or self.cur.id > self.act.id):
+            self.act = self.cur
+            self._forget_settled()
+
+    def _forget_settled(self) -> None:
+        if self.act is not None:
+            settled = self.act.id
+            self.amb = {view_id: view for view_id, view in self.amb.items() if view_id > settled}
+
+    def _persist(self) -> None:
+        state = (self.act, tuple(sorted(self.amb)))
+        if state != self._on_disk:
+            self._on_disk = state
+            self.around.outbox.append(Persist(Primaries(self.act, tuple(self.amb[view_id] for view_id in state[1]))))
+
+    def _tell_processed(self) -> None:
+        self.below.processed(self._unprocessed[0] - 1 if self._unprocessed else self._received)

@@ -1,0 +1,220 @@
+"""A replica of a deterministic state machine, fed by the total order.
+
+The machine sees the same entries at the same positions everywhere. What the replica adds: changes of the primary view
+as entries of the order; a snapshot every so many positions, its digest sent through the order so that replicas that
+differ find out, and the log dropped below what all members have snapshots of; an end for every submission.
+Departs: the papers end at the totally ordered broadcast.
+Below: total order.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from cluster.actions import Resolved, StateDigest, Submitted
+from cluster.layer import Delivered, Diverged, PrimaryChanged, Surroundings
+from cluster.messages import APPLICATION, CHECKPOINT, VIEW, Entry
+from cluster.names import ProcessId, View, ViewId
+from cluster.summaries import view_of_entry
+from cluster.tickets import NO_TICKET, Tickets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cluster.durable import Snapshotted
+    from cluster.runlog import Run
+    from cluster.settings import Settings
+
+DIGESTS_KEPT = 8  # own snapshots whose digests are remembered, to compare those of others with
+
+
+class StateMachine(Protocol):
+    """What is replicated. Deterministic: nothing but these calls may change it or what it answers."""
+
+    def apply(self, position: int, origin: ProcessId, body: bytes) -> object: ...
+    def view_changed(self, position: int, view: View) -> None: ...
+    def snapshot(self) -> bytes: ...
+    def restore(self, state: bytes) -> None: ...
+
+
+class Below(Protocol):
+    def broadcast(self, entries: Sequence[tuple[int, Entry]]) -> None: ...
+    def withdraw(self, ticket: int) -> bool: ...
+    def unlabelled(self) -> list[int]: ...
+    def keep_snapshot(self, state: bytes) -> None: ...
+    def truncate(self, base: int) -> None: ...
+
+
+class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+    """The body of a CHECKPOINT entry: its origin has a snapshot at `position`, and this is its digest."""
+
+    position: int
+    digest: str
+
+
+class State(msgspec.Struct, array_like=True):
+    """What a snapshot holds. A function of the order below its position, so equal at all replicas."""
+
+    view: View | None  # the last primary view in the order
+    checkpoints: list[tuple[ProcessId, int]]  # of the members of that view
+    machine: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_state = msgspec.msgpack.Decoder(State).decode
+_decode_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
+
+
+class Replica:
+    __slots__ = ("_checkpoint_waits", "_digests", "_tickets", "_unlabelled", "around", "below", "checkpoints",
+                 "leaving", "machine", "primary", "settings", "ticket", "view")  # fmt: skip
+
+    below: Below
+
+    def __init__(self, around: Surroundings, settings: Settings, machine: StateMachine) -> None:
+        self.around = around
+        self.settings = settings
+        self.machine = machine
+        self.view: View | None = None
+        self.primary: View | None = None  # the primary view this process takes part in now
+        self.checkpoints: dict[ProcessId, int] = {}
+        self.leaving = False
+        self.ticket = NO_TICKET
+        self._unlabelled = 0  # submissions without a label
+        self._tickets = Tickets()  # of those with one
+        self._digests: dict[int, str] = {}
+        self._checkpoint_waits = NO_TICKET  # the ticket of a checkpoint without a label
+
+    # ---- submissions
+
+    @property
+    def unresolved(self) -> int:
+        return self._unlabelled + self._tickets.count
+
+    def submit(self, body: bytes) -> int:
+        """Put an entry into the total order. Its end is reported as `Delivered` under the ticket, once."""
+        return self.submit_all((body,))[0]
+
+    def submit_all(self, bodies: Sequence[bytes]) -> list[int]:
+        """Put entries into the total order, in as few messages as possible."""
+        tickets = []
+        accepted: list[tuple[int, Entry]] = []
+        for body in bodies:
+            self.ticket += 1
+            ticket = self.ticket
+            tickets.append(ticket)
+            if self.around.trace is not None:
+                self.around.trace(Submitted(ticket, body))
+            if self.leaving:
+                self._resolve(ticket, False, -1, "this process is leaving the group")
+            elif self._unlabelled >= self.settings.delay_len_max:
+                self._resolve(ticket, False, -1, f"{self._unlabelled} entries are waiting already")
+            else:
+                self._unlabelled += 1
+                accepted.append((ticket, Entry(APPLICATION, body)))
+        self.below.broadcast(accepted)
+        return tickets
+
+    def withdraw(self, ticket: int) -> bool:
+        """Take a submission back, where that is still possible: it then ends as refused."""
+        if ticket == self._checkpoint_waits or not self.below.withdraw(ticket):
+            return False
+        self._unlabelled -= 1
+        self._resolve(ticket, False, -1, "withdrawn")
+        return True
+
+    def leave(self) -> None:
+        """Take nothing new; what has no label yet is refused."""
+        self.leaving = True
+        for ticket in self.below.unlabelled():
+            self.withdraw(ticket)
+
+    def labelled(self, view_id: ViewId, seqno: int, tickets: list[int]) -> None:
+        self._unlabelled -= len(tickets)
+        if self._checkpoint_waits and self._checkpoint_waits in tickets:
+            self._unlabelled += 1
+            tickets[tickets.index(self._checkpoint_waits)] = self._checkpoint_waits = NO_TICKET
+        self._tickets.put(view_id, seqno, tickets)
+
+    def _resolve(self, ticket: int, delivered: bool, position: int, reason: str, result: object = None) -> None:
+        if self.around.trace is not None:
+            self.around.trace(Resolved(ticket, delivered, position, reason))
+        self.around.outbox.append(Delivered(ticket, delivered, position, reason, result))
+
+    # ---- the order
+
+    def deliver(self, position: int, run: Run) -> None:
+        """The entries of a run, at `position` and after. A snapshot may be due behind the last of them, not before."""
+        origin, apply = run.origin, self.machine.apply
+        tickets = self._tickets.take(run) if origin == self.around.me else None
+        for i, entry in enumerate(run.entries):
+            if entry.kind == APPLICATION:
+                result = apply(position + i, origin, entry.body)
+                if tickets and tickets[i]:
+                    self._resolve(tickets[i], True, position + i, "", result)
+            elif entry.kind == VIEW:
+                self._enter(position + i, view_of_entry(entry))
+            elif entry.kind == CHECKPOINT:
+                self._checkpoint(origin, _decode_checkpoint(entry.body))
+        end = position + len(run.entries)
+        if end % self.settings.snapshot_every == 0:
+            self._take_snapshot(end)
+
+    def _enter(self, position: int, view: View) -> None:
+        self.view = view
+        self.checkpoints = {member: self.checkpoints[member] for member in view.members if member in self.checkpoints}
+        self.machine.view_changed(position, view)
+
+    def _checkpoint(self, origin: ProcessId, checkpoint: Checkpoint) -> None:
+        ours = self._digests.get(checkpoint.position, checkpoint.digest)
+        if ours != checkpoint.digest:
+            self.around.outbox.append(Diverged(checkpoint.position, origin, ours, checkpoint.digest))
+        if self.view is None or origin not in self.view.members:
+            return
+        self.checkpoints[origin] = max(checkpoint.position, self.checkpoints.get(origin, 0))
+        if len(self.checkpoints) == len(self.view.members):
+            self.below.truncate(min(self.checkpoints.values()))
+
+    def _take_snapshot(self, position: int) -> None:
+        state = _encode(State(self.view, sorted(self.checkpoints.items()), self.machine.snapshot()))
+        self.below.keep_snapshot(state)
+        self._announce(position, state)
+
+    def _announce(self, position: int, state: bytes) -> None:
+        digest = blake2b(state, digest_size=16).hexdigest()
+        if self.around.trace is not None:
+            self.around.trace(StateDigest(position, digest))
+        self._digests[position] = digest
+        if len(self._digests) > DIGESTS_KEPT:
+            del self._digests[min(self._digests)]
+        if self._checkpoint_waits:  # not sent yet, and of no use any more
+            self.below.withdraw(self._checkpoint_waits)
+        self.ticket += 1
+        self._checkpoint_waits = self.ticket
+        self.below.broadcast([(self.ticket, Entry(CHECKPOINT, _encode(Checkpoint(position, digest))))])
+
+    def restore(self, snapshot: Snapshotted) -> None:
+        """Go on from a snapshot: that of the own disk, or that of another replica."""
+        state = _decode_state(snapshot.state)
+        self.machine.restore(state.machine)
+        self.view = state.view
+        self.checkpoints = dict(state.checkpoints)
+        passed = next((label for label in snapshot.highest if label.origin == self.around.me), None)
+        for ticket in self._tickets.take_up_to(passed) if passed is not None else ():
+            if ticket:
+                self._resolve(ticket, True, -1, "")
+        self._announce(snapshot.position, snapshot.state)
+
+    # ---- the primary view
+
+    def established(self, view: View) -> None:
+        self.primary = view
+        self.around.outbox.append(PrimaryChanged(view))
+
+    def primary_lost(self) -> None:
+        if self.primary is not None:
+            self.primary = None
+            self.around.outbox.append(PrimaryChanged(None))

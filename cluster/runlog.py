@@ -1,0 +1,124 @@
+"""The order as it is held: runs of consecutive labels of one origin, because that is how entries travel.
+
+A run costs the same however many entries it has. Positions count from 0 over the whole history; a log has those from
+`base` on, and `base` is always where a run begins.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cluster.messages import Entry
+from cluster.names import Label, ProcessId, ViewId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True):
+    """Entries with the labels (view_id, seqno, origin), (view_id, seqno + 1, origin), ..."""
+
+    view_id: ViewId
+    seqno: int
+    origin: ProcessId
+    entries: tuple[Entry, ...]
+
+    @property
+    def first(self) -> Label:
+        return Label(self.view_id, self.seqno, self.origin)
+
+    @property
+    def last(self) -> Label:
+        return Label(self.view_id, self.seqno + len(self.entries) - 1, self.origin)
+
+    def part(self, low: int, high: int) -> Run:
+        """Its entries low, low + 1, ..., high - 1."""
+        if low == 0 and high == len(self.entries):
+            return self
+        return Run(self.view_id, self.seqno + low, self.origin, self.entries[low:high])
+
+    def labelled(self) -> Iterator[tuple[Label, Entry]]:
+        for i, entry in enumerate(self.entries):
+            yield Label(self.view_id, self.seqno + i, self.origin), entry
+
+
+def runs_of(labelled: Iterable[tuple[Label, Entry]]) -> Iterator[Run]:
+    """The fewest runs that have these entries in this order."""
+    first: Label | None = None
+    entries: list[Entry] = []
+    for label, entry in labelled:
+        if first is None or label != (first.view_id, first.seqno + len(entries), first.origin):
+            if first is not None:
+                yield Run(*first, tuple(entries))
+            first, entries = label, []
+        entries.append(entry)
+    if first is not None:
+        yield Run(*first, tuple(entries))
+
+
+class RunLog:
+    __slots__ = ("_runs", "_starts", "base", "end")
+
+    def __init__(self, base: int = 0) -> None:
+        self.base = base
+        self.end = base  # the position after the last entry
+        self._runs: list[Run] = []
+        self._starts: list[int] = []
+
+    def __len__(self) -> int:
+        return self.end - self.base
+
+    def __getitem__(self, index: int) -> tuple[Label, Entry]:
+        """The entry at position base + index, with its label."""
+        run, offset = self.find(self.base + index)
+        return Label(run.view_id, run.seqno + offset, run.origin), run.entries[offset]
+
+    def copy(self) -> RunLog:
+        other = RunLog(self.base)
+        other.end, other._runs, other._starts = self.end, self._runs[:], self._starts[:]
+        return other
+
+    def append(self, run: Run) -> None:
+        self._starts.append(self.end)
+        self._runs.append(run)
+        self.end += len(run.entries)
+
+    def extend(self, labelled: Iterable[tuple[Label, Entry]]) -> None:
+        for run in runs_of(labelled):
+            self.append(run)
+
+    def find(self, position: int) -> tuple[Run, int]:
+        """The run that has this position, and the place in it."""
+        if not self.base <= position < self.end:
+            raise IndexError(f"position {position} is not in {self.base}..{self.end}")
+        at = bisect_right(self._starts, position) - 1
+        return self._runs[at], position - self._starts[at]
+
+    def since(self, position: int, end: int | None = None) -> Iterator[tuple[Label, Entry]]:
+        """The entries at `position`, `position` + 1, ... (before `end`), with their labels."""
+        end = self.end if end is None else end
+        while position < end:
+            run, offset = self.find(position)
+            part = run.part(offset, min(len(run.entries), offset + end - position))
+            yield from part.labelled()
+            position += len(part.entries)
+
+    def cut(self, position: int) -> None:
+        """Drop everything from this position on."""
+        while self._starts and self._starts[-1] >= position:
+            self._starts.pop()
+            self.end -= len(self._runs.pop().entries)
+        if self.end > position:
+            run = self._runs.pop()
+            self._runs.append(run.part(0, position - self._starts[-1]))
+            self.end = position
+
+    def drop_below(self, position: int) -> None:
+        """Give back what lies below this position, as far as whole runs do."""
+        count = bisect_right(self._starts, position) - (position < self.end)
+        if count > 0:
+            del self._runs[:count], self._starts[:count]
+            self.base = self._starts[0] if self._starts else self.end

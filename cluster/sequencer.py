@@ -1,0 +1,78 @@
+"""Total order in a view by a fixed sequencer: the simple way, to compare with.
+
+Paper: none of its own; the sequencer based protocols of which the ATOP paper speaks (PODC 1998, section 1.2.1).
+The lowest member of the view places all messages. Its own are placed where they stand in its stream; for those of the
+others it multicasts `Sequence`, at the end of the input that brought them.
+Above: primary views.  Below: virtual synchrony.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from cluster.messages import Ordered, Plain, Sequence, ViewMessage
+from cluster.names import ViewId
+from cluster.view_order import ViewOrder
+
+if TYPE_CHECKING:
+    from cluster.layer import Surroundings
+    from cluster.settings import Settings
+
+SEQUENCER = 0  # its rank
+USED_UP = -1  # in `placed`: here the next `Sequence` message began
+
+
+class Sequencer(ViewOrder):
+    """The member of rank 0 decides; everybody, itself included, follows its stream."""
+
+    __slots__ = ("pending", "placed", "unplaced")
+
+    def __init__(self, around: Surroundings, settings: Settings) -> None:
+        super().__init__(around, settings)
+        self._begin(ViewId(0, ""))
+
+    def _begin(self, view_id: ViewId) -> None:  # noqa: ARG002
+        self.pending: list[deque[ViewMessage]] = [deque() for _ in self.members]
+        self.placed: deque[int] = deque()  # whose message each next place is for; the stream of the sequencer, unrolled
+        self.unplaced: list[int] = []  # at the sequencer: ranks of messages that came in and have no place yet
+
+    def _accept(self, rank: int, body: Ordered) -> None:
+        if type(body) is Plain:
+            self.pending[rank].append(body.body)
+            if rank == SEQUENCER:
+                self.placed.append(rank)
+            elif self.own_rank == SEQUENCER:
+                self.unplaced.append(rank)
+        elif type(body) is Sequence and rank == SEQUENCER:
+            if any(not SEQUENCER < sender < len(self.members) for sender in body.senders):
+                return
+            self.placed.append(USED_UP)
+            self.placed.extend(body.senders)
+
+    def _order(self) -> None:
+        placed, pending = self.placed, self.pending
+        while placed:
+            rank = placed[0]
+            if rank == USED_UP:
+                placed.popleft()
+                self._pass(SEQUENCER)
+            elif pending[rank]:
+                placed.popleft()
+                self._deliver(rank, pending[rank].popleft())
+            else:
+                return
+
+    def _emit(self) -> bool:
+        if self.blocked:
+            return False
+        sent = False
+        if self.unplaced:
+            senders = tuple(self.unplaced)
+            self.unplaced.clear()
+            self.below.send(Sequence(self._own_ack(), senders))
+            sent = True
+        while self.outgoing:
+            self.below.send(Plain(self._own_ack(), self.outgoing.popleft()))
+            sent = True
+        return sent

@@ -1,0 +1,58 @@
+"""Wrong versions of the layers, one line each, and how long each of them goes uncaught.
+
+A checker is worth what it catches. A mutant replaces one piece of a layer for the time of its runs; seeds are run until
+one of them fails. A mutant that survives is either shown to be the same protocol, or a hole to close.
+Below: run, mutation, catalogue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cluster.sim.run import Outcome
+
+
+class Wrong(Protocol):
+    """A change to a layer (`mutation.Mutant`). `apply` makes it, and returns what takes it back."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def layer(self) -> str: ...
+    def apply(self) -> Callable[[], None]: ...
+
+
+class Caught(msgspec.Struct, frozen=True):
+    name: str
+    layer: str
+    by: str  # the specification, or "" where nobody noticed
+    seeds: int  # that were run
+
+
+def hunt(mutant: Wrong, seeds: Iterable[int], run_seed: Callable[[int], Outcome]) -> Caught:
+    """Run seeds with the wrong version until one of them fails."""
+    undo = mutant.apply()
+    count = 0
+    try:
+        for seed in seeds:
+            count += 1
+            failure = run_seed(seed).failure
+            if failure is not None:
+                return Caught(mutant.name, mutant.layer, failure.kind, count)
+    finally:
+        undo()
+    return Caught(mutant.name, mutant.layer, "", count)
+
+
+def table(found: Iterable[Caught]) -> str:
+    rows = [("layer", "mutant", "caught by", "after seeds")]
+    rows += [(c.layer, c.name, c.by or "nobody", str(c.seeds)) for c in found]
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )

@@ -1,0 +1,242 @@
+"""A run told as a story, in the papers' vocabulary: who sends what to whom, what each process sees.
+
+One line for each thing that happens, in more or less detail. Heartbeats that say nothing new, bare acknowledgements of
+the links, and actions that the frames tell already (send and deliver of the links) are left out, unless everything is
+asked for. The text is a function of the run alone, so that a story can be kept in a file and compared.
+Below: the world, as one of its listeners.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from cluster import actions
+from cluster.messages import (
+    Ack,
+    AppMsg,
+    Batch,
+    Data,
+    Entry,
+    Frame,
+    FwdMsg,
+    Hello,
+    Info,
+    LinkAck,
+    Message,
+    Plain,
+    Proposal,
+    Registered,
+    Sequence,
+    Slot,
+    Summary,
+    Supply,
+    SyncMsg,
+    ViewMsg,
+)  # fmt: skip
+from cluster.names import Label, ProcessId, View, ViewId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cluster.actions import Action
+
+TOLD_BY_FRAMES = (actions.LinkSend, actions.LinkDeliver, actions.LinkLive, actions.GcsSend, actions.VsSend)
+INSIDE = (
+    *TOLD_BY_FRAMES, actions.LinkReliable, actions.Block, actions.BlockOk, actions.GcsDeliver, actions.VsReceive,
+    actions.VsSafe, actions.DvsSend, actions.DvsReceive, actions.DvsSafe, actions.StateDigest,
+)  # fmt: skip
+ARROW = "->"
+
+
+class Detail(Enum):
+    CONVERSATION = "what is sent, and what comes of it"
+    STORY = "also what each layer sees"
+    EVERYTHING = "nothing left out"
+
+
+class Narrator:
+    """Writes a line for everything worth telling, at this detail. The same to several at once is one line."""
+
+    def __init__(self, write: Callable[[str], None], detail: Detail = Detail.STORY) -> None:
+        self.muted = False
+        self._write = write
+        self._everything = detail is Detail.EVERYTHING
+        self._conversation = detail is Detail.CONVERSATION
+        self._left_out = {Detail.CONVERSATION: INSIDE, Detail.STORY: TOLD_BY_FRAMES, Detail.EVERYTHING: ()}[detail]
+        self._proposals: dict[ProcessId, object] = {}
+        self._streamed: dict[tuple[ProcessId, ProcessId], tuple[int, int]] = {}
+        self._held: tuple[float, ProcessId, str] | None = None  # a frame, in case the next one is the same to another
+        self._held_to: list[ProcessId] = []
+
+    def remark(self, time: float, text: str) -> None:
+        self._line(f"{time:9.4f}  ---- {text}")
+
+    def action(self, time: float, process: ProcessId, action: Action) -> None:
+        if not isinstance(action, self._left_out):
+            self._line(f"{time:9.4f}  {process!s:<4} {told_action(action)}")
+
+    def frame(self, time: float, sender: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None:
+        if not self._everything and not self._is_news(sender, to, frame):
+            return
+        again = " again" if isinstance(frame, Data) and self._is_repeated(sender, to, frame) else ""
+        held = (time, sender, told_frame(frame) + again)
+        if held != self._held or self._everything:
+            self.flush()
+            self._held = held
+        self._held_to.extend(to)
+
+    def flush(self) -> None:
+        """Tell what is held back: at the end of a story."""
+        if self._held is not None:
+            time, sender, text = self._held
+            to = self._held_to
+            self._held, self._held_to = None, []
+            self._line(f"{time:9.4f}  {sender!s:<4} {ARROW} {names(to)}: {text}")
+
+    def _line(self, text: str) -> None:
+        self.flush()
+        if not self.muted:
+            self._write(text)
+
+    def _is_news(self, sender: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> bool:
+        if isinstance(frame, LinkAck) or not to:
+            return False
+        if isinstance(frame, Data):
+            return not (self._conversation and isinstance(frame.body, Ack))
+        if isinstance(frame, Proposal):
+            said = (frame.epoch, frame.members, frame.leaving)
+            if self._proposals.get(sender) == said:
+                return False
+            self._proposals[sender] = said
+        return True
+
+    def _is_repeated(self, sender: ProcessId, to: tuple[ProcessId, ...], frame: Data) -> bool:
+        number = (frame.stream, frame.seqno)
+        repeated = False
+        for peer in to:
+            repeated = repeated or number <= self._streamed.get((sender, peer), (0, 0))
+            self._streamed[(sender, peer)] = max(number, self._streamed.get((sender, peer), (0, 0)))
+        return repeated
+
+
+def names(processes: Iterable[ProcessId]) -> str:
+    return " ".join(map(str, processes))
+
+
+def told_frame(frame: Frame) -> str:
+    match frame:
+        case Proposal(leaving=True):
+            return "leaving"
+        case Proposal(epoch=epoch, members=members):
+            return f"proposal in epoch {epoch} of {{{names(members)}}}"
+        case Hello(boot=boot, stream=stream, seqno=seqno):
+            return f"hello from life {boot}" + (f", has stream {stream} up to {seqno}" if stream else "")
+        case Data(body=body):
+            return told(body)
+        case LinkAck(stream=stream, seqno=seqno):
+            return f"has stream {stream} up to {seqno}"
+
+
+def told(message: Message) -> str:
+    """A message, in the papers' words."""
+    match message:
+        case ViewMsg(view=view):
+            return f"view_msg {view}"
+        case AppMsg(body=body):
+            return told(body)
+        case FwdMsg(origin=origin, view_id=view_id, body=body, index=index):
+            return f"fwd_msg {index} of {origin} in {view_id}: {told(body)}"
+        case SyncMsg(cid=cid, view_id=view_id, cut=cut):
+            return f"sync_msg cid {cid} in {view_id} cut {numbers(cut)}"
+        case Ack(view_id=view_id, count=count):
+            return f"ack {count} in {view_id}"
+        case Supply(piece=piece, pieces=pieces, snapshot_at=at, position=position, entries=entries):
+            what = f"snapshot at {at}, " if at >= 0 else ""
+            return f"supply {piece + 1}/{pieces}: {what}{len(entries)} entries from {position}"
+        case Slot(body=None, dist_id=dist, seqno=seqno, count=count):
+            return f"null, {count} slots from {dist}#{seqno}"
+        case Slot(body=body, dist_id=dist, seqno=seqno) if body is not None:
+            return f"slot {dist}#{seqno}: {told(body)}"
+        case Plain(body=body):
+            return f"to be placed: {told(body)}"
+        case Sequence(senders=senders):
+            return f"sequence {numbers(senders)}"
+    return _told_client(message)
+
+
+def _told_client(message: Message) -> str:
+    match message:
+        case Info(act=act, amb=amb):
+            return f"info act {act or 'none'}, amb {{{' '.join(map(str, amb))}}}"
+        case Registered():
+            return "registered"
+        case Batch(seqno=seqno, entries=entries):
+            return f"batch from {seqno}: {' '.join(map(told_entry, entries))}"
+        case Summary(base=base, next_confirm=confirm, tail=tail, loose=loose, high_primary=high):
+            known = f"next {confirm}, order from {base} to {confirm + len(tail)}"
+            return f"summary {known}, high {high or 'none'}, {len(loose)} labels without a place"
+    return repr(message)
+
+
+def told_entry(entry: Entry) -> str:
+    return {"v": "the view", "c": "checkpoint"}.get(entry.kind) or repr(entry.body)[1:]
+
+
+def numbers(values: Iterable[int]) -> str:
+    return "(" + " ".join(map(str, values)) + ")"
+
+
+_PAPER_NAMES = {
+    actions.LinkSend: "send",
+    actions.LinkDeliver: "deliver",
+    actions.LinkReliable: "reliable",
+    actions.LinkLive: "live",
+    actions.StartChange: "start_change",
+    actions.MembershipView: "mbrshp.view",
+    actions.GcsSend: "gcs.send",
+    actions.GcsDeliver: "gcs.deliver",
+    actions.GcsView: "gcs.view",
+    actions.Block: "block",
+    actions.BlockOk: "block_ok",
+    actions.VsSend: "VS-GPSND",
+    actions.VsReceive: "VS-GPRCV",
+    actions.VsSafe: "VS-SAFE",
+    actions.VsNewView: "VS-NEWVIEW",
+    actions.DvsSend: "DVS-GPSND",
+    actions.DvsReceive: "DVS-GPRCV",
+    actions.DvsSafe: "DVS-SAFE",
+    actions.DvsNewView: "DVS-NEWVIEW",
+    actions.DvsRegister: "DVS-REGISTER",
+    actions.Broadcast: "BCAST",
+    actions.Deliver: "BRCV",
+    actions.CatchUp: "catches up",
+    actions.Confirm: "CONFIRM",
+    actions.Established: "established",
+    actions.Submitted: "submitted",
+    actions.Resolved: "resolved",
+    actions.StateDigest: "digest",
+    actions.Crashed: "crashed",
+    actions.Recovered: "recovered",
+}
+
+
+def told_action(action: Action) -> str:
+    name = _PAPER_NAMES.get(type(action), type(action).__name__)
+    fields = [f"{_told_value(getattr(action, field))}" for field in action.__struct_fields__]
+    return f"{name}({', '.join(text for text in fields if text)})"
+
+
+def _told_value(value: object) -> str:
+    match value:
+        case View() | ViewId() | Label() | ProcessId():
+            return str(value)
+        case Message():
+            return told(value)
+        case Entry():
+            return told_entry(value)
+        case bytes():
+            return repr(value)[1:]
+        case tuple():
+            return "{" + " ".join(map(_told_value, value)) + "}"
+    return str(value)

@@ -1,0 +1,313 @@
+"""The network between simulated nodes: one connection for each pair, first in first out each way, that may break.
+
+A frame takes a random time; two links know nothing of each other, so frames of different links overtake. A direction
+that is cut stalls, as TCP does: what is on its way arrives late, after the cut has healed, or never, because the
+connection was given up first. A connection that breaks loses what is on its way, and each end hears of it in its own
+time; a pair of which one knows the other connects again some time later. A connection needs both directions.
+Above: nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from itertools import combinations
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from cluster.messages import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cluster.names import ProcessId
+    from cluster.sim.chance import Chance
+    from cluster.sim.events import Events
+
+DIAL_BACKOFF_MAX = 8  # times the usual pause
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
+
+
+class Delays(msgspec.Struct, frozen=True):
+    """How long things take, in seconds. With `jitter` and `spike_share` 0 every frame takes `base`."""
+
+    base: float = 0.001
+    jitter: float = 0.0  # mean of what comes on top
+    spike_share: float = 0.0  # how many frames meet a queue on the way
+    spike: float = 0.0  # and the mean of what that costs
+    notice_max: float = 0.01  # until an end hears that its connection broke
+    dial: float = 0.05  # between two attempts to connect
+    give_up_min: float = 1.0  # a stalled connection is given up after this at the earliest
+    give_up_max: float = 8.0
+
+
+FIXED = Delays()
+
+
+class End(Protocol):
+    """What the network needs of a node."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def pid(self) -> ProcessId: ...
+    @property
+    def answers(self) -> bool: ...  # a process runs there, and does so now
+    def wants(self, name: str) -> bool: ...  # a process there would connect to this one
+    def connect(self, peer: ProcessId, channel: Channel, life: int) -> None: ...
+    def disconnect(self, peer: ProcessId, life: int) -> None: ...
+    def frame(self, sender: ProcessId, frame: Frame) -> None: ...
+
+
+class Channel:
+    """One direction between two nodes."""
+
+    __slots__ = ("cuts", "destination", "in_flight", "last", "opened", "slowness", "source", "turn", "wire")
+
+    def __init__(self, wire: Wire, source: End, destination: End) -> None:
+        self.wire = wire
+        self.source = source
+        self.destination = destination
+        self.cuts = 0  # how many faults hold it up now
+        self.slowness = 1.0  # factor on delays
+        self.in_flight: deque[Frame] = deque()
+        self.last = 0.0  # when the last frame arrives
+        self.opened = 0.0  # when the destination has heard of the connection
+        self.turn = 0  # arrivals that were planned before the last cut, heal or break no longer count
+
+
+class Wire:
+    """The two directions between two nodes, and the connection on them, if there is one."""
+
+    __slots__ = ("back", "chance", "dialing", "ends", "failed", "forth", "life", "pids", "up")
+
+    def __init__(self, one: End, other: End, chance: Chance) -> None:
+        self.ends = (one, other)
+        self.chance = chance
+        self.forth = Channel(self, one, other)
+        self.back = Channel(self, other, one)
+        self.up = False
+        self.life = 0  # number of the connection: up now, or the next one
+        self.pids = (one.pid, other.pid)  # who talks on the connection
+        self.dialing = False
+        self.failed = 0  # attempts in a row
+
+    @property
+    def cut(self) -> bool:
+        return self.forth.cuts > 0 or self.back.cuts > 0
+
+
+class Network:
+    def __init__(
+        self, events: Events, chance: Chance, delays: Delays, sometimes: Counter[str], *, coded: bool = False
+    ) -> None:
+        self.events = events
+        self.delays = delays
+        self._chance = chance
+        self._coded = coded  # frames pass through their wire form, so that what cannot travel is found
+        self._sometimes = sometimes
+        self._wires: dict[tuple[str, str], Wire] = {}
+        self._ends: dict[str, End] = {}
+
+    # ---- the shape of the network
+
+    def add(self, end: End) -> None:
+        for name in sorted(self._ends):
+            first, second = (self._ends[name], end) if name < end.name else (end, self._ends[name])
+            key = (first.name, second.name)
+            self._wires[key] = Wire(first, second, self._chance.fork(f"{key[0]}-{key[1]}"))
+        self._ends[end.name] = end
+        for wire in self.wires_of(end.name):
+            self._redial(wire)
+
+    def wire(self, one: str, other: str) -> Wire:
+        return self._wires[(one, other) if one < other else (other, one)]
+
+    def wires_of(self, name: str) -> list[Wire]:
+        return [wire for key, wire in self._wires.items() if name in key]
+
+    def channel(self, source: str, destination: str) -> Channel:
+        wire = self.wire(source, destination)
+        return wire.forth if wire.forth.source.name == source else wire.back
+
+    def pairs_between(self, groups: Iterable[Iterable[str]]) -> list[tuple[str, str]]:
+        """The directed pairs with their ends in different groups."""
+        found: list[tuple[str, str]] = []
+        for one, other in combinations([sorted(group) for group in groups], 2):
+            found.extend((a, b) for a in one for b in other)
+            found.extend((b, a) for a in one for b in other)
+        return found
+
+    # ---- frames
+
+    def carry(self, channel: Channel, life: int, frame: Frame) -> None:
+        """The source sends on the connection with the number `life`, as far as it knows."""
+        wire = channel.wire
+        if not wire.up or wire.life != life:
+            self._sometimes["frame sent into a broken connection"] += 1
+            return
+        if self._coded:
+            back = _DECODER.decode(_ENCODER.encode(frame))
+            if back != frame:
+                raise ValueError(f"a frame changed on its way: {frame!r} became {back!r}")
+            frame = back
+        channel.in_flight.append(frame)
+        if not channel.cuts:
+            self._plan_arrival(channel)
+
+    def _plan_arrival(self, channel: Channel) -> None:
+        time = self.events.now + self._delay(channel)
+        if time < channel.last:
+            time = channel.last
+        channel.last = time
+        self.events.at(time, self._arrive, channel, channel.turn)
+
+    def _delay(self, channel: Channel) -> float:
+        delays = self.delays
+        delay = delays.base
+        if delays.jitter:
+            chance = channel.wire.chance
+            delay += chance.exponential(delays.jitter)
+            if delays.spike_share and chance.random() < delays.spike_share:
+                return delay * channel.slowness + chance.exponential(delays.spike)
+        return delay * channel.slowness
+
+    def _arrive(self, channel: Channel, turn: int) -> None:
+        if turn == channel.turn:
+            wire = channel.wire
+            sender = wire.pids[0] if channel is wire.forth else wire.pids[1]
+            channel.destination.frame(sender, channel.in_flight.popleft())
+
+    # ---- connections
+
+    def dial(self, one: str, other: str) -> None:
+        """Connect these two as soon as it is possible, and again whenever they lose each other."""
+        if one in self._ends and other in self._ends:
+            wire = self.wire(one, other)
+            wire.failed = 0
+            self._redial(wire)
+
+    def _redial(self, wire: Wire) -> None:
+        one, other = wire.ends
+        wanted = one.wants(other.name) or other.wants(one.name)
+        if wanted and not wire.dialing and not wire.up:
+            wire.dialing = True
+            pause = self.delays.dial * min(1 << wire.failed, DIAL_BACKOFF_MAX)
+            self.events.after(pause * (0.5 + wire.chance.random()), self._attempt, wire)
+
+    def _attempt(self, wire: Wire) -> None:
+        wire.dialing = False
+        if wire.up:
+            return
+        one, other = wire.ends
+        if wire.cut or not (one.answers and other.answers):
+            wire.failed += 1
+            self._redial(wire)
+            return
+        wire.failed = 0
+        wire.up = True
+        wire.pids = (one.pid, other.pid)
+        for channel in (wire.forth, wire.back):
+            channel.turn += 1
+            channel.in_flight.clear()
+        if wire.chance.hits(0.5):
+            self._open(wire, wire.forth, wire.back)
+        else:
+            self._open(wire, wire.back, wire.forth)
+
+    def _open(self, wire: Wire, first: Channel, second: Channel) -> None:
+        """The source of `first` hears of the connection now, its destination a message delay later."""
+        self._sometimes["connection"] += 1
+        later = self.events.now + self._delay(first)
+        for channel in (first, second):
+            channel.last = channel.opened = later
+        self.events.at(later, self._accept, wire, second, wire.life)
+        first.source.connect(self._pid_of(wire, first.destination), first, wire.life)
+
+    def _accept(self, wire: Wire, channel: Channel, life: int) -> None:
+        if wire.up and wire.life == life:
+            channel.source.connect(self._pid_of(wire, channel.destination), channel, life)
+
+    @staticmethod
+    def _pid_of(wire: Wire, end: End) -> ProcessId:
+        return wire.pids[0] if end is wire.ends[0] else wire.pids[1]
+
+    def break_connection(self, wire: Wire, *, silent_for: End | None = None) -> bool:
+        """The connection is no more. Who it is `silent_for` hears of it only when it gives up, or at the next one."""
+        if not wire.up:
+            return False
+        wire.up = False
+        lost = len(wire.forth.in_flight) + len(wire.back.in_flight)
+        self._sometimes["connection broken"] += 1
+        if lost:
+            self._sometimes["frames lost with a connection"] += 1
+        for channel in (wire.forth, wire.back):
+            channel.turn += 1
+            channel.in_flight.clear()
+        for end, peer in ((wire.ends[0], wire.pids[1]), (wire.ends[1], wire.pids[0])):
+            delay = wire.chance.random() * self.delays.notice_max
+            if end is silent_for:
+                delay = wire.chance.between(self.delays.give_up_min, self.delays.give_up_max)
+            self.events.after(delay, end.disconnect, peer, wire.life)
+        wire.life += 1
+        self._redial(wire)
+        return True
+
+    # ---- faults of the network
+
+    def cut(self, source: str, destination: str) -> None:
+        """Nothing arrives in this direction any more. Cuts add up: each has to heal."""
+        channel = self.channel(source, destination)
+        channel.cuts += 1
+        if channel.cuts > 1:
+            self._sometimes["cuts overlap"] += 1
+            return
+        channel.turn += 1
+        wire = channel.wire
+        if wire.up:
+            if channel.in_flight:
+                self._sometimes["cut with frames on their way"] += 1
+            patience = wire.chance.between(self.delays.give_up_min, self.delays.give_up_max)
+            self.events.after(patience, self._give_up, wire, wire.life)
+
+    def _give_up(self, wire: Wire, life: int) -> None:
+        if wire.up and wire.life == life and wire.cut:
+            self._sometimes["stalled connection given up"] += 1
+            self.break_connection(wire)
+
+    def mend(self, source: str, destination: str) -> None:
+        """One cut less in this direction."""
+        channel = self.channel(source, destination)
+        if not channel.cuts:
+            return
+        channel.cuts -= 1
+        if channel.cuts:
+            return
+        if channel.wire.up and channel.in_flight:
+            self._sometimes["stalled frames arrive late"] += 1
+        self._plan_anew(channel)
+
+    def slow_down(self, one: str, other: str, factor: float) -> None:
+        """Everything between the two takes so many times as long, also what is on its way."""
+        wire = self.wire(one, other)
+        for channel in (wire.forth, wire.back):
+            channel.slowness = factor
+            if not channel.cuts:
+                self._plan_anew(channel)
+
+    def _plan_anew(self, channel: Channel) -> None:
+        """What is on its way starts once more from its source."""
+        channel.turn += 1
+        channel.last = max(self.events.now, channel.opened)
+        for _ in channel.in_flight:
+            self._plan_arrival(channel)
+
+    def mend_all(self) -> None:
+        for (one, other), wire in self._wires.items():
+            if wire.forth.slowness != 1.0:
+                self.slow_down(one, other, 1.0)
+            for channel in (wire.forth, wire.back):
+                while channel.cuts:
+                    self.mend(channel.source.name, channel.destination.name)

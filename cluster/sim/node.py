@@ -1,0 +1,370 @@
+"""A simulated node: a host with a disk and a clock of its own, and the process that runs there, if one does.
+
+The node is the runtime of its process: it hands inputs in one after the other, performs the effects in their order,
+wakes the process at its deadline. What a process reports to the trace takes place between the effects where it was
+reported, so that a crash between two effects also cuts the trace there: what depended on a write that never happened
+has not been seen by anybody.
+Above: the world.  Below: network, disk, the process.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cluster.actions import Action, Crashed, Recovered
+from cluster.layer import Chance as AnyChance
+from cluster.layer import Delivered, Effect, Known, Persist, PrimaryChanged, Send, Surroundings
+from cluster.names import ProcessId, View
+from cluster.sim.disk import Disk
+from cluster.sim.machine import History
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.durable import Image
+    from cluster.messages import Frame
+    from cluster.settings import Settings
+    from cluster.sim.chance import Chance
+    from cluster.sim.events import Events
+    from cluster.sim.network import Channel, Network
+
+TICK, FRAME, CONNECT, DISCONNECT, SUBMIT, LEAVE = range(6)
+ROUNDING = 1e-6  # a deadline this close is reached
+
+
+class Automaton(Protocol):
+    """The process, as `cluster.stack` describes it: an input, then the effects that it asks for."""
+
+    @property
+    def around(self) -> Surroundings: ...
+    def start(self, now: float) -> None: ...
+    def tick(self, now: float) -> None: ...
+    def connected(self, now: float, peer: ProcessId) -> None: ...
+    def disconnected(self, now: float, peer: ProcessId) -> None: ...
+    def received(self, now: float, peer: ProcessId, frame: Frame) -> None: ...
+    def submit(self, now: float, body: bytes) -> int: ...
+    def leave(self, now: float) -> None: ...
+    def next_deadline(self) -> float: ...
+    def take(self) -> list[Effect]: ...
+
+
+class Make(Protocol):
+    """Makes a process from what its disk holds: `cluster.stack.Process`, or something that stands for it."""
+
+    def __call__(
+        self,
+        me: ProcessId,
+        settings: Settings,
+        image: Image,
+        machine: History,
+        chance: AnyChance,
+        trace: Callable[[Action], None] | None,
+    ) -> Automaton: ...
+
+
+class Broken(Exception):
+    """The process did what no runtime can make sense of."""
+
+
+class Watch(Protocol):
+    """Who sees what happens: the world."""
+
+    def step(self, process: ProcessId, action: Action) -> None: ...
+    def sent(self, process: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None: ...
+    def handled(self, process: ProcessId) -> None: ...
+
+
+class Node:
+    __slots__ = (
+        "_busy", "_chance", "_clock_last", "_clock_offset", "_crashed", "_events", "_inbox", "_make",
+        "_network", "_notes", "_out", "_performing", "_settings", "_sometimes", "_wake_at", "_watch", "contacts",
+        "crash_after", "delivered_count", "disk", "gone", "input_cost", "known", "leaving", "machine", "name",
+        "paused", "pending", "pid", "primary", "process", "refused_count", "started_count", "write_cost",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        make: Make,
+        settings: Settings,
+        events: Events,
+        network: Network,
+        chance: Chance,
+        watch: Watch,
+        sometimes: Counter[str],
+        *,
+        contacts: tuple[str, ...],
+        founds: bool,
+        coded: bool,
+    ) -> None:
+        self.name = name
+        self.pid = ProcessId(name)
+        self.contacts = contacts
+        self.disk = Disk(coded=coded)
+        if founds:
+            self.disk.found(self.pid)
+        self.process: Automaton | None = None
+        self.machine = History()
+        self.primary: View | None = None
+        self.pending: dict[int, bytes] = {}  # ticket -> body, of this life
+        self.delivered_count = 0
+        self.refused_count = 0
+        self.known: set[str] = set(contacts)
+        self.started_count = 0
+        self.paused = False
+        self.leaving = False
+        self.gone = False  # for ever
+        self.input_cost = 0.0  # seconds for each input
+        self.write_cost = 0.0  # seconds more where it writes
+        self.crash_after = -1  # this many effects from now the process dies; -1: not at all
+        self._make = make
+        self._settings = settings
+        self._events = events
+        self._network = network
+        self._chance = chance
+        self._watch = watch
+        self._sometimes = sometimes
+        self._notes: list[tuple[int, Action]] = []
+        self._out: dict[ProcessId, tuple[Channel, int]] = {}
+        self._inbox: deque[tuple[int, Any, Any]] = deque()
+        self._busy = False
+        self._performing = False  # what strikes meanwhile waits, as it would for any process
+        self._crashed = False  # this process was there before, and will recover
+        self._wake_at = inf  # in virtual time
+        self._clock_offset = 0.0
+        self._clock_last = 0.0
+
+    # ---- life and death
+
+    def start(self) -> None:
+        """A life begins, from what the disk holds."""
+        if self.process is not None or self.gone:
+            return
+        self.started_count += 1
+        image = self.disk.read()
+        if self._crashed:
+            self._watch.step(self.pid, Recovered(image.boot + 1))
+        self.machine = History()
+        chance = self._chance.fork(f"life {self.started_count}")
+        self.process = self._make(self.pid, self._settings, image, self.machine, chance, self._note)
+        self.process.start(self.clock())
+        self._perform(self.process)
+        for name in sorted(self.known):
+            self._network.dial(self.name, name)
+        self._drain()
+
+    def crash(self, *, silent: bool = False, disk_lost: bool = False) -> bool:
+        """The process ends without a word. `silent`: as with the power, nobody is told that connections are gone."""
+        if self.process is None:
+            return False
+        self._watch.step(self.pid, Crashed(disk_lost))
+        self.process = None
+        self._crashed = not disk_lost
+        self.primary = None
+        self.paused = self._busy = False
+        self.crash_after = -1
+        self._wake_at = inf
+        if self.pending:
+            self._sometimes["crash with submissions in doubt"] += 1
+        for forgotten in (self._notes, self._inbox, self._out, self.pending):
+            forgotten.clear()
+        for wire in self._network.wires_of(self.name):
+            other = wire.ends[0] if wire.ends[1] is self else wire.ends[1]
+            self._network.break_connection(wire, silent_for=other if silent else None)
+        if disk_lost:
+            self.disk.lose()
+            self.pid = ProcessId(self.name, self.pid.incarnation + 1)
+        return True
+
+    def leave(self) -> None:
+        self.leaving = True
+        self.put(LEAVE, None, None)
+
+    # ---- the clock
+
+    def clock(self) -> float:
+        """What the process sees: a clock that never goes back, but may leap or stand still."""
+        time = self._events.now + self._clock_offset
+        if time < self._clock_last:
+            return self._clock_last
+        self._clock_last = time
+        return time
+
+    def jump_clock(self, seconds: float) -> None:
+        self._clock_offset += seconds
+        if self.process is not None:
+            self._wake_at = inf
+            self._arm(self.process)
+
+    def _arm(self, process: Automaton) -> None:
+        deadline = process.next_deadline() - self._clock_offset
+        if deadline < self._wake_at:
+            self._wake_at = deadline
+            self._events.at(deadline, self._wake, deadline)
+
+    def _wake(self, deadline: float) -> None:
+        if deadline == self._wake_at:
+            self._wake_at = inf
+            self.put(TICK, None, None)
+
+    # ---- inputs, one after the other
+
+    def put(self, kind: int, peer: Any, what: Any) -> None:
+        if self.process is None:
+            return
+        self._inbox.append((kind, peer, what))
+        self._drain()
+
+    def pause(self) -> None:
+        if self.process is not None:
+            self.paused = True
+
+    def resume(self) -> None:
+        if self.paused:
+            self.paused = False
+            if self._inbox:
+                self._sometimes["input waited for a paused process"] += 1
+            self._drain()
+
+    def _free(self, life: int) -> None:
+        if life == self.started_count:
+            self._busy = False
+            self._drain()
+
+    def _drain(self) -> None:
+        while self._inbox and not (self.paused or self._busy or self._performing):
+            self._handle(*self._inbox.popleft())
+
+    def _handle(self, kind: int, peer: Any, what: Any) -> None:
+        process = self.process
+        assert process is not None
+        now = self.clock()
+        if kind == FRAME:
+            assert peer in self._out, f"{self.pid}: a frame of {peer} without a connection"
+            process.received(now, peer, what)
+        elif kind == TICK:
+            deadline = process.next_deadline()
+            if deadline <= now + ROUNDING:
+                self._clock_last = now = max(now, deadline)
+                process.tick(now)
+        elif kind == CONNECT:
+            if peer in self._out:
+                process.disconnected(now, peer)
+            self._out[peer] = what
+            process.connected(now, peer)
+        elif kind == DISCONNECT:
+            held = self._out.get(peer)
+            if held is not None and held[1] == what:
+                del self._out[peer]
+                process.disconnected(now, peer)
+        elif kind == SUBMIT:
+            self.pending[process.submit(now, what)] = what
+        elif kind == LEAVE:
+            process.leave(now)
+        self._perform(process)
+
+    # ---- what the network asks of an end
+
+    @property
+    def answers(self) -> bool:
+        return self.process is not None and not self.paused
+
+    def wants(self, name: str) -> bool:
+        return self.process is not None and name in self.known
+
+    def connect(self, peer: ProcessId, channel: Channel, life: int) -> None:
+        self.put(CONNECT, peer, (channel, life))
+
+    def disconnect(self, peer: ProcessId, life: int) -> None:
+        self.put(DISCONNECT, peer, life)
+
+    def frame(self, sender: ProcessId, frame: Frame) -> None:
+        self.put(FRAME, sender, frame)
+
+    @property
+    def connections(self) -> list[ProcessId]:
+        return sorted(self._out)
+
+    # ---- effects, one after the other
+
+    def _note(self, action: Action) -> None:
+        position = len(self.process.around.outbox) if self.process is not None else 0
+        self._notes.append((position, action))
+
+    def _perform(self, process: Automaton) -> None:
+        self._performing = True
+        try:
+            self._perform_all(process)
+        finally:
+            self._performing = False
+
+    def _perform_all(self, process: Automaton) -> None:
+        effects = process.take()
+        wrote = False
+        notes, self._notes = self._notes, []
+        told = 0
+        for done, effect in enumerate(effects):
+            while told < len(notes) and notes[told][0] <= done:
+                self._watch.step(self.pid, notes[told][1])
+                told += 1
+                if self.process is not process:  # what it did set off its end
+                    return
+            if self.crash_after >= 0 and self._dies_before(effect):
+                return
+            kind = type(effect)
+            if kind is Send:
+                self._send(effect)
+            elif kind is Persist:
+                self.disk.write(effect.record)  # type: ignore[attr-defined]
+                wrote = True
+            else:
+                self._perform_rare(effect)
+        for _, action in notes[told:]:
+            self._watch.step(self.pid, action)
+            if self.process is not process:
+                return
+        self._watch.handled(self.pid)
+        self._arm(process)
+        cost = self.input_cost + (self.write_cost if wrote else 0.0)
+        if cost:
+            self._busy = True
+            self._events.after(cost, self._free, self.started_count)
+
+    def _dies_before(self, effect: Effect) -> bool:
+        """Whether the planned crash comes now, with this effect not taking place any more."""
+        if self.crash_after > 0:
+            self.crash_after -= 1
+            return False
+        self._sometimes["crash between two effects"] += 1
+        if isinstance(effect, Persist):
+            self._sometimes["torn last write"] += 1
+        self.crash(silent=self._chance.hits(0.5))
+        return True
+
+    def _send(self, effect: Any) -> None:
+        self._watch.sent(self.pid, effect.to, effect.frame)
+        out = self._out
+        for peer in effect.to:
+            held = out.get(peer)
+            if held is not None:
+                self._network.carry(held[0], held[1], effect.frame)
+
+    def _perform_rare(self, effect: Effect) -> None:
+        if isinstance(effect, Delivered):
+            if self.pending.pop(effect.ticket, None) is None:
+                raise Broken(f"{self.pid}: ticket {effect.ticket} ends, but was not open: {effect}")
+            if effect.delivered:
+                self.delivered_count += 1
+            else:
+                self.refused_count += 1
+        elif isinstance(effect, PrimaryChanged):
+            self.primary = effect.view
+        elif isinstance(effect, Known):
+            for peer in effect.peers:
+                if peer.name != self.name and peer.name not in self.known:
+                    self.known.add(peer.name)
+                    self._network.dial(self.name, peer.name)
+        else:
+            raise Broken(f"{self.pid}: {effect}")

@@ -1,0 +1,238 @@
+"""The plan of a run: everything that chance decides beforehand, made from a seed. A part of a plan is a plan too.
+
+Swarm testing: every seed takes its own few kinds of faults, its own settings and its own network, so that a rare
+combination is not drowned by all the others.
+Above: run, shrink.  Below: faults.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cluster.settings import Settings
+from cluster.sim.chance import Chance
+from cluster.sim.faults import (
+    Ambush,
+    AnyFault,
+    BrokenConnection,
+    ClockJump,
+    Crash,
+    CrashInside,
+    Cuts,
+    DiskLoss,
+    FlakyConnection,
+    Join,
+    Leave,
+    Partition,
+    Pause,
+    SimpleFault,
+    SlowLink,
+    SlowNode,
+    TotalCrash,
+)  # fmt: skip
+from cluster.sim.network import Delays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAMES = "abcdefg"
+CODED_SHARE = 0.1  # of the runs pass every frame and record through its wire form
+AMBUSH_ACTIONS = (
+    "StartChange", "MembershipView", "GcsView", "Block", "VsNewView", "DvsNewView", "DvsRegister", "Established",
+    "Confirm", "CatchUp", "Recovered", "StateDigest", "Broadcast",
+)  # fmt: skip
+
+
+class Submission(msgspec.Struct, frozen=True):
+    at: float
+    node: str
+    body: bytes
+
+
+class Plan(msgspec.Struct, frozen=True):
+    seed: int
+    names: str  # all nodes that there will ever be; the first one founds the group
+    first: str  # those that start at once
+    settings: Settings
+    delays: Delays
+    coded: bool
+    lasts: float  # seconds until everything heals
+    faults: tuple[AnyFault, ...]
+    submissions: tuple[Submission, ...]
+
+    def __str__(self) -> str:
+        lines = [
+            f"seed {self.seed}: {len(self.names)} nodes, {self.first} from the start, {self.lasts:.1f} s of faults"
+        ]
+        steps: list[tuple[float, str]] = [(fault.at, str(fault)) for fault in self.faults]
+        steps += [(s.at, f"{s.node} submits {s.body.decode()}") for s in self.submissions]
+        lines += [f"  {at:8.4f}  {text}" for at, text in sorted(steps)]
+        return "\n".join(lines)
+
+
+def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 7) -> Plan:
+    chance = Chance(seed).fork("plan")
+    names = NAMES[: nodes_min + chance.below(nodes_max - nodes_min + 1)]
+    late = chance.below(2) if len(names) > 3 else 0
+    first = names[: len(names) - late]
+    lasts = chance.between(5.0, 12.0)
+    return Plan(
+        seed=seed,
+        names=names,
+        first=first,
+        settings=_settings(chance.fork("settings"), len(names)),
+        delays=_delays(chance.fork("delays")),
+        coded=chance.hits(CODED_SHARE),
+        lasts=lasts,
+        faults=_Faults(chance.fork("faults"), names, first, lasts).make(),
+        submissions=_submissions(chance.fork("submissions"), names, lasts),
+    )
+
+
+def _settings(chance: Chance, count: int) -> Settings:
+    return Settings(
+        heartbeat=0.25,
+        suspect_min=0.8,
+        suspect_max=2.0,
+        retry=0.5,
+        order="sequencer" if chance.hits(0.25) else "atop",
+        window=chance.choice((2, 8, 32)),
+        stable_step=chance.choice((1, 8, 64)),
+        link_len_max=chance.choice((50, 1_000, 10_000)),
+        atop_window_factor=chance.choice((2, 5, 20)),
+        batch_len_max=chance.choice((1, 4, 256)),
+        snapshot_every=chance.choice((4 * count, 10 * count, 1_000)),
+        supply_bytes=chance.choice((64, 1_024, 256 * 1_024)),
+    )
+
+
+def _delays(chance: Chance) -> Delays:
+    near = Delays(base=0.0005, jitter=0.0005, notice_max=0.01)
+    far = Delays(base=0.02, jitter=0.01, spike_share=0.01, spike=0.1, notice_max=0.1)
+    wild = Delays(base=0.001, jitter=0.02, spike_share=0.03, spike=0.3, notice_max=0.5, dial=0.02, give_up_min=0.2)
+    return chance.choice((near, near, far, wild))
+
+
+def _submissions(chance: Chance, names: str, lasts: float) -> tuple[Submission, ...]:
+    """Some steady, some in bursts, one node perhaps more than the others."""
+    count = chance.choice((10, 30, 60, 150))
+    loud = chance.choice(names) if chance.hits(0.3) else ""
+    found: list[Submission] = []
+    time = 0.0
+    while len(found) < count:
+        time = chance.between(0.0, lasts)
+        burst = 1 + chance.below(12) if chance.hits(0.15) else 1
+        node = loud if loud and chance.hits(0.7) else chance.choice(names)
+        for _ in range(burst):
+            found.append(Submission(time, node, b"%s%d" % (node.encode(), len(found))))
+    return tuple(sorted(found, key=lambda submission: (submission.at, submission.body)))
+
+
+class _Faults:
+    """The schedule of faults of one run."""
+
+    def __init__(self, chance: Chance, names: str, first: str, lasts: float) -> None:
+        self.chance = chance
+        self.names = names
+        self.first = first
+        self.lasts = lasts
+        self.for_ever = 0  # how many were lost for ever, of few
+        kinds: tuple[Callable[[float], SimpleFault], ...] = (
+            self.partition, self.cuts, self.broken, self.flaky, self.slow_link, self.pause, self.slow_node,
+            self.clock_jump, self.crash, self.crash_inside, self.disk_loss, self.total_crash, self.leave,
+        )  # fmt: skip
+        self.kinds = chance.sample(kinds, 2 + chance.below(5))
+
+    def make(self) -> tuple[AnyFault, ...]:
+        chance = self.chance
+        found: list[AnyFault] = [
+            Join(chance.between(0.0, self.lasts), 0.0, name) for name in self.names if name not in self.first
+        ]
+        if chance.hits(0.1):
+            found += self.falling()
+        mean = chance.choice((0.3, 1.0, 2.5))
+        time = chance.exponential(2.0)
+        while time < self.lasts:
+            fault = chance.choice(self.kinds)(time)
+            if chance.hits(0.25):
+                found.append(Ambush(time, 0.0, chance.choice(AMBUSH_ACTIONS), self.sharpen(fault)))
+            else:
+                found.append(fault)
+            time += chance.exponential(mean)
+        return tuple(sorted(found, key=lambda fault: fault.at))
+
+    def sharpen(self, fault: SimpleFault) -> SimpleFault:
+        """A crash in an ambush hits the one who stepped into it, more often than not."""
+        if isinstance(fault, Crash | Pause | SlowNode) and self.chance.hits(0.7):
+            return CrashInside(fault.at, fault.lasts, "", self.chance.below(6))
+        return fault
+
+    def some_time(self) -> float:
+        """Short against the detector, about as long, or long."""
+        return self.chance.exponential(self.chance.choice((0.05, 0.8, 3.0)))
+
+    def pair(self) -> tuple[str, str]:
+        one, other = self.chance.sample(self.names, 2)
+        return one, other
+
+    def one(self) -> str:
+        return self.chance.choice(self.names)
+
+    def partition(self, at: float) -> SimpleFault:
+        groups: list[list[str]] = [[] for _ in range(2 if self.chance.hits(0.8) else 3)]
+        for name in self.names:
+            self.chance.choice(groups).append(name)
+        return Partition(at, self.some_time(), tuple("".join(group) for group in groups if group))
+
+    def cuts(self, at: float) -> SimpleFault:
+        pairs = {self.pair() for _ in range(1 + self.chance.below(4))}
+        return Cuts(at, self.some_time(), tuple(sorted(pairs)))
+
+    def broken(self, at: float) -> SimpleFault:
+        return BrokenConnection(at, 0.0, *self.pair())
+
+    def flaky(self, at: float) -> SimpleFault:
+        return FlakyConnection(at, self.some_time(), *self.pair(), every=self.chance.between(0.02, 0.3))
+
+    def slow_link(self, at: float) -> SimpleFault:
+        return SlowLink(at, self.some_time(), *self.pair(), factor=self.chance.choice((5.0, 50.0, 200.0)))
+
+    def pause(self, at: float) -> SimpleFault:
+        return Pause(at, self.some_time(), self.one())
+
+    def slow_node(self, at: float) -> SimpleFault:
+        cost = self.chance.choice((0.0, 0.001, 0.005))
+        return SlowNode(at, self.some_time(), self.one(), cost, self.chance.choice((0.005, 0.02)))
+
+    def clock_jump(self, at: float) -> SimpleFault:
+        seconds = self.chance.choice((-3.0, -0.5, 0.5, 1.0, 10.0, 3600.0))
+        return ClockJump(at, 0.0, self.one(), seconds)
+
+    def crash(self, at: float) -> SimpleFault:
+        return Crash(at, self.some_time(), self.one(), self.chance.hits(0.5))
+
+    def crash_inside(self, at: float) -> SimpleFault:
+        return CrashInside(at, 0.1 + self.some_time(), self.one(), self.chance.below(12))
+
+    def disk_loss(self, at: float) -> SimpleFault:
+        return DiskLoss(at, self.some_time(), self.one()) if self._may_go() else self.crash(at)
+
+    def leave(self, at: float) -> SimpleFault:
+        return Leave(at, 0.0, self.one()) if self._may_go() else self.pause(at)
+
+    def _may_go(self) -> bool:
+        self.for_ever += 1
+        return self.for_ever <= (len(self.first) - 1) // 2
+
+    def total_crash(self, at: float) -> SimpleFault:
+        order = list(self.names)
+        self.chance.shuffle(order)
+        return TotalCrash(at, self.some_time(), "".join(order), self.chance.exponential(0.3))
+
+    def falling(self) -> list[AnyFault]:
+        """One after the other falls, each noticed before the next; two remain."""
+        order = self.chance.sample(self.first, len(self.first) - 2)
+        start = 1.0 + self.chance.exponential(1.0)
+        return [Crash(start + 2.5 * i, 8.0, name, self.chance.hits(0.5)) for i, name in enumerate(order)]

@@ -1,0 +1,248 @@
+"""One run of a plan: a phase of faults, then everything heals, then the run has to show that it lives.
+
+Live: one primary view of all that are up, every submission of theirs at its end, all replicas equal; in bounded virtual
+time. Where so many were lost for ever that no view of all that are up may be primary (the rule of the primary views,
+read from the disks), nothing of that is asked for.
+Above: explore, shrink.  Below: plan, world.
+"""
+
+from __future__ import annotations
+
+from traceback import extract_tb
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cluster.sim.network import FIXED
+from cluster.sim.world import Listener, NotReached, World
+
+if TYPE_CHECKING:
+    from cluster.actions import Action
+    from cluster.names import ProcessId, View
+    from cluster.sim.faults import AnyFault
+    from cluster.sim.node import Make
+    from cluster.sim.plan import Plan, Submission
+
+LIVE_WITHIN = 40.0  # virtual seconds after everything healed
+QUIET = 1.5  # of them without any action at the end: the group is not only whole, but at rest
+
+
+class Failure(msgspec.Struct, frozen=True):
+    kind: str  # the specification that was violated, "liveness", or the name of an exception
+    step: int
+    text: str
+
+    def line(self, seed: int, options: str = "") -> str:
+        first = self.text.partition("\n")[0]
+        return (
+            f"SEED={seed} {self.kind} event {self.step}: {first}; "
+            f"replay: python -m cluster sim --seed {seed}{options} --narrate"
+        )
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    seed: int
+    failure: Failure | None
+    steps: int
+    events: int
+    seconds: float  # of virtual time
+    sometimes: dict[str, int]
+    clauses: dict[str, int]
+
+
+class Judge:
+    """A watcher with an opinion: it raises where it sees what may not be. This one judges nothing."""
+
+    def watch(self, world: World) -> None:
+        """The world that it will see."""
+
+    def step(self, process: ProcessId, action: Action) -> None: ...
+
+    def after(self, world: World, process: ProcessId) -> None: ...
+
+    def finish(self, world: World, live: bool) -> None:
+        """The run is over; `live`: it ended with a group that is whole."""
+
+    def in_time(self, last_event: float, members: list[ProcessId], *, detection: float, latency: float) -> None:
+        """The last change in a quiet network was then, and left these. They had all the time they could want since."""
+
+    def clauses(self) -> dict[str, int]:
+        """What it looked at, and how often."""
+        return {}
+
+    def verdict(self, _error: Exception) -> str | None:
+        """The name of the specification that this exception says is violated."""
+        return None
+
+
+def run(
+    plan: Plan,
+    make: Make,
+    judge: Judge | None = None,
+    listener: Listener | None = None,
+) -> Outcome:
+    judge = judge or Judge()
+    world = World(
+        make,
+        seed=plan.seed,
+        settings=plan.settings,
+        delays=plan.delays,
+        watcher=judge,
+        listener=listener,
+        coded=plan.coded,
+    )
+    judge.watch(world)
+    failure = None
+    try:
+        _play(plan, world, judge)
+    except Exception as error:  # whatever the processes raise is a finding
+        failure = Failure(*_kind_and_text(error, judge, world))
+    return Outcome(
+        seed=plan.seed,
+        failure=failure,
+        steps=world.steps,
+        events=world.events.handled,
+        seconds=world.events.now,
+        sometimes=dict(world.sometimes),
+        clauses=judge.clauses(),
+    )
+
+
+def _kind_and_text(error: Exception, judge: Judge, world: World) -> tuple[str, int, str]:
+    spec = judge.verdict(error)
+    if spec is not None:
+        return spec, world.steps, str(error)
+    if isinstance(error, NotReached):
+        return "liveness", world.steps, str(error)
+    frames = extract_tb(error.__traceback__)
+    where = "\n".join(f"  {frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames[-12:])
+    return type(error).__name__, world.steps, f"{error}\n{where}"
+
+
+def _play(plan: Plan, world: World, judge: Judge) -> None:
+    founder = plan.names[0]
+    for name in plan.names:
+        world.add(name, contacts=_contacts(plan, name, founder), founds=name == founder)
+    for name in plan.first:
+        world.nodes[name].start()
+    for fault in plan.faults:
+        world.events.at(fault.at, _begin, fault, world, plan.lasts)
+    for submission in plan.submissions:
+        world.events.at(submission.at, _submit, submission, world)
+    world.events.run_until(plan.lasts)
+    heal(world)
+    live = _wait_until_live(world)
+    judge.finish(world, live)
+    if live and len(world.running()) > 1:
+        last_change(world, judge)
+
+
+def _contacts(plan: Plan, name: str, founder: str) -> str:
+    """The founder, but who comes late knows all the others: the founder may be gone by then."""
+    if name == founder:
+        return ""
+    return founder if name in plan.first else plan.first
+
+
+def _begin(fault: AnyFault, world: World, lasts: float) -> None:
+    fault.begin(world)
+    if fault.at + fault.lasts < lasts:
+        world.events.after(fault.lasts, fault.end, world)
+
+
+def _submit(submission: Submission, world: World) -> None:
+    world.broadcast(submission.node, submission.body)
+
+
+def heal(world: World) -> None:
+    """All faults end; who crashed starts again, but for those that left."""
+    world.remark("everything heals")
+    world.calm = True
+    world.ambushes.clear()
+    world.network.mend_all()
+    world.network.delays = msgspec.structs.replace(world.network.delays, spike_share=0.0)
+    for node in world.nodes.values():
+        node.input_cost = node.write_cost = 0.0
+        node.crash_after = -1
+        node.resume()
+        if node.leaving:
+            node.gone = True
+            node.crash(disk_lost=True)
+        node.start()
+
+
+def _wait_until_live(world: World) -> bool:
+    """Whether the group is whole again, and at rest; raises where the rules allow it, and it is not."""
+    limit = world.events.now + LIVE_WITHIN
+    try:
+        while True:
+            left = limit - world.events.now
+            world.run_until(lambda: live(world), within=left, what="one primary view of all")
+            world.settle(QUIET, within=max(left, QUIET))
+            if live(world):
+                return True
+            world.sometimes["the group fell apart again after it was whole"] += 1
+    except NotReached as late:
+        if allowed(world):
+            raise NotReached(f"{late}\n{state_of(world)}") from None
+        world.sometimes["no primary view is allowed any more"] += 1
+        return False
+
+
+def last_change(world: World, judge: Judge) -> None:
+    """One more crash, in a quiet network and in the middle of a multicast: the others are one view in time."""
+    chance = world.chance.fork("last change")
+    world.network.delays = FIXED
+    world.settle(QUIET)
+    names = [node.name for node in world.running()]
+    victim = chance.choice(names)
+    world.remark(f"in a quiet network, {victim} crashes in the middle of a broadcast")
+    for name in names:
+        world.broadcast(name, b"last words of " + name.encode())
+    world.crash_after(victim, chance.below(8)).broadcast(victim, b"the very last")
+    world.run(FIXED.base * chance.below(4))
+    world.crash(victim)
+    last_event = world.events.now
+    detection = world.settings.suspect_max + FIXED.notice_max  # it may have died without a word
+    world.run(2 * detection)
+    judge.in_time(last_event, [node.pid for node in world.running()], detection=detection, latency=FIXED.base)
+
+
+def live(world: World) -> bool:
+    nodes = world.running()
+    return (
+        world.has_primary([node.name for node in nodes])
+        and not any(node.pending for node in nodes)
+        and len({node.machine.digest() for node in nodes}) == 1
+    )
+
+
+def allowed(world: World) -> bool:
+    """Whether all that are up may form a primary view, by what is on their disks."""
+    nodes = world.running()
+    images = [node.disk.read() for node in nodes]
+    acts = [image.act for image in images if image.act is not None]
+    if not acts:
+        return False
+    act = max(acts, key=lambda view: view.id)
+    in_use = [act, *(view for image in images for view in image.amb if view.id > act.id)]
+    members = {node.pid for node in nodes}
+    return all(majority(members, view) for view in in_use)
+
+
+def majority(members: set[ProcessId], view: View) -> bool:
+    """More than half of the view, or half with its lowest member."""
+    common = len(members.intersection(view.members))
+    return 2 * common > len(view.members) or (2 * common == len(view.members) and min(view.members) in members)
+
+
+def state_of(world: World) -> str:
+    lines: list[str] = []
+    for node in world.nodes.values():
+        image = node.disk.read()
+        lines.append(
+            f"  {node.pid}: {'up' if node.process else 'down'}, connected to {' '.join(map(str, node.connections))}; "
+            f"primary {node.primary}; act {image.act}; amb {' '.join(map(str, image.amb))}; "
+            f"{len(node.pending)} submissions open; history {node.machine.digest()[:12]}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,63 @@
+"""Shrinking: the plan of a run that fails, reduced to fewer steps that still fail.
+
+Delta debugging (Zeller, Hildebrandt, 2002) over the faults and the submissions together: leave out ever smaller parts,
+keep what still fails. Deterministic, and bounded in the number of runs. "Still fails" means in the same way: by the
+same specification, or both times for want of liveness.
+Above: the command line.  Below: run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.sim.faults import AnyFault
+from cluster.sim.plan import Plan, Submission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RUNS_MAX = 300
+
+Step = AnyFault | Submission
+
+
+def shrink(plan: Plan, fails: Callable[[Plan], bool], *, runs_max: int = RUNS_MAX) -> Plan:
+    """The smallest plan found. `fails` runs a plan and says whether it fails in the way that is looked for."""
+    runs = 0
+
+    def still_fails(steps: list[Step]) -> bool:
+        nonlocal runs
+        runs += 1
+        return fails(_with_steps(plan, steps))
+
+    steps: list[Step] = [*plan.faults, *plan.submissions]
+    parts = 2
+    while steps and runs < runs_max:
+        size = -(-len(steps) // parts)
+        for start in range(0, len(steps), size):
+            rest = steps[:start] + steps[start + size :]
+            if still_fails(rest):
+                steps = rest
+                parts = max(parts - 1, 2)
+                break
+            if runs >= runs_max:
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(2 * parts, len(steps))
+    return _with_steps(plan, steps)
+
+
+def _with_steps(plan: Plan, steps: list[Step]) -> Plan:
+    return Plan(
+        seed=plan.seed,
+        names=plan.names,
+        first=plan.first,
+        settings=plan.settings,
+        delays=plan.delays,
+        coded=plan.coded,
+        lasts=plan.lasts,
+        faults=tuple(step for step in steps if not isinstance(step, Submission)),
+        submissions=tuple(step for step in steps if isinstance(step, Submission)),
+    )

@@ -1,0 +1,161 @@
+"""The main stories of a group, told the same way every time: golden conversations for reading and comparing.
+
+Every frame takes a millisecond here, and nothing is left to chance but what the processes draw for themselves. What a
+story does before its `yield` is not told.
+Above: the command line, tests.  Below: world, narrate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.settings import Settings
+from cluster.sim.narrate import Detail, Narrator
+from cluster.sim.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cluster.sim.node import Make
+
+    Story = Iterator[None]
+
+
+def founding(world: World) -> Story:
+    """One node founds a group and is its first primary view; then two others join it."""
+    yield
+    world.start("a").run(1.0)
+    world.join("b").run(1.0)
+    world.join("c").settle()
+
+
+def broadcast(world: World) -> Story:
+    """One broadcast in a group of three: a label, a slot, acknowledgements, safe, confirm, delivery everywhere."""
+    world.start("abc").settle()
+    yield
+    world.remark("b broadcasts x")
+    world.broadcast("b", b"x").settle()
+
+
+def joining(world: World) -> Story:
+    """A node joins a group that has a history, and gets it."""
+    world.start("ab").broadcast("a", b"x").broadcast("b", b"y").settle()
+    yield
+    world.join("c").settle()
+
+
+def leaving(world: World) -> Story:
+    """A node leaves, and its last entry is delivered before it does."""
+    world.start("abc").settle()
+    yield
+    world.broadcast("c", b"last").leave("c").settle()
+
+
+def crash(world: World) -> Story:
+    """A node crashes, the others go on, it comes back from its disk."""
+    world.start("abc").broadcast("c", b"x").settle()
+    yield
+    world.crash("c").settle()
+    world.broadcast("a", b"y").settle()
+    world.restart("c").settle()
+
+
+def partition(world: World) -> Story:
+    """Five nodes fall apart into three and two. The three go on; what the two submit waits for the merge."""
+    world.start("abcde").settle()
+    yield
+    world.partition("abc", "de").settle()
+    world.broadcast("a", b"x").broadcast("d", b"y").settle()
+    world.heal().settle()
+
+
+def partition_in_exchange(world: World) -> Story:
+    """A partition in the middle of the exchange of states: a view is attempted, but not established by all."""
+    world.start("abc").broadcast("a", b"x").settle()
+    world.partition("ab", "c").settle()
+    yield
+    world.upon("DvsNewView", lambda: world.partition("a", "bc")).heal().settle()
+    world.broadcast("b", b"y").settle()
+    world.heal().settle()
+
+
+def falling(world: World) -> Story:
+    """Five nodes fall one at a time, down to two: a majority of five would have stopped at three."""
+    world.start("abcde").settle()
+    yield
+    for name in "edc":
+        world.crash(name).settle()
+    world.broadcast("b", b"still here").settle()
+
+
+def even_split(world: World) -> Story:
+    """Four nodes fall apart into two and two: the half with the lowest of them goes on."""
+    world.start("abcd").settle()
+    yield
+    world.partition("ab", "cd").settle()
+    world.broadcast("a", b"x").broadcast("c", b"y").settle()
+    world.heal().settle()
+
+
+def total_restart(world: World) -> Story:
+    """All crash, and come back from their disks with everything they had."""
+    world.start("abc").broadcast("a", b"x").broadcast("b", b"y").settle()
+    yield
+    for name in "abc":
+        world.crash(name)
+    world.run(1.0)
+    for name in "cab":
+        world.restart(name)
+    world.settle()
+
+
+def laggard(world: World) -> Story:
+    """A node was away for so long that the others dropped what it lacks: it gets a snapshot."""
+    world.start("abc").settle()
+    world.crash("c").settle()
+    for i in range(3 * LAGGARD_SNAPSHOTS):
+        world.broadcast("ab"[i % 2], b"%d" % i)
+    world.settle()
+    yield
+    world.restart("c").settle()
+
+
+LAGGARD_SNAPSHOTS = 20  # positions between two snapshots in the stories
+STORIES: dict[str, Callable[[World], Story]] = {
+    story.__name__.replace("_", "-"): story
+    for story in (
+        founding, broadcast, joining, leaving, crash, partition, partition_in_exchange, falling, even_split,
+        total_restart, laggard,
+    )
+}  # fmt: skip
+
+
+def tell(name: str, make: Make, write: Callable[[str], None], detail: Detail = Detail.CONVERSATION) -> World:
+    """Tell one story, line by line, and return the world that it ends in."""
+    story = STORIES[name]
+    write(f"# {story.__doc__}")
+    narrator = Narrator(write, detail)
+    world = World(make, settings=Settings(snapshot_every=LAGGARD_SNAPSHOTS), listener=narrator)
+    telling = story(world)
+    narrator.muted = True
+    next(telling)
+    narrator.flush()
+    narrator.muted = False
+    for _ in telling:
+        raise AssertionError("a story begins once")
+    narrator.flush()
+    return world
+
+
+def write_all(folder: Path, make: Make) -> list[Path]:
+    """Write every story to a file of its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths: list[Path] = []
+    for name in STORIES:
+        lines: list[str] = []
+        tell(name, make, lines.append)
+        path = folder / f"{name}.txt"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        paths.append(path)
+    return paths

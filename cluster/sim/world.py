@@ -1,0 +1,268 @@
+"""The world of a simulation, and the words in which scenarios are told.
+
+A world is nodes with one-letter names, the network between them and one virtual clock, all driven by one seed. The
+words (`start`, `partition`, `crash`, `broadcast`, `settle` ...) return the world, so that a scenario reads as a story.
+Everything that happens passes `step` on its way to those who watch: specifications, narrator, faults that lie in wait.
+Below: node, network.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.settings import DEFAULT, Settings
+from cluster.sim.chance import Chance
+from cluster.sim.events import Events
+from cluster.sim.network import FIXED, Delays, Network
+from cluster.sim.node import SUBMIT, Make, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cluster.actions import Action
+    from cluster.messages import Frame
+    from cluster.names import ProcessId, View
+
+SETTLED_AFTER = 4.0  # seconds without any action: nothing more will come
+SETTLE_MAX = 120.0
+POLL = 0.1  # how often a condition is looked at
+
+
+class NotReached(Exception):
+    """What was waited for did not come in the time that was given to it."""
+
+
+class Watcher(Protocol):
+    """Sees every external action, and the joint state after every input that a process handled: its own is whole."""
+
+    def step(self, process: ProcessId, action: Action) -> None: ...
+    def after(self, world: World, process: ProcessId) -> None: ...
+
+
+class Listener(Protocol):
+    """Hears the conversation too: every frame as it is sent."""
+
+    def action(self, time: float, process: ProcessId, action: Action) -> None: ...
+    def frame(self, time: float, sender: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None: ...
+    def remark(self, time: float, text: str) -> None: ...
+
+
+class World:
+    def __init__(
+        self,
+        make: Make,
+        *,
+        seed: int = 0,
+        settings: Settings = DEFAULT,
+        delays: Delays = FIXED,
+        watcher: Watcher | None = None,
+        listener: Listener | None = None,
+        coded: bool = False,
+    ) -> None:
+        self.chance = Chance(seed)
+        self.settings = settings
+        self.sometimes: Counter[str] = Counter()  # what really took effect, and how often
+        self.events = Events()
+        self.network = Network(self.events, self.chance.fork("network"), delays, self.sometimes, coded=coded)
+        self.nodes: dict[str, Node] = {}
+        self.steps = 0
+        self.frames = 0
+        self.calm = False  # the time of faults is over
+        self.ambushes: list[tuple[str, Callable[[ProcessId], object]]] = []  # name of an action -> what it sets off
+        self._make = make
+        self._coded = coded
+        self._watcher = watcher
+        self._listener = listener
+        self._step_last = 0.0
+        self._parts: list[tuple[str, str]] = []  # directions cut by `partition`
+
+    # ---- who sees what
+
+    def step(self, process: ProcessId, action: Action) -> None:
+        self.steps += 1
+        self._step_last = self.events.now
+        if self._listener is not None:
+            self._listener.action(self.events.now, process, action)
+        if self._watcher is not None:
+            self._watcher.step(process, action)
+        if self.ambushes:
+            self._spring(process, type(action).__name__)
+
+    def sent(self, process: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None:
+        self.frames += 1
+        if self._listener is not None:
+            self._listener.frame(self.events.now, process, to, frame)
+
+    def handled(self, process: ProcessId) -> None:
+        if self._watcher is not None:
+            self._watcher.after(self, process)
+
+    def remark(self, text: str) -> None:
+        if self._listener is not None:
+            self._listener.remark(self.events.now, text)
+
+    def _spring(self, process: ProcessId, name: str) -> None:
+        sprung = [ambush for ambush in self.ambushes if ambush[0] == name]
+        if sprung:
+            self.ambushes = [ambush for ambush in self.ambushes if ambush[0] != name]
+            for _, set_off in sprung:
+                set_off(process)
+
+    # ---- the words of a scenario
+
+    def add(self, name: str, *, contacts: Iterable[str] = (), founds: bool = False) -> World:
+        """A node that does not run yet."""
+        node = Node(
+            name, self._make, self.settings, self.events, self.network, self.chance.fork(f"node {name}"), self,
+            self.sometimes, contacts=tuple(contacts), founds=founds, coded=self._coded,
+        )  # fmt: skip
+        self.nodes[name] = node
+        self.network.add(node)
+        return self
+
+    def start(self, names: str) -> World:
+        """A group of these: the first founds it, the others join, and all are in one primary view at the end."""
+        first = names[0]
+        for name in names:
+            self.add(name, contacts=() if name == first else (first,), founds=name == first)
+        for name in names:
+            self.nodes[name].start()
+        return self.run_until(lambda: self.has_primary(names), within=30.0, what=f"a primary view of {names}")
+
+    def join(self, name: str, via: str = "") -> World:
+        """One more, which knows one member."""
+        if name not in self.nodes:
+            self.add(name, contacts=via or next(iter(self.nodes)))
+        self.remark(f"{name} joins")
+        self.nodes[name].start()
+        return self
+
+    def leave(self, name: str) -> World:
+        """It says that it leaves, and is switched off a second later."""
+        self.remark(f"{name} leaves")
+        self.nodes[name].leave()
+        self.events.after(1.0, self._switch_off, name)
+        return self
+
+    def _switch_off(self, name: str) -> None:
+        """It is gone for ever."""
+        node = self.nodes[name]
+        node.gone = True
+        node.crash(disk_lost=True)
+
+    def crash(self, name: str, *, silent: bool = False) -> World:
+        self.remark(f"{name} crashes{' without a word' if silent else ''}")
+        self.nodes[name].crash(silent=silent)
+        return self
+
+    def crash_after(self, name: str, effects: int) -> World:
+        """It dies in the middle of what it does, after so many effects."""
+        if self.nodes[name].process is not None:
+            self.nodes[name].crash_after = effects
+        return self
+
+    def restart(self, name: str) -> World:
+        self.remark(f"{name} starts from its disk")
+        self.nodes[name].start()
+        return self
+
+    def lose_disk(self, name: str) -> World:
+        """It crashes and loses its disk. Started again, it is another process."""
+        self.remark(f"{name} crashes and loses its disk")
+        self.nodes[name].crash(disk_lost=True)
+        return self
+
+    def partition(self, *groups: str) -> World:
+        """Only who is in one group can talk; nodes that are not named form a group of their own."""
+        self.heal()
+        rest = [name for name in self.nodes if not any(name in group for group in groups)]
+        self.remark("partition " + " | ".join([*groups, *(["".join(rest)] if rest else [])]))
+        for source, destination in self.network.pairs_between([*groups, rest]):
+            self._parts.append((source, destination))
+            self.network.cut(source, destination)
+        return self
+
+    def cut(self, source: str, destination: str) -> World:
+        """Nothing gets through in this direction any more."""
+        self.remark(f"cut {source} to {destination}")
+        self._parts.append((source, destination))
+        self.network.cut(source, destination)
+        return self
+
+    def heal(self) -> World:
+        """Partitions and cuts end."""
+        if self._parts:
+            self.remark("the network heals")
+        for source, destination in self._parts:
+            self.network.mend(source, destination)
+        self._parts.clear()
+        return self
+
+    def break_connection(self, one: str, other: str) -> World:
+        self.remark(f"the connection of {one} and {other} breaks")
+        self.network.break_connection(self.network.wire(one, other))
+        return self
+
+    def pause(self, name: str) -> World:
+        self.remark(f"{name} stands still")
+        self.nodes[name].pause()
+        return self
+
+    def resume(self, name: str) -> World:
+        self.remark(f"{name} goes on")
+        self.nodes[name].resume()
+        return self
+
+    def upon(self, action: str, do: Callable[[], object]) -> World:
+        """At the next moment when some process does this (a class of cluster.actions), do that."""
+        self.ambushes.append((action, lambda _process: do()))
+        return self
+
+    def broadcast(self, name: str, body: bytes) -> World:
+        self.nodes[name].put(SUBMIT, None, body)
+        return self
+
+    # ---- time
+
+    def run(self, seconds: float) -> World:
+        self.events.run_until(self.events.now + seconds)
+        return self
+
+    def run_until(self, condition: Callable[[], bool], *, within: float, what: str = "the condition") -> World:
+        """Until it holds; looked at every `POLL` seconds."""
+        limit = self.events.now + within
+        while not condition():
+            if self.events.now >= limit:
+                raise NotReached(f"{what}: not within {within:g} s, by {self.events.now:.3f} s")
+            self.events.run_until(min(limit, self.events.now + POLL))
+        return self
+
+    def settle(self, quiet: float = SETTLED_AFTER, *, within: float = SETTLE_MAX) -> World:
+        """Until nothing has happened for a while but heartbeats."""
+        start = self.events.now
+        return self.run_until(
+            lambda: self.events.now - max(start, self._step_last) >= quiet, within=within, what="quiet"
+        )
+
+    # ---- what can be seen from outside
+
+    def running(self) -> list[Node]:
+        return [node for node in self.nodes.values() if node.process is not None]
+
+    def delivered(self, name: str) -> list[bytes]:
+        return self.nodes[name].machine.bodies
+
+    def primary(self, name: str) -> View | None:
+        """The primary view that this node is in, as far as it knows."""
+        return self.nodes[name].primary
+
+    def has_primary(self, names: Iterable[str]) -> bool:
+        """Whether these nodes, and no others, are in one primary view and know it."""
+        chosen = [self.nodes[name] for name in names]
+        view = chosen[0].primary
+        return (
+            view is not None
+            and all(node.primary == view for node in chosen)
+            and view.members == tuple(sorted(node.pid for node in chosen))
+        )

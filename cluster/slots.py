@@ -1,0 +1,54 @@
+"""Slots: which place of the order belongs to which member, under given weights.
+
+Paper: Chockler, Huleihel and Dolev, PODC 1998, section 4.2: the sequence of members that the shared generator G makes
+of a distribution's weights.
+Departs: G deals in rounds. In a round of sum(weights) slots, a member of weight w has exactly w, spread evenly; a seed
+moves the members against each other; all rounds are alike. So the place of any slot is known by arithmetic, however far
+away: nobody walks along the sequence, and giving up a thousand slots costs as much as giving up one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cluster.names import ViewId
+
+ROUND_MAX = 1 << 14  # slots in a round; weights that add up to more are refused
+_PHASE_BITS = 32
+
+
+class Deal:
+    """The slots of one distribution, in one view."""
+
+    __slots__ = ("offsets", "total", "weights")
+
+    def __init__(self, weights: tuple[int, ...], view_id: ViewId, dist_id: int) -> None:
+        self.weights = weights
+        self.total = sum(weights)
+        self.offsets: list[list[int]] = [[] for _ in weights]  # by rank: where in a round its slots are
+        seed = f"{view_id.epoch}/{view_id.digest}/{dist_id}"
+        slots: list[tuple[int, int]] = []
+        for rank, weight in enumerate(weights):
+            phase = int.from_bytes(blake2b(f"{seed}/{rank}".encode(), digest_size=_PHASE_BITS // 8).digest(), "big")
+            slots.extend(((((k << _PHASE_BITS) + phase) << _PHASE_BITS) // weight, rank) for k in range(weight))
+        slots.sort()
+        for place, (_, rank) in enumerate(slots):
+            self.offsets[rank].append(place)
+
+    def place(self, rank: int, number: int) -> int:
+        """Where in the sequence the member's slot of this number is, both from 0."""
+        rounds, rest = divmod(number, self.weights[rank])
+        return rounds * self.total + self.offsets[rank][rest]
+
+    def before(self, rank: int, place: int) -> int:
+        """How many slots the member has before this place of the sequence."""
+        rounds, rest = divmod(place, self.total)
+        return rounds * self.weights[rank] + bisect_left(self.offsets[rank], rest)
+
+
+def acceptable(weights: tuple[int, ...], members: int) -> bool:
+    """Whether these are weights for a view of that many members. Nobody has weight 0: he could not be ordered."""
+    return len(weights) == members and min(weights) >= 1 and sum(weights) <= ROUND_MAX

@@ -1,0 +1,90 @@
+"""TIMING: how long a change of view takes, once everything is quiet and everybody sees the same.
+
+Paper: Khazan's thesis, ch. 9. With detection the time until everybody has noticed the last group event, latency the
+time that a message takes at most, and block_time what a client takes to answer block:
+- assumption 9.4.1: start_change within detection of the last group event;
+- assumption 9.4.2: the view of MBRSHP within one latency of the last start_change;
+- corollary 9.3.2: the view is delivered when MBRSHP has it, or block_time and one latency after the last start_change;
+- corollary 9.5.1: so it is delivered within detection + latency + block_time of the last group event.
+The thesis assumes the first two of its membership service; here they are judged as well.
+Only views that everybody sees alike are bound: the caller judges after a group event that was the last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.actions import GcsView, MembershipView, StartChange
+from cluster.specs.spec import Spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cluster.actions import Action
+    from cluster.names import ProcessId, View
+
+ROUNDING = 1e-9  # of adding up times
+
+
+class TimingSpec(Spec):
+    NAME = "TIMING"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mstart: dict[ProcessId, float] = {}  # when the last start_change came
+        self.mview: dict[ProcessId, tuple[View, float]] = {}
+        self.gcview: dict[ProcessId, tuple[View, float]] = {}
+
+    def watch(self, at: ProcessId, action: Action, now: float) -> None:
+        if type(action) is StartChange:
+            self.mstart[at] = now
+        elif type(action) is MembershipView:
+            self.mview[at] = (action.view, now)
+        elif type(action) is GcsView:
+            self.gcview[at] = (action.view, now)
+
+    def judge(
+        self, last_ge: float, members: Iterable[ProcessId], *, detection: float, latency: float, block_time: float
+    ) -> float:
+        """The last group event left these members. How long after it the last of them had the view of them all."""
+        everybody = tuple(sorted(members))
+        self.invariant_same_view(everybody)
+        last_mstart = max(self.mstart[p] for p in everybody)
+        for p in everybody:
+            self.invariant_bounds(p, last_ge, last_mstart, detection, latency, block_time)
+        return max(self.gcview[p][1] for p in everybody) - last_ge
+
+    def invariant_same_view(self, everybody: tuple[ProcessId, ...]) -> None:
+        views = {self.gcview[p][0].id if p in self.gcview else None for p in everybody}
+        self.require(len(views) == 1 and None not in views, "all have the same last view", *sorted(map(str, views)))
+        view, _ = self.gcview[everybody[0]]
+        self.require(view.members == everybody, "it is the view of exactly them", view, everybody)
+
+    def invariant_bounds(
+        self, p: ProcessId, last_ge: float, last_mstart: float, detection: float, latency: float, block_time: float
+    ) -> None:
+        mview, gcview = self.mview[p][1], self.gcview[p][1]
+        self.require(
+            self.mstart[p] <= last_ge + detection + ROUNDING,
+            "9.4.1: T[mstart_p] <= T[last-ge] + detection",
+            self.mstart[p] - last_ge,
+            detection,
+        )
+        self.require(
+            mview <= last_mstart + latency + ROUNDING,
+            "9.4.2: T[mview_p] <= T[last-mstart] + latency",
+            mview - last_mstart,
+            latency,
+        )
+        self.require(
+            gcview <= max(mview, last_mstart + block_time + latency) + ROUNDING,
+            "9.3.2: T[gcview_p] <= max(T[mview_p], T[last-mstart] + c + latency)",
+            gcview - last_mstart,
+            block_time + latency,
+        )
+        self.require(
+            gcview <= last_ge + detection + latency + block_time + ROUNDING,
+            "9.5.1: T[gcview_p] <= T[last-ge] + detection + latency + c",
+            gcview - last_ge,
+            detection + latency + block_time,
+        )

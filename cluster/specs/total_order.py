@@ -1,0 +1,148 @@
+"""TO: one sequence of entries for all, delivered without gaps.
+
+Paper: De Prisco et al., PODC 1998, section 6 (after Fekete, Lynch, Shvartsman, PODC 1997): pending[p], queue, next[p].
+Departs:
+- A snapshot stands for the delivery of all below it (`CatchUp`). It can only be of what somebody delivered.
+- A process that kept its disk comes back at some earlier position (its snapshot) and delivers again: the same entries
+  at the same positions, and without a gap. So a recovery resets next[p] to any position up to where it was.
+- A crash of the submitter may lose the last of what it broadcast, what is refused is taken back (`replica`), and a
+  replica may take back a checkpoint that a later one makes useless.
+- Entries of nobody mark the change of the primary view: all who establish a view put the same one at the same place.
+
+Internal choice: TO-ORDER(a, p), when the first process delivers the entry. Its place is first visible there, and that
+somebody else delivers another one in that place is wrong whenever it was ordered.
+Two more clauses are what the exactly-once rule after truncation rests on: labels of one origin enter the order in
+increasing order, and nothing is delivered that nobody confirmed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.messages import CHECKPOINT, VIEW, Entry
+from cluster.names import NOBODY, Label, ProcessId, ViewId
+from cluster.specs.queues import LossyQueue, Window
+from cluster.specs.spec import Spec
+
+if TYPE_CHECKING:
+    from cluster.actions import Broadcast, CatchUp, Confirm, Crashed, Deliver, Established, Recovered
+
+REMEMBERED = 100_000  # entries; what is older is no longer compared
+
+
+class TotalOrderSpec(Spec):
+    NAME = "TO"
+
+    def __init__(self, remembered: int = REMEMBERED) -> None:
+        super().__init__()
+        self.pending: dict[ProcessId, LossyQueue[Entry]] = {}
+        self.queue: Window[tuple[Label, Entry]] = Window()
+        self.next: dict[ProcessId, int] = {}
+        self.resumed: set[ProcessId] = set()  # recovered, and delivered nothing since
+        self.highest: dict[ProcessId, Label] = {}  # the last label of each origin in queue
+        self.confirmed: dict[ProcessId, int] = {}
+        self.confirmed_by_any = 0
+        self.established: dict[ViewId, int] = {}  # how long an order its members built on
+        self.last_view: ViewId | None = None  # of the last entry of nobody
+        self._remembered = remembered
+
+    # input BCAST(a)_p
+    def broadcast_eff(self, act: Broadcast, at: ProcessId) -> None:
+        pending = self.pending.get(at)
+        if pending is None:
+            pending = self.pending[at] = LossyQueue()
+        pending.put(act.entry, optional=act.entry.kind == CHECKPOINT)
+
+    # internal TO-ORDER(a, p)
+    def to_order_pre(self, label: Label, entry: Entry) -> None:
+        last = self.highest.get(label.origin)
+        self.require(last is None or label > last, "to-order: the labels of an origin increase", label, last)
+        if label.origin == NOBODY:
+            self.require(entry.kind == VIEW, "to-order: what comes from nobody is a change of view", label, entry)
+            self.require(
+                self.established.get(label.view_id) == self.queue.end + 1,
+                "to-order: a change of view ends the order that its members built on",
+                label,
+                self.established.get(label.view_id),
+            )
+        else:
+            self.require(entry.kind != VIEW, "to-order: a change of view comes from nobody", label)
+            pending = self.pending.get(label.origin)
+            taken = pending is not None and pending.take(entry)
+            front = [] if taken or pending is None else pending.front()[:4]
+            self.require(taken, "to-order: a is head of pending[p]", label, entry, *front)
+
+    def to_order_eff(self, label: Label, entry: Entry) -> None:
+        self.highest[label.origin] = label
+        self.queue.append((label, entry))
+        self.queue.drop_below(self.queue.end - self._remembered)
+
+    # output BRCV(a)_{p,q}
+    def deliver_pre(self, act: Deliver, at: ProcessId) -> None:
+        i, following = act.position, self.next.get(at, 0)
+        if at in self.resumed:
+            self.require(i <= following, "deliver: after a recovery, at most where p was", following)
+            if i < following:
+                self.branch("deliver: again, after a recovery")
+        else:
+            self.require(i == following, "deliver: i = next[p]", following)
+        self.require(i < self.confirmed_by_any, "deliver: somebody confirmed it", self.confirmed_by_any)
+        if i >= self.queue.end:
+            self.to_order_pre(act.label, act.entry)
+            self.to_order_eff(act.label, act.entry)
+        elif i >= self.queue.low:
+            self.require(self.queue[i] == (act.label, act.entry), "deliver: queue(next[p]) = (a, p)", *self.queue[i])
+        else:
+            self.branch("deliver: older than what is remembered")
+
+    def deliver_eff(self, act: Deliver, at: ProcessId) -> None:
+        self.next[at] = act.position + 1
+        self.resumed.discard(at)
+
+    def catch_up_pre(self, act: CatchUp, at: ProcessId) -> None:
+        following = self.next.get(at, 0)
+        self.require(
+            at in self.resumed or act.position >= following, "catch_up: never back to before next[p]", following
+        )
+        self.require(act.position <= self.queue.end, "catch_up: somebody delivered all below", self.queue.end)
+
+    def catch_up_eff(self, act: CatchUp, at: ProcessId) -> None:
+        self.next[at] = act.position
+        self.resumed.discard(at)
+
+    # internal CONFIRM_p
+    def confirm_pre(self, act: Confirm, at: ProcessId) -> None:
+        self.require(
+            act.count >= self.confirmed.get(at, 0), "confirm: nextconfirm never decreases", self.confirmed.get(at, 0)
+        )
+
+    def confirm_eff(self, act: Confirm, at: ProcessId) -> None:
+        self.confirmed[at] = act.count
+        self.confirmed_by_any = max(self.confirmed_by_any, act.count)
+
+    # established[g] := true
+    def established_pre(self, act: Established, at: ProcessId) -> None:
+        self.require(at in act.view.members, "established: p in v.set")
+        known = self.established.get(act.view.id, act.length)
+        self.require(act.length == known, "established: all members build on the same order", known)
+        self.require(
+            act.length > self.next.get(at, 0) or at in self.resumed, "established: what p delivered is in the order"
+        )
+
+    def established_eff(self, act: Established, _at: ProcessId) -> None:
+        self.established[act.view.id] = act.length
+
+    def crashed_eff(self, _act: Crashed, at: ProcessId) -> None:
+        pending = self.pending.get(at)
+        if pending is not None:
+            pending.lose()
+        self.confirmed.pop(at, None)
+
+    def recovered_eff(self, _act: Recovered, at: ProcessId) -> None:
+        if at in self.next:
+            self.resumed.add(at)
+
+    def take_back(self, p: ProcessId, entry: Entry) -> bool:
+        """p was told that this entry of its own will not be delivered. False: it is in the order, or never was here."""
+        pending = self.pending.get(p)
+        return pending is not None and pending.take_back(entry)

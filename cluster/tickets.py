@@ -1,0 +1,60 @@
+"""Which submission an own label belongs to, until the entry is delivered.
+
+Labels of one view are numbered from 1 without gaps, and own labels are delivered in increasing order: so the tickets of
+a view are a queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cluster.names import Label, ViewId
+    from cluster.runlog import Run
+
+NO_TICKET = 0  # of what nobody waits for
+
+
+class Tickets:
+    __slots__ = ("_open", "count")
+
+    def __init__(self) -> None:
+        self._open: dict[ViewId, tuple[int, deque[int]]] = {}  # the number of the first one, and the tickets
+        self.count = 0  # submissions that are waited for
+
+    def put(self, view_id: ViewId, seqno: int, tickets: list[int]) -> None:
+        """Labels seqno, seqno + 1, ... of this view were given to these."""
+        known = self._open.get(view_id)
+        if known is None:
+            self._open[view_id] = (seqno, deque(tickets))
+        else:
+            known[1].extend(tickets)
+        self.count += len(tickets) - tickets.count(NO_TICKET)
+
+    def take(self, run: Run) -> list[int]:
+        """The tickets of an own run that was delivered; none if it is of an earlier life."""
+        return self._take(run.view_id, run.seqno + len(run.entries))
+
+    def take_up_to(self, label: Label) -> list[int]:
+        """The tickets of all own labels up to this one."""
+        taken: list[int] = []
+        for view_id in sorted(self._open):
+            if view_id <= label.view_id:
+                end = label.seqno + 1 if view_id == label.view_id else 1 << 62
+                taken += self._take(view_id, end)
+        return taken
+
+    def _take(self, view_id: ViewId, end: int) -> list[int]:
+        known = self._open.get(view_id)
+        if known is None:
+            return []
+        first, waiting = known
+        count = min(len(waiting), max(0, end - first))
+        taken = [waiting.popleft() for _ in range(count)]
+        if waiting:
+            self._open[view_id] = (first + count, waiting)
+        else:
+            del self._open[view_id]
+        self.count -= count - taken.count(NO_TICKET)
+        return taken

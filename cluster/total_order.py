@@ -1,0 +1,337 @@
+"""Totally ordered broadcast over dynamic primary views.
+
+Paper: De Prisco et al., PODC 1998, fig. 5 (DVS-TO-TO). State variables keep the paper's names; positions count from 0.
+Departs:
+- LABEL only in status normal of a view that is still primary. In the paper a label made between NEWVIEW and the summary
+  is exchanged as content, sent again as a message, and ordered twice.
+- One message carries a run of labels, and is kept, written and reported as one. `order` and the content of what is
+  ordered are one, `log`; `content` holds the own runs that no order has yet. Safe indications come in the order of the
+  view, so `safe-labels` is a count.
+- `log` begins at `base`: what is confirmed, reported and covered by the snapshots of all members is dropped.
+- Summaries leave out the confirmed past. Who lacks some of it gets it from the representative (`Supply`: entries, or a
+  snapshot and the entries after it) and establishes the view in one step when it is complete. Until then it
+  acknowledges nothing of the exchange, so that nothing becomes safe that it does not hold, and keeps aside what is
+  ordered meanwhile.
+- All members end the order of a new view with the entry for the view itself (`summaries.view_entry`).
+Above: replica.  Below: primary views.  `links` carries supplies.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.actions import Broadcast, CatchUp, Confirm, Deliver, Established
+from cluster.durable import Appended, Image, Labelled, Rebuilt, Snapshotted, Truncated
+from cluster.layer import Persist, Surroundings
+from cluster.messages import Batch, ClientMessage, Entry, Payload, Summary, Supply
+from cluster.runlog import Run, RunLog
+from cluster.summaries import Outcome, exchange
+from cluster.supplies import Supplies, supplies
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cluster.names import Label, ProcessId, View, ViewId
+    from cluster.settings import Settings
+
+NORMAL, SEND, COLLECT = "normal", "send", "collect"
+
+
+class Above(Protocol):
+    def labelled(self, view_id: ViewId, seqno: int, tickets: list[int]) -> None: ...
+    def deliver(self, position: int, run: Run) -> None: ...
+    def restore(self, snapshot: Snapshotted) -> None: ...
+    def established(self, view: View) -> None: ...
+    def primary_lost(self) -> None: ...
+
+
+class Below(Protocol):
+    @property
+    def room(self) -> bool: ...
+    @property
+    def is_primary(self) -> bool: ...
+    def send(self, body: ClientMessage) -> None: ...
+    def register(self) -> None: ...
+    def processed(self, count: int) -> None: ...
+
+
+class Links(Protocol):
+    def send(self, to: tuple[ProcessId, ...], body: Payload) -> None: ...
+
+
+class TotalOrder:
+    """DVS-TO-TO_p."""
+
+    __slots__ = ("_aside", "_incoming", "_outcome", "_reporting", "_safe_count", "above", "around", "below",
+                 "content", "current", "delay", "gotstate", "high_primary", "highest", "links", "log", "next_confirm",
+                 "next_report", "nextseqno", "reported_highest", "safe_exch", "settings", "snapshot",
+                 "status")  # fmt: skip
+
+    above: Above
+    below: Below
+    links: Links
+
+    def __init__(self, around: Surroundings, settings: Settings, image: Image) -> None:
+        self.around = around
+        self.settings = settings
+        self.current: View | None = None
+        self.status = NORMAL
+        self.delay: deque[tuple[int, Entry]] = deque()  # (ticket, entry), not yet labelled
+        self.content: dict[Label, Run] = dict(image.labelled)  # by first label
+        self.nextseqno = 1
+        self.snapshot = image.snapshot
+        self.log = image.log.copy()
+        self.next_confirm = max(image.next_confirm, image.snapshot.position if image.snapshot else 0)
+        self.next_report = image.snapshot.position if image.snapshot else 0
+        self.high_primary: ViewId | None = image.high_primary
+        # the greatest label of each origin among all that is ordered, and among what is reported
+        self.reported_highest = {label.origin: label for label in (image.snapshot.highest if image.snapshot else ())}
+        self.highest = dict(self.reported_highest)
+        for label, _ in self.log.since(self.next_report):
+            self.highest[label.origin] = label
+        self.gotstate: dict[ProcessId, Summary] = {}
+        self.safe_exch: set[ProcessId] = set()
+        self._safe_count = 0  # positions below this are safe, once the exchange is
+        self._outcome: Outcome | None = None  # what the exchange came to, while supplies are awaited
+        self._incoming: Supplies | None = None
+        self._aside: list[tuple[ProcessId, Batch]] = []
+        self._reporting = False
+
+    @property
+    def base(self) -> int:
+        return self.log.base
+
+    @property
+    def order(self) -> list[Label]:
+        """order(base + 1 ..) of the paper."""
+        return [label for label, _ in self.log.since(self.log.base)]
+
+    @property
+    def length(self) -> int:
+        return self.log.end
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether this process takes part in a primary view that it has established."""
+        return self.status is NORMAL and self.current is not None and self.below.is_primary
+
+    def start(self) -> None:
+        """After a restart: the snapshot, then all that is known to be confirmed."""
+        if self.snapshot is not None:
+            self.above.restore(self.snapshot)
+        self._report()
+
+    # input BCAST(a)_p, for several a's with the tickets of their submissions
+    def broadcast(self, entries: Sequence[tuple[int, Entry]]) -> None:
+        if self.around.trace is not None:
+            for _, entry in entries:
+                self.around.trace(Broadcast(entry))
+        self.delay.extend(entries)
+        self._label()
+
+    def withdraw(self, ticket: int) -> bool:
+        """Take back what has no label yet. False: it has one, and its end is open."""
+        for waiting in self.delay:
+            if waiting[0] == ticket:
+                self.delay.remove(waiting)
+                return True
+        return False
+
+    def unlabelled(self) -> list[int]:
+        """The tickets of what could still be withdrawn."""
+        return [ticket for ticket, _ in self.delay]
+
+    def roomy(self) -> None:
+        self._label()
+
+    # internal LABEL(a)_p for a run of a's, and output DVS-GPSND(<l, a>)_p
+    def _label(self) -> None:
+        while self.delay and self.is_normal and self.below.room:
+            assert self.current is not None
+            delay, seqno = self.delay, self.nextseqno
+            waiting = [delay.popleft() for _ in range(min(len(delay), self.settings.batch_len_max))]
+            run = Run(self.current.id, seqno, self.around.me, tuple([entry for _, entry in waiting]))
+            self.nextseqno = seqno + len(waiting)
+            self.content[run.first] = run
+            self.above.labelled(run.view_id, seqno, [ticket for ticket, _ in waiting])
+            self.around.outbox.append(Persist(Labelled(run)))
+            self.below.send(Batch(seqno, run.entries))
+
+    # input DVS-NEWVIEW(v)_p, and output DVS-GPSND(x)_p
+    def new_view(self, view: View) -> None:
+        self.current = view
+        self.nextseqno = 1
+        self.gotstate = {}
+        self.safe_exch = set()
+        self._outcome = None
+        self._aside = []
+        if self._incoming is not None and self._incoming.view_id < view.id:
+            self._incoming = None
+        self.status = SEND
+        self.below.send(self._summary())
+        self.status = COLLECT
+
+    def _summary(self) -> Summary:
+        return Summary(
+            self.base,
+            self.next_confirm,
+            tuple(self.log.since(self.next_confirm)),
+            tuple(pair for first in sorted(self.content) for pair in self.content[first].labelled()),
+            self.high_primary,
+            tuple(self.highest[origin] for origin in sorted(self.highest)),
+        )
+
+    def primary_lost(self) -> None:
+        self.above.primary_lost()
+
+    # input DVS-GPRCV(m)_{q,p}
+    def receive(self, sender: ProcessId, body: ClientMessage) -> None:
+        if isinstance(body, Summary):
+            self._receive_summary(sender, body)
+        elif self.status is NORMAL:
+            self._append(sender, body)
+            self.below.processed(1)
+        else:
+            self._aside.append((sender, body))
+
+    def _append(self, sender: ProcessId, batch: Batch) -> None:
+        assert self.current is not None
+        position = self.log.end
+        run = Run(self.current.id, batch.seqno, sender, batch.entries)
+        if sender == self.around.me:
+            run = self.content.pop(run.first)
+        self.log.append(run)
+        self.highest[sender] = run.last
+        self.around.outbox.append(Persist(Appended(position, run)))
+
+    def _receive_summary(self, sender: ProcessId, summary: Summary) -> None:
+        assert self.current is not None
+        self.gotstate[sender] = summary
+        if len(self.gotstate) == len(self.current.members) and self.status is COLLECT:
+            self._outcome = exchange(self.current, self.gotstate)
+            if self._outcome.representative == self.around.me:
+                self._supply_others(self._outcome)
+            self._establish_when_complete()
+
+    def _supply_others(self, outcome: Outcome) -> None:
+        assert self.current is not None
+        for member, position in outcome.lacking:
+            snapshot = self.snapshot if position < self.base else None
+            if snapshot is not None:
+                position = snapshot.position
+            entries = list(self.log.since(position, outcome.position))
+            for piece in supplies(self.current.id, snapshot, position, entries, self.settings.supply_bytes):
+                self.links.send((member,), piece)
+
+    def supplied(self, _sender: ProcessId, supply: Supply) -> None:
+        """A piece of the confirmed past, perhaps for a view that is not attempted here yet."""
+        if self.current is not None and supply.view_id < self.current.id:
+            return
+        if self._incoming is None or self._incoming.view_id < supply.view_id:
+            self._incoming = Supplies(supply.view_id)
+        if self._incoming.view_id == supply.view_id:
+            self._incoming.add(supply)
+            self._establish_when_complete()
+
+    def _establish_when_complete(self) -> None:
+        outcome, incoming = self._outcome, self._incoming
+        if outcome is None or self.current is None or not self.below.is_primary:
+            return
+        if any(member == self.around.me for member, _ in outcome.lacking):
+            if incoming is not None and incoming.view_id == self.current.id and incoming.is_complete:
+                self._establish(outcome, incoming)
+        else:
+            self._establish(outcome, None)
+
+    def _establish(self, outcome: Outcome, supply: Supplies | None) -> None:
+        assert self.current is not None
+        restored = supply.snapshot() if supply is not None else None
+        if supply is None:
+            position, entries = outcome.position, outcome.order
+        else:
+            position, entries = supply.position, (*supply.entries, *outcome.order)
+        if restored is not None:
+            self.log, self.snapshot = RunLog(position), restored
+        self.log.cut(position)
+        self.log.extend(entries)
+        self.highest = outcome.highest
+        self.content = {}
+        self.next_confirm = outcome.next_confirm
+        self.high_primary = self.current.id
+        self._safe_count = self.length
+        self._outcome = None
+        self._incoming = None
+        if self.around.trace is not None:
+            self.around.trace(Established(self.current, self.length))
+        self.around.outbox.append(
+            Persist(Rebuilt(position, entries, self.current.id, self.next_confirm, restored)),
+        )
+        if restored is not None:
+            self.next_report = restored.position
+            self.reported_highest = {label.origin: label for label in restored.highest}
+            if self.around.trace is not None:
+                self.around.trace(CatchUp(restored.position))
+            self.above.restore(restored)
+        # What was ordered meanwhile comes before anything that the calls below bring, so before the status is normal.
+        aside, self._aside = self._aside, []
+        for sender, batch in aside:
+            self._append(sender, batch)
+        processed = len(self.gotstate) + len(aside)
+        self.gotstate = {}
+        self.status = NORMAL
+        self.below.register()  # output DVS-REGISTER_p
+        self.below.processed(processed)
+        self.above.established(self.current)
+        self._report()
+        self._label()
+
+    # input DVS-SAFE(m)_{q,p}, and internal CONFIRM_p
+    def safe(self, sender: ProcessId, body: ClientMessage) -> None:
+        assert self.current is not None
+        if isinstance(body, Summary):
+            self.safe_exch.add(sender)
+            if len(self.safe_exch) < len(self.current.members):
+                return
+        else:
+            self._safe_count += len(body.entries)
+        if self._safe_count > self.next_confirm:
+            self.next_confirm = self._safe_count
+            if self.around.trace is not None:
+                self.around.trace(Confirm(self.next_confirm))
+            self._report()
+
+    # output BRCV(a)_{q,p}, for runs of a's that no snapshot has to be taken within
+    def _report(self) -> None:
+        if self._reporting:  # what is delivered may submit, and so bring us here again
+            return
+        self._reporting = True
+        while self.next_report < self.next_confirm:
+            position = self.next_report
+            run, offset = self.log.find(position)
+            every = self.settings.snapshot_every
+            end = min(position + len(run.entries) - offset, self.next_confirm, position - position % every + every)
+            run = run.part(offset, offset + end - position)
+            self.next_report = end
+            self.reported_highest[run.origin] = run.last
+            if self.around.trace is not None:
+                for i, (label, entry) in enumerate(run.labelled(), position):
+                    self.around.trace(Deliver(i, label, entry))
+            self.above.deliver(position, run)
+        self._reporting = False
+
+    def keep_snapshot(self, state: bytes) -> None:
+        """The state machine's state after all that was reported. Called inside a delivery."""
+        highest = tuple(self.reported_highest[origin] for origin in sorted(self.reported_highest))
+        self.snapshot = Snapshotted(self.next_report, highest, state)
+        self.around.outbox.append(Persist(self.snapshot))
+
+    def truncate(self, base: int) -> None:
+        """All members have snapshots at `base` or later."""
+        if self.snapshot is None:
+            return
+        base = min(base, self.snapshot.position)
+        before = self.log.base
+        self.log.drop_below(base)
+        if self.log.base > before:
+            self.around.outbox.append(Persist(Truncated(base)))

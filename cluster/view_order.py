@@ -1,0 +1,277 @@
+"""One order of messages in a view, and who has them: what every way of ordering shares.
+
+Paper: De Prisco et al., PODC 1998, fig. 1 (VS). `next` and `next_safe` of fig. 1 are `delivered` and `reported_safe`
+here, counted from 0; `queue[g]` is nowhere as a whole: all members build the same sequence, each as far as it gets.
+Departs:
+- A message is safe when every member has said that it dealt with it (`processed`), which is later than its receipt:
+  in a durable stack, it is on every disk.
+- Acknowledgements are cumulative. They ride on the messages of the order; where none left since there is something new
+  to acknowledge, an `Ack` of its own goes out when the process has handled its input (`settle`). An `Ack` is no part of
+  the view's multicast: it may come before its view does, and is kept for it.
+- What the view's end leaves without a place is dropped. Its sender's total order still has it.
+Above: primary views.  Below: virtual synchrony; for acknowledgements, the links.
+
+An order (`Atop`, `Sequencer`) adds four steps: `_begin` (a view), `_accept` (a message came in), `_order` (deliver what
+has its place), `_emit` (put on its way what is due). Every input runs them until nothing is left to do. Inputs that
+arrive from within (the client sends while it receives; the layer below hands a process its own message while it sends
+it) are taken in, and the run that is under way goes on with them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.actions import VsNewView, VsReceive, VsSafe, VsSend
+from cluster.messages import Ack, Ordered, ViewMessage
+
+if TYPE_CHECKING:
+    from cluster.layer import Surroundings
+    from cluster.names import ProcessId, View, ViewId
+    from cluster.settings import Settings
+
+
+class Above(Protocol):
+    """The client of the view order: the primary views."""
+
+    def new_view(self, view: View) -> None: ...
+    def receive(self, sender: ProcessId, body: ViewMessage) -> None: ...
+    def safe(self, sender: ProcessId, body: ViewMessage) -> None: ...
+    def roomy(self) -> None: ...
+
+
+class Below(Protocol):
+    """The virtual synchrony endpoint."""
+
+    def send(self, body: Ordered) -> None: ...
+    def block_ok(self) -> None: ...
+    def stable(self, counts: tuple[int, ...]) -> None: ...
+
+
+class DirectLinks(Protocol):
+    """The links, for acknowledgements."""
+
+    def send(self, to: tuple[ProcessId, ...], body: Ack) -> None: ...
+
+
+class ViewOrder:
+    """VS_p: what is common to all orders. Members are known by their rank in the view."""
+
+    __slots__ = ("_busy", "_early", "_passed", "_stable", "_stable_told", "_was_full", "above", "ack_sent", "acked",
+                 "around", "below", "blocked", "consumed", "delivered", "links", "members", "others", "outgoing",
+                 "own_rank", "own_unsafe", "rank", "reported_safe", "stable_step", "unsafe", "view_now",
+                 "window")  # fmt: skip
+
+    above: Above
+    below: Below
+    links: DirectLinks
+
+    def __init__(self, around: Surroundings, settings: Settings) -> None:
+        self.around = around
+        self.window = settings.window
+        self.stable_step = settings.stable_step
+        self.view_now: View | None = None
+        self.members: tuple[ProcessId, ...] = ()
+        self.others: tuple[ProcessId, ...] = ()
+        self.rank: dict[ProcessId, int] = {}
+        self.own_rank = 0
+        self.blocked = True  # until there is a view to send in
+        self.outgoing: deque[ViewMessage] = deque()  # VS-GPSND took place, not yet handed down
+        self.own_unsafe = 0  # own messages of this view that are not known to be safe
+        self.delivered = 0  # next[p, g] - 1
+        self.reported_safe = 0  # next-safe[p, g] - 1
+        self.unsafe: deque[tuple[int, int, ViewMessage]] = deque()  # delivered, not safe: rank, consumed[rank], body
+        self.acked: list[int] = []  # by rank: how much of the order the member has dealt with
+        self.ack_sent = 0  # what the others were told of acked[own_rank]
+        self.consumed: list[int] = []  # by rank: how many messages of the layer below the order has used up
+        self._busy = False
+        self._was_full = False
+        self._early: dict[ProcessId, Ack] = {}  # of a view that is not here yet, one per sender
+        self._passed: deque[tuple[int, int, int]] = deque()  # used up without a delivery: see _pass
+        self._stable: list[int] = []
+        self._stable_told = 0
+
+    @property
+    def room(self) -> bool:
+        """Whether the window has room for one more message of this process."""
+        return not self.blocked and self.own_unsafe < self.window
+
+    # ---- inputs from above
+
+    # input VS-GPSND(m)_p
+    def send(self, body: ViewMessage) -> None:
+        if self.view_now is None:
+            return
+        if self.around.trace is not None:
+            self.around.trace(VsSend(body))
+        if self.blocked:
+            return  # stays in pending[p, g] for ever: the view ends without it
+        self.own_unsafe += 1
+        if self.own_unsafe >= self.window:
+            self._was_full = True
+        self.outgoing.append(body)
+        if not self._busy:
+            self._run()
+
+    def processed(self, count: int) -> None:
+        """The client has dealt with the first `count` messages of this view's order: they may be acknowledged."""
+        if self.view_now is None or not self.acked[self.own_rank] < count <= self.delivered:
+            return
+        self.acked[self.own_rank] = count
+        if not self._busy and min(self.acked) > self.reported_safe:
+            self._run()
+
+    # ---- inputs from below
+
+    # output VS-NEWVIEW(v)_p
+    def view(self, view: View, transitional: tuple[ProcessId, ...]) -> None:  # noqa: ARG002
+        self._enter(view)
+        if self.around.trace is not None:
+            self.around.trace(VsNewView(view))
+        self._busy = True
+        self.above.new_view(view)
+        self._busy = False
+        self._run()
+
+    def block(self) -> None:
+        self.blocked = True
+        self.below.block_ok()
+
+    def deliver(self, sender: ProcessId, body: Ordered) -> None:
+        rank = self.rank.get(sender)
+        if rank is None:
+            return
+        if body.ack > self.acked[rank] and rank != self.own_rank:
+            self.acked[rank] = body.ack
+        self._accept(rank, body)
+        if not self._busy:
+            self._run()
+
+    def ack_received(self, sender: ProcessId, ack: Ack) -> None:
+        view = self.view_now
+        if view is not None and ack.view_id == view.id:
+            rank = self.rank.get(sender)
+            if rank is not None and rank != self.own_rank and ack.count > self.acked[rank]:
+                self.acked[rank] = ack.count
+                if not self._busy and min(self.acked) > self.reported_safe:
+                    self._run()
+        elif view is None or ack.view_id > view.id:
+            known = self._early.get(sender)
+            if known is None or (known.view_id, known.count) < (ack.view_id, ack.count):
+                self._early[sender] = ack
+
+    def settle(self) -> None:
+        """The process has handled its input: an acknowledgement that nothing took along leaves by itself."""
+        view = self.view_now
+        if view is not None and not self._busy and (count := self.acked[self.own_rank]) > self.ack_sent:
+            self.ack_sent = count
+            if self.others:
+                self.links.send(self.others, Ack(view.id, count))
+
+    # ---- what an order adds
+
+    def _begin(self, view_id: ViewId) -> None:
+        """A view begins; `members` and `own_rank` are set."""
+        raise NotImplementedError
+
+    def _accept(self, rank: int, body: Ordered) -> None:
+        """A message came in. What makes no sense is ignored: all members get it alike, and ignore it alike."""
+        raise NotImplementedError
+
+    def _order(self) -> None:
+        """Deliver every message that has its place in the order, by `_deliver`; use up the others by `_pass`."""
+        raise NotImplementedError
+
+    def _emit(self) -> bool:
+        """Hand down `outgoing` and what else is due. Whether anything was."""
+        raise NotImplementedError
+
+    # ---- for the orders
+
+    # internal VS-ORDER(m, q, g), then output VS-GPRCV(m)_{q,p}
+    def _deliver(self, rank: int, body: ViewMessage) -> None:
+        self.delivered += 1
+        self.consumed[rank] = used = self.consumed[rank] + 1
+        self.unsafe.append((rank, used, body))
+        sender = self.members[rank]
+        if self.around.trace is not None:
+            self.around.trace(VsReceive(sender, body))
+        self.above.receive(sender, body)
+
+    def _pass(self, rank: int) -> None:
+        """A message that only served the order was used up here, before the next delivery.
+
+        So whoever acknowledges the next delivery has used it up as well.
+        """
+        self.consumed[rank] = used = self.consumed[rank] + 1
+        self._passed.append((self.delivered + 1, rank, used))
+
+    def _own_ack(self) -> int:
+        """The acknowledgement that the message about to leave carries."""
+        self.ack_sent = count = self.acked[self.own_rank]
+        return count
+
+    # ---- the run
+
+    def _enter(self, view: View) -> None:
+        self.view_now = view
+        self.members = view.members
+        self.others = tuple(member for member in view.members if member != self.around.me)
+        self.rank = {member: rank for rank, member in enumerate(view.members)}
+        self.own_rank = self.rank[self.around.me]
+        self.blocked = False
+        self.outgoing.clear()
+        self.own_unsafe = self.delivered = self.reported_safe = self.ack_sent = 0
+        self.unsafe.clear()
+        self._was_full = False
+        self._passed.clear()
+        count = len(view.members)
+        self.acked = [0] * count
+        self.consumed = [0] * count
+        self._stable = [0] * count
+        self._stable_told = 0
+        for sender, ack in list(self._early.items()):
+            if ack.view_id <= view.id:
+                del self._early[sender]
+                if ack.view_id == view.id and sender in self.rank:
+                    self.acked[self.rank[sender]] = ack.count
+        self._begin(view.id)
+
+    def _run(self) -> None:
+        self._busy = True
+        while True:
+            self._order()
+            while self.unsafe and min(self.acked) > self.reported_safe:
+                self._report_safe()
+            if self._was_full and self.room:
+                self._was_full = False
+                self.above.roomy()
+            if not self._emit():
+                break
+        self._busy = False
+
+    # output VS-SAFE(m)_{q,p}
+    def _report_safe(self) -> None:
+        unsafe = self.unsafe
+        limit = min(self.acked)
+        while unsafe and self.reported_safe < limit:
+            self.reported_safe += 1
+            rank, used, body = unsafe.popleft()
+            self._stable[rank] = used
+            if rank == self.own_rank:
+                self.own_unsafe -= 1
+            sender = self.members[rank]
+            if self.around.trace is not None:
+                self.around.trace(VsSafe(sender, body))
+            self.above.safe(sender, body)
+        if self.reported_safe >= self._stable_told + self.stable_step:
+            self._tell_stable()
+
+    def _tell_stable(self) -> None:
+        self._stable_told = self.reported_safe
+        passed = self._passed
+        while passed and passed[0][0] <= self.reported_safe:
+            _, rank, used = passed.popleft()
+            if used > self._stable[rank]:
+                self._stable[rank] = used
+        self.below.stable(tuple(self._stable))

@@ -1,0 +1,192 @@
+"""Virtually synchronous delivery and transitional sets: the second automaton of the end-point.
+
+Paper: Khazan's thesis, figs. 6.4 and 6.5 (VS_RFIFO+TS_p), with the second forwarding strategy of section 6.2.
+Departs: of each process only the last sync_msg is kept (6.4: earlier ones belong to obsolete views); a sync_msg names
+its view by id, and its cut is a tuple in member order of that view.
+Above: the view order.  Below: links and membership.
+
+When a change begins, each end-point says in one message which view it is in and how much of it it will deliver. Those
+who say the same view and move to the same next view deliver the union of what they said, and forward to each other what
+only some of them have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.messages import FwdMsg, SyncMsg
+from cluster.within_view import Source, WithinView
+
+if TYPE_CHECKING:
+    from cluster.layer import Surroundings
+    from cluster.names import ProcessId, View
+
+
+class VirtualSynchrony(WithinView):
+    """VS_RFIFO+TS_p"""
+
+    __slots__ = ("forwarded_set", "limits", "start_change_now", "sync_msg", "sync_set")
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        self.start_change_now: tuple[int, tuple[ProcessId, ...]] | None = None  # start_change of the thesis
+        self.sync_msg: dict[ProcessId, SyncMsg] = {}
+        self.sync_set: tuple[ProcessId, ...] = ()
+        self.forwarded_set: set[tuple[ProcessId, ProcessId, int]] = set()  # to whom, whose, which; in current_view
+        self.limits: dict[ProcessId, int] | None = None  # how far may be delivered; None: no cut binds yet
+
+    # ---- inputs
+
+    def start_change(self, cid: int, members: tuple[ProcessId, ...]) -> None:
+        """mbrshp.start_change_p(cid, set)"""
+        if self.start_change_now is not None and self.start_change_now[0] == cid:
+            self.sync_set = tuple(member for member in self.sync_set if member in members)
+        else:
+            self.sync_set = ()
+        self.start_change_now = (cid, members)
+        self.run()
+
+    def sync_received(self, sender: ProcessId, sync: SyncMsg) -> None:
+        """co_rfifo.deliver_{q,p}(<'sync_msg', cid, v, cut>)"""
+        super().sync_received(sender, sync)
+        known = self.sync_msg.get(sender)
+        if known is None or sync.cid > known.cid:
+            self.sync_msg[sender] = sync
+            self.run()
+
+    # ---- local actions
+
+    def local_actions(self) -> None:
+        super().local_actions()
+        self.ask_reliable()
+        if self.set_cut_pre():
+            self._set_cut()
+        self._send_sync()
+        self._set_limits()
+        self._forward()
+
+    def wanted_reliable(self) -> tuple[ProcessId, ...]:
+        members = super().wanted_reliable()
+        if self.start_change_now is None:
+            return members
+        return tuple(sorted({*members, *self.start_change_now[1]}))
+
+    def _synchronised(self) -> bool:
+        """start_change != bottom and sync_msg[p][start_change.id] != bottom"""
+        own = self.sync_msg.get(self.around.me)
+        return self.start_change_now is not None and own is not None and own.cid == self.start_change_now[0]
+
+    def set_cut_pre(self) -> bool:
+        return self.start_change_now is not None and not self._synchronised()
+
+    def _set_cut(self) -> None:
+        assert self.start_change_now is not None
+        cut = tuple(self.of[member].msgs.prefix for member in self.current_view.members)
+        self.sync_msg[self.around.me] = SyncMsg(self.start_change_now[0], self.current_view.id, cut)
+        self.sync_set = (self.around.me,)
+
+    def _send_sync(self) -> None:
+        """co_rfifo.send_p(set, <'sync_msg', cid, v, cut>)"""
+        if self.start_change_now is None or not self._synchronised():
+            return
+        members = self.start_change_now[1]
+        missing = tuple(member for member in members if member not in self.sync_set)
+        if missing:
+            self.sync_set = members
+            self.below.send(missing, self.sync_msg[self.around.me])
+
+    # ---- the cut
+
+    def _view_is_due(self) -> bool:
+        """v.startId(p) = start_change.id, and my sync_msg for it is made."""
+        return (
+            self.start_change_now is not None
+            and self.mbrshp_view.id > self.current_view.id
+            and self.mbrshp_view.start_id(self.around.me) == self.start_change_now[0]
+            and self._synchronised()
+        )
+
+    def _right_syncs(self) -> dict[ProcessId, SyncMsg]:
+        """sync_msg[q][v.startId(q)] for all q of both views whose it is there; v is the membership's view."""
+        found: dict[ProcessId, SyncMsg] = {}
+        view, ours = self.mbrshp_view, self.current_view.members
+        for member, start_id in zip(view.members, view.start_ids, strict=True):
+            sync = self.sync_msg.get(member)
+            if member in ours and sync is not None and sync.cid == start_id:
+                found[member] = sync
+        return found
+
+    def _moving_along(self) -> dict[ProcessId, SyncMsg]:
+        """Those of the right sync_msgs that were sent in my current view: of the members of T, as far as known."""
+        width = len(self.current_view.members)
+        return {
+            member: sync
+            for member, sync in self._right_syncs().items()
+            if sync.view_id == self.current_view.id and len(sync.cut) == width
+        }
+
+    def _complete(self) -> bool:
+        """All of the right sync_msgs are there: T and the cut are known."""
+        common = [member for member in self.mbrshp_view.members if member in self.current_view.members]
+        return len(self._right_syncs()) == len(common)
+
+    def _set_limits(self) -> None:
+        if not self._synchronised():
+            self.limits = None
+        elif not self._view_is_due():
+            self.limits = dict(zip(self.current_view.members, self.sync_msg[self.around.me].cut, strict=True))
+        else:
+            cuts = [sync.cut for sync in self._moving_along().values()]
+            self.limits = dict(zip(self.current_view.members, map(max, zip(*cuts, strict=True)), strict=True))
+
+    def deliver_limit(self, sender: ProcessId, source: Source) -> int:
+        limit = source.msgs.prefix  # what the parent allows, without the price of asking it for every message
+        return limit if self.limits is None else min(limit, self.limits[sender])
+
+    def _forward(self) -> None:
+        """co_rfifo.send_p(set, <'fwd_msg', r, v, m, i>): what others of T lack of those outside of it, if it is mine
+        to send: I am the lowest member of T that has it."""
+        if not self._view_is_due() or not self._complete():
+            return
+        me, along = self.around.me, self._moving_along()
+        for rank, origin in enumerate(self.current_view.members):
+            if origin in along:
+                continue  # it sends to all of T itself
+            cuts = {member: sync.cut[rank] for member, sync in along.items()}
+            lower = max((cut for member, cut in cuts.items() if member < me), default=0)
+            # what is dropped already came to all, to some of them after their cuts
+            least = max(min(cuts.values()), self.of[origin].msgs.dropped)
+            for index in range(max(lower, least) + 1, cuts[me] + 1):
+                lacking = tuple(
+                    member
+                    for member, cut in cuts.items()
+                    if cut < index and (member, origin, index) not in self.forwarded_set
+                )
+                if lacking:
+                    self.forwarded_set.update((member, origin, index) for member in lacking)
+                    body = self.of[origin].msgs[index]
+                    self.below.send(lacking, FwdMsg(origin, self.current_view.id, body, index))
+
+    # ---- the view
+
+    def view_pre(self) -> bool:
+        if not super().view_pre() or not self._view_is_due() or not self._complete():
+            return False
+        assert self.limits is not None
+        return (
+            all(member in self.sync_set for member in self.mbrshp_view.members)
+            and self.last_sent >= self.limits[self.around.me]
+            and all(self.of[member].last_dlvrd == limit for member, limit in self.limits.items())
+        )
+
+    def transitional(self) -> tuple[ProcessId, ...]:
+        return tuple(self._moving_along())
+
+    def view_eff(self, view: View) -> None:
+        super().view_eff(view)
+        self.start_change_now = None
+        self.sync_set = ()
+        self.limits = None
+        self.forwarded_set.clear()
+        start_id = view.start_id(self.around.me)
+        self.sync_msg = {member: sync for member, sync in self.sync_msg.items() if sync.cid > start_id}

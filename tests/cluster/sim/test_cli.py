@@ -1,0 +1,64 @@
+"""The command: what it says to wrong options, and what it shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster.__main__ import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--nodes", "9"], "between 1 and 7 nodes, lowest first, not '9'"),
+        (["--nodes", "5..3"], "between 1 and 7 nodes, lowest first, not '5..3'"),
+        (["--nodes", "three"], "a number or a range such as 3..7, not 'three'"),
+        (["--seeds", "0"], "a whole number from 1 on, not '0'"),
+        (["--seed", "-1"], "a whole number from 0 on, not '-1'"),
+        (["--minutes", "soon"], "a number of minutes above 0, not 'soon'"),
+        (["--narrate"], "--narrate needs --seed"),
+        (["--trace", "x"], "--trace needs --seed"),
+        (["--seed", "1", "--seeds", "2"], "--seed runs one seed"),
+        (["--hash", "--minutes", "1"], "--hash goes with --seed or --seeds"),
+        (["--story", "of the dog"], "invalid choice"),
+    ],
+)
+def test_wrong_options_are_named(options: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["sim", *options])
+    assert stopped.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_exploring_shows_coverage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--seeds", "3", "--nodes", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert "what happened in the runs" in shown
+    assert "clauses exercised" in shown
+    assert "no violation, and every run was live after healing" in shown
+
+
+def test_one_seed_is_narrated_and_traced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--seed", "3", "--nodes", "3", "--narrate"]) == 0
+    shown = capsys.readouterr().out
+    assert "start_change(" in shown
+    assert "DVS-NEWVIEW" in shown
+    assert main(["sim", "--seed", "3", "--nodes", "3", "--trace", str(tmp_path / "trace")]) == 0
+    assert len((tmp_path / "trace").read_text().splitlines()) > len(shown.splitlines())
+    assert main(["sim", "--seed", "3", "--nodes", "3", "--shrink"]) == 0
+    assert "there is nothing to shrink" in capsys.readouterr().out
+
+
+def test_a_story_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--story", "broadcast"]) == 0
+    assert "BRCV" in capsys.readouterr().out
+
+
+def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "sim" in capsys.readouterr().out

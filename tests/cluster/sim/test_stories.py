@@ -1,0 +1,56 @@
+"""The golden conversations: told again, they are what is in the files that `python -m cluster sim --stories` wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.sim.narrate import Detail
+from cluster.sim.stories import STORIES, tell
+from cluster.stack import Process
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+
+
+@pytest.mark.parametrize("name", sorted(STORIES))
+def test_a_story_is_told_as_it_was(name: str) -> None:
+    lines: list[str] = []
+    tell(name, Process, lines.append)
+    assert lines == (GOLDEN / f"{name}.txt").read_text("utf-8").splitlines(), (
+        "if the new conversation is right: python -m cluster sim --stories tests/cluster/golden"
+    )
+
+
+def test_no_file_without_a_story() -> None:
+    assert sorted(path.stem for path in GOLDEN.iterdir()) == sorted(STORIES)
+
+
+def test_more_detail_tells_more() -> None:
+    counts: list[int] = []
+    for detail in Detail:
+        lines: list[str] = []
+        tell("broadcast", Process, lines.append, detail)
+        counts.append(len(lines))
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1]
+
+
+def test_the_outcomes_of_the_stories() -> None:
+    def ends(name: str, nodes: str) -> list[bytes]:
+        world = tell(name, Process, lambda _line: None)
+        assert world.has_primary(nodes), name
+        histories = [world.delivered(node) for node in nodes]
+        assert all(history == histories[0] for history in histories), name
+        return sorted(histories[0])
+
+    assert ends("founding", "abc") == []
+    assert ends("joining", "abc") == [b"x", b"y"]
+    assert ends("leaving", "ab") == [b"last"]
+    assert ends("crash", "abc") == [b"x", b"y"]
+    assert ends("partition", "abcde") == [b"x", b"y"]
+    assert ends("partition-in-exchange", "abc") == [b"x", b"y"]
+    assert ends("falling", "ab") == [b"still here"]
+    assert ends("even-split", "abcd") == [b"x", b"y"]
+    assert ends("total-restart", "abc") == [b"x", b"y"]
+    assert len(ends("laggard", "abc")) == 60

@@ -1,0 +1,180 @@
+"""A toy process with the inputs and effects of the real one, to test the simulator with.
+
+The founder orders everything, for ever: a submission goes to it, it appends to its log and sends the whole log to all
+it is connected to. Not fast, not a group protocol, but live whenever the founder is up, and wrong on request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.actions import Deliver, Resolved, Submitted
+from cluster.durable import Appended, Boot, Image
+from cluster.layer import Chance, Delivered, Effect, Known, Persist, PrimaryChanged, Send, Surroundings
+from cluster.messages import (
+    APPLICATION,
+    AppMsg,
+    Batch,
+    Data,
+    Entry,
+    Frame,
+    Hello,
+    Plain,
+    Proposal,
+    Row,
+    Supply,
+)
+from cluster.names import Label, ProcessId, View, ViewId, make_view
+from cluster.runlog import runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.actions import Action
+    from cluster.settings import Settings
+    from cluster.sim.machine import History
+
+NO_VIEW = ViewId(0, "")
+
+
+class Toy:
+    """`fault` names what it does wrong: "forget" (keeps no log on disk), "twice" (answers a ticket twice)."""
+
+    def __init__(
+        self,
+        me: ProcessId,
+        settings: Settings,
+        image: Image,
+        machine: History,
+        chance: Chance,
+        trace: Callable[[Action], None] | None = None,
+        fault: str = "",
+    ) -> None:
+        self.around = Surroundings(me, chance, trace)
+        self.settings = settings
+        self.machine = machine
+        self.fault = fault
+        self.leads = image.act is not None
+        self.boot = image.boot + 1
+        self.log: list[tuple[Label, Entry]] = []
+        self.peers: list[ProcessId] = []
+        self.leader: ProcessId | None = me if self.leads else None
+        self.tickets: dict[bytes, int] = {}
+        self.count = 0
+        self.view: View | None = None
+        self.beat = 0.0
+        self.old = list(image.log.since(0))
+
+    def start(self, now: float) -> None:
+        self.around.now = self.beat = now
+        self.around.outbox.append(Persist(Boot(self.boot)))
+        self._append(self.old, keep=False)
+        self._views()
+
+    def tick(self, now: float) -> None:
+        self.around.now = now
+        self.beat = now + self.settings.heartbeat
+        for peer in self.peers:
+            self._share(peer)
+
+    def connected(self, now: float, peer: ProcessId) -> None:
+        self.around.now = now
+        self.peers = sorted({*self.peers, peer})
+        self._send(peer, Hello(self.boot, 0, 0, 0))
+        self._share(peer)
+        self._views()
+
+    def disconnected(self, now: float, peer: ProcessId) -> None:
+        self.around.now = now
+        self.peers.remove(peer)
+        if peer == self.leader and not self.leads:
+            self._enter(None)
+        self._views()
+
+    def received(self, now: float, peer: ProcessId, frame: Frame) -> None:
+        self.around.now = now
+        assert peer in self.peers
+        match frame:
+            case Proposal(epoch=epoch, members=members, rows=rows):
+                self.leader = peer
+                self.around.outbox.append(Known(tuple(row.process for row in rows)))
+                self._enter(make_view(epoch, dict.fromkeys(members, epoch)))
+                self._share(peer)
+            case Data(body=AppMsg(body=Plain(body=Batch(entries=entries)))):
+                if self.leads:
+                    known = {entry.body for _, entry in self.log}
+                    new = [entry for entry in entries if entry.body not in known]
+                    at = len(self.log)
+                    self._append([(Label(NO_VIEW, at + i, peer), entry) for i, entry in enumerate(new)])
+            case Data(body=Supply(entries=entries)):
+                self._append(list(entries[len(self.log) :]))
+
+    def submit(self, now: float, body: bytes) -> int:
+        self.around.now = now
+        self.count += 1
+        self._trace(Submitted(self.count, body))
+        self.tickets[body] = self.count
+        if self.leads:
+            self._append([(Label(NO_VIEW, len(self.log), self.around.me), Entry(APPLICATION, body))])
+        elif self.leader in self.peers:
+            self._share(self.leader)
+        return self.count
+
+    def leave(self, now: float) -> None:
+        self.around.now = now
+
+    def next_deadline(self) -> float:
+        return self.beat
+
+    def take(self) -> list[Effect]:
+        outbox, self.around.outbox = self.around.outbox, []
+        return outbox
+
+    # ---- inside
+
+    def _trace(self, action: Action) -> None:
+        if self.around.trace is not None:
+            self.around.trace(action)
+
+    def _send(self, peer: ProcessId, frame: Frame) -> None:
+        self.around.outbox.append(Send((peer,), frame))
+
+    def _share(self, peer: ProcessId) -> None:
+        if self.leads:
+            supply = Supply(NO_VIEW, 0, 1, -1, b"", 0, tuple(self.log))
+            self._send(peer, Data(1, 1, supply))
+        elif peer == self.leader and self.tickets:
+            entries = tuple(Entry(APPLICATION, body) for body in self.tickets)
+            self._send(peer, Data(1, 1, AppMsg(Plain(0, Batch(1, entries)))))
+
+    def _append(self, entries: list[tuple[Label, Entry]], *, keep: bool = True) -> None:
+        if keep and entries and self.fault != "forget":
+            position = len(self.log)
+            for run in runs_of(entries):
+                self.around.outbox.append(Persist(Appended(position, run)))
+                position += len(run.entries)
+        for label, entry in entries:
+            self._trace(Deliver(len(self.log), label, entry))
+            self.log.append((label, entry))
+            self.machine.apply(len(self.log) - 1, label.origin, entry.body)
+            ticket = self.tickets.pop(entry.body, 0)
+            for _ in range(0 if not ticket else 2 if self.fault == "twice" else 1):
+                self._trace(Resolved(ticket, True, len(self.log) - 1, ""))
+                self.around.outbox.append(Delivered(ticket, True, len(self.log) - 1, "", None))
+        if entries and self.leads:
+            for peer in self.peers:
+                self._share(peer)
+
+    def _views(self) -> None:
+        if self.leads:
+            members = sorted([self.around.me, *self.peers])
+            view = make_view(self.boot * 1000 + len(members), dict.fromkeys(members, 1))
+            rows = tuple(Row(member, (1, 1), ()) for member in members)
+            for peer in self.peers:
+                self._send(peer, Proposal(view.id.epoch, view.members, rows, False))
+            self._enter(make_view(view.id.epoch, dict.fromkeys(members, view.id.epoch)))
+
+    def _enter(self, view: View | None) -> None:
+        if view != self.view:
+            self.view = view
+            self.around.outbox.append(PrimaryChanged(view))

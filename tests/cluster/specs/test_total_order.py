@@ -1,0 +1,258 @@
+"""TO and REPLICA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.actions import (
+    Action,
+    Broadcast,
+    CatchUp,
+    Confirm,
+    Deliver,
+    Established,
+    Resolved,
+    StateDigest,
+    Submitted,
+)  # fmt: skip
+from cluster.messages import CHECKPOINT, Entry
+from cluster.names import Label, ProcessId
+from cluster.specs.replica import DIGESTS, ReplicaSpec
+from cluster.specs.total_order import TotalOrderSpec
+from tests.cluster.specs.traces import (
+    CRASH,
+    RECOVER,
+    VIEW_ENTRY,
+    A,
+    B,
+    C,
+    D,
+    Trace,
+    allows,
+    each,
+    entry,
+    label,
+    preconditions,
+    refuses,
+    view,
+    view_label,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from cluster.specs.spec import Spec
+
+V1, V2 = view(1, A, B, C), view(2, A, B, C)
+Steps = list[tuple[ProcessId, Action]]
+
+
+def cast(p: ProcessId, *texts: str) -> Steps:
+    return [(p, Broadcast(entry(text))) for text in texts]
+
+
+def deliver(p: ProcessId, position: int, of: Label, what: str | Entry) -> tuple[ProcessId, Action]:
+    return p, Deliver(position, of, entry(what) if isinstance(what, str) else what)
+
+
+A1, A2, A3, B1 = label(1, 1, A), label(1, 2, A), label(1, 3, A), label(1, 1, B)
+BASIS: Steps = [
+    *((p, Established(V1, 1)) for p in (A, B, C)),
+    (A, Confirm(1)),
+    (A, Deliver(0, view_label(V1), VIEW_ENTRY)),
+    *cast(A, "x", "y"),
+    *cast(B, "z"),
+    (A, Confirm(4)),
+]
+ORDER = [(A1, "x"), (B1, "z"), (A2, "y")]  # at positions 1, 2, 3
+
+
+def all_deliver(p: ProcessId, start: int = 1, end: int = 4) -> Steps:
+    first: Steps = [(p, Deliver(0, view_label(V1), VIEW_ENTRY))] if start == 0 else []
+    return first + [deliver(p, i, *ORDER[i - 1]) for i in range(max(1, start), end)]
+
+
+TO_REFUSED: dict[str, Trace] = {
+    "to-order: the labels of an origin increase": [*BASIS, deliver(A, 1, A2, "x"), deliver(A, 2, A1, "y")],
+    "to-order: what comes from nobody is a change of view": [*BASIS, deliver(A, 1, view_label(V2), "x")],
+    "to-order: a change of view ends the order that its members built on": [
+        *BASIS, (A, Established(V2, 4)), (A, Deliver(1, view_label(V2), VIEW_ENTRY)),
+    ],
+    "to-order: a change of view comes from nobody": [*BASIS, (A, Deliver(1, A1, VIEW_ENTRY))],
+    "to-order: a is head of pending[p]": [*BASIS, deliver(A, 1, A1, "y")],
+    "deliver: after a recovery, at most where p was": [*BASIS, (A, CRASH), (A, RECOVER), deliver(A, 2, A1, "x")],
+    "deliver: i = next[p]": [*BASIS, deliver(A, 2, A1, "x")],
+    "deliver: somebody confirmed it": [*BASIS, *all_deliver(A), *cast(A, "w"), deliver(A, 4, A3, "w")],
+    "deliver: queue(next[p]) = (a, p)": [*BASIS, *all_deliver(A), *all_deliver(B, 0, 1), deliver(B, 1, B1, "z")],
+    "catch_up: never back to before next[p]": [*BASIS, *all_deliver(A), (A, CatchUp(2))],
+    "catch_up: somebody delivered all below": [*BASIS, *all_deliver(A), (B, CatchUp(5))],
+    "confirm: nextconfirm never decreases": [*BASIS, (A, Confirm(3))],
+    "established: p in v.set": [(D, Established(V1, 1))],
+    "established: all members build on the same order": [(A, Established(V1, 1)), (B, Established(V1, 2))],
+    "established: what p delivered is in the order": [*BASIS, *all_deliver(A), (A, Established(V2, 4))],
+}  # fmt: skip
+
+
+@each(TO_REFUSED)
+def test_to_refuses(clause: str, trace: Trace) -> None:
+    refuses([TotalOrderSpec()], trace, clause)
+
+
+def test_every_clause_is_refused() -> None:
+    assert set(TO_REFUSED) == preconditions(TotalOrderSpec)
+    assert set(REPLICA_REFUSED) == preconditions(ReplicaSpec)
+
+
+def test_one_order_for_all() -> None:
+    allows([TotalOrderSpec()], [*BASIS, *all_deliver(A), *all_deliver(B, 0), *all_deliver(C, 0, 3)])
+
+
+def test_after_a_recovery_the_same_again_from_anywhere_before() -> None:
+    for start in range(1, 4):
+        spec = TotalOrderSpec()
+        allows([spec], [*BASIS, *all_deliver(A), (A, CRASH), (A, RECOVER), *all_deliver(A, start)])
+        assert spec.coverage["deliver: again, after a recovery"] == 1
+    refuses(
+        [TotalOrderSpec()],
+        [*BASIS, *all_deliver(A), (A, CRASH), (A, RECOVER), deliver(A, 1, B1, "z")],
+        "deliver: queue(next[p]) = (a, p)",
+    )
+    refuses(
+        [TotalOrderSpec()],
+        [*BASIS, *all_deliver(A), (A, CRASH), (A, RECOVER), deliver(A, 1, *ORDER[0]), deliver(A, 3, *ORDER[2])],
+        "deliver: i = next[p]",
+    )
+
+
+def test_a_snapshot_stands_for_what_is_below() -> None:
+    allows([TotalOrderSpec()], [*BASIS, *all_deliver(A), (B, CatchUp(3)), deliver(B, 3, *ORDER[2])])
+    # a recovered process may catch up to a place before where it was
+    allows([TotalOrderSpec()], [*BASIS, *all_deliver(A), (A, CRASH), (A, RECOVER), (A, CatchUp(2)), *all_deliver(A, 2)])
+
+
+def test_a_crash_loses_the_last_of_what_was_broadcast() -> None:
+    crashed = [*BASIS, (A, CRASH), (A, RECOVER), *cast(A, "new")]
+    allows([TotalOrderSpec()], [*crashed, deliver(B, 0, view_label(V1), VIEW_ENTRY), deliver(B, 1, A1, "new")])
+    allows(
+        [TotalOrderSpec()],
+        [*crashed, *all_deliver(B, 0, 1), deliver(B, 1, A1, "x"), deliver(B, 2, A3, "new")],
+    )
+    refuses(
+        [TotalOrderSpec()],
+        [*crashed, *all_deliver(B, 0, 1), deliver(B, 1, A1, "new"), deliver(B, 2, A2, "y")],
+        "to-order: a is head of pending[p]",
+    )
+
+
+def test_a_checkpoint_may_be_taken_back() -> None:
+    checkpoint = Entry(CHECKPOINT, b"at 5")
+    with_one: Steps = [(C, Broadcast(checkpoint)), *cast(C, "after")]
+    allows([TotalOrderSpec()], [*BASIS, *with_one, deliver(A, 1, label(1, 1, C), "after")])
+    allows(
+        [TotalOrderSpec()],
+        [*BASIS, *with_one, deliver(A, 1, label(1, 1, C), checkpoint), deliver(A, 2, label(1, 2, C), "after")],
+    )
+    refuses(
+        [TotalOrderSpec()],
+        [*BASIS, *with_one, deliver(A, 1, label(1, 1, C), "after"), deliver(A, 2, label(1, 2, C), checkpoint)],
+        "to-order: a is head of pending[p]",
+    )
+
+
+def test_what_is_too_old_is_not_compared() -> None:
+    spec = TotalOrderSpec(remembered=2)
+    allows([spec], [*BASIS, *all_deliver(A), *all_deliver(B, 0)])
+    assert spec.coverage["deliver: older than what is remembered"] == 2
+
+
+# ---- the replica
+
+
+def specs() -> list[Spec]:
+    total_order = TotalOrderSpec()
+    return [total_order, ReplicaSpec(total_order)]
+
+
+def submit(p: ProcessId, ticket: int, text: str) -> Steps:
+    return [(p, Submitted(ticket, text.encode())), *cast(p, text)]
+
+
+def delivered(ticket: int, position: int) -> Resolved:
+    return Resolved(ticket, True, position, "")
+
+
+REFUSED = Resolved(2, False, -1, "because")
+START: Steps = [
+    (A, Established(V1, 1)),
+    (A, Confirm(9)),
+    (A, Deliver(0, view_label(V1), VIEW_ENTRY)),
+    *submit(A, 1, "x"),
+    *submit(A, 2, "y"),
+    *submit(B, 1, "z"),
+]
+X, Y = deliver(A, 1, A1, "x"), deliver(A, 2, A2, "y")
+
+REPLICA_REFUSED: dict[str, Trace] = {
+    "submit: the ticket is new": [*START, (A, Submitted(2, b"w"))],
+    "resolve: the ticket is open": [*START, X, (A, delivered(1, 1)), (A, delivered(1, 1))],
+    "resolve: what is refused was not ordered": [*START, X, Y, (A, REFUSED)],
+    "resolve: inside a snapshot only after one": [*START, X, (A, delivered(1, -1))],
+    "resolve: delivered here before it is reported": [*START, (A, delivered(1, 1))],
+    "resolve: one position answers one ticket, in their order": [*START, X, (A, delivered(1, 1)), (A, delivered(2, 1))],
+    "resolve: the entry at this position is the one that was submitted": [*START, X, (A, delivered(2, 1))],
+    "deliver: an entry is ordered at most as often as it was submitted, and never after it was refused": [
+        *START, *cast(A, "x"), X, Y, deliver(A, 3, A3, "x"),
+    ],
+    "deliver: after a recovery, on from the snapshot of p, or from the beginning": [
+        *START, X, (A, StateDigest(2, "d")), Y, (A, CRASH), (A, RECOVER), (A, StateDigest(2, "d")),
+        deliver(A, 3, B1, "z"),
+    ],
+    "digest: of what p has applied, no more and no less": [*START, X, (A, StateDigest(1, "d"))],
+    "digest: equal at equal positions": [
+        *START, X, (A, StateDigest(2, "d")), deliver(B, 0, view_label(V1), VIEW_ENTRY), deliver(B, 1, A1, "x"),
+        (B, StateDigest(2, "e")),
+    ],
+}  # fmt: skip
+
+
+@each(REPLICA_REFUSED)
+def test_replica_refuses(clause: str, trace: Trace) -> None:
+    refuses(specs(), trace, clause)
+
+
+def test_every_submission_has_its_end() -> None:
+    judges = specs()
+    allows(judges, [*START, (A, REFUSED), X, (A, delivered(1, 1)), deliver(A, 2, B1, "z"), (A, StateDigest(3, "d"))])
+    assert judges[1].coverage["resolve: refused"] == 1
+    assert judges[1].coverage["resolve: delivered"] == 1
+
+
+def test_what_was_refused_never_comes() -> None:
+    refuses(specs(), [*START, (A, REFUSED), X, Y], "to-order: a is head of pending[p]")
+
+
+def test_the_end_can_be_inside_a_snapshot() -> None:
+    judges = specs()
+    trace = [*START, *((C, action) for _, action in (START[2], X, Y)), (A, CatchUp(3)), (A, delivered(1, -1))]
+    allows(judges, trace)
+    assert judges[1].coverage["resolve: inside a snapshot"] == 1
+
+
+def test_a_crash_forgets_who_waits() -> None:
+    crashed = [*START, X, (A, CRASH), (A, RECOVER)]
+    refuses(specs(), [*crashed, (A, delivered(1, 1))], "resolve: the ticket is open")
+    again = [START[2], X, Y, *submit(A, 1, "again"), deliver(A, 3, A3, "again"), (A, delivered(1, 3))]
+    allows(specs(), [*crashed, *again])
+
+
+def test_a_recovered_replica_tells_the_digest_of_its_snapshot() -> None:
+    crashed = [*START, X, (A, StateDigest(2, "d")), Y, (A, CRASH), (A, RECOVER)]
+    allows(specs(), [*crashed, (A, StateDigest(2, "d")), Y])
+    refuses(specs(), [*crashed, (A, StateDigest(4, "d"))], "digest: of what p has applied, no more and no less")
+
+
+def test_digests_are_forgotten_in_the_end() -> None:
+    judges = specs()
+    replica = judges[1]
+    assert isinstance(replica, ReplicaSpec)
+    for position in range(DIGESTS + 5):
+        replica.state_digest_eff(StateDigest(position, ""), A)
+    assert len(replica.digests) == DIGESTS

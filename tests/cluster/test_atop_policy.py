@@ -1,0 +1,44 @@
+"""The book-keeper (ATOP paper, section 6.1)."""
+
+from __future__ import annotations
+
+from cluster.atop_policy import ROUND, BookKeeper
+from cluster.settings import Settings
+
+SETTINGS = Settings(atop_window_factor=10, atop_epsilon=0.1, atop_threshold=0.2)
+
+
+def given_out(book: BookKeeper, ranks: list[int]) -> list[tuple[int, ...]]:
+    return [weights for rank in ranks if (weights := book.note(rank)) is not None]
+
+
+def test_equal_rates_need_no_new_distribution() -> None:
+    assert given_out(BookKeeper(3, SETTINGS), [0, 1, 2] * 100) == []
+
+
+def test_weights_follow_the_shares_in_the_window() -> None:
+    (weights,) = given_out(BookKeeper(3, SETTINGS), [0, 0, 1] * 100)
+    assert abs(weights[0] / ROUND - 2 / 3) < 0.02
+    assert abs(weights[1] / ROUND - 1 / 3) < 0.02
+
+
+def test_nobody_has_weight_nought() -> None:
+    (weights,) = given_out(BookKeeper(6, SETTINGS), [2] * 500)
+    assert min(weights) == 1
+    assert weights[2] >= 0.98 * ROUND
+
+
+def test_nothing_is_given_out_before_the_window_is_full() -> None:
+    assert given_out(BookKeeper(3, SETTINGS), [0] * 29) == []
+    assert len(given_out(BookKeeper(3, SETTINGS), [0] * 30)) == 1
+
+
+def test_a_change_of_rates_is_noticed_and_then_settles() -> None:
+    book = BookKeeper(2, SETTINGS)
+    assert len(given_out(book, [0] * 200)) == 1
+    changes = given_out(book, [1] * 200)
+    assert 1 <= len(changes) <= 3
+    assert changes[-1][1] > 0.9 * ROUND
+    assert given_out(book, [1] * 200) == []
+    assert len(book.window) == 20
+    assert sum(book.counts) == 20

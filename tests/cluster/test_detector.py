@@ -1,0 +1,114 @@
+"""Whom a process hears, on a clock made by hand."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from cluster.detector import Detector
+from cluster.layer import Surroundings
+from cluster.names import ProcessId
+from cluster.settings import DEFAULT
+
+A, B, C = (ProcessId(name) for name in "abc")
+
+
+class Ear:
+    def __init__(self) -> None:
+        self.around = Surroundings(B, Random(0))
+        self.detector = Detector(self.around, DEFAULT)
+        self.detector.above = self
+        self.changes = 0
+
+    def hears_changed(self) -> None:
+        self.changes += 1
+
+    def heard(self) -> str:
+        return "".join(peer.name for peer in self.detector.hears)
+
+    def listen(self, until: float, *, every: float = DEFAULT.heartbeat, peers: tuple[ProcessId, ...] = ()) -> None:
+        while self.around.now + every <= until:
+            self.around.now += every
+            for peer in peers:
+                self.detector.heard(peer)
+            self.detector.tick()
+
+
+@pytest.fixture
+def ear() -> Ear:
+    return Ear()
+
+
+def test_a_process_hears_itself(ear: Ear) -> None:
+    assert ear.heard() == "b"
+
+
+def test_who_speaks_is_heard_and_who_is_silent_is_not(ear: Ear) -> None:
+    ear.listen(2.0, peers=(C, A))
+    assert ear.heard() == "abc"
+    assert ear.changes == 2
+    ear.listen(2.0 + DEFAULT.suspect_min - 0.1, peers=(A,))
+    assert ear.heard() == "abc"
+    ear.listen(2.0 + DEFAULT.suspect_min + 0.2, peers=(A,))
+    assert ear.heard() == "ab"
+    ear.detector.heard(C)
+    assert ear.heard() == "abc"
+
+
+def test_a_broken_connection_is_silence_at_once(ear: Ear) -> None:
+    ear.listen(1.0, peers=(A,))
+    ear.detector.disconnected(A)
+    assert ear.heard() == "b"
+
+
+def test_the_timeout_follows_an_irregular_peer_within_bounds(ear: Ear) -> None:
+    ear.listen(1.0, peers=(A,))
+    steady = ear.detector.next_deadline() - ear.around.now
+    assert steady == pytest.approx(DEFAULT.suspect_min)
+    for pause in (0.3, 0.05, 0.33, 0.1) * 5:
+        ear.around.now += pause
+        ear.detector.heard(A)
+    nervous = ear.detector.next_deadline() - ear.around.now
+    assert steady < nervous <= DEFAULT.suspect_max
+
+
+def test_a_pause_that_was_too_long_once_is_waited_for_later(ear: Ear) -> None:
+    ear.listen(1.0, peers=(A,))
+    changes = []
+    for _ in range(10):
+        before = ear.changes
+        ear.listen(ear.around.now + 0.55)
+        ear.detector.heard(A)
+        changes.append(ear.changes - before)
+    assert changes[0] == 2  # out and in again
+    assert changes[-1] == 0
+
+
+def test_the_deadline_is_the_moment_of_suspicion(ear: Ear) -> None:
+    ear.listen(1.0, peers=(A,))
+    while ear.heard() == "ab":
+        assert ear.around.now < 2
+        ear.around.now = min(ear.detector.next_deadline(), ear.around.now + DEFAULT.heartbeat)
+        ear.detector.tick()
+    assert ear.around.now == pytest.approx(1.0 + DEFAULT.suspect_min)
+
+
+def test_who_slept_holds_nobodys_silence_against_them(ear: Ear) -> None:
+    ear.listen(1.0, peers=(A,))
+    ear.around.now += 60.0
+    ear.detector.tick()
+    assert ear.heard() == "ab"
+    ear.listen(ear.around.now + DEFAULT.suspect_max)
+    assert ear.heard() == "b"
+
+
+def test_the_shunned_are_not_heard_whatever_they_say(ear: Ear) -> None:
+    ear.listen(1.0, peers=(A, C))
+    ear.detector.shun(A, 2.0)
+    ear.detector.shun(C, float("inf"))
+    assert ear.heard() == "b"
+    ear.listen(2.05, peers=(A, C))
+    assert ear.heard() == "ab"
+    ear.detector.pardon(C)
+    assert ear.heard() == "abc"

@@ -1,0 +1,78 @@
+"""Cliques from rows: complete where hearing is, smaller and the same for all where it is not."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from cluster.messages import Row
+from cluster.names import ProcessId
+from cluster.reachability import clique_of, is_whole, within_hearing
+
+
+def rows(**hears: str) -> dict[ProcessId, Row]:
+    return {
+        ProcessId(name): Row(ProcessId(name), (1, 1), tuple(ProcessId(other) for other in sorted(name + others)))
+        for name, others in hears.items()
+    }
+
+
+def cliques(graph: dict[ProcessId, Row]) -> dict[str, str]:
+    return {process.name: "".join(member.name for member in clique_of(process, graph)) for process in graph}
+
+
+def test_all_who_hear_each_other_are_one() -> None:
+    assert set(cliques(rows(a="bcd", b="acd", c="abd", d="abc")).values()) == {"abcd"}
+
+
+@pytest.mark.parametrize("dead", "abcd")
+@pytest.mark.parametrize("witness", "abcd")
+def test_the_first_to_notice_a_crash_speaks_for_all(dead: str, witness: str) -> None:
+    if dead == witness:
+        return
+    hears = {name: "".join(set("abcd") - {name}) for name in "abcd"}
+    hears[witness] = hears[witness].replace(dead, "")
+    living = "".join(name for name in "abcd" if name != dead)
+    found = cliques(rows(**hears))
+    assert all(found[name] == living for name in living)
+
+
+def test_who_hears_nobody_accuses_all_and_is_left_alone() -> None:
+    assert cliques(rows(a="", b="acd", c="abd", d="abc")) == {"a": "a", "b": "bcd", "c": "bcd", "d": "bcd"}
+
+
+def test_a_newcomer_that_only_one_hears_changes_nothing_for_the_others() -> None:
+    assert cliques(rows(x="b", b="cdx", c="bd", d="bc")) == {"x": "x", "b": "bcd", "c": "bcd", "d": "bcd"}
+    assert cliques(rows(a="b", b="acd", c="bd", d="bc")) == {"a": "a", "b": "bcd", "c": "bcd", "d": "bcd"}
+
+
+def test_one_bridge_does_not_tear_two_groups_apart() -> None:
+    found = cliques(rows(a="bcd", b="ac", c="ab", d="aef", e="df", f="de"))
+    assert found == {"a": "abc", "b": "abc", "c": "abc", "d": "def", "e": "def", "f": "def"}
+
+
+def test_a_chain_and_a_ring_end_in_smaller_views() -> None:
+    assert cliques(rows(a="b", b="ac", c="b")) == {"a": "ab", "b": "ab", "c": "c"}
+    assert cliques(rows(a="bd", b="ac", c="bd", d="ac")) == {"a": "ab", "b": "ab", "c": "cd", "d": "cd"}
+
+
+def test_the_dead_that_only_the_dead_hear_are_out_of_hearing() -> None:
+    graph = rows(a="b", b="a", c="abd", d="c")
+    assert within_hearing(ProcessId("a"), graph) == [ProcessId("a"), ProcessId("b")]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_any_graph_falls_into_disjoint_cliques(seed: int) -> None:
+    """Among those who know the same rows: all of a mutual component do."""
+    fate = Random(seed)
+    names = "abcdef"
+    mutual = {pair for pair in combinations(names, 2) if fate.random() < 0.6}
+    hears = {n: "".join(m for m in names if (min(n, m), max(n, m)) in mutual) for n in names}
+    graph = rows(**hears)
+    found = cliques(graph)
+    for name, members in found.items():
+        assert name in members
+        assert all(found[member] == members for member in members)
+        assert is_whole([ProcessId(member) for member in members], graph)

@@ -1,0 +1,205 @@
+"""The VS service of fig. 1 as an executable thing, to stand below the primary views and the total order in tests.
+
+Every step is one action at one process, chosen by the test: so a test can stop at any message boundary, and enumerate
+them all. Processes are made of the real layers from primary views upwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cluster.durable import Image
+from cluster.layer import Persist, Surroundings
+from cluster.names import ProcessId, View, ViewId, founding_view, make_view
+from cluster.primary import PrimaryViews
+from cluster.replica import Replica
+from cluster.settings import Settings
+from cluster.total_order import TotalOrder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cluster.actions import Action
+    from cluster.messages import Payload, Supply, ViewMessage
+
+
+class Half:
+    """A source of random numbers that nobody needs here."""
+
+    def random(self) -> float:
+        return 0.5
+
+
+class Log:
+    """A state machine that remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.entries: list[bytes] = []
+        self.views: list[ViewId] = []
+
+    def apply(self, position: int, origin: ProcessId, body: bytes) -> object:
+        self.entries.append(body)
+        return (position, origin)
+
+    def view_changed(self, _position: int, view: View) -> None:
+        self.views.append(view.id)
+
+    def snapshot(self) -> bytes:
+        return b"\n".join(self.entries)
+
+    def restore(self, state: bytes) -> None:
+        self.entries = state.split(b"\n") if state else []
+
+
+@dataclass
+class Queue:
+    """queue[g], and how far each member is in it."""
+
+    view: View
+    messages: list[tuple[ProcessId, ViewMessage]] = field(default_factory=list)
+    next: dict[ProcessId, int] = field(default_factory=dict)
+    next_safe: dict[ProcessId, int] = field(default_factory=dict)
+    processed: dict[ProcessId, int] = field(default_factory=dict)
+
+
+class Member:
+    """One process: the real layers, and the service's end of it."""
+
+    def __init__(self, service: VsService, me: ProcessId, image: Image, settings: Settings) -> None:
+        self.service = service
+        self.me = me
+        self.image = image
+        self.queue: Queue | None = None
+        self.offered: View | None = None  # a view that it was not told of yet
+        self.supplies: list[tuple[ViewId, ProcessId, Supply]] = []
+        self.machine = Log()
+        self.around = Surroundings(me, Half(), service.trace_of(me))
+        self.primary = PrimaryViews(self.around, image)
+        self.total_order = TotalOrder(self.around, settings, image)
+        self.replica = Replica(self.around, settings, self.machine)
+        self.primary.above, self.primary.below = self.total_order, self
+        self.total_order.above, self.total_order.below, self.total_order.links = self.replica, self.primary, self
+        self.replica.below = self.total_order
+        self.total_order.start()
+        self.flush()
+
+    # what the primary views and the total order see below them
+
+    room = True
+
+    def send(self, *arguments: object) -> None:
+        match arguments:
+            case ((ProcessId() as to,), payload):
+                self._supply(to, payload)  # type: ignore[arg-type]
+            case (body,):
+                assert self.queue is not None
+                self.queue.messages.append((self.me, body))  # type: ignore[arg-type]
+
+    def _supply(self, to: ProcessId, payload: Payload) -> None:
+        assert self.queue is not None
+        self.service.members[to].supplies.append((self.queue.view.id, self.me, payload))  # type: ignore[arg-type]
+
+    def processed(self, count: int) -> None:
+        assert self.queue is not None
+        assert count >= self.queue.processed[self.me]
+        self.queue.processed[self.me] = count
+
+    # steps
+
+    def step(self) -> bool:
+        """One action, if one is enabled."""
+        done = self._new_view() or self._receive_supply() or self._receive() or self._safe()
+        self.flush()
+        return done
+
+    def _new_view(self) -> bool:
+        if self.offered is None:
+            return False
+        view, self.offered = self.offered, None
+        self.queue = self.service.queues[view.id]
+        self.queue.next[self.me] = self.queue.next_safe[self.me] = self.queue.processed[self.me] = 0
+        self.primary.new_view(view)
+        return True
+
+    def _receive_supply(self) -> bool:
+        while self.supplies:
+            view_id, sender, supply = self.supplies.pop(0)
+            if self.queue is not None and view_id == self.queue.view.id:
+                self.total_order.supplied(sender, supply)
+                return True
+        return False
+
+    def _receive(self) -> bool:
+        queue = self.queue
+        if queue is None or queue.next[self.me] >= len(queue.messages):
+            return False
+        sender, body = queue.messages[queue.next[self.me]]
+        queue.next[self.me] += 1
+        self.primary.receive(sender, body)
+        return True
+
+    def _safe(self) -> bool:
+        queue = self.queue
+        if queue is None or queue.next_safe[self.me] >= queue.next[self.me]:
+            return False
+        if any(queue.processed.get(member, 0) <= queue.next_safe[self.me] for member in queue.view.members):
+            return False
+        sender, body = queue.messages[queue.next_safe[self.me]]
+        queue.next_safe[self.me] += 1
+        self.primary.safe(sender, body)
+        return True
+
+    def flush(self) -> None:
+        for effect in self.around.outbox:
+            if isinstance(effect, Persist):
+                self.image.apply(effect.record)
+        self.around.outbox.clear()
+
+
+class VsService:
+    def __init__(self, names: str, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings(snapshot_every=1000)
+        self.epoch = 0
+        self.queues: dict[ViewId, Queue] = {}
+        self.members: dict[ProcessId, Member] = {}
+        for i, name in enumerate(names):
+            me = ProcessId(name)
+            image = Image()
+            if i == 0:
+                image.act = founding_view(me)
+                image.high_primary = image.act.id
+            self.members[me] = Member(self, me, image, self.settings)
+
+    def __getitem__(self, name: str) -> Member:
+        return self.members[ProcessId(name)]
+
+    def trace_of(self, _me: ProcessId) -> Callable[[Action], None] | None:
+        """Who listens to the actions of this process. Nobody, here."""
+        return None
+
+    def restart(self, name: str) -> None:
+        me = ProcessId(name)
+        self.members[me] = Member(self, me, self.members[me].image, self.settings)
+
+    def views(self, *groups: Iterable[str]) -> VsService:
+        """Offer each group a view of its own; its members take it when they are stepped."""
+        for group in groups:
+            self.epoch += 1
+            view = make_view(self.epoch, {ProcessId(name): self.epoch for name in group})
+            self.queues[view.id] = Queue(view)
+            for member in view.members:
+                self.members[member].offered = view
+        return self
+
+    def run(self, steps: int = 100_000, first: int = 0) -> int:
+        """Step the processes in turn until nothing is enabled, or so many steps were taken. How many were."""
+        turn = list(self.members.values())
+        taken, idle, i = 0, 0, first
+        while taken < steps and idle < len(turn):
+            if turn[i % len(turn)].step():
+                taken, idle = taken + 1, 0
+            else:
+                idle += 1
+            i += 1
+        return taken
