@@ -24,7 +24,7 @@ from cluster.sim.shrink import shrink
 from cluster.stack import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from cluster.sim.run import Outcome
 
@@ -35,7 +35,7 @@ MUTANT_SEEDS = 300
 class Spread(Protocol):
     """Runs the tasks on so many processors and gives their outcomes in the order of the tasks."""
 
-    def __call__(self, function: Callable[[Task], Outcome], tasks: Iterable[Task], jobs: int) -> Iterable[Outcome]: ...
+    def __call__(self, function: Callable[[Task], Outcome], tasks: Iterator[Task], jobs: int) -> Iterator[Outcome]: ...
 
 
 def _nodes(text: str) -> tuple[int, int]:
@@ -134,7 +134,7 @@ def _seeds(options: argparse.Namespace) -> Iterable[int]:
     return range(start, start + (options.seeds or SEEDS_DEFAULT))
 
 
-def _tasks(options: argparse.Namespace) -> Iterable[Task]:
+def _tasks(options: argparse.Namespace) -> Iterator[Task]:
     return (Task(seed, *options.nodes) for seed in _seeds(options))
 
 
