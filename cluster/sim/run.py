@@ -126,7 +126,7 @@ def _play(plan: Plan, world: World, judge: Judge) -> None:
     for name in plan.first:
         world.nodes[name].start()
     for fault in plan.faults:
-        world.events.at(fault.at, _begin, fault, world, plan.lasts)
+        world.events.at(fault.at, _begin, fault, world)
     for submission in plan.submissions:
         world.events.at(submission.at, _submit, submission, world)
     world.events.run_until(plan.lasts)
@@ -144,10 +144,9 @@ def _contacts(plan: Plan, name: str, founder: str) -> str:
     return founder if name in plan.first else plan.first
 
 
-def _begin(fault: AnyFault, world: World, lasts: float) -> None:
+def _begin(fault: AnyFault, world: World) -> None:
     fault.begin(world)
-    if fault.at + fault.lasts < lasts:
-        world.events.after(fault.lasts, fault.end, world)
+    fault.end_later(world)
 
 
 def _submit(submission: Submission, world: World) -> None:
