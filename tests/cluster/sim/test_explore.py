@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 
 from cluster.sim.explore import Report, Task, explore
-from cluster.sim.mutants import Caught, hunt, table
+from cluster.sim.mutants import Caught, hunt, row
 from cluster.sim.mutation import Mutant
 from cluster.sim.narrate import Detail, Narrator
 from cluster.sim.plan import Plan, make_plan
@@ -100,4 +100,4 @@ def test_a_mutant_is_hunted_until_it_is_caught_and_taken_back() -> None:
     caught = hunt(mutant, range(50), lambda seed: run_toy(Task(seed, 3, 3)))
     assert caught.by == "Broken"
     assert run_toy(Task(caught.seeds - 1, 3, 3)).failure is None
-    assert "nobody" in table([caught, Caught("survives", "toy", "", 50)])
+    assert "nobody" in row(Caught("survives", "toy", "", 50))
