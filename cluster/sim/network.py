@@ -234,23 +234,30 @@ class Network:
     def _pid_of(wire: Wire, end: End) -> ProcessId:
         return wire.pids[0] if end is wire.ends[0] else wire.pids[1]
 
-    def break_connection(self, wire: Wire, *, silent_for: End | None = None) -> bool:
-        """The connection is no more. Who it is `silent_for` hears of it only when it gives up, or at the next one."""
+    def break_connection(self, wire: Wire, *, silent_for: End | None = None, sent_by: End | None = None) -> bool:
+        """The connection is no more. Who it is `silent_for` hears of it only when it gives up, or at the next one.
+
+        What it carries is lost, but for what was `sent_by` this end, whose host still delivers it.
+        """
         if not wire.up:
             return False
         wire.up = False
-        lost = len(wire.forth.in_flight) + len(wire.back.in_flight)
         self._sometimes["connection broken"] += 1
-        if lost:
-            self._sometimes["frames lost with a connection"] += 1
         for channel in (wire.forth, wire.back):
+            if channel.source is sent_by and not channel.cuts:
+                self._sometimes["frames outlive their sender"] += bool(channel.in_flight)
+                continue
+            self._sometimes["frames lost with a connection"] += bool(channel.in_flight)
             channel.turn += 1
             channel.in_flight.clear()
-        for end, peer in ((wire.ends[0], wire.pids[1]), (wire.ends[1], wire.pids[0])):
+        for end, peer, incoming in (
+            (wire.ends[0], wire.pids[1], wire.back), (wire.ends[1], wire.pids[0], wire.forth),
+        ):  # fmt: skip
             delay = wire.chance.random() * self.delays.notice_max
             if end is silent_for:
                 delay = wire.chance.between(self.delays.give_up_min, self.delays.give_up_max)
-            self.events.after(delay, end.disconnect, peer, wire.life)
+            last = incoming.last if incoming.in_flight else self.events.now
+            self.events.at(max(last, self.events.now + delay), end.disconnect, peer, wire.life)
         wire.life += 1
         self._redial(wire)
         return True
