@@ -81,7 +81,7 @@ class Channel:
 class Wire:
     """The two directions between two nodes, and the connection on them, if there is one."""
 
-    __slots__ = ("back", "chance", "dialing", "ends", "failed", "forth", "life", "pids", "up")
+    __slots__ = ("accepted", "back", "chance", "dialing", "ends", "failed", "forth", "life", "pids", "up")
 
     def __init__(self, one: End, other: End, chance: Chance) -> None:
         self.ends = (one, other)
@@ -89,6 +89,7 @@ class Wire:
         self.forth = Channel(self, one, other)
         self.back = Channel(self, other, one)
         self.up = False
+        self.accepted = False  # both ends know of it
         self.life = 0  # number of the connection: up now, or the next one
         self.pids = (one.pid, other.pid)  # who talks on the connection
         self.dialing = False
@@ -208,6 +209,7 @@ class Network:
             return
         wire.failed = 0
         wire.up = True
+        wire.accepted = False
         wire.pids = (one.pid, other.pid)
         for channel in (wire.forth, wire.back):
             channel.turn += 1
@@ -228,11 +230,19 @@ class Network:
 
     def _accept(self, wire: Wire, channel: Channel, life: int) -> None:
         if wire.up and wire.life == life:
+            wire.accepted = True
             channel.source.connect(self._pid_of(wire, channel.destination), channel, life)
 
     @staticmethod
     def _pid_of(wire: Wire, end: End) -> ProcessId:
         return wire.pids[0] if end is wire.ends[0] else wire.pids[1]
+
+    def nobody_receives(self, name: str) -> None:
+        """What is on its way to this node is lost, also on connections that are no more."""
+        for wire in self.wires_of(name):
+            channel = wire.forth if wire.forth.destination.name == name else wire.back
+            channel.turn += 1
+            channel.in_flight.clear()
 
     def break_connection(self, wire: Wire, *, silent_for: End | None = None, sent_by: End | None = None) -> bool:
         """The connection is no more. Who it is `silent_for` hears of it only when it gives up, or at the next one.
@@ -244,7 +254,7 @@ class Network:
         wire.up = False
         self._sometimes["connection broken"] += 1
         for channel in (wire.forth, wire.back):
-            if channel.source is sent_by and not channel.cuts:
+            if channel.source is sent_by and wire.accepted and not channel.cuts:
                 self._sometimes["frames outlive their sender"] += bool(channel.in_flight)
                 continue
             self._sometimes["frames lost with a connection"] += bool(channel.in_flight)
