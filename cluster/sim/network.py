@@ -81,7 +81,7 @@ class Channel:
 class Wire:
     """The two directions between two nodes, and the connection on them, if there is one."""
 
-    __slots__ = ("accepted", "back", "chance", "dialing", "ends", "failed", "forth", "life", "pids", "up")
+    __slots__ = ("back", "chance", "dialing", "ends", "failed", "forth", "life", "pids", "up")
 
     def __init__(self, one: End, other: End, chance: Chance) -> None:
         self.ends = (one, other)
@@ -89,7 +89,6 @@ class Wire:
         self.forth = Channel(self, one, other)
         self.back = Channel(self, other, one)
         self.up = False
-        self.accepted = False  # both ends know of it
         self.life = 0  # number of the connection: up now, or the next one
         self.pids = (one.pid, other.pid)  # who talks on the connection
         self.dialing = False
@@ -209,11 +208,9 @@ class Network:
             return
         wire.failed = 0
         wire.up = True
-        wire.accepted = False
         wire.pids = (one.pid, other.pid)
-        for channel in (wire.forth, wire.back):
-            channel.turn += 1
-            channel.in_flight.clear()
+        self._drop(wire.forth)
+        self._drop(wire.back)
         if wire.chance.hits(0.5):
             self._open(wire, wire.forth, wire.back)
         else:
@@ -230,19 +227,11 @@ class Network:
 
     def _accept(self, wire: Wire, channel: Channel, life: int) -> None:
         if wire.up and wire.life == life:
-            wire.accepted = True
             channel.source.connect(self._pid_of(wire, channel.destination), channel, life)
 
     @staticmethod
     def _pid_of(wire: Wire, end: End) -> ProcessId:
         return wire.pids[0] if end is wire.ends[0] else wire.pids[1]
-
-    def nobody_receives(self, name: str) -> None:
-        """What is on its way to this node is lost, also on connections that are no more."""
-        for wire in self.wires_of(name):
-            channel = wire.forth if wire.forth.destination.name == name else wire.back
-            channel.turn += 1
-            channel.in_flight.clear()
 
     def break_connection(self, wire: Wire, *, silent_for: End | None = None, sent_by: End | None = None) -> bool:
         """The connection is no more. Who it is `silent_for` hears of it only when it gives up, or at the next one.
@@ -250,16 +239,17 @@ class Network:
         What it carries is lost, but for what was `sent_by` this end, whose host still delivers it.
         """
         if not wire.up:
+            self._drop(wire.forth)
+            self._drop(wire.back)
             return False
         wire.up = False
         self._sometimes["connection broken"] += 1
         for channel in (wire.forth, wire.back):
-            if channel.source is sent_by and wire.accepted and not channel.cuts:
+            if channel.source is sent_by and not channel.cuts and channel.opened <= self.events.now:
                 self._sometimes["frames outlive their sender"] += bool(channel.in_flight)
                 continue
             self._sometimes["frames lost with a connection"] += bool(channel.in_flight)
-            channel.turn += 1
-            channel.in_flight.clear()
+            self._drop(channel)
         for end, peer, incoming in (
             (wire.ends[0], wire.pids[1], wire.back), (wire.ends[1], wire.pids[0], wire.forth),
         ):  # fmt: skip
@@ -272,6 +262,12 @@ class Network:
         self._redial(wire)
         return True
 
+    @staticmethod
+    def _drop(channel: Channel) -> None:
+        """What is on its way never arrives."""
+        channel.turn += 1
+        channel.in_flight.clear()
+
     # ---- faults of the network
 
     def cut(self, source: str, destination: str) -> None:
@@ -283,7 +279,9 @@ class Network:
             return
         channel.turn += 1
         wire = channel.wire
-        if wire.up:
+        if not wire.up:
+            channel.in_flight.clear()
+        else:
             if channel.in_flight:
                 self._sometimes["cut with frames on their way"] += 1
             patience = wire.chance.between(self.delays.give_up_min, self.delays.give_up_max)
@@ -318,6 +316,8 @@ class Network:
         """What is on its way starts once more from its source."""
         channel.turn += 1
         channel.last = max(self.events.now, channel.opened)
+        if not channel.wire.up:
+            channel.in_flight.clear()  # what outlived its sender is lost now
         for _ in channel.in_flight:
             self._plan_arrival(channel)
 

@@ -173,7 +173,6 @@ class Node:
             self._sometimes["crash with submissions in doubt"] += 1
         for forgotten in (self._notes, self._inbox, self._out, self.pending):
             forgotten.clear()
-        self._network.nobody_receives(self.name)
         for wire in self._network.wires_of(self.name):
             other = wire.ends[0] if wire.ends[1] is self else wire.ends[1]
             flushed = self if not silent and self._chance.hits(FLUSHED_SHARE) else None
