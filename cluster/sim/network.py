@@ -209,9 +209,8 @@ class Network:
         wire.failed = 0
         wire.up = True
         wire.pids = (one.pid, other.pid)
-        for channel in (wire.forth, wire.back):
-            channel.turn += 1
-            channel.in_flight.clear()
+        self._drop(wire.forth)
+        self._drop(wire.back)
         if wire.chance.hits(0.5):
             self._open(wire, wire.forth, wire.back)
         else:
@@ -240,16 +239,17 @@ class Network:
         What it carries is lost, but for what was `sent_by` this end, whose host still delivers it.
         """
         if not wire.up:
+            self._drop(wire.forth)
+            self._drop(wire.back)
             return False
         wire.up = False
         self._sometimes["connection broken"] += 1
         for channel in (wire.forth, wire.back):
-            if channel.source is sent_by and not channel.cuts:
+            if channel.source is sent_by and not channel.cuts and channel.opened <= self.events.now:
                 self._sometimes["frames outlive their sender"] += bool(channel.in_flight)
                 continue
             self._sometimes["frames lost with a connection"] += bool(channel.in_flight)
-            channel.turn += 1
-            channel.in_flight.clear()
+            self._drop(channel)
         for end, peer, incoming in (
             (wire.ends[0], wire.pids[1], wire.back), (wire.ends[1], wire.pids[0], wire.forth),
         ):  # fmt: skip
@@ -262,6 +262,12 @@ class Network:
         self._redial(wire)
         return True
 
+    @staticmethod
+    def _drop(channel: Channel) -> None:
+        """What is on its way never arrives."""
+        channel.turn += 1
+        channel.in_flight.clear()
+
     # ---- faults of the network
 
     def cut(self, source: str, destination: str) -> None:
@@ -273,7 +279,9 @@ class Network:
             return
         channel.turn += 1
         wire = channel.wire
-        if wire.up:
+        if not wire.up:
+            channel.in_flight.clear()
+        else:
             if channel.in_flight:
                 self._sometimes["cut with frames on their way"] += 1
             patience = wire.chance.between(self.delays.give_up_min, self.delays.give_up_max)
@@ -308,6 +316,8 @@ class Network:
         """What is on its way starts once more from its source."""
         channel.turn += 1
         channel.last = max(self.events.now, channel.opened)
+        if not channel.wire.up:
+            channel.in_flight.clear()  # what outlived its sender is lost now
         for _ in channel.in_flight:
             self._plan_arrival(channel)
 
