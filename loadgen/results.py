@@ -1,0 +1,101 @@
+"""Results: what became of each request, as JSON lines. The first line describes the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from loadgen.errors import UsageError
+from loadgen.trace.files import lines_of, reading
+from loadgen.trace.request import Request, fault_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class RunFacts(msgspec.Struct, omit_defaults=True):
+    """How a run was made."""
+
+    trace: str
+    targets: list[str]
+    spread: list[float]
+    started: str  # date and time, UTC
+    requests: int  # of the trace; 0 in a closed loop, which has no end of its own
+    duration_s: float  # until the last of them was due, or of a closed loop
+    processes: int
+    connections: int
+    timeout_s: float
+    send_within_s: float
+    version: str = ""
+    closed_loop: bool = False
+    follow: bool = True
+
+
+class FirstLine(msgspec.Struct):
+    """The line that describes the run."""
+
+    run: RunFacts
+
+
+class Result(msgspec.Struct, omit_defaults=True, gc=False):
+    """One request. Times in whole microseconds, counted from when it was due."""
+
+    n: int  # its place in the trace
+    t: float
+    url: str
+    outcome: str
+    method: str = "GET"
+    class_name: str = msgspec.field(default="", name="class")  # as the trace says
+    headers: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    target: int = 0
+    status: int = 0
+    answered_as: str = ""  # the answer's QoS-Class
+    reason: str = ""  # why it was denied
+    cause: str = ""  # why it failed
+    bytes: int = 0
+    late_us: int = 0  # until the generator took it up
+    sent_us: int = 0  # until it was written to a connection
+    latency_us: int = 0  # until its answer was complete, or it was given up
+    redirects: int = 0
+    retries: int = 0
+
+    @property
+    def counted_as(self) -> str:
+        """The class it is counted under: the trace's, else the answer's."""
+        return self.class_name or self.answered_as or "-"
+
+
+class RunFile:
+    """A file of results for reading: ``facts``, then the results as a stream."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        with reading(name) as file:
+            first = next(lines_of(file, name), (1, b""))[1]
+            try:
+                self.facts = msgspec.json.decode(first, type=FirstLine).run
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                raise UsageError(
+                    f"{name}:1: not the results of a run; they are written by loadgen run --out FILE and begin with "
+                    f'{{"run":...}}'
+                ) from None
+
+    def results(self) -> Iterator[Result]:
+        decoder = msgspec.json.Decoder(Result)
+        with reading(self.name) as file:
+            for number, line in lines_of(file, self.name):
+                if number == 1 or line.isspace():
+                    continue
+                try:
+                    result = decoder.decode(line)
+                    fault = fault_in(request_of(result))
+                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                    fault = str(error)
+                if fault:
+                    raise UsageError(f"{self.name}:{number}: not the result of a request: {fault}")
+                yield result
+
+
+def request_of(result: Result) -> Request:
+    return Request(result.t, result.url, result.method, result.class_name, result.headers)
