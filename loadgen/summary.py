@@ -161,6 +161,9 @@ def render(summary: Summary) -> str:
         lines.append(f"unasked:   {summary.unasked} connections on which something came that nobody had asked for")
     if len(run.targets) > 1:
         lines += [f"to {url}: {count}" for url, count in summary.targets.items()]
+    if summary.cpu_s and whole.requests:
+        cost_us = summary.cpu_s / whole.requests * 1e6
+        lines.append(f"generator: {cost_us:.0f} us of processor time per request in {run.processes} processes")
     if not run.closed_loop:
         late = summary.lateness_ms
         lines.append(

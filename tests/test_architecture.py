@@ -39,7 +39,7 @@ UNSAFE_MODULES = ("pickle", "marshal", "shelve", "dill", "cloudpickle")
 
 LINES_MAX = 600
 ENTRY_POINTS = frozenset(
-    {"qosweb.__main__", "qosweb.cli", "cluster.__main__", "loadgen.cli", "qosweb.analytics.session"}
+    {"qosweb.__main__", "qosweb.cli", "cluster.__main__", "loadgen.cli", "loadgen.worker", "qosweb.analytics.session"}
 )
 
 # Written in pieces, so that this file does not contain them.

@@ -25,15 +25,7 @@ if TYPE_CHECKING:
 
 _EXAMPLE = "loadgen trace --rate 200 --duration 60s --mix A=30:/a.html --mix B=70:/b.html --out trace.jsonl"
 _REQUESTS_MAX = 100_000_000
-_MAKING: dict[str, object] = {
-    "duration": None,
-    "arrivals": None,
-    "mix": [],
-    "zipf": None,
-    "flash": [],
-    "method": None,
-    "day_length": None,
-}
+_MAKING = ("duration", "arrivals", "mix", "zipf", "flash", "method", "day_length")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -138,8 +130,8 @@ def _curve(arguments: argparse.Namespace) -> list[Piece]:
 
 
 def _given(arguments: argparse.Namespace, dice: random.Random) -> Iterator[Request]:
-    for option, nothing in _MAKING.items():
-        if getattr(arguments, option) != nothing:
+    for option in _MAKING:
+        if getattr(arguments, option):
             raise UsageError(f"--{option.replace('_', '-')} is for new traces; leave it out, or the given traces")
     factor = 1.0
     if arguments.rate:

@@ -24,8 +24,7 @@ _COMBINED = re.compile(
 )
 _REQUEST_LINE = re.compile(r"([A-Z]+) (\S+) HTTP/[0-9.]+")
 _ESCAPE = re.compile(r'\\(x[0-9A-Fa-f]{2}|["\\])')
-_NOT_IN_A_PATH = re.compile(r"[^\x21-\x7e]|[%?#]")  # of a decoded path
-_NOT_IN_A_TARGET = re.compile(r"[^\x21-\x7e]|%(?![0-9A-Fa-f]{2})|#")  # of a target as it was sent
+_TO_ESCAPE = re.compile(r"[^\x21-\x7e]|%(?![0-9A-Fa-f]{2})|#")
 
 NOT_A_LINE = "not lines of an access log"
 NO_REQUEST = "requests that the server could not read"
@@ -96,17 +95,15 @@ class LogReader:
         if request_line is None:
             return NO_REQUEST
         # The format knows whole seconds only: within its second, a request may have come at any time.
-        return Request(
-            second + self._dice.random(), _escaped(request_line[2], _NOT_IN_A_TARGET, "latin-1"), request_line[1]
-        )
+        return Request(second + self._dice.random(), _escaped(request_line[2], "latin-1"), request_line[1])
 
     def _url(self, entry: _Line) -> str:
-        path = _escaped(entry.path, _NOT_IN_A_PATH, "utf-8")
+        path = _escaped(entry.path, "utf-8")
         return f"http://{entry.host}{path}" if entry.host and self._with_host else path
 
 
-def _escaped(text: str, what: re.Pattern[str], encoding: str) -> str:
-    return what.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode(encoding, "replace")), text)
+def _escaped(text: str, encoding: str) -> str:
+    return _TO_ESCAPE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode(encoding, "replace")), text)
 
 
 def _unescape(found: re.Match[str]) -> str:
