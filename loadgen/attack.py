@@ -63,7 +63,6 @@ class Attack:
         self._requests = requests
         self._tls = tls
         self._spread = Spread(job.weights)
-        self._payloads = Payloads(job.headers)
         self._limits = PoolLimits(job.connections, job.connect_timeout_s, job.body_max)
         self._remembered = Remembered()
         self._pools: dict[tuple[str, str, int], Pool] = {}
@@ -185,16 +184,17 @@ class Attack:
 
     def _take_up(self, number: int, request: Request, due_s: float, now_s: float) -> None:
         at = self._spread.target_of(number)
-        shot = Shot(number, request, due_s, at, self._payloads.of(request, self._job.targets[at]))
+        pool = self._target_pools[at]
+        shot = Shot(number, request, due_s, at, pool.payloads.of(request))
         tally = self.tally
         late_us = shot.late_us = min(int((now_s - due_s) * 1e6), VALUE_MAX)
-        slot = index_of(late_us)
-        tally.late_us[slot] = tally.late_us.get(slot, 0) + 1
+        late = tally.late_us
+        slot = index_of(late_us) if late_us > 2047 else late_us
+        late[slot] = late.get(slot, 0) + 1
         if late_us > tally.late_max_us:
             tally.late_max_us = late_us
         tally.targets[at] = tally.targets.get(at, 0) + 1
         self.in_flight += 1
-        pool = self._target_pools[at]
         if len(pool.waiting) >= _WAITING_MAX:
             self._give_up(shot)
         else:
@@ -219,9 +219,10 @@ class Attack:
         shot.url = step.url
         shot.method = step.request.method
         shot.no_body = shot.method == "HEAD"
-        shot.payload = self._payloads.of(step.request, target)
+        pool = self._pool_of(target)
+        shot.payload = pool.payloads.of(step.request)
         shot.queued_s = _monotonic()
-        self._pool_of(target).submit(shot)
+        pool.submit(shot)
 
     def _give_up(self, shot: Shot) -> None:
         if shot.redirects:
@@ -287,7 +288,9 @@ class Attack:
     def _pool_of(self, target: Target) -> Pool:
         pool = self._pools.get(_key(target))
         if pool is None:
-            pool = self._pools[_key(target)] = Pool(self, target, self._limits, self._remembered, self._tls)
+            pool = self._pools[_key(target)] = Pool(
+                self, target, self._limits, Payloads(target, self._job.headers), self._remembered, self._tls
+            )
         return pool
 
 

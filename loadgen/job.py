@@ -60,6 +60,7 @@ class Done(msgspec.Struct):
     """The last frame of a process."""
 
     not_run: int  # requests that were not due when it was told to stop
+    ended_s: float  # when the last request had its outcome, on the monotonic clock
     cpu_s: float  # processor time of the run
 
 

@@ -19,28 +19,31 @@ _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 class Payloads:
-    """For the targets of a run. ``headers`` go with every request; those of a request win over them."""
+    """For one target. ``headers`` go with every request; those of a request win over them."""
 
-    def __init__(self, headers: Mapping[str, str]) -> None:
+    def __init__(self, target: Target, headers: Mapping[str, str]) -> None:
+        self._authority = target.authority
         self._headers = {"User-Agent": "loadgen", **headers}
         self._common = _lines(self._headers)
-        self._prepared: dict[tuple[str, str, str], bytes] = {}
+        self._prepared: dict[str, tuple[str, bytes]] = {}  # by URL: the last method, and the bytes
 
-    def of(self, request: Request, target: Target) -> bytes:
+    def of(self, request: Request) -> bytes:
         if request.headers is not msgspec.UNSET:
-            overridden = {name.lower() for name in request.headers}
-            kept = {name: value for name, value in self._headers.items() if name.lower() not in overridden}
-            return _payload(request.method, request.url, target.authority, _lines({**kept, **request.headers}))
-        return self.plain(request.method, request.url, target.authority)
-
-    def plain(self, method: str, url: str, authority: str) -> bytes:
-        key = (method, url, authority)
-        payload = self._prepared.get(key)
-        if payload is None:
-            if len(self._prepared) >= _PREPARED_MAX:
-                self._prepared.clear()
-            payload = self._prepared[key] = _payload(method, url, authority, self._common)
+            return self._special(request, request.headers)
+        url = request.url
+        prepared = self._prepared.get(url)
+        if prepared is not None and prepared[0] == request.method:
+            return prepared[1]
+        if len(self._prepared) >= _PREPARED_MAX:
+            self._prepared.clear()
+        payload = _payload(request.method, url, self._authority, self._common)
+        self._prepared[url] = (request.method, payload)
         return payload
+
+    def _special(self, request: Request, headers: Mapping[str, str]) -> bytes:
+        overridden = {name.lower() for name in headers}
+        kept = {name: value for name, value in self._headers.items() if name.lower() not in overridden}
+        return _payload(request.method, request.url, self._authority, _lines({**kept, **headers}))
 
 
 def _payload(method: str, url: str, authority: str, fields: str) -> bytes:

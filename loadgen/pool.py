@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import ssl
 
     from loadgen.answers import Head, Remembered
+    from loadgen.payloads import Payloads
     from loadgen.shot import Shot
     from loadgen.tally import Tally
     from loadgen.targets import Target
@@ -40,7 +41,13 @@ class Pool:
     """Requests wait in one line; whichever connection is free first takes the first of them."""
 
     def __init__(
-        self, owner: Owner, target: Target, limits: PoolLimits, remembered: Remembered, tls: ssl.SSLContext
+        self,
+        owner: Owner,
+        target: Target,
+        limits: PoolLimits,
+        payloads: Payloads,
+        remembered: Remembered,
+        tls: ssl.SSLContext,
     ) -> None:
         self._owner = owner
         self._target = target
@@ -50,6 +57,7 @@ class Pool:
         self._opening: set[asyncio.Task[None]] = set()
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
+        self.payloads = payloads
         self.remembered = remembered
         self.body_max = limits.body_max
         self.waiting: deque[Shot] = deque()

@@ -62,7 +62,7 @@ class Run:
                     else:
                         self._take(news.worker, news.kind, news.content)
                 self._show(time.monotonic() - start_s)
-            lasted_s = time.monotonic() - start_s
+            ended_s = max((done.ended_s for done in self._done.values()), default=time.monotonic())
         self._display.end()
         not_run = sum(done.not_run for done in self._done.values())
         if not self._facts.closed_loop:
@@ -74,7 +74,7 @@ class Run:
         return summarise(
             self._facts,
             self._tally,
-            lasted_s=lasted_s,
+            lasted_s=ended_s - start_s,
             not_run=not_run,
             cpu_s=sum(done.cpu_s for done in self._done.values()),
             interrupted=self._interrupts > 0,

@@ -9,6 +9,7 @@ import resource
 import ssl
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,6 +22,7 @@ from loadgen.trace.files import read_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import FileIO
 
     from loadgen.job import Job
     from loadgen.trace.request import Request
@@ -32,26 +34,27 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def main() -> int:
-    line = sys.stdin.buffer.readline()
-    if not line:
-        return 1
-    job = msgspec.json.decode(line, type=messages.Job)
-    uvloop.run(_run(job))
+    # Unbuffered: a thread that waits in a buffered read would hold up the end of the process.
+    with open(0, "rb", buffering=0, closefd=False) as orders:
+        line = orders.readline()
+        if not line:
+            return 1
+        uvloop.run(_run(msgspec.json.decode(line, type=messages.Job), orders))
     return 0
 
 
-async def _run(job: Job) -> None:
+async def _run(job: Job, orders: FileIO) -> None:
     loop = asyncio.get_running_loop()
     outbox = Outbox(sys.stdout.fileno())
     attack = Attack(job, _requests(job), _tls(job))
     started = loop.create_future()
 
     def listen() -> None:
-        line = sys.stdin.buffer.readline()
+        line = orders.readline()
         if line:
             start_s = msgspec.json.decode(line, type=messages.Go).start_s
             loop.call_soon_threadsafe(started.set_result, start_s)
-            while sys.stdin.buffer.readline():
+            while orders.readline():
                 pass
             loop.call_soon_threadsafe(attack.stop)
         else:
@@ -76,9 +79,10 @@ async def _run(job: Job) -> None:
         if loop.time() >= next_tell_s or len(attack.lines) >= _LINES_MAX:
             _tell(attack, outbox)
             next_tell_s = loop.time() + _TELL_EVERY_S
+    ended_s, cpu_s = time.monotonic(), _cpu_s() - cpu_before_s
     attack.close()
     _tell(attack, outbox)
-    outbox.put(messages.DONE, _encode(messages.Done(attack.left_over(), _cpu_s() - cpu_before_s)))
+    outbox.put(messages.DONE, _encode(messages.Done(attack.left_over(), ended_s, cpu_s)))
     outbox.close()
 
 
