@@ -61,7 +61,7 @@ def parse_head(head: bytes) -> Head:
         int(status_line[2]),
         framing,
         length,
-        keeps_alive and framing != UNTIL_CLOSE,
+        keeps_alive,
         _text(fields.get(b"qos-class", b"")),
         _text(fields.get(b"qos-decision", b"")),
         fields.get(b"location", b"")[:HEAD_LEN_MAX].decode("latin-1"),

@@ -11,8 +11,8 @@ from loadgen.tally import Tally
 from loadgen.units import format_ms
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.live import Live
-    from rich.table import Table
 
     from loadgen.results import RunFacts
 
@@ -139,9 +139,11 @@ class Lively:
 
     def _table(
         self, elapsed_s: float, recent: Tally, lasted_s: float, total: Tally, in_flight: int, waiting: int
-    ) -> Table:
+    ) -> Group:
+        from rich.console import Group
         from rich.markup import escape
         from rich.table import Table
+        from rich.text import Text
 
         assert self._facts is not None
         facts = self._facts
@@ -149,13 +151,12 @@ class Lively:
         if not facts.closed_loop:
             progress += f", {total.requests} of {facts.requests} requests"
         late = "" if facts.closed_loop else f"   late p99 {format_ms(Histogram(recent.late_us).percentile(99))}"
-        table = Table(
-            title=f"{progress} to {escape(', '.join(facts.targets))}",
-            caption=f"in flight {in_flight}   waiting {waiting}{late}   Ctrl-C ends it with a summary",
-        )
-        for head in ("class", "now/s", *OUTCOMES, "p50 now", "p99 now"):
+        table = Table()
+        whole = total.whole()
+        shown = [name for name in OUTCOMES if whole.count(name) or name == ACCEPTED]
+        for head in ("class", "now/s", *shown, "p50 now", "p99 now"):
             table.add_column(head, justify="left" if head == "class" else "right")
-        rows = [("all", total.whole(), recent.whole())]
+        rows = [("all", whole, recent.whole())]
         names = sorted(total.classes)
         if names != ["-"]:
             rows += [(name, total.classes[name], recent.of(name)) for name in names[:_ROWS_MAX]]
@@ -164,9 +165,13 @@ class Lively:
             table.add_row(
                 escape(name),
                 f"{now.requests / lasted_s:.1f}",
-                *(str(so_far.count(outcome)) for outcome in OUTCOMES),
+                *(str(so_far.count(outcome)) for outcome in shown),
                 *(format_ms(latency.percentile(p)) if latency.counts else "-" for p in (50, 99)),
             )
         if len(names) > _ROWS_MAX:
             table.add_row(f"and {len(names) - _ROWS_MAX} more classes")
-        return table
+        return Group(
+            Text(f"{progress} to {', '.join(facts.targets)}"),
+            table,
+            Text(f"in flight {in_flight}   waiting {waiting}{late}   Ctrl-C ends it with a summary"),
+        )
