@@ -9,7 +9,6 @@ what its plotter takes. Only slots that were hit are held.
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import struct
 import zlib
@@ -133,11 +132,14 @@ class Histogram:
             inflater = zlib.decompressobj()
             whole = inflater.decompress(raw[_COMPRESSED_HEADER.size :][:length], _ENCODED_MAX)
             inner, size, offset, digits, lowest, _, _ = _HEADER.unpack_from(whole)
-        except (binascii.Error, struct.error, zlib.error) as error:
+        except (ValueError, struct.error, zlib.error) as error:
             raise ValueError(f"not an encoded histogram: {error}") from None
         if (cookie, inner, offset, digits, lowest) != (_COOKIE_COMPRESSED, _COOKIE, 0, DIGITS, 1):
             raise ValueError("not an encoded histogram of version 2 with three digits")
-        return cls(dict(_slots(whole[_HEADER.size :][:size])))
+        payload = whole[_HEADER.size :][:size]
+        if not inflater.eof or len(payload) < size:
+            raise ValueError("an encoded histogram is cut off")
+        return cls(dict(_slots(payload)))
 
 
 def _half_distance(step: int) -> float:
