@@ -5,6 +5,7 @@ import sys
 
 BENCHMARKS = {
     "http": "static files beside nginx and aiohttp's add_static",
+    "loadgen": "the load generator beside wrk at the same rate",
     "memory": "a million requests, and what the process holds before and after",
     "shares": "dividing the capacity among 5, 20 and 50 classes, beside a linear program of scipy",
     "webqos": "the class of a request at 10 and at 5,000 rules",
