@@ -34,8 +34,8 @@ from loadgen.pool import Pool, PoolLimits
 from loadgen.redirects import Stray, follow
 from loadgen.results import Result
 from loadgen.shot import Shot
+from loadgen.spread import Spread
 from loadgen.tally import Tally, add_count
-from loadgen.targets import Spread
 
 if TYPE_CHECKING:
     import ssl

@@ -7,8 +7,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from loadgen.causes import cause_of
 from loadgen.connection import Connection
-from loadgen.outcomes import CLOSED, cause_of
+from loadgen.outcomes import CLOSED
 
 if TYPE_CHECKING:
     import ssl

@@ -1,17 +1,10 @@
-"""Results: what became of each request, as JSON lines. The first line describes the run."""
+"""Results: what became of each request, as JSON lines. The first line describes the run. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from loadgen.errors import UsageError
-from loadgen.trace.files import lines_of, reading
-from loadgen.trace.request import Request, fault_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from loadgen.trace.request import Request
 
 
 class RunFacts(msgspec.Struct, omit_defaults=True):
@@ -64,37 +57,6 @@ class Result(msgspec.Struct, omit_defaults=True, gc=False):
     def counted_as(self) -> str:
         """The class it is counted under: the trace's, else the answer's."""
         return self.class_name or self.answered_as or "-"
-
-
-class RunFile:
-    """A file of results for reading: ``facts``, then the results as a stream."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        with reading(name) as file:
-            first = next(lines_of(file, name), (1, b""))[1]
-            try:
-                self.facts = msgspec.json.decode(first, type=FirstLine).run
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                raise UsageError(
-                    f"{name}:1: not the results of a run; they are written by loadgen run --out FILE and begin with "
-                    f'{{"run":...}}'
-                ) from None
-
-    def results(self) -> Iterator[Result]:
-        decoder = msgspec.json.Decoder(Result)
-        with reading(self.name) as file:
-            for number, line in lines_of(file, self.name):
-                if number == 1 or line.isspace():
-                    continue
-                try:
-                    result = decoder.decode(line)
-                    fault = fault_in(request_of(result))
-                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                    fault = str(error)
-                if fault:
-                    raise UsageError(f"{self.name}:{number}: not the result of a request: {fault}")
-                yield result
 
 
 def request_of(result: Result) -> Request:

@@ -12,7 +12,7 @@ from loadgen.commands.output import write_outputs
 from loadgen.comparison import compare, render_comparison
 from loadgen.errors import UsageError
 from loadgen.recount import recount
-from loadgen.results import RunFile
+from loadgen.runfile import RunFile
 from loadgen.summary import Summary
 from loadgen.trace.files import reading
 

@@ -18,9 +18,12 @@ from loadgen.commands.values import read, read_fields
 from loadgen.errors import UsageError
 from loadgen.job import Job
 from loadgen.progress import make_display
-from loadgen.results import RunFacts, RunFile, request_of
+from loadgen.resolve import parse_target
+from loadgen.results import RunFacts, request_of
 from loadgen.run import Run
-from loadgen.targets import TARGETS_MAX, Target, parse_spread, parse_target, split_address
+from loadgen.runfile import RunFile
+from loadgen.spread import parse_spread
+from loadgen.targets import Target, split_address
 from loadgen.trace.files import TraceFacts, read_trace, survey, write_trace, writing
 from loadgen.trace.request import Request, fault_in_url
 from loadgen.units import parse_count, parse_number, parse_positive_duration_s, parse_size
@@ -33,6 +36,7 @@ _PER_PROCESS_PER_S = 5000  # what a process is given by default; it can do about
 _PROCESSES_MAX = 64
 _CONNECTIONS_MAX = 50_000
 _SPARE_FILES = 100
+_TARGETS_MAX = 100
 _INTERRUPTED = 130
 
 
@@ -242,8 +246,8 @@ def _targets(arguments: argparse.Namespace, default: list[str]) -> list[Target]:
     urls = arguments.target or default
     if not urls:
         raise UsageError("--target is missing: where to send the requests, such as --target http://127.0.0.1:8080")
-    if len(urls) > TARGETS_MAX:
-        raise UsageError(f"--target: at most {TARGETS_MAX} of them")
+    if len(urls) > _TARGETS_MAX:
+        raise UsageError(f"--target: at most {_TARGETS_MAX} of them")
     return [parse_target(url, allow_remote=arguments.allow_remote) for url in urls]
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.errors import UsageError
-from loadgen.targets import Spread, parse_spread, parse_target
+from loadgen.resolve import parse_target
+from loadgen.spread import Spread, parse_spread
 
 
 @pytest.mark.parametrize(
