@@ -146,7 +146,7 @@ class Pool:
                     ssl=self._tls,
                     server_hostname=target.host if self._tls else None,
                 )
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, ValueError) as error:
             cause = cause_of(error)
         finally:
             self._opening.discard(task)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from loadgen.histogram import Histogram
 from loadgen.outcomes import ACCEPTED, OUTCOMES
-from loadgen.tally import Tally
+from loadgen.tally import ClassTally, Tally
 from loadgen.units import format_ms
 
 if TYPE_CHECKING:
@@ -102,8 +102,15 @@ class Plain:
             parts.append(f"late p99 {format_ms(Histogram(recent.late_us).percentile(99))}")
         parts.append(f"in flight {in_flight}  waiting {waiting}")
         print("  ".join(parts), file=self._to, flush=True)
+        if recent.classes.keys() - {"-"}:
+            by_class = [f"{name} {_counted(recent.classes[name])}" for name in sorted(recent.classes)[:_ROWS_MAX]]
+            print(f"{'':11}{'; '.join(by_class)}", file=self._to, flush=True)
 
     def end(self) -> None: ...
+
+
+def _counted(tally: ClassTally) -> str:
+    return ", ".join(f"{outcome} {count}" for outcome in OUTCOMES if (count := tally.count(outcome)))
 
 
 class Lively:

@@ -44,26 +44,11 @@ class Run:
     def go(self) -> Summary:
         if self._to is not None:
             self._to.write(msgspec.json.encode(FirstLine(self._facts)) + b"\n")
-        died: list[str] = []
-        with Crew(self._jobs) as crew, self._listening_to_signals():
-            start_s = crew.go()
-            self._display.begin(self._facts)
-            gone = told = 0
-            while gone < len(self._jobs):
-                if self._interrupts > told:
-                    told = self._interrupts
-                    crew.stop() if told == 1 else crew.kill()
-                news = crew.news(_LOOK_EVERY_S)
-                if news is not None:
-                    if news.kind == GONE:
-                        gone += 1
-                        if news.worker not in self._done and told < 2:
-                            died.append(crew.last_words(news.worker))
-                    else:
-                        self._take(news.worker, news.kind, news.content)
-                self._show(time.monotonic() - start_s)
-            ended_s = max((done.ended_s for done in self._done.values()), default=time.monotonic())
-        self._display.end()
+        try:
+            start_s, died = self._attend()
+        finally:
+            self._display.end()
+        ended_s = max((done.ended_s for done in self._done.values()), default=time.monotonic())
         not_run = sum(done.not_run for done in self._done.values())
         if not self._facts.closed_loop:
             lost = self._facts.requests - self._tally.requests - not_run
@@ -80,6 +65,28 @@ class Run:
             interrupted=self._interrupts > 0,
             died=died,
         )
+
+    def _attend(self) -> tuple[float, list[str]]:
+        """Until all processes are gone: when the trace began, and the last words of those that died."""
+        died: list[str] = []
+        with Crew(self._jobs) as crew, self._listening_to_signals():
+            start_s = crew.go()
+            self._display.begin(self._facts)
+            gone = told = 0
+            while gone < len(self._jobs):
+                if self._interrupts > told:
+                    told = self._interrupts
+                    crew.stop() if told == 1 else crew.kill()
+                news = crew.news(_LOOK_EVERY_S)
+                if news is not None:
+                    if news.kind != GONE:
+                        self._take(news.worker, news.kind, news.content)
+                    else:
+                        gone += 1
+                        if news.worker not in self._done and told < 2:
+                            died.append(crew.last_words(news.worker))
+                self._show(time.monotonic() - start_s)
+        return start_s, died
 
     def _take(self, worker: int, kind: bytes, content: bytes) -> None:
         if kind == messages.RESULTS:

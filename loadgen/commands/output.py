@@ -28,8 +28,9 @@ def write_outputs(arguments: argparse.Namespace, summary: Summary, assertions: S
         "assertions": [verdict._asdict() for verdict in verdicts],
     }
     text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
-    sys.stdout.write(text if arguments.json else render(summary) + _rendered(verdicts))
-    sys.stdout.flush()
+    to = sys.stderr if getattr(arguments, "out", None) == "-" else sys.stdout  # where the results did not go
+    to.write(text if arguments.json else render(summary) + _rendered(verdicts))
+    to.flush()
     if arguments.summary:
         write_text(arguments.summary, text)
     if arguments.hdr:

@@ -87,7 +87,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--header", metavar="'N: V'", action="append", default=[], help="a field for every request")
     parser.add_argument("--ca", metavar="FILE", default="", help="certificates to trust, for https")
     parser.add_argument("--insecure", action="store_true", help="do not check the certificate of https targets")
-    parser.add_argument("--out", metavar="FILE", help="a line of JSON for each request; .gz is compressed")
+    parser.add_argument(
+        "--out", metavar="FILE", help="a line of JSON for each request; .gz is compressed, - is standard output"
+    )
     parser.add_argument("--summary", metavar="FILE", help="the summary as JSON")
     parser.add_argument("--hdr", metavar="FILE", help="latencies: .hgrm for the percentiles, else an HdrHistogram log")
     parser.add_argument(
