@@ -26,7 +26,8 @@ def compare(first: Summary, second: Summary) -> dict[str, object]:
 
 def render_comparison(first: Summary, second: Summary, names: tuple[str, str]) -> str:
     lines = [f"A: {names[0]}  ({_described(first)})", f"B: {names[1]}  ({_described(second)})"]
-    for name, one, other in _classes(first, second):
+    for at, (class_name, one, other) in enumerate(_classes(first, second)):
+        name = f"class {class_name}" if at else "all classes"
         lines.append("")
         if one is None or other is None:
             lines.append(f"{name}: only in {'A' if other is None else 'B'}")

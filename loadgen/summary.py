@@ -163,7 +163,7 @@ def render(summary: Summary) -> str:
         lines += [f"to {url}: {count}" for url, count in summary.targets.items()]
     if summary.cpu_s and whole.requests:
         cost_us = summary.cpu_s / whole.requests * 1e6
-        lines.append(f"generator: {cost_us:.0f} us of processor time per request in {run.processes} processes")
+        lines.append(f"generator: {cost_us:.0f} us of processor time per request")
     if not run.closed_loop:
         late = summary.lateness_ms
         lines.append(

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from loadgen import outcomes as o
@@ -195,8 +196,6 @@ def test_interrupting_while_answers_are_missing_does_not_wait_for_them(tmp_path:
 
 
 def test_a_process_that_dies_is_told_and_its_requests_count_as_failed(tmp_path: Path) -> None:
-    import psutil
-
     with MisbehavingServer(_ok) as server:
         process = _start(tmp_path, evenly(300, 100), server.url, "--processes", "2")
         wait_for(lambda: server.requests >= 50, "some requests")
@@ -208,6 +207,18 @@ def test_a_process_that_dies_is_told_and_its_requests_count_as_failed(tmp_path: 
     assert ran.summary["all"]["requests"] == 300
     assert ran.causes[o.DIED] > 50
     assert "ended before its time" in output
+
+
+def test_processes_do_not_outlive_the_run_that_started_them(tmp_path: Path) -> None:
+    with MisbehavingServer(_ok) as server:
+        process = _start(tmp_path, evenly(6000, 100), server.url, "--processes", "2")
+        wait_for(lambda: server.requests >= 20, "some requests")
+        children = psutil.Process(process.pid).children()
+        process.kill()
+        process.communicate(timeout=30)
+        assert len(children) == 2
+        _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == []
 
 
 def test_progress_without_a_terminal_is_plain_lines(tmp_path: Path) -> None:
