@@ -248,6 +248,9 @@ class Attack:
             slots[slot] = slots.get(slot, 0) + 1
             if latency_us > mine.latency_max_us:
                 mine.latency_max_us = latency_us
+            slot = index_of(min(int((now_s - shot.sent_s) * 1e6), VALUE_MAX))
+            slots = mine.answer_us
+            slots[slot] = slots.get(slot, 0) + 1
             mine.bytes += size
         elif outcome == DENIED:
             assert head is not None

@@ -20,7 +20,7 @@ def recount(facts: RunFacts, results: Iterable[Result]) -> Summary:
     tally = Tally()
     lasted_s = 0.0
     for result in results:
-        _add(tally, result)
+        _add(tally, facts, result)
         since_us = result.sent_us if facts.closed_loop else 0
         lasted_s = max(lasted_s, (0.0 if facts.closed_loop else result.t) + (since_us + result.latency_us) / 1e6)
     not_run = 0 if facts.closed_loop else max(0, facts.requests - tally.requests)
@@ -35,13 +35,16 @@ def recount(facts: RunFacts, results: Iterable[Result]) -> Summary:
     )
 
 
-def _add(tally: Tally, result: Result) -> None:
+def _add(tally: Tally, facts: RunFacts, result: Result) -> None:
     mine = tally.of(result.counted_as)
     add_count(mine.outcomes, result.outcome)
     slot = index_of(min(max(result.latency_us, 0), VALUE_MAX))
     if result.outcome == ACCEPTED:
         mine.latency_us[slot] = mine.latency_us.get(slot, 0) + 1
         mine.latency_max_us = max(mine.latency_max_us, result.latency_us)
+        answer_us = result.latency_us - (0 if facts.closed_loop else result.sent_us)
+        answer = index_of(min(max(answer_us, 0), VALUE_MAX))
+        mine.answer_us[answer] = mine.answer_us.get(answer, 0) + 1
         mine.bytes += result.bytes
     elif result.outcome == DENIED:
         mine.denial_us[slot] = mine.denial_us.get(slot, 0) + 1

@@ -15,7 +15,7 @@ _LATE_WARN_US = 10_000
 
 
 class Latency(msgspec.Struct):
-    """Of what was accepted, in milliseconds; ``hdr`` is the whole histogram in microseconds (HdrHistogram V2)."""
+    """Durations in milliseconds; ``hdr`` is the whole histogram in microseconds (HdrHistogram V2)."""
 
     count: int
     mean: float
@@ -50,7 +50,8 @@ class ClassSummary(msgspec.Struct):
     redirects: int
     redirected: int
     retries: int
-    latency_ms: Latency
+    latency_ms: Latency  # since it was due; in a closed loop since it was sent
+    answer_ms: Latency  # since it was sent
     denial_ms: Latency
 
 
@@ -110,6 +111,7 @@ def _summary_of(tally: ClassTally, lasted_s: float) -> ClassSummary:
         tally.redirected,
         tally.retries,
         Latency.of(tally.latency_us, tally.latency_max_us),
+        Latency.of(tally.answer_us),
         Latency.of(tally.denial_us),
     )
 
@@ -165,7 +167,10 @@ def render(summary: Summary) -> str:
         cost_us = summary.cpu_s / whole.requests * 1e6
         lines.append(f"generator: {cost_us:.0f} us of processor time per request")
     if not run.closed_loop:
-        late = summary.lateness_ms
+        late, answer = summary.lateness_ms, whole.answer_ms.percentiles
+        if whole.answer_ms.count:
+            shown = ", ".join(f"{format_ms(ms * 1e3)} ({name})" for name, ms in answer.items())
+            lines.append(f"since sent: {shown}")
         lines.append(
             f"generator: late by {format_ms(late.percentiles['p50'] * 1e3)} (p50), "
             f"{format_ms(late.percentiles['p99'] * 1e3)} (p99), {format_ms(late.max * 1e3)} (max)"

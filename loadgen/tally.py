@@ -25,7 +25,8 @@ class ClassTally(msgspec.Struct):
     redirects: int = 0  # that were followed
     redirected: int = 0  # requests with at least one of them
     retries: int = 0
-    latency_us: Slots = {}  # of what was accepted
+    latency_us: Slots = {}  # of what was accepted, since it was due
+    answer_us: Slots = {}  # of the same, since it was sent
     denial_us: Slots = {}  # of what was denied
     latency_max_us: int = 0
 
@@ -42,7 +43,11 @@ class ClassTally(msgspec.Struct):
         self.redirects += other.redirects
         self.redirected += other.redirected
         self.retries += other.retries
-        for slots, more in ((self.latency_us, other.latency_us), (self.denial_us, other.denial_us)):
+        for slots, more in (
+            (self.latency_us, other.latency_us),
+            (self.answer_us, other.answer_us),
+            (self.denial_us, other.denial_us),
+        ):
             for slot, count in more.items():
                 slots[slot] = slots.get(slot, 0) + count
         self.latency_max_us = max(self.latency_max_us, other.latency_max_us)

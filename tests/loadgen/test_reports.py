@@ -68,6 +68,7 @@ def test_numbers_of_a_summary() -> None:
     assert (b.redirects, b.redirected) == (30, 15)
     assert a.latency_ms.percentiles == pytest.approx({"p50": 50, "p90": 90, "p99": 99, "p99.9": 100}, rel=0.001)
     assert a.latency_ms.max == 100.0
+    assert a.answer_ms.percentiles == pytest.approx(a.latency_ms.percentiles, rel=0.001)
     assert Histogram.decode(a.latency_ms.hdr).total == 100
     assert summary.targets == {"http://127.0.0.1:1": 150, "http://127.0.0.1:2": 50}
     assert not summary.interrupted
