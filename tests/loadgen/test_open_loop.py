@@ -264,7 +264,7 @@ def test_progress_in_a_terminal_is_a_table(tmp_path: Path) -> None:
     assert b"Ctrl-C ends it" in shown
 
 
-def test_results_are_json_lines_with_what_the_requirement_names(tmp_path: Path) -> None:
+def test_results_are_json_lines_with_outcome_and_times(tmp_path: Path) -> None:
     with MisbehavingServer(_ok) as server:
         ran = run(tmp_path, evenly(3, 100), "--target", server.url)
     line = json.loads(ran.results_file.read_text().splitlines()[1])
