@@ -23,7 +23,7 @@ class Payloads:
 
     def __init__(self, target: Target, headers: Mapping[str, str]) -> None:
         self._authority = target.authority
-        self._headers = {"User-Agent": "loadgen", **headers}
+        self._headers = _overridden({"User-Agent": "loadgen"}, headers)
         self._common = _lines(self._headers)
         self._prepared: dict[str, tuple[str, bytes]] = {}  # by URL: the last method, and the bytes
 
@@ -41,15 +41,19 @@ class Payloads:
         return payload
 
     def _special(self, request: Request, headers: Mapping[str, str]) -> bytes:
-        overridden = {name.lower() for name in headers}
-        kept = {name: value for name, value in self._headers.items() if name.lower() not in overridden}
-        return _payload(request.method, request.url, self._authority, _lines({**kept, **headers}))
+        return _payload(request.method, request.url, self._authority, _lines(_overridden(self._headers, headers)))
 
 
 def _payload(method: str, url: str, authority: str, fields: str) -> bytes:
     host, path = split_url(url)
     length = "Content-Length: 0\r\n" if method in _WITH_BODY else ""
     return f"{method} {path} HTTP/1.1\r\nHost: {host or authority}\r\n{fields}{length}\r\n".encode("latin-1")
+
+
+def _overridden(fields: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:
+    """Names are the same whatever their case."""
+    names = {name.lower() for name in by}
+    return {**{name: value for name, value in fields.items() if name.lower() not in names}, **by}
 
 
 def _lines(fields: Mapping[str, str]) -> str:

@@ -86,7 +86,7 @@ def test_times_and_requests_are_those_of_the_trace(processes: int, tmp_path: Pat
     trace = [
         Request(0.0, "/first", "GET", "A"),
         Request(0.1, "/second?q=1", "HEAD", "B"),
-        Request(0.1, "http://shop.example/third", "GET", "B", {"User-Agent": "bot", "X-Extra": "1"}),
+        Request(0.1, "http://shop.example/third", "GET", "B", {"user-agent": "bot", "X-Extra": "1"}),
         Request(0.4, "/last", "POST", ""),
     ]
 
@@ -106,7 +106,7 @@ def test_times_and_requests_are_those_of_the_trace(processes: int, tmp_path: Pat
     assert "User-Agent: loadgen" in heads["GET /first HTTP/1.1"]
     third = heads["GET /third HTTP/1.1"]
     assert "Host: shop.example" in third
-    assert "User-Agent: bot" in third
+    assert "user-agent: bot" in third
     assert "User-Agent: loadgen" not in third
     assert "Content-Length: 0" in heads["POST /last HTTP/1.1"]
     assert all("X-All: yes" in head for head in heads.values())
