@@ -14,14 +14,16 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.globs import Glob, compatible, witness
+from qosweb.webqos.globs import FILLER
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.subjects import ORDERED
+from qosweb.webqos.overlaps import Overlaps, TooManyOverlaps
+from qosweb.webqos.patterns import without_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-OTHER = "\x01other"
+OVERLAPS_MAX = 4_000
 
 _Key = tuple[str, str]
 _Choice = int | str | None
@@ -88,28 +90,23 @@ def _weekday_fits(situation: Situation, days: set[tuple[int, int]]) -> bool:
 def _choices(leaves: set[c.Leaf]) -> dict[_Key, list[_Choice]]:
     found: dict[_Key, list[_Choice]] = {}
     ordered: dict[_Key, set[int]] = {}
-    texts: dict[_Key, set[str]] = {}
-    globs: dict[_Key, set[str]] = {}
+    texts: dict[_Key, list[c.OneOf | c.Like | c.Has]] = {}
     networks: set[str] = set()
     for leaf in leaves:
         match leaf:
             case c.Within(subject, argument, ranges):
                 ends = ordered.setdefault((subject, argument), set())
                 ends.update(end for low, high in ranges for end in (low, high + 1))
-            case c.OneOf(subject, argument, named):
-                texts.setdefault((subject, argument), set()).update(named)
-            case c.Like(subject, argument, glob):
-                globs.setdefault((subject, argument), set()).add(glob)
-            case c.Has(subject, argument):
-                texts.setdefault((subject, argument), set())
+            case c.OneOf(subject, argument) | c.Like(subject, argument) | c.Has(subject, argument):
+                texts.setdefault((subject, argument), []).append(leaf)
             case c.ClientIn(named):
                 networks.update(named)
             case c.Linked(pages):
                 found["linked", str(pages)] = [0, 1]
     for key, ends in ordered.items():
         found[key] = _numbers(key[0], ends)
-    for key in texts.keys() | globs.keys():
-        found[key] = _texts(key[0], texts.get(key, set()), globs.get(key, set()))
+    for key, tests in texts.items():
+        found[key] = _texts(key, tests)
     if networks:
         found["client", ""] = _addresses(networks)
     return found
@@ -123,17 +120,35 @@ def _numbers(subject: str, ends: set[int]) -> list[_Choice]:
     return numbers if subject in ("time", "weekday", "date", "load", "nodes") else [*numbers, None]
 
 
-def _texts(subject: str, named: set[str], globs: set[str]) -> list[_Choice]:
-    starred = [Glob.parse(glob) for glob in sorted(globs) if "*" in glob]
-    made = {glob for glob in globs if "*" not in glob}
-    made.update(witness((glob,)) for glob in starred)
-    made.update(
-        witness((one, other)) for at, one in enumerate(starred) for other in starred[at + 1 :] if compatible(one, other)
-    )
-    if len(starred) > 2:
-        made.add(witness(tuple(starred)))
-    choices: list[_Choice] = [*sorted(named | made), OTHER]
-    return choices if subject in ("method", "host") else [*choices, None]
+def _texts(key: _Key, tests: list[c.OneOf | c.Like | c.Has]) -> list[_Choice]:
+    """One text for every way in which ``tests`` come out; none of it, too, where there may be none."""
+    named = {text for test in tests if isinstance(test, c.OneOf) for text in test.texts}
+    globs = {test.glob for test in tests if isinstance(test, c.Like)}
+    subject = key[0]
+    try:
+        if subject == "host":
+            made = _hosts(named, globs)
+        else:
+            made = Overlaps(sorted(globs), sorted(named), any_case=True).texts(OVERLAPS_MAX)
+    except TooManyOverlaps:
+        raise TooManySituations from None
+    told_apart: dict[tuple[bool, ...], str] = {}
+    for text in (*sorted(named), *sorted(made), *(("",) if subject not in ("method", "host") else ())):
+        situation = Situation({key: text})
+        told_apart.setdefault(tuple(c.holds(test, situation) for test in tests), text)
+    return [*told_apart.values(), *((None,) if subject not in ("method", "host") else ())]
+
+
+def _hosts(named: set[str], globs: set[str]) -> list[str]:
+    """With every port that is mentioned, with another, and with none."""
+    names = {without_port(host) for host in named}
+    ports = {host[len(without_port(host)) :] for host in named} | {"", f":{FILLER}"}
+    loose = set()
+    for glob in globs:
+        name, colon, port = glob.rpartition(":")
+        loose.add(name if colon else glob)
+        ports.update(f":{port.replace('*', filler)}" for filler in ("", FILLER) if colon)
+    return [name + port for name in Overlaps(sorted(loose), sorted(names)).texts(OVERLAPS_MAX) for port in sorted(ports)]
 
 
 def _addresses(networks: set[str]) -> list[_Choice]:
