@@ -1,4 +1,4 @@
-"""The class of a request against an oracle that knows nothing of tries and automata: every pattern as a regular expression.
+"""The class of a request against an oracle that knows nothing of automata: every pattern as a regular expression.
 
 Random patterns that overlap in all ways, random pages and hosts; random conditions on texts that overlap as well.
 """
@@ -16,14 +16,18 @@ from qosweb.webqos.policy.coverage import Coverage
 from tests.webqos.support import Facts, built, model_of
 
 SEGMENTS = st.sampled_from(["a", "b", "ab", "a.b", "a*", "*b", "*a*", "*.b", "a*b", "*.*.b", "*", "**"])
-HOSTS = st.sampled_from(["", "", "", "a.com", "a.com:80", "*.com", "a*.com", "*b.com:80", "*b*.com", "[::1]", "[::1]:80"])
+HOSTS = st.sampled_from(
+    ["", "", "", "a.com", "a.com:80", "*.com", "a*.com", "*b.com:80", "*b*.com", "[::1]", "[::1]:80"]
+)
 PATTERNS = st.builds(
     lambda host, segments, slash: f"{host}/{'/'.join(segments)}{slash if segments else ''}",
     HOSTS,
     st.lists(SEGMENTS, max_size=3),
     st.sampled_from(["", "", "/"]),
 )
-ASKED_HOSTS = st.sampled_from(["", "a.com", "a.com:80", "a.com:81", "ab.com", "ab.com:80", "b.com:80", "z.org", "[::1]:80"])
+ASKED_HOSTS = st.sampled_from(
+    ["", "a.com", "a.com:80", "a.com:81", "ab.com", "ab.com:80", "b.com:80", "z.org", "[::1]:80"]
+)
 ASKED_PATHS = st.lists(
     st.sampled_from(["a", "b", "ab", "a.b", "aab", "bab", "ba", "z", "a.z", "a.z.b", "a.a.b", "z.b"]), max_size=4
 ).flatmap(lambda segments: st.sampled_from(["/" + "/".join(segments), "/" + "".join(f"{one}/" for one in segments)]))
@@ -53,7 +57,9 @@ def covers(pattern: str, host: str, path: str) -> bool:
     return re.fullmatch(expression, path) is not None
 
 
-@given(st.lists(PATTERNS, min_size=1, max_size=5, unique=True), st.lists(st.tuples(ASKED_HOSTS, ASKED_PATHS), max_size=30))
+@given(
+    st.lists(PATTERNS, min_size=1, max_size=5, unique=True), st.lists(st.tuples(ASKED_HOSTS, ASKED_PATHS), max_size=30)
+)
 @example(["a.com/a", "*b.com:80/a"], [("ab.com:80", "/a"), ("b.com:80", "/a")])
 @example(["/a", "/*.b", "/*.*.b"], [("", "/a.b")])
 def test_the_pages_of_a_class_are_those_whose_patterns_cover_the_request(

@@ -26,7 +26,11 @@ STEMS = st.sets(st.text("ab", min_size=1, max_size=2), max_size=2)
 def test_every_way_that_short_texts_go_is_found(globs: list[str], names: set[str], stems: set[str]) -> None:
     def way(text: str) -> tuple[object, ...]:
         stem, dot, _ = text.partition(".")
-        return [matches(glob, text) for glob in globs], text if text in names else "", stem if dot and stem in stems else ""
+        return (
+            [matches(glob, text) for glob in globs],
+            text if text in names else "",
+            stem if dot and stem in stems else "",
+        )
 
     overlaps = Overlaps(globs)
     found = {*names, *overlaps.texts(10_000)}

@@ -150,12 +150,10 @@ class Automaton:
     def _start(self, host: str) -> State:
         roots = [self._any]
         name = without_port(host)
-        for known in (host, name) if name != host else (host,):
-            if (root := self._hosts.get(known)) is not None:
-                roots.append(root)
-        for text, (glob, root) in self._host_globs.items():
-            if glob.matches(host if ":" in text else name):
-                roots.append(root)
+        roots += [self._hosts[known] for known in {host, name} if known in self._hosts]
+        roots += [
+            root for text, (glob, root) in self._host_globs.items() if glob.matches(host if ":" in text else name)
+        ]
         state = self._state(roots)
         if len(self._starts) >= HOSTS_MAX:
             self._starts.clear()

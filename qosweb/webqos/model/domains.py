@@ -148,7 +148,9 @@ def _hosts(named: set[str], globs: set[str]) -> list[str]:
         name, colon, port = glob.rpartition(":")
         loose.add(name if colon else glob)
         ports.update(f":{port.replace('*', filler)}" for filler in ("", FILLER) if colon)
-    return [name + port for name in Overlaps(sorted(loose), sorted(names)).texts(OVERLAPS_MAX) for port in sorted(ports)]
+    return [
+        name + port for name in Overlaps(sorted(loose), sorted(names)).texts(OVERLAPS_MAX) for port in sorted(ports)
+    ]
 
 
 def _addresses(networks: set[str]) -> list[_Choice]:
