@@ -7,7 +7,7 @@ per second: every replica computes the same from them.
 import re
 from datetime import date
 from fractions import Fraction
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 PPM = 1_000_000
 
@@ -164,7 +164,7 @@ def day(text: str) -> int:
 def network(text: str) -> str:
     """An address or network in canonical form: ``10.0.0.0/8``."""
     try:
-        return str(ip_network(text))
+        return str(_unmapped(ip_network(text)))
     except ValueError:
         pass
     try:
@@ -174,9 +174,20 @@ def network(text: str) -> str:
     raise BadValue(f"'{text}' has bits beyond its network", f"the network is {loose}")
 
 
+def _unmapped(network: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
+    """An IPv4 network written in IPv6 is that IPv4 network: clients have one address, however they connect."""
+    first = network.network_address
+    if isinstance(first, IPv6Address) and first.ipv4_mapped is not None and network.prefixlen >= 96:
+        return IPv4Network((first.ipv4_mapped, network.prefixlen - 96))
+    return network
+
+
 def address(text: str) -> str:
     try:
-        return str(ip_address(text))
+        found = ip_address(text)
+        if isinstance(found, IPv6Address):
+            found = found.ipv4_mapped or found
+        return str(found)
     except ValueError:
         raise BadValue(f"'{text}' is not an address", "such as 10.0.0.7") from None
 

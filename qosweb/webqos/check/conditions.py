@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qosweb.webqos.check.accesses import no_older
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.domains import TooManySituations, situations
 from qosweb.webqos.syntax.diagnostics import error, warning
@@ -22,13 +23,14 @@ TESTS_MAX = 3_000_000  # of all conditions together; beyond it they are believed
 def check_conditions(built: Built, model: Model) -> Iterator[Diagnostic]:
     known: dict[c.Condition, set[bool]] = {}
     tests = 0
+    pairs = no_older(model)
     for rule, node in zip(model.rules, [*built.constraint_rules, *built.priority_rules], strict=True):
         if rule.condition is None or node.condition is None:
             continue
         whole = expand(rule.condition, model)
         if whole not in known:
             try:
-                tried = list(situations([whole], SITUATIONS_MAX))
+                tried = list(situations([whole], SITUATIONS_MAX, pairs))
             except TooManySituations:
                 tried = []
             tests += len(tried) * sum(1 for _ in c.leaves(whole))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 OVERLAPS_MAX = 4_000
 
-_Key = tuple[str, str]
+Key = tuple[str, str]
 _Choice = int | str | None
 
 
@@ -37,7 +37,7 @@ class TooManySituations(Exception):
 class Situation:
     """Facts that have been chosen."""
 
-    chosen: dict[_Key, _Choice] = field(default_factory=dict)
+    chosen: dict[Key, _Choice] = field(default_factory=dict)
 
     def number(self, subject: str, argument: str) -> int | None:
         value = self.chosen.get((subject, argument))
@@ -51,12 +51,26 @@ class Situation:
         return self.chosen.get(("linked", str(pages))) == 1
 
 
-def situations(conditions: Iterable[c.Condition], most: int) -> Iterator[Situation]:
-    """Raises TooManySituations at once if there are more than ``most``."""
+def situations(
+    conditions: Iterable[c.Condition], most: int, no_older: Iterable[tuple[Key, Key]] = ()
+) -> Iterator[Situation]:
+    """Raises TooManySituations at once if there are more than ``most``.
+
+    Of each pair in ``no_older`` the second is never an older access than the first: its pages include the first's.
+    """
     choices = _choices({leaf for one in conditions for leaf in c.leaves(one) if not isinstance(leaf, c.Atom)})
     if prod(map(len, choices.values())) > most:
         raise TooManySituations
-    return _all_of(choices)
+    pairs = [pair for pair in no_older if pair[0] in choices and pair[1] in choices]
+    return (one for one in _all_of(choices) if all(_is_no_older(one, choices, *pair) for pair in pairs))
+
+
+def _is_no_older(situation: Situation, choices: dict[Key, list[_Choice]], inner: Key, outer: Key) -> bool:
+    age, outer_age = situation.number(*inner), situation.number(*outer)
+    if age is None:
+        return True
+    later = [one for one in choices[inner] if isinstance(one, int) and one > age]
+    return outer_age is not None and (not later or outer_age < min(later))
 
 
 def outcomes(conditions: list[c.Condition], most: int) -> set[tuple[bool, ...]]:
@@ -64,7 +78,7 @@ def outcomes(conditions: list[c.Condition], most: int) -> set[tuple[bool, ...]]:
     return {tuple(c.holds(one, situation) for one in conditions) for situation in situations(conditions, most)}
 
 
-def _all_of(choices: dict[_Key, list[_Choice]]) -> Iterator[Situation]:
+def _all_of(choices: dict[Key, list[_Choice]]) -> Iterator[Situation]:
     keys = sorted(choices)
     days = set(_starts([low for low in choices.get(("date", ""), []) if isinstance(low, int)]))
     for values in product(*(choices[key] for key in keys)):
@@ -87,10 +101,10 @@ def _weekday_fits(situation: Situation, days: set[tuple[int, int]]) -> bool:
     return last - day >= 6 or weekday in {date.fromordinal(one).weekday() for one in range(day, last + 1)}
 
 
-def _choices(leaves: set[c.Leaf]) -> dict[_Key, list[_Choice]]:
-    found: dict[_Key, list[_Choice]] = {}
-    ordered: dict[_Key, set[int]] = {}
-    texts: dict[_Key, list[c.OneOf | c.Like | c.Has]] = {}
+def _choices(leaves: set[c.Leaf]) -> dict[Key, list[_Choice]]:
+    found: dict[Key, list[_Choice]] = {}
+    ordered: dict[Key, set[int]] = {}
+    texts: dict[Key, list[c.OneOf | c.Like | c.Has]] = {}
     networks: set[str] = set()
     for leaf in leaves:
         match leaf:
@@ -120,7 +134,7 @@ def _numbers(subject: str, ends: set[int]) -> list[_Choice]:
     return numbers if subject in ("time", "weekday", "date", "load", "nodes") else [*numbers, None]
 
 
-def _texts(key: _Key, tests: list[c.OneOf | c.Like | c.Has]) -> list[_Choice]:
+def _texts(key: Key, tests: list[c.OneOf | c.Like | c.Has]) -> list[_Choice]:
     """One text for every way in which ``tests`` come out; none of it, too, where there may be none."""
     named = {text for test in tests if isinstance(test, c.OneOf) for text in test.texts}
     globs = {test.glob for test in tests if isinstance(test, c.Like)}
