@@ -205,7 +205,16 @@ class Story:
                 found.append((line, rule.text, "overridden", why))
             else:
                 found.append((line, rule.text, "not now", "its condition does not hold"))
-        return found
+        for number, rule in enumerate(self._model.priorities):
+            if not rule.shadow and any(self.number in self._coverage.classes(pages) for pages in rule.chain):
+                line = self._built.source.line_of(self._built.priority_rules[number].span.start)
+                involved = any(
+                    self.number in pair and by == number
+                    for pair, by in zip(self._binding.before, self._binding.before_rules, strict=True)
+                )
+                why = "" if involved else "its condition does not hold, or it changes nothing for this class"
+                found.append((line, rule.text, "in force" if involved else "not now", why))
+        return sorted(found, key=lambda entry: entry[0])
 
     def _together(self, classes: tuple[int, ...]) -> str:
         if len(classes) == 1:

@@ -151,8 +151,10 @@ class _Lowering:
         if rule.alias is not None:
             raise self._scope.fail(rule.alias.span, "'before' speaks of several classes; it cannot name one")
         chain = tuple(self._page_sets.number(member) for member in before.members)
+        divides = condition is not None and any(isinstance(leaf, c.Atom) for leaf in c.leaves(condition))
         for at, member in enumerate(chain):
-            if member in chain[:at]:
+            # Some requests for pages may come before the others, but pages cannot come before themselves.
+            if member in chain[:at] and not (divides and chain == (member, member)):
                 raise self._scope.fail(before.members[at].span, "pages cannot come before themselves")
         if not failed:
             self._out.priorities.append(Priority(chain, printer.print_statement(rule), condition, shadow))

@@ -162,15 +162,17 @@ def _directions(rule: Constraint) -> tuple[str, ...]:
 
 
 def _before(model: Model, coverage: Coverage, facts: Facts) -> dict[tuple[int, int], int]:
+    """What is on both sides comes between: after the rest of the first, before the rest of the second."""
     pairs: dict[tuple[int, int], int] = {}
     for number, rule in enumerate(model.priorities):
         if rule.shadow:
             continue
         for first, then in zip(rule.chain, rule.chain[1:], strict=False):
-            later = set(coverage.classes(then))
-            earlier = set(coverage.classes(first))
-            for a in coverage.where_it_holds(rule, first, facts):
-                if a not in later:
-                    for b in sorted(later - earlier):
+            earlier = coverage.where_it_holds(rule, first, facts)
+            later = coverage.classes(then)
+            in_both = set(earlier) & set(later)
+            for a in earlier:
+                for b in later:
+                    if b not in in_both or a not in in_both:
                         pairs.setdefault((a, b), number)
     return pairs
