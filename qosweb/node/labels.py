@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pwd
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from qosweb.http.hosts import parse_host
@@ -22,6 +21,7 @@ from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.values import PPM
+from qosweb.webqos.zones import local_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,12 +180,13 @@ class Labels:
 
     def environment(self, now: float) -> Environment:
         """What is the case as far as this node alone can tell."""
-        wall = datetime.fromtimestamp(self.clock.wall(now), UTC)
+        offsets = () if self.model is None else self.model.settings.offsets
+        time_s, weekday, day = local_time(offsets, int(self.clock.wall(now)))
         accessed = {number: self.accesses.of_set_ms(number, now) for number in self._watched}
         return Environment(
-            time_s=wall.hour * 3600 + wall.minute * 60 + wall.second,
-            weekday=wall.weekday(),
-            day=wall.date().toordinal(),
+            time_s=time_s,
+            weekday=weekday,
+            day=day,
             load_ppm=int(os.getloadavg()[0] / (os.cpu_count() or 1) * PPM),
             accessed_ms={number: age for number, age in accessed.items() if age is not None},
         )

@@ -11,6 +11,7 @@ from qosweb.http.targets import BadTarget, parse_target
 from qosweb.webqos import values
 from qosweb.webqos.policy.environment import REQUEST_BYTES, Environment
 from qosweb.webqos.values import BadValue
+from qosweb.webqos.zones import local_time
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +31,8 @@ def reading(read: Callable[[str], T], text: str, option: str) -> T:
 
 
 def environment_of(arguments: argparse.Namespace, matcher: Matcher) -> Environment:
-    time_s, weekday, day = moment(arguments.at, datetime.now(UTC))
+    now = local_time(matcher.model.settings.offsets, int(datetime.now(UTC).timestamp()))
+    time_s, weekday, day = moment(arguments.at, now)
     nodes = reading(values.count, arguments.nodes, "--nodes") if arguments.nodes else 1
     if nodes < 1:
         raise UsageError("--nodes: a cluster has at least one node")
@@ -55,11 +57,9 @@ def environment_of(arguments: argparse.Namespace, matcher: Matcher) -> Environme
     )
 
 
-def moment(text: str | None, now: datetime) -> tuple[int, int, int]:
+def moment(text: str | None, now: tuple[int, int, int]) -> tuple[int, int, int]:
     """Second of the day, weekday, day, from parts of a date: what is not said is now."""
-    time_s = now.hour * 3600 + now.minute * 60 + now.second
-    day = now.date().toordinal()
-    weekday = now.weekday()
+    time_s, weekday, day = now
     for part in re.split(r"[T ]+", text or ""):
         if not part:
             continue

@@ -12,10 +12,14 @@ DEFAULT = "default"
 
 
 class Settings(msgspec.Struct, frozen=True):
+    """``offsets`` are those of the time zone: (from when on, seconds east of UTC)."""
+
     site: str | None = None
     lifetime_ms: int | None = None
     channel_bytes: int | None = None
     channel_ms: int | None = None
+    timezone: str = "UTC"
+    offsets: tuple[tuple[int, int], ...] = ()
 
 
 class PageSet(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from qosweb.webqos import values
+from qosweb.webqos import values, zones
 from qosweb.webqos.model.model import Settings
 from qosweb.webqos.syntax import tree
 from qosweb.webqos.syntax.diagnostics import Diagnostic, Note, did_you_mean, error, warning
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SETTINGS = ("site", "lifetime", "channel")
+SETTINGS = ("site", "lifetime", "channel", "timezone")
 PAGES = (tree.Pattern, tree.PageName, tree.Links, tree.Union)
 
 
@@ -115,6 +115,7 @@ class Scope:
 
     def _settings(self, sets: dict[str, tree.Set]) -> Settings:
         site = lifetime_ms = channel_bytes = channel_ms = None
+        timezone = zones.DEFAULT
         for name, statement in sets.items():
             value = statement.value
             try:
@@ -127,8 +128,10 @@ class Scope:
                     raise self.fail(value.time.span, f"'{name}' takes one value", "only 'channel' is a size in a time")
                 elif name == "site":
                     site = self.read(values.host, value)
+                elif name == "timezone":
+                    timezone = self.read(zones.zone_name, value)
                 else:
                     lifetime_ms = self.read(values.duration_ms, value)
             except Unresolved:
                 continue
-        return Settings(site, lifetime_ms, channel_bytes, channel_ms)
+        return Settings(site, lifetime_ms, channel_bytes, channel_ms, timezone, zones.zone_offsets(timezone))
