@@ -125,7 +125,7 @@ class Labels:
         self._link_sets = {} if model is None else _link_sets(model)
         # One of its own: it is asked by the thread that reads files.
         self._link_matcher = None if model is None or not self._link_sets else Matcher(model)
-        self.link_map = LinkMap(self._linking, index) if self._link_sets else None
+        self.link_map = LinkMap(self._linking, index, _own_hosts(model)) if model and self._link_sets else None
 
     def of_head(self, message: RawRequestMessage) -> int | None:
         """The class of a plain request, if its head alone decides and nothing has to be noted; else None."""
@@ -215,6 +215,12 @@ class Labels:
 
 def _link_sets(model: Model) -> dict[int, int]:
     return {number: one.of for number, one in enumerate(model.page_sets) if one.kind == "links"}
+
+
+def _own_hosts(model: Model) -> frozenset[str]:
+    """The hosts that a specification names: they are this site's."""
+    named = {pattern.host for page_set in model.page_sets for pattern in page_set.patterns}
+    return frozenset(host for host in {*named, model.settings.site} if host is not None and "*" not in host)
 
 
 def _is_of_head(leaf: c.Leaf | c.Atom) -> bool:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from qosweb.errors import UsageError
+from qosweb.http.hosts import parse_host
 from qosweb.http.targets import BadTarget, parse_target
 from qosweb.webqos import values
 from qosweb.webqos.policy.environment import REQUEST_BYTES, Environment
@@ -52,9 +53,16 @@ def environment_of(arguments: argparse.Namespace, matcher: Matcher) -> Environme
         reading(values.load_ppm, arguments.load, "--load") if arguments.load else 0,
         nodes,
         accessed,
-        reading(values.rate_bps, capacity, "--capacity") * nodes if capacity else None,
+        _capacity(capacity) * nodes if capacity else None,
         reading(values.positive_size_bytes, size, "--request-size") if size else REQUEST_BYTES,
     )
+
+
+def _capacity(text: str) -> int:
+    rate = reading(values.rate_bps, text, "--capacity")
+    if not rate:
+        raise UsageError(f"--capacity: '{text}' is nothing (such as 20MB/s)")
+    return rate
 
 
 def moment(text: str | None, now: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -74,14 +82,23 @@ def moment(text: str | None, now: tuple[int, int, int]) -> tuple[int, int, int]:
 
 
 def split_url(text: str, site: str | None) -> tuple[str, str]:
-    """Host and canonical, decoded path of ``http://host/path``, ``host/path`` or ``/path``."""
-    rest = re.sub(r"^https?://", "", text)
+    """Host and canonical, decoded path of ``http://host/path``, ``host/path`` or ``/path``. Raises UsageError.
+
+    Characters that an address has to escape may stand as they are; a fragment is none of the server's business.
+    """
+    rest = re.sub(r"^https?://", "", text, flags=re.IGNORECASE).partition("#")[0]
+    if re.match(r"[A-Za-z][A-Za-z+.-]*://", rest):
+        raise UsageError(f"{text}: not the address of a page: write http://host/path, host/path or /path")
     host, slash, path = rest.partition("/")
     if text.startswith("/"):
-        host, path = site or "", text[1:]
+        host, path = site or "", rest[1:]
     elif not slash and "." not in host:
         host, path = site or "", rest
+    known = parse_host(host)
+    if known is None or not rest:
+        raise UsageError(f"{text or 'an empty text'}: not the address of a page: write http://host/path or /path")
+    escaped = re.sub(r"[^!-~]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), path)
     try:
-        return host.lower(), parse_target("/" + path).path
+        return known, parse_target("/" + escaped).path
     except BadTarget as bad:
         raise UsageError(f"{text}: not the address of a page: {bad.reason}") from None

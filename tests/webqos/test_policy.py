@@ -213,3 +213,30 @@ def test_no_bound_is_broken_and_nothing_is_wasted(demand: dict[str, float]) -> N
         1.0, min(0.4, demand.get("/a", 0) + demand.get("/a/b", 0)) + demand.get("/c", 0) + demand.get("default", 0)
     )
     assert sum(shares.values()) >= free - 1e-3
+
+
+def order(text: str) -> set[tuple[str, str]]:
+    model = model_of(text)
+    found = bind(model, Coverage(model), Environment()).before
+    return {(model.classes[a].name, model.classes[b].name) for a, b in found}
+
+
+def test_what_is_on_both_sides_of_a_priority_comes_between() -> None:
+    assert order("</app/login> before </app>") == {("/app/login", "/app")}
+    assert order("</app> before </app/login>") == {("/app", "/app/login")}
+    assert order("</a> before all") == {("/a", "default")}
+    assert order("</a/*> before </*/b>") == {
+        ("/a/*", "/*/b"), ("/a/*", "/a/*+/*/b"), ("/a/*+/*/b", "/*/b")
+    }  # fmt: skip
+
+
+def test_some_requests_for_a_page_before_the_others() -> None:
+    assert order('let vip = cookie("vip")\nvip => </a> before </a>') == {("/a#vip", "/a")}
+    assert order('let vip = cookie("vip")\nvip => all before all') == {
+        ("default#vip", "default")
+    }  # fmt: skip
+
+
+def test_an_ipv4_network_written_in_ipv6_is_that_network() -> None:
+    text = "client in ::ffff:10.0.0.0/104 => </a>.server_resource < 10%"
+    assert model_of(text).atoms == (c.ClientIn(("10.0.0.0/8",)),)

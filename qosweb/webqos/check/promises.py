@@ -102,7 +102,8 @@ class _Checker:
             if core is not None and one.is_far:
                 yield from self._too_many_nodes(core, one)
             elif core is not None:
-                yield from self._contradiction(self._with_equals(core, one), one.situation)
+                situation = self._rates.when_first(core, one) if one.is_grown else one.situation
+                yield from self._contradiction(self._with_equals(core, one), situation)
             elif not starved and one.capacity == PPM:
                 for warned in self._starved(one.problem, one.binding):
                     starved = True
@@ -153,7 +154,7 @@ class _Checker:
         if core in self._said:
             return
         self._said.add(core)
-        first = self._rates.first_number_of_nodes(core, asked)
+        first = self._rates.when_first(core, asked).number("nodes", "")
         *others, last = (self._built.constraint_rules[number] for number in core)
         yield warning(
             last.constraint.span,

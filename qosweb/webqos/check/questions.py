@@ -33,12 +33,16 @@ NODES_MANY = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Can these bounds be kept together? ``is_far``: with more nodes than the specification speaks of."""
+    """Can these bounds be kept together?
+
+    ``is_grown``: with more nodes than the least of the situation; ``is_far``: and than the specification speaks of.
+    """
 
     problem: Problem
     capacity: int
     situation: Situation
     binding: Binding
+    is_grown: bool = False
     is_far: bool = False
 
 
@@ -78,11 +82,12 @@ class Rates:
                 continue
             greatest = next((start - 1 for start in self._starts if start > least), c.UNBOUNDED)
             for nodes in sorted({least, min(greatest, max(least, NODES_MANY))}):
-                is_far = nodes > least and greatest >= NODES_MANY
-                yield replace(self._question(attribute, situation, binding, nodes), is_far=is_far)
+                asked = self._question(attribute, situation, binding, nodes)
+                is_grown = nodes > least
+                yield replace(asked, is_grown=is_grown, is_far=is_grown and greatest >= NODES_MANY)
 
-    def first_number_of_nodes(self, core: tuple[int, ...], asked: Asked) -> int:
-        """The least number of nodes with which the constraints of ``core`` contradict each other."""
+    def when_first(self, core: tuple[int, ...], asked: Asked) -> Situation:
+        """The same with the least number of nodes with which the constraints of ``core`` contradict each other."""
         attribute = self._model.constraints[core[0]].attribute
         good, bad = 0, asked.situation.number("nodes", "") or NODES_MANY
         while bad - good > 1:
@@ -92,7 +97,7 @@ class Rates:
                 good = nodes
             else:
                 bad = nodes
-        return bad
+        return Situation({**asked.situation.chosen, ("nodes", ""): bad})
 
     def _question(self, attribute: str, situation: Situation, binding: Binding, nodes: int) -> Asked:
         """In thousandths of a request, or of a byte, or the largest unit of which all bounds are multiples."""
