@@ -1,6 +1,7 @@
 """The commands check, fmt, explain and shares, as a user meets them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,40 @@ def test_at_is_in_the_zone_of_the_specification(tmp_path: Path, capsys: pytest.C
     path.write_text("set timezone = Asia/Tokyo\ntime in 22:00..06:00 => </a>.server_resource < 10%\n")
     assert "in force" in run(capsys, "explain", str(path), "/a", "--at", "23:30")[1]
     assert "not now" in run(capsys, "explain", str(path), "/a", "--at", "14:30")[1]
+
+
+def keys_in(said: object, into: str = "") -> set[str]:
+    """``.key`` of the objects in lists, ``key`` of the outermost."""
+    found: set[str] = set()
+    for key, value in said.items() if isinstance(said, dict) else ():
+        found.add(into + key)
+        for item in value if isinstance(value, list) and not into else ():
+            found |= keys_in(item, ".")
+    return found
+
+
+def test_the_json_of_every_command_is_what_is_documented(
+    spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = (Path(__file__).parents[2] / "webqos_specs" / "README.md").read_text("utf-8")
+    sections = re.findall(r"^`qosweb (\w+) --json.*?`$(.*?)(?=^`qosweb|\Z)", readme, re.MULTILINE | re.DOTALL)
+    documented = {
+        name: {
+            key for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for key in re.findall(r"`([.\w]+)`", row)
+        }
+        for name, text in sections
+    }
+    bad = tmp_path / "bad.webqos"
+    bad.write_text("</a>.sped < 3\n")
+    worse = tmp_path / "worse.webqos"
+    worse.write_text("</a\n")
+    said = {
+        "check": run(capsys, "check", "--json", str(bad))[1],
+        "explain": run(capsys, "explain", "--json", spec, "/paid")[1],
+        "fmt": run(capsys, "fmt", "--check", "--json", spec, str(worse))[1],
+        "shares": run(capsys, "shares", "--json", spec)[1],
+    }
+    assert documented.keys() == said.keys()
+    for name, text in said.items():
+        inner = {".line", ".text", ".state", ".why"} if name == "explain" else set()
+        assert keys_in(json.loads(text)) - inner == documented[name], name
