@@ -152,9 +152,13 @@ class Labels:
 
     def of_exchange(self, exchange: Exchange, now: float) -> int:
         """The class of any request; one without an acceptable target is in ``default``."""
-        if self._matcher is None or exchange.target is None:
+        if self._matcher is None:
             return self.default
-        path = exchange.target.path
+        try:  # what was refused for its method was not looked at yet
+            target = exchange.target or parse_target(exchange.message.path)
+        except BadTarget:
+            return self.default
+        path = target.path
         return self._matcher.classify(exchange.host, path, ExchangeFacts(exchange, self, path, now))
 
     def note(self, exchange: Exchange, now: float) -> None:

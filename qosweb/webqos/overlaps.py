@@ -10,7 +10,7 @@ given, if there are any. Where there are none, only finitely many texts go that 
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from qosweb.webqos.globs import FILLER
 
@@ -24,18 +24,27 @@ class TooManyOverlaps(Exception):
 
 
 class Overlaps:
-    """``exact`` are texts in which a star is a star, and case matters even if it does not in ``globs``."""
+    """Of each group of ``globs`` it matters whether a text matches one of them, not which.
 
-    def __init__(self, globs: Iterable[str], exact: Iterable[str] = (), *, any_case: bool = False) -> None:
+    ``exact`` are texts in which a star is a star, and case matters even if it does not in ``globs``.
+    """
+
+    def __init__(
+        self, globs: Iterable[str | Collection[str]], exact: Iterable[str] = (), *, any_case: bool = False
+    ) -> None:
         self._places = 0  # how many there are
         self._stars = 0
         self._ends = 0
+        self._groups: list[int] = []  # the ends of each group of several
         self._named: dict[str, int] = {}  # the places that a character leads on from
         self._before: dict[int, int] = {}  # the places of a glob before one of its stars
         self._endings: dict[tuple[int, int, bool], list[str]] = {}
         self._start = 0
         for glob in globs:
-            self._add(glob, any_case=any_case)
+            if isinstance(glob, str):
+                self._add(glob, any_case=any_case)
+            else:
+                self._add_group(sorted(glob), any_case=any_case)
         for text in exact:
             self._add(text, has_stars=False)
         self._start = self._closed(self._start, 0)
@@ -54,6 +63,27 @@ class Overlaps:
         self._places += len(glob) + 1
         self._start |= first
         self._ends |= place
+
+    def _add_group(self, globs: list[str], *, any_case: bool) -> None:
+        """A text that has matched to a star at the end of one need not be followed in the others."""
+        first, ends_before = self._places, self._ends
+        last_stars = []
+        for glob in globs:
+            self._add(glob, any_case=any_case)
+            if glob.endswith("*"):
+                last_stars.append(1 << (self._places - 2))
+        whole = (1 << self._places) - (1 << first)
+        for star in last_stars:
+            self._before[star] = whole & ~(star | star << 1)
+        self._groups.append(self._ends & ~ends_before)
+
+    def _way(self, places: int) -> int:
+        """What is matched; of a group its last."""
+        ends = places & self._ends
+        for group in self._groups:
+            if ends & group:
+                ends = (ends & ~group) | (1 << (group.bit_length() - 1))
+        return ends
 
     def _closed(self, places: int, known: int) -> int:
         """With those that stars lead to without a character, and without those that new stars make needless."""
@@ -90,7 +120,7 @@ class Overlaps:
         found: dict[int, tuple[list[str], list[str]]] = {}  # per way, without and with the best of FILLERs
         while waiting:
             places, filler, dotted, text = waiting.popleft()
-            lists = found.setdefault(places & self._ends, ([], []))
+            lists = found.setdefault(self._way(places), ([], []))
             known = lists[filler >= (_AFTER_DOT if start[2] else _BEFORE_DOT)]
             if len(known) < TEXTS_MAX:
                 known.append(text)

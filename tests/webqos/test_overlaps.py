@@ -46,6 +46,19 @@ def test_case_does_not_matter_for_globs_but_for_texts() -> None:
     assert ways == {(True, True), (True, False), (False, False)}
 
 
+@given(st.lists(GLOBS.filter(bool), max_size=3))
+def test_of_a_group_it_matters_whether_one_is_matched(groups: list[list[str]]) -> None:
+    def way(text: str) -> list[bool]:
+        return [any(matches(glob, text) for glob in group) for group in groups]
+
+    ways = [way(text) for text in Overlaps(groups).texts(10_000)]
+    assert all(way(text) in ways for text in SHORT)
+
+
+def test_a_large_group_is_two_ways() -> None:
+    assert len(Overlaps([[f"*word{number}*" for number in range(400)]]).texts(40_000)) == 2
+
+
 def test_too_many_ways_are_refused_soon() -> None:
     with pytest.raises(TooManyOverlaps):
         Overlaps([f"*word{number}*" for number in range(400)]).texts(40_000)

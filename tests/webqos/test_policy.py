@@ -12,7 +12,7 @@ from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.policy.terms import terms_of
-from tests.webqos.support import Facts, class_of, model_of, shares_of
+from tests.webqos.support import Facts, class_of, found_in, model_of, shares_of
 
 NIGHT = Environment(time_s=23 * 3600)
 DAY = Environment(time_s=12 * 3600)
@@ -240,3 +240,21 @@ def test_some_requests_for_a_page_before_the_others() -> None:
 def test_an_ipv4_network_written_in_ipv6_is_that_network() -> None:
     text = "client in ::ffff:10.0.0.0/104 => </a>.server_resource < 10%"
     assert model_of(text).atoms == (c.ClientIn(("10.0.0.0/8",)),)
+
+
+def test_a_long_list_of_robots_is_one_condition() -> None:
+    names = " or ".join(f'header("User-Agent") like "*bot{number}*"' for number in range(80))
+    text = f"let robots = {names}\nrobots => all.num_requests < 5\nnot robots => all before all"
+    model = model_of(text)
+    assert [one.name for one in model.classes] == ["default", "default#robots"]
+    assert found_in(text) == []
+    assert class_of(model, "/", facts=Facts(texts={"header user-agent": "A BOT79 and bot3"})) == "default#robots"
+
+
+def test_many_robots_each_with_a_rule_of_its_own() -> None:
+    text = "".join(f'header("User-Agent") like "*bot{at}*" => all.num_requests < {at + 1}\n' for at in range(20, 50))
+    model = model_of(text)
+    assert len(model.classes) == 1 + 30 + 30 * 29 // 2
+    assert class_of(model, "/", facts=Facts(texts={"header user-agent": "bot33 bot21"})) == "default#2+14"
+    (warned,) = found_in(text)
+    assert warned.message.startswith("a text can fit these conditions in too many ways")

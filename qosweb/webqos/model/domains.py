@@ -14,16 +14,12 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.globs import FILLER
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.subjects import ORDERED
-from qosweb.webqos.overlaps import Overlaps, TooManyOverlaps
-from qosweb.webqos.patterns import without_port
+from qosweb.webqos.model.texts import text_choices, text_tests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-OVERLAPS_MAX = 4_000
 
 Key = tuple[str, str]
 _Choice = int | str | None
@@ -58,7 +54,7 @@ def situations(
 
     Of each pair in ``no_older`` the second is never an older access than the first: its pages include the first's.
     """
-    choices = _choices({leaf for one in conditions for leaf in c.leaves(one) if not isinstance(leaf, c.Atom)})
+    choices = _choices(list(conditions))
     if prod(map(len, choices.values())) > most:
         raise TooManySituations
     pairs = [pair for pair in no_older if pair[0] in choices and pair[1] in choices]
@@ -101,26 +97,23 @@ def _weekday_fits(situation: Situation, days: set[tuple[int, int]]) -> bool:
     return last - day >= 6 or weekday in {date.fromordinal(one).weekday() for one in range(day, last + 1)}
 
 
-def _choices(leaves: set[c.Leaf]) -> dict[Key, list[_Choice]]:
+def _choices(conditions: list[c.Condition]) -> dict[Key, list[_Choice]]:
     found: dict[Key, list[_Choice]] = {}
     ordered: dict[Key, set[int]] = {}
-    texts: dict[Key, list[c.OneOf | c.Like | c.Has]] = {}
     networks: set[str] = set()
-    for leaf in leaves:
+    for leaf in {leaf for one in conditions for leaf in c.leaves(one)}:
         match leaf:
             case c.Within(subject, argument, ranges):
                 ends = ordered.setdefault((subject, argument), set())
                 ends.update(end for low, high in ranges for end in (low, high + 1))
-            case c.OneOf(subject, argument) | c.Like(subject, argument) | c.Has(subject, argument):
-                texts.setdefault((subject, argument), []).append(leaf)
             case c.ClientIn(named):
                 networks.update(named)
             case c.Linked(pages):
                 found["linked", str(pages)] = [0, 1]
     for key, ends in ordered.items():
         found[key] = _numbers(key[0], ends)
-    for key, tests in texts.items():
-        found[key] = _texts(key, tests)
+    for key, tests in text_tests(conditions).items():
+        found[key] = text_choices(key, tests)
     if networks:
         found["client", ""] = _addresses(networks)
     return found
@@ -132,39 +125,6 @@ def _numbers(subject: str, ends: set[int]) -> list[_Choice]:
     numbers: list[_Choice] = [*sorted({low, *(end for end in ends if low <= end <= high)})]
     # The age of an access, and what is known of a page, may be unknown.
     return numbers if subject in ("time", "weekday", "date", "load", "nodes") else [*numbers, None]
-
-
-def _texts(key: Key, tests: list[c.OneOf | c.Like | c.Has]) -> list[_Choice]:
-    """One text for every way in which ``tests`` come out; none of it, too, where there may be none."""
-    named = {text for test in tests if isinstance(test, c.OneOf) for text in test.texts}
-    globs = {test.glob for test in tests if isinstance(test, c.Like)}
-    subject = key[0]
-    try:
-        if subject == "host":
-            made = _hosts(named, globs)
-        else:
-            made = Overlaps(sorted(globs), sorted(named), any_case=True).texts(OVERLAPS_MAX)
-    except TooManyOverlaps:
-        raise TooManySituations from None
-    told_apart: dict[tuple[bool, ...], str] = {}
-    for text in (*sorted(named), *sorted(made), *(("",) if subject not in ("method", "host") else ())):
-        situation = Situation({key: text})
-        told_apart.setdefault(tuple(c.holds(test, situation) for test in tests), text)
-    return [*told_apart.values(), *((None,) if subject not in ("method", "host") else ())]
-
-
-def _hosts(named: set[str], globs: set[str]) -> list[str]:
-    """With every port that is mentioned, with another, and with none."""
-    names = {without_port(host) for host in named}
-    ports = {host[len(without_port(host)) :] for host in named} | {"", f":{FILLER}"}
-    loose = set()
-    for glob in globs:
-        name, colon, port = glob.rpartition(":")
-        loose.add(name if colon else glob)
-        ports.update(f":{port.replace('*', filler)}" for filler in ("", FILLER) if colon)
-    return [
-        name + port for name in Overlaps(sorted(loose), sorted(names)).texts(OVERLAPS_MAX) for port in sorted(ports)
-    ]
 
 
 def _addresses(networks: set[str]) -> list[_Choice]:
