@@ -61,3 +61,9 @@ def test_the_limits_are_those_of_the_scanner() -> None:
         TESTS_MAX,
     ):  # fmt: skip
         assert f"{limit:,}" in GRAMMAR
+
+
+def test_the_specification_in_the_readme_has_no_mistakes() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    (text,) = re.findall(r"```\n(# shop\.webqos\n.*?)```", readme, re.DOTALL)
+    assert found_in(text) == []
