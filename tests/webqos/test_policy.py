@@ -258,3 +258,20 @@ def test_many_robots_each_with_a_rule_of_its_own() -> None:
     assert class_of(model, "/", facts=Facts(texts={"header user-agent": "bot33 bot21"})) == "default#2+14"
     (warned,) = found_in(text)
     assert warned.message.startswith("a text can fit these conditions in too many ways")
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 2, 1)])
+def test_the_smallest_pages_decide_in_whatever_order_they_are_written(order: tuple[int, ...]) -> None:
+    lines = ["</a/*>.lifetime = 2s", "</*/b*>.lifetime = 3s", "</a/b*>.lifetime = 4s"]
+    text = "\n".join(lines[at] for at in order)
+    model = model_of(text)
+    coverage = Coverage(model)
+    number = Matcher(model).classify("", "/a/bc", Facts())
+    assert terms_of(model, coverage, bind(model, coverage, Environment()), number).lifetime_ms == 4_000
+    assert found_in(text) == []
+
+
+def test_a_condition_that_always_holds_leaves_a_default() -> None:
+    model = model_of('header("x") or not header("x") => all.server_resource > 5%')
+    assert model.classes[model.default].name == "default#1"
+    assert [one.message for one in found_in(model.constraints[0].text)] == ["this condition always holds"]

@@ -126,9 +126,10 @@ class Model(msgspec.Struct, frozen=True):
 
     @property
     def default(self) -> int:
-        """The class of what no rule speaks of."""
-        return next(
-            at for at, one in enumerate(self.classes) if not one.pages and any(not way.held for way in one.ways)
+        """The class of what no rule speaks of: no pages, and as few conditions as may be (some always hold)."""
+        return min(
+            (at for at, one in enumerate(self.classes) if not one.pages),
+            key=lambda at: min(len(way.held) for way in self.classes[at].ways),
         )
 
 
