@@ -120,7 +120,7 @@ def _amount(text: str, environment: Environment) -> int:
     if "/" in text and "B" in text.upper():
         rate = reading(values.rate_bps, text, "--demand")
     else:
-        rate = reading(values.rate_mrps, text, "--demand") * environment.request_bytes // 1000
+        rate = reading(values.rate_urps, text, "--demand") * environment.request_bytes // PPM
     if environment.capacity_bps is None:
         raise UsageError(f"--demand '{text}' is a rate: say --capacity, or give it in %")
     return rate * PPM // environment.capacity_bps

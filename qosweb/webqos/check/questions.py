@@ -100,12 +100,12 @@ class Rates:
         return Situation({**asked.situation.chosen, ("nodes", ""): bad})
 
     def _question(self, attribute: str, situation: Situation, binding: Binding, nodes: int) -> Asked:
-        """In thousandths of a request, or of a byte, or the largest unit of which all bounds are multiples."""
+        """In millionths of a request, or of a byte, or the largest unit of which all bounds are multiples."""
 
         def is_rate(rule: Constraint) -> bool:
             return rule.attribute == attribute and not isinstance(rule.value, Share)
 
-        problem = problem_of(self._model, self._coverage, binding, Means(nodes, 1_000, 1), is_rate)
+        problem = problem_of(self._model, self._coverage, binding, Means(nodes, 1, 1), is_rate)
         bounds = (*problem.floors, *problem.ceilings)
         unit = gcd(*(bound.ppm for bound in bounds)) or 1
         problem = replace(

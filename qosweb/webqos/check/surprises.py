@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.model.model import Share, Word
+from qosweb.webqos.model.model import Bytes, Requests, Share, Word
 from qosweb.webqos.policy.binding import RESOURCES
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.syntax.diagnostics import Note, warning
@@ -58,9 +58,11 @@ def _bounds(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnost
     ceilings: list[tuple[int, int, set[int]]] = []
     floors: list[tuple[int, int, set[int]]] = []
     for number, rule in enumerate(model.constraints):
+        span = built.constraint_rules[number].constraint.span
+        if rule.op == ">" and rule.value in (Requests(0), Bytes(0), Requests(0, True), Bytes(0, True)):
+            yield warning(span, "this lower bound says nothing: it is zero", "leave it out")
         if not isinstance(rule.value, Share) or rule.shadow:
             continue
-        span = built.constraint_rules[number].constraint.span
         if rule.op == "<" and rule.value.ppm >= PPM:
             yield warning(span, "this upper bound can never bind: it is everything", "leave it out")
         elif rule.op == ">" and rule.value.ppm == 0:

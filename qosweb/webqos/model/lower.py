@@ -265,7 +265,7 @@ class _Lowering:
             case "server_resource":
                 return Share(scope.read(values.share_ppm, literal))
             case "num_requests":
-                return Requests(scope.read(values.rate_mrps, literal), per_node)
+                return Requests(scope.read(values.rate_urps, literal), per_node)
             case "num_bytes":
                 return Bytes(scope.read(values.rate_bps, literal), per_node)
             case _:

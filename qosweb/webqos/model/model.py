@@ -36,7 +36,7 @@ class Share(msgspec.Struct, frozen=True, tag="share"):
 
 
 class Requests(msgspec.Struct, frozen=True, tag="requests"):
-    mrps: int  # thousandths of a request per second
+    urps: int  # millionths of a request per second
     per_node: bool = False
 
 

@@ -144,14 +144,15 @@ def as_ppm(rule: Constraint, means: Means) -> tuple[int | None, int | None]:
     if isinstance(value, Share):
         return value.ppm, value.ppm
     if isinstance(value, Bytes):
-        bytes_per_1000s = value.bps * 1000 * (means.nodes if value.per_node else 1)
+        numerator, denominator = value.bps, 1
     elif isinstance(value, Requests):
-        bytes_per_1000s = value.mrps * means.request_bytes * (means.nodes if value.per_node else 1)
+        numerator, denominator = value.urps * means.request_bytes, 1_000_000
     else:
         return None, None
     if not means.capacity_bps:
         return None, None
-    numerator, denominator = bytes_per_1000s * PPM, means.capacity_bps * 1000
+    numerator *= PPM * (means.nodes if value.per_node else 1)
+    denominator *= means.capacity_bps
     return numerator // denominator, -(-numerator // denominator)
 
 
