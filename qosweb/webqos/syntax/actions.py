@@ -44,8 +44,9 @@ def gather(kind: type[tree.And] | type[tree.Or]) -> Callable[[ParseResults], Any
 
 
 def in_parentheses(found: ParseResults) -> Any:
+    """They belong to what is in them; only a pattern is nothing but what stands between its brackets."""
     opening, inner, closing = found
-    return replace(inner, span=opening.to(closing))
+    return inner if isinstance(inner, tree.Pattern) else replace(inner, span=opening.to(closing))
 
 
 def value_or_channel(found: ParseResults) -> Any:
