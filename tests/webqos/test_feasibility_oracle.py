@@ -11,7 +11,7 @@ from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -127,6 +127,7 @@ def can_be_kept(rules: list[Rule], binding: frozenset[tuple[int, str]]) -> bool:
     return bool(linprog([0.0] * 4, A_ub=rows, b_ub=limits, bounds=(0, 1), method="highs").status == 0)
 
 
+@settings(max_examples=60)
 @given(st.lists(RULES, min_size=1, max_size=6, unique_by=lambda rule: rule.text))
 def test_a_contradiction_is_found_exactly_if_there_is_one_and_is_a_smallest(rules: list[Rule]) -> None:
     # So that every kind of page has a class of its own, whatever the rules name.
