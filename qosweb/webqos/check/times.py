@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.domains import Situation, TooManySituations, situations
 from qosweb.webqos.model.model import Bytes, Constraint, Requests
+from qosweb.webqos.model.subjects import DATE_MAX
 from qosweb.webqos.values import PPM, WEEKDAYS
 
 if TYPE_CHECKING:
@@ -80,6 +81,9 @@ def describe(model: Model, situation: Situation, rules: list[Rule]) -> str:
         if subject == "accessed":
             name = model.page_sets[int(argument)].name
             words.append(f"{name} accessed" if value is not None and _recent(rules, argument, value) else "")
+        elif subject == "date" and value == 1:
+            first = _first_day(rules)
+            words.append("" if first is None else f"before {date.fromordinal(first)}")
         elif isinstance(value, int):
             words.append(_said(subject, value))
     return ", ".join(word for word in words if word)
@@ -87,6 +91,21 @@ def describe(model: Model, situation: Situation, rules: list[Rule]) -> str:
 
 def grows_with_nodes(rule: Rule) -> bool:
     return isinstance(rule, Constraint) and isinstance(rule.value, Bytes | Requests) and rule.value.per_node
+
+
+def _first_day(rules: list[Rule]) -> int | None:
+    """The first on which conditions may come out differently."""
+    days = (
+        end
+        for rule in rules
+        if rule.condition is not None
+        for leaf in c.leaves(rule.condition)
+        if isinstance(leaf, c.Within) and leaf.subject == "date"
+        for low, high in leaf.ranges
+        for end in (low, high + 1)
+        if 1 < end <= DATE_MAX
+    )
+    return min(days, default=None)
 
 
 def _recent(rules: list[Rule], argument: str, value: int | str) -> bool:
