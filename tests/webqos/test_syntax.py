@@ -170,3 +170,11 @@ def test_line_ends_of_all_kinds() -> None:
     assert found == []
     assert len(parsed.statements) == 2
     assert [comment.text for comment in parsed.comments] == ["# c", "# d"]
+
+
+def test_an_order_of_too_many_classes_is_refused() -> None:
+    pages = "".join(f"<{side}/p{number}>.num_bytes < 1\n" for side in ("/a", "/b") for number in range(600))
+    (one,) = found_in(f"{pages}</a> before </b>")
+    assert one.message == "this is an order of 361,201 pairs of classes, 300,000 are allowed"
+    assert found_in(f"{pages}</c> before all") == []
+    assert found_in(f"{pages}</a> before default") == []
