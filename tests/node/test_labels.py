@@ -52,6 +52,12 @@ def label(node: RunningNode, target: str, *fields: str) -> str:
     return node.get(target, *fields).headers["qos-class"]
 
 
+def test_a_method_that_is_not_allowed_has_the_class_of_its_page(site: Path, spec: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path, "--spec", str(spec)) as node:
+        answer = node.get("/free/a.html", method="POST")
+        assert (answer.status, answer.headers["qos-class"]) == (405, "/free")
+
+
 def test_every_answer_names_its_class(site: Path, spec: Path, tmp_path: Path) -> None:
     with RunningNode(site, tmp_path, "--spec", str(spec)) as node:
         expected = {

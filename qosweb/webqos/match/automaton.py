@@ -7,12 +7,12 @@ dictionaries, never in all patterns. What is remembered is bounded: clients choo
 
 from collections.abc import Iterable, Iterator
 
-from qosweb.webqos.globs import FILLER, Glob, compatible, witness
-from qosweb.webqos.patterns import PagePattern
+from qosweb.webqos.globs import Glob
+from qosweb.webqos.overlaps import Overlaps, TooManyOverlaps
+from qosweb.webqos.patterns import PagePattern, without_port
 
 REMEMBERED_MAX = 2_048  # steps per state beyond those the patterns name
 HOSTS_MAX = 1_024
-GLOBS_MAX = 400  # side by side
 STEPS_MAX = 1_000_000  # to find out in which ways patterns overlap
 
 
@@ -114,13 +114,20 @@ class Automaton:
 
     def reachable(self, states_max: int) -> set[frozenset[int]]:
         """Every set of patterns that covers some page. Raises TooManyWays."""
-        waiting = [self._start(host) for host in self._host_witnesses()]
+        try:
+            return self._reachable(states_max)
+        except TooManyOverlaps:
+            raise TooManyWays from None
+
+    def _reachable(self, states_max: int) -> set[frozenset[int]]:
+        waiting = [self._start(host) for host in self._host_witnesses(states_max)]
         seen = {id(state) for state in waiting}
         found: set[frozenset[int]] = set()
+        overlaps: dict[tuple[str, ...], Overlaps] = {}
         steps = 0
         while waiting:
             state = waiting.pop()
-            for segment in _witnesses(state, states_max):
+            for segment in _witnesses(state, states_max, overlaps):
                 steps += 1
                 if steps > STEPS_MAX:
                     raise TooManyWays
@@ -142,11 +149,11 @@ class Automaton:
 
     def _start(self, host: str) -> State:
         roots = [self._any]
-        name = host if host.startswith("[") and host.endswith("]") else host.rpartition(":")[0] or host
-        for known in {host, name}:
-            if (root := self._hosts.get(known)) is not None:
-                roots.append(root)
-            roots += [root for glob, root in self._host_globs.values() if glob.matches(known)]
+        name = without_port(host)
+        roots += [self._hosts[known] for known in {host, name} if known in self._hosts]
+        roots += [
+            root for text, (glob, root) in self._host_globs.items() if glob.matches(host if ":" in text else name)
+        ]
         state = self._state(roots)
         if len(self._starts) >= HOSTS_MAX:
             self._starts.clear()
@@ -170,16 +177,20 @@ class Automaton:
             state = self._states[key] = State(tuple(closed[number] for number in key))
         return state
 
-    def _host_witnesses(self) -> Iterator[str]:
-        yield FILLER
+    def _host_witnesses(self, most: int) -> Iterator[str]:
+        """A host for every way in which patterns can name it."""
         yield from self._hosts
-        for glob, _ in self._host_globs.values():
-            yield witness((glob,))
-        pairs = list(self._host_globs.values())
-        for at, (one, _) in enumerate(pairs):
-            for other, _ in pairs[at + 1 :]:
-                if compatible(one, other):
-                    yield witness((one, other))
+        by_port: dict[str, list[str]] = {"": []}  # globs without their ports
+        for glob in self._host_globs:
+            name, _, port = glob.partition(":")
+            by_port.setdefault(port, []).append(name)
+        everywhere = by_port[""]
+        for port, globs in by_port.items():
+            end = f":{port}" if port else ""
+            for name in Overlaps({*everywhere, *globs}).texts(most):
+                yield name + end
+            if port:
+                yield from (host + end for host in self._hosts if without_port(host) == host)
 
 
 def _insert(root: _Node, pattern: PagePattern, number: int) -> None:
@@ -195,29 +206,12 @@ def _insert(root: _Node, pattern: PagePattern, number: int) -> None:
         parent.stems.setdefault(pattern.segments[-1], _Node()).accepts.add(number)
 
 
-def _witnesses(state: State, most: int) -> Iterator[str]:
+def _witnesses(state: State, most: int, overlaps: dict[tuple[str, ...], Overlaps]) -> Iterator[str]:
     """A segment for every way in which a page's path can go on from ``state``."""
-    literals = {literal for node in state.nodes for literal in node.literals}
-    stems = {stem for node in state.nodes for stem in node.stems}
-    globs = list({glob for node in state.nodes for glob, _ in node.globs.values()})
-    if len(globs) > GLOBS_MAX:
-        raise TooManyWays
-    yield FILLER + FILLER
-    yield from literals
-    for stem in stems:
-        as_glob = Glob(f"{stem}.", (), "")
-        for group in _groups([glob for glob in globs if compatible(as_glob, glob)], most):
-            yield witness((as_glob, *group))
-    for group in _groups(globs, most):
-        if group:
-            yield witness(group)
-
-
-def _groups(globs: list[Glob], most: int) -> list[tuple[Glob, ...]]:
-    """All sets of globs that one text can match together, the empty one too."""
-    groups: list[tuple[Glob, ...]] = [()]
-    for glob in globs:
-        groups += [(*group, glob) for group in groups if all(compatible(glob, other) for other in group)]
-        if len(groups) > most:
-            raise TooManyWays
-    return groups
+    globs = tuple(sorted({glob for node in state.nodes for glob in node.globs}))
+    if globs not in overlaps:
+        overlaps[globs] = Overlaps(globs)
+    yield from overlaps[globs].texts(most)
+    yield from {literal for node in state.nodes for literal in node.literals}
+    for stem in {stem for node in state.nodes for stem in node.stems}:
+        yield from overlaps[globs].texts(most, f"{stem}.")

@@ -28,7 +28,7 @@ def as_test(condition: c.Condition) -> Test:
             return lambda facts: not inner(facts)
         case c.ClientIn(networks):
             return _client_test(networks)
-        case c.Like(subject, argument, glob) if "*" in glob:
+        case c.Like(subject, argument, glob) if "*" in glob and subject != "host":
             parsed = Glob.parse(glob.lower())
 
             def is_like(facts: c.Facts) -> bool:
