@@ -37,6 +37,10 @@ class Relations:
         for group in problem.equal:
             self._lapsing += [Relation((one,), (other,), 1, 1) for one, other in permutations(group, 2)]
 
+    def classes(self) -> set[int]:
+        """Those that relations name."""
+        return {one for r in (*self._always, *self._lapsing) for one in (*r.left, *r.right)}
+
     def in_force(self, imposed: Iterable[int]) -> list[Relation]:
         return [*self._always, *(self._lapsing[number] for number in sorted(imposed))]
 
@@ -48,6 +52,8 @@ class Relations:
         self, shares: Exact, demand: Sequence[int], imposed: set[int], released: set[int]
     ) -> tuple[set[int], set[int]]:
         """The relations that have to be imposed, and of those imposed the ones to be released."""
+        if not imposed and self.hold(shares, demand):
+            return set(), set()
         broken: set[int] = set()
         lapsed: set[int] = set()
         for number, relation in enumerate(self._lapsing):

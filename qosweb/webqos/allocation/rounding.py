@@ -17,6 +17,61 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.groups import Exact, Group
 
 
+class Rounding:
+    """The groups of a problem, and the order in which its classes are served."""
+
+    def __init__(self, levels: Sequence[int], floors: Sequence[Group], ceilings: Sequence[Group]) -> None:
+        self._by_priority = sorted(range(len(levels)), key=levels.__getitem__)
+        self._floors = [group for group, _ in floors if len(group) > 1]  # one class is never short by rounding
+        self._ceilings = ceilings
+        self._under = _by_class(len(levels), self._floors)
+        self._over = _by_class(len(levels), [group for group, _ in ceilings])
+
+    def complete(self, shares: list[int], remainders: dict[int, int], scale: int, demand: Sequence[int]) -> list[int]:
+        """``shares`` were rounded down by ``remainders``, in parts of the scale; they grow by the sum of these, rounded
+        up, if the ceilings allow it."""
+        left = -(-sum(remainders.values()) // scale)
+        if not left:
+            return shares
+        over, ceilings = self._over, self._ceilings
+        room: dict[int, int] = {}
+
+        def give(one: int, most: int) -> int:
+            amount = min(most, left, demand[one] - shares[one])
+            for bound in over[one]:
+                if bound not in room:
+                    group, ppm = ceilings[bound]
+                    room[bound] = ppm - sum([shares[other] for other in group])
+                amount = min(amount, room[bound])
+            if amount <= 0:
+                return 0
+            shares[one] += amount
+            for bound in over[one]:
+                room[bound] -= amount
+            return amount
+
+        rounded = sorted(remainders, key=lambda one: (-remainders[one], one))
+        more: set[int] = set()
+        if self._floors:
+            # The exact sum of a floor is whole whenever the floor binds: what is missing was lost by rounding down.
+            missing = [sum([remainders.get(one, 0) for one in group]) // scale for group in self._floors]
+            under = self._under
+            for one in rounded if any(missing) else ():
+                if any(missing[bound] > 0 for bound in under[one]) and give(one, 1):
+                    more.add(one)
+                    left -= 1
+                    for bound in under[one]:
+                        missing[bound] -= 1
+        for one in rounded:
+            if one not in more:
+                left -= give(one, 1)
+                if not left:
+                    return shares
+        for one in self._by_priority:
+            left -= give(one, left)
+        return shares
+
+
 def to_whole(
     exact: Exact,
     demand: Sequence[int],
@@ -27,44 +82,13 @@ def to_whole(
     """Whole shares beside ``exact``, whose sum is that of ``exact``, rounded up, if the ceilings allow it."""
     amounts, scale = exact
     shares = [amount // scale for amount in amounts]
-    left = -(-sum(amounts) // scale) - sum(shares)
-    if not left:
-        return shares
-    over = _by_class(len(shares), ceilings)
-    room = [ppm - sum([shares[one] for one in group]) for group, ppm in ceilings]
-
-    def give(one: int, most: int) -> int:
-        amount = min([most, left, demand[one] - shares[one], *[room[bound] for bound in over[one]]])
-        if amount <= 0:
-            return 0
-        shares[one] += amount
-        for bound in over[one]:
-            room[bound] -= amount
-        return amount
-
-    rounded = [one for one, amount in enumerate(amounts) if amount % scale]
-    rounded.sort(key=lambda one: -(amounts[one] % scale))
-    # The exact sum of a floor is whole whenever the floor binds: what is missing to that was lost by rounding down.
-    missing = [
-        sum([amounts[one] for one in group]) // scale - sum([shares[one] for one in group]) for group, _ in floors
-    ]
-    under = _by_class(len(shares), floors)
-    for one in rounded:
-        if any(missing[bound] > 0 for bound in under[one]) and give(one, 1):
-            left -= 1
-            for bound in under[one]:
-                missing[bound] -= 1
-    for one in rounded:
-        if shares[one] * scale < amounts[one]:
-            left -= give(one, 1)
-    for one in sorted(range(len(shares)), key=levels.__getitem__):
-        left -= give(one, left)
-    return shares
+    remainders = {one: amount % scale for one, amount in enumerate(amounts) if amount % scale}
+    return Rounding(levels, floors, ceilings).complete(shares, remainders, scale, demand)
 
 
-def _by_class(classes: int, groups: Sequence[Group]) -> list[list[int]]:
+def _by_class(classes: int, groups: Sequence[tuple[int, ...]]) -> list[list[int]]:
     found: list[list[int]] = [[] for _ in range(classes)]
-    for bound, (group, _) in enumerate(groups):
+    for bound, group in enumerate(groups):
         for one in group:
             found[one].append(bound)
     return found

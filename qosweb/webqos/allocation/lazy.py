@@ -1,0 +1,166 @@
+"""Max-min shares with as few of the bounds as bind. Pure, exact.
+
+Of many bounds on groups few bind at one time. The shares are found without them, then again with those that turned out
+to be broken, until all hold: what is best among more is best among fewer, if it is there. Which bounds bound the last
+time is the first guess the next time; it saves time and cannot change the outcome, since there is only one best.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.allocation.groups import Exact
+from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.allocation.rising import Bounds, Found, Rising
+from qosweb.webqos.allocation.waterline import Waterline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from qosweb.webqos.allocation.general import Relation
+    from qosweb.webqos.allocation.groups import Group
+    from qosweb.webqos.allocation.rounding import Rounding
+
+ROUNDS_MAX = 12
+KEPT_MAX = 256
+
+Key = tuple[tuple[int, ...], tuple[int, ...]]  # numbers of ceilings and of floors that bind
+NOTHING: Key = ((), ())
+
+
+class Lazy:
+    """The bounds of a problem. ``related`` are the classes that relations name."""
+
+    def __init__(
+        self,
+        offsets: Sequence[int],
+        floors: Iterable[Group],
+        ceilings: Iterable[Group],
+        related: Iterable[int],
+    ) -> None:
+        classes = len(offsets)
+        self._offsets = offsets
+        self._capacity = PPM
+        self._floor_of = [0] * classes
+        self._ceiling_of = [PPM] * classes
+        self._floors: list[Group] = []
+        self._ceilings: list[Group] = []
+        for group, ppm in floors:
+            if len(group) == 1:
+                self._floor_of[group[0]] = ppm
+            else:
+                self._floors.append((group, ppm))
+        for group, ppm in ceilings:
+            if len(group) == classes:
+                self._capacity = min(self._capacity, ppm)
+            if len(group) == 1:
+                self._ceiling_of[group[0]] = ppm
+            elif len(group) < classes:
+                self._ceilings.append((group, ppm))
+        bound = {one for group, _ in (*self._floors, *self._ceilings) for one in group}
+        self._watched = sorted({*bound, *related})
+        self._risings: dict[tuple[object, Key], Rising] = {}
+        self._bound_before: dict[object, Key] = {}
+
+    def bounds(self, demand: Sequence[int]) -> Bounds | None:
+        """What does not depend on relations; None if the floors of single classes cannot all be met."""
+        high = [most if most < ask else ask for ask, most in zip(demand, self._ceiling_of, strict=True)]
+        low = [least if least < most else most for least, most in zip(self._floor_of, high, strict=True)]
+        return Bounds(low, high, Waterline(low, high, self._offsets), self._capacity) if sum(low) <= self._capacity else None
+
+    def settle(
+        self,
+        demand: Sequence[int],
+        bounds: Bounds,
+        state: object,
+        relations: Sequence[Relation],
+        full: frozenset[int],
+    ) -> tuple[Exact, Found] | None:
+        """The shares under ``relations``, where ``full`` classes keep all they ask for; None if beyond this method.
+
+        ``state`` names the relations and who is full. The exact shares are right for the classes that bounds on groups
+        or relations name; where the others are, the level tells.
+        """
+        before = binding = self._bound_before.get(state, NOTHING)
+        for _ in range(ROUNDS_MAX):
+            found: Found | None
+            if relations or full or binding != NOTHING:
+                found = self._rising(state, binding, relations, full).settle(demand, bounds)
+            else:
+                found = Found(*bounds.line.level(min(bounds.capacity, bounds.line.most)), {})
+            broken = NOTHING
+            if found is not None:
+                amounts = self._amounts(bounds, found)
+                broken = self._broken(amounts, found.parts, demand)
+                if broken == NOTHING:
+                    if binding != before:
+                        self._remember(state, binding)
+                    return Exact(amounts, found.parts), found
+            if found is None and before != NOTHING:  # the guess may have been beyond this method
+                before = binding = NOTHING
+                self._remember(state, NOTHING)
+                continue
+            binding = tuple(sorted({*binding[0], *broken[0]})), tuple(sorted({*binding[1], *broken[1]}))
+            if found is None:
+                break
+        return None
+
+    def whole(self, demand: Sequence[int], bounds: Bounds, found: Found, rounding: Rounding) -> list[int]:
+        """The shares in whole parts per million."""
+        level, rest = divmod(found.level, found.parts)
+        shares = bounds.line.whole(level)
+        remainders: dict[int, int] = {}
+        if rest:
+            remainders = {
+                one: rest
+                for one, (share, most, offset) in enumerate(zip(shares, bounds.high, self._offsets, strict=True))
+                if share < most and share == level - offset
+            }
+        for one, amount in found.amounts.items():
+            shares[one], remainders[one] = divmod(amount, found.parts)
+        return rounding.complete(shares, remainders, found.parts, demand)
+
+    def _rising(self, state: object, binding: Key, relations: Sequence[Relation], full: frozenset[int]) -> Rising:
+        key = state, binding
+        rising = self._risings.get(key)
+        if rising is None:
+            if len(self._risings) >= KEPT_MAX:
+                self._risings.clear()
+            ceilings, floors = [self._ceilings[c] for c in binding[0]], [self._floors[f] for f in binding[1]]
+            rising = self._risings[key] = Rising(self._offsets, relations, ceilings, floors, full)
+        return rising
+
+    def _remember(self, state: object, binding: Key) -> None:
+        if len(self._bound_before) >= KEPT_MAX:
+            self._bound_before.clear()
+        self._bound_before[state] = binding
+
+    def _amounts(self, bounds: Bounds, found: Found) -> list[int]:
+        """Of the classes that are watched, zero for all others."""
+        low, high, offsets = bounds.low, bounds.high, self._offsets
+        level, parts, bound = found
+        whole = level // parts
+        amounts = [0] * len(offsets)
+        for one in self._watched:
+            if one in bound:
+                amounts[one] = bound[one]
+            else:
+                here = whole - offsets[one]
+                if here < low[one]:
+                    amounts[one] = low[one] * parts
+                elif here >= high[one]:
+                    amounts[one] = high[one] * parts
+                else:
+                    amounts[one] = level - offsets[one] * parts
+        return amounts
+
+    def _broken(self, amounts: list[int], parts: int, demand: Sequence[int]) -> Key:
+        ceilings = [
+            c for c, (group, ppm) in enumerate(self._ceilings) if sum([amounts[one] for one in group]) > ppm * parts
+        ]
+        floors = []
+        for f, (group, ppm) in enumerate(self._floors):
+            held = sum([amounts[one] for one in group])
+            if held < ppm * parts and held < sum([demand[one] for one in group]) * parts:
+                floors.append(f)
+        return (tuple(ceilings), tuple(floors)) if ceilings or floors else NOTHING

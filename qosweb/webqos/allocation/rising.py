@@ -1,0 +1,380 @@
+"""Max-min shares of the few classes that are bound to each other, as a function of the level of the water. Pure, exact.
+
+At level t a class holds t, between its own bounds. A relation or a floor lifts what is on its left: a class, or a group,
+to what it demands. Nothing here ever falls when t rises, and what is reached this way is the least that any shares can
+be in which all have risen to t. So the first bound from above to be broken stops exactly those whose rise makes its sum
+grow, directly or through a relation that lifts; the others go on. The capacity is the last of these bounds.
+
+A group that is lifted divides what it holds by a level of its own. That is right as long as nothing else asks how:
+a bound, or a side of a relation, that has some of its classes but not all is beyond this method, as are relations that
+lift each other without end. Then the answer is None, and the general method has to do it.
+
+Levels are fractions; amounts are whole numbers, in parts that are fine enough for the level and all divisions.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import gcd, prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.allocation.water import surface
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qosweb.webqos.allocation.general import Relation
+    from qosweb.webqos.allocation.groups import Group
+    from qosweb.webqos.allocation.waterline import Waterline
+
+STEPS_MAX = 60  # in the search for one level
+STOPS_MAX = 40
+
+
+class Sum(NamedTuple):
+    """Some classes, those of whole groups as groups; both by their place here."""
+
+    ones: tuple[int, ...]
+    groups: tuple[int, ...]
+
+
+class Lift(NamedTuple):
+    """``group`` or else ``one`` holds at least ``numerator / denominator * right``."""
+
+    one: int
+    group: int
+    right: Sum
+    numerator: int
+    denominator: int
+
+
+class Standing(NamedTuple):
+    """All that is bound here at the level of ``level / parts``: amounts in the same parts; what they gain per level, in
+    parts of the unit."""
+
+    level: int
+    parts: int
+    ones: list[int]
+    ones_pace: list[int]
+    groups: list[int]
+    groups_pace: list[int]
+    beyond: int  # what classes hold here beyond what they would hold unbound
+    beyond_pace: int
+
+
+class Found(NamedTuple):
+    """The final level, and the amounts of the classes that are bound here."""
+
+    level: int
+    parts: int
+    amounts: dict[int, int]
+
+
+class Bounds(NamedTuple):
+    """For one demand: the own bounds of all classes, what they hold unbound, and what there is to divide."""
+
+    low: Sequence[int]
+    high: Sequence[int]
+    line: Waterline
+    capacity: int
+
+
+class Rising:
+    """The relations, ceilings and floors that bind; ``full`` classes have all that they may have."""
+
+    def __init__(
+        self,
+        offsets: Sequence[int],
+        relations: Sequence[Relation],
+        ceilings: Sequence[Group],
+        floors: Sequence[Group],
+        full: frozenset[int],
+    ) -> None:
+        relations = [r for r in relations if r.right and r.weight_right]
+        groups = [*dict.fromkeys([*(r.left for r in relations if len(r.left) > 1), *(group for group, _ in floors)])]
+        sums = [*(side for r in relations for side in (r.left, r.right)), *(group for group, _ in ceilings)]
+        self.possible = _whole_groups(groups, sums) and all(r.left and r.weight_left for r in relations)
+        if not self.possible:
+            return
+        self.classes = sorted({one for group in (*sums, *groups, full) for one in group})
+        self._place = {one: k for k, one in enumerate(self.classes)}
+        self.offsets = [offsets[one] for one in self.classes]
+        self.top = PPM + max(offsets, default=0)
+        self.full = [one in full for one in self.classes] if full else None
+        self.groups = [tuple(self._place[one] for one in group) for group in groups]
+        number = {group: g for g, group in enumerate(groups)}
+        self.lifts = [
+            Lift(
+                self._place[r.left[0]] if len(r.left) == 1 else -1,
+                number[r.left] if len(r.left) > 1 else -1,
+                self._sum(r.right),
+                r.weight_right,
+                r.weight_left,
+            )
+            for r in relations
+        ]
+        self.unit = prod(lift.denominator for lift in self.lifts)
+        self.floors = [(number[group], group, ppm) for group, ppm in floors]
+        self.ceilings = [(self._sum(group), ppm) for group, ppm in ceilings]
+        self.lifted = sorted({lift.one for lift in self.lifts if lift.one >= 0})
+
+    def settle(self, demand: Sequence[int], bounds: Bounds) -> Found | None:
+        """The shares; None if they are beyond this method, or if floors have to yield."""
+        return _Settling(self, demand, bounds).settle() if self.possible else None
+
+    def _sum(self, group: tuple[int, ...]) -> Sum:
+        places = {self._place[one] for one in group}
+        inside = [g for g, members in enumerate(self.groups) if places.issuperset(members)]
+        taken = {k for g in inside for k in self.groups[g]}
+        return Sum(tuple(sorted(places - taken)), tuple(inside))
+
+
+class _Settling:
+    """One search. ``_caps`` are the most that classes can hold, in parts of ``_cap_parts``."""
+
+    def __init__(self, rising: Rising, demand: Sequence[int], bounds: Bounds) -> None:
+        low, high, self._line, self._capacity = bounds
+        self._rising = rising
+        self._unbound_low = self._low = [low[one] for one in rising.classes]
+        self._unbound_high = self._caps = [high[one] for one in rising.classes]
+        if rising.full is not None:
+            self._low = [
+                most if full else least for least, most, full in zip(self._low, self._caps, rising.full, strict=True)
+            ]
+        self._needs = [0] * len(rising.groups)
+        for g, group, ppm in rising.floors:
+            self._needs[g] = min(ppm, sum([demand[one] for one in group]))
+        self._cap_parts = 1
+
+    def settle(self) -> Found | None:
+        level, parts = self._line.level(min(self._capacity, self._line.most))
+        for _ in range(STOPS_MAX):
+            standing = self._search(None, self._capacity, 1, level, parts)
+            if standing is None:
+                return None
+            level, parts = standing.level, standing.parts
+            broken = self._broken(standing)
+            if not broken:
+                return self._found(standing)
+            total, limit, limit_parts = broken.pop()
+            first = self._search(total, limit, limit_parts, level, parts)
+            for other, limit, limit_parts in broken:
+                there = self._search(other, limit, limit_parts, level, parts)
+                if there is None or first is None:
+                    return None
+                if there.level * first.parts < first.level * there.parts:
+                    total, first = other, there
+            if first is None or not self._stop(total, first):
+                return None
+        return None
+
+    def _stand(self, level: int, parts: int) -> Standing | None:
+        """Everything at ``level / parts``; None if there is no telling."""
+        rising = self._rising
+        unit = rising.unit
+        finer = self._cap_parts * unit // gcd(self._cap_parts, parts)
+        level, parts = level * finer, parts * finer
+        scale = parts // self._cap_parts
+        ones: list[int] = []
+        pace: list[int] = []
+        beyond = beyond_pace = 0
+        for least, most, free_least, free_most, offset in zip(
+            self._low, self._caps, self._unbound_low, self._unbound_high, rising.offsets, strict=True
+        ):
+            here = level - offset * parts
+            least, most = least * parts, most * scale
+            free_least, free_most = free_least * parts, free_most * parts
+            if here < free_least:
+                beyond -= free_least
+            elif here >= free_most:
+                beyond -= free_most
+            else:
+                beyond -= here
+                beyond_pace -= unit
+            if here < least:
+                ones.append(least)
+                pace.append(0)
+            elif here >= most:
+                ones.append(most)
+                pace.append(0)
+            else:
+                ones.append(here)
+                pace.append(unit)
+        groups: list[int] = []
+        groups_pace: list[int] = []
+        for members, need in zip(rising.groups, self._needs, strict=True):
+            own, own_pace = sum([ones[k] for k in members]), sum([pace[k] for k in members])
+            beyond -= own
+            beyond_pace -= own_pace
+            if own < need * parts:
+                own, own_pace = need * parts, 0
+            groups.append(own)
+            groups_pace.append(own_pace)
+        if not self._lift(ones, pace, groups, groups_pace):
+            return None
+        beyond += sum(ones) + sum(groups)
+        beyond_pace += sum(pace) + sum(groups_pace)
+        return Standing(level, parts, ones, pace, groups, groups_pace, beyond, beyond_pace)
+
+    def _lift(self, ones: list[int], pace: list[int], groups: list[int], groups_pace: list[int]) -> bool:
+        """Let the relations act until all hold. False if that does not end, or is no matter of whole parts."""
+        lifts = self._rising.lifts
+        for _ in range(len(lifts) + 1):
+            done = True
+            for one, group, right, numerator, denominator in lifts:
+                need = numerator * (sum([ones[k] for k in right.ones]) + sum([groups[g] for g in right.groups]))
+                need, rest = divmod(need, denominator)
+                need_pace = numerator * (
+                    sum([pace[k] for k in right.ones]) + sum([groups_pace[g] for g in right.groups])
+                )
+                need_pace, pace_rest = divmod(need_pace, denominator)
+                amounts, paces, at = (ones, pace, one) if one >= 0 else (groups, groups_pace, group)
+                held = amounts[at]
+                if need < held or (need == held and not rest and need_pace <= paces[at]):
+                    continue
+                if rest or pace_rest:
+                    return False
+                amounts[at] = need
+                paces[at] = need_pace
+                done = False
+            if done:
+                return True
+        return False
+
+    def _search(self, total: Sum | None, limit: int, limit_parts: int, level: int, parts: int) -> Standing | None:
+        """Where ``total``, or if None all, reach ``limit``; the top if never; None if they are beyond it from the start."""
+        below = (-1, 1)
+        above = (self._rising.top + 1, 1)
+        for _ in range(STEPS_MAX):
+            standing = self._stand(level, parts)
+            if standing is None:
+                return None
+            fine_level, fine = standing.level, standing.parts
+            if total is None:
+                held, pace = self._line.held(fine_level, fine)
+                held += standing.beyond
+                pace = pace * self._rising.unit + standing.beyond_pace
+            else:
+                held = sum([standing.ones[k] for k in total.ones]) + sum([standing.groups[g] for g in total.groups])
+                pace = sum([standing.ones_pace[k] for k in total.ones])
+                pace += sum([standing.groups_pace[g] for g in total.groups])
+            missing = limit * fine - held * limit_parts
+            if not missing:
+                return standing
+            if missing > 0:
+                if level >= self._rising.top * parts:
+                    return standing
+                below = level, parts
+            else:
+                if level <= 0:
+                    return None
+                above = level, parts
+            level, parts = _next(fine_level, fine, missing * self._rising.unit, pace * limit_parts, below, above)
+            if level < 0:
+                level = 0
+            elif level > self._rising.top * parts:
+                level, parts = self._rising.top, 1
+        return None
+
+    def _broken(self, standing: Standing) -> list[tuple[Sum, int, int]]:
+        """The bounds from above that do not hold."""
+        rising = self._rising
+        parts = standing.parts
+        found: list[tuple[Sum, int, int]] = []
+        for total, ppm in rising.ceilings:
+            held = sum([standing.ones[k] for k in total.ones]) + sum([standing.groups[g] for g in total.groups])
+            if held > ppm * parts:
+                found.append((total, ppm, 1))
+        scale = parts // self._cap_parts
+        for k in rising.lifted:
+            if standing.ones[k] > self._caps[k] * scale:
+                found.append((Sum((k,), ()), self._caps[k], self._cap_parts))
+        for g, members in enumerate(rising.groups):
+            most = sum([self._caps[k] for k in members])
+            if standing.groups[g] > most * scale:
+                found.append((Sum((), (g,)), most, self._cap_parts))
+        return found
+
+    def _stop(self, total: Sum, standing: Standing) -> bool:
+        """``total`` has reached its bound: what makes it grow stays where it is. False if nothing does."""
+        rising = self._rising
+        scale = standing.parts // self._cap_parts
+        caps = [cap * scale for cap in self._caps]
+        ones, groups = [*total.ones], [*total.groups]
+        seen: set[tuple[int, int]] = set()
+        stopped = False
+        while ones or groups:
+            one, group = (ones.pop(), -1) if ones else (-1, groups.pop())
+            if (one, group) in seen:
+                continue
+            seen.add((one, group))
+            held = standing.ones[one] if one >= 0 else standing.groups[group]
+            members = (one,) if one >= 0 else rising.groups[group]
+            if one >= 0 or held == sum([standing.ones[k] for k in members]):
+                for k in members:
+                    if standing.ones[k] < caps[k]:
+                        caps[k] = standing.ones[k]
+                        stopped = True
+            for lift in rising.lifts:
+                if (lift.one, lift.group) == (one, group):
+                    right = sum([standing.ones[k] for k in lift.right.ones])
+                    right += sum([standing.groups[g] for g in lift.right.groups])
+                    if lift.numerator * right == held * lift.denominator:
+                        ones += lift.right.ones
+                        groups += lift.right.groups
+        divisor = gcd(standing.parts, *caps)
+        self._caps = [cap // divisor for cap in caps]
+        self._cap_parts = standing.parts // divisor
+        return stopped
+
+    def _found(self, standing: Standing) -> Found:
+        """Groups that are lifted divide what they hold by a level of their own."""
+        rising = self._rising
+        level, parts, amounts = standing.level, standing.parts, dict(zip(rising.classes, standing.ones, strict=True))
+        for g, members in enumerate(rising.groups):
+            held = standing.groups[g]
+            if held == sum([standing.ones[k] for k in members]):
+                continue
+            finer = parts // standing.parts
+            to_caps = parts // self._cap_parts
+            own, missing, even = surface(
+                [self._low[k] * parts for k in members],
+                [self._caps[k] * to_caps for k in members],
+                [rising.offsets[k] * parts for k in members],
+                held * finer,
+            )
+            even = even or 1
+            parts *= even
+            level *= even
+            amounts = {one: amount * even for one, amount in amounts.items()}
+            own = own * even + missing
+            for k in members:
+                here = own - rising.offsets[k] * parts
+                most = self._caps[k] * to_caps * even
+                amounts[rising.classes[k]] = min(max(here, self._low[k] * parts), most)
+        return Found(level, parts, amounts)
+
+
+def _next(
+    level: int, parts: int, missing: int, pace: int, below: tuple[int, int], above: tuple[int, int]
+) -> tuple[int, int]:
+    """The level at which nothing would be missing at this pace, or one in the middle if that is out of the question."""
+    if pace > 0:
+        guess, of = level * pace + missing, parts * pace
+        if below[0] * of < guess * below[1] and guess * above[1] < above[0] * of:
+            divisor = gcd(guess, of)
+            return guess // divisor, of // divisor
+    guess, of = below[0] * above[1] + above[0] * below[1], 2 * below[1] * above[1]
+    middle = guess // of
+    if below[0] < middle * below[1] and middle * above[1] < above[0]:
+        return middle, 1
+    return guess, of
+
+
+def _whole_groups(groups: Sequence[tuple[int, ...]], sums: Sequence[tuple[int, ...]]) -> bool:
+    """Does every sum have all the classes of a group, or none, and no group anything of another one?"""
+    sets = [frozenset(group) for group in groups]
+    if any(one & other for one, other in combinations(sets, 2)):
+        return False
+    return all(group.isdisjoint(one) or group.issubset(one) for one in sums for group in sets)

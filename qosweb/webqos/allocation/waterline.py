@@ -1,0 +1,93 @@
+"""How much classes hold that nothing but their own bounds binds, at any level of the water. Pure.
+
+A class that starts to fill at level s and is full at level e holds max(0, t - s) - max(0, t - e) above its lower bound.
+So two sorted lists with their running sums say what all of them hold together, by two binary searches; a class whose
+bounds are equal is in both lists and cancels out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from operator import add
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Waterline:
+    """Classes between ``low`` and ``high``; one with an offset starts to rise when the level has reached it."""
+
+    __slots__ = (
+        "_high",
+        "_least",
+        "_low",
+        "_offsets",
+        "_raised",
+        "_starts",
+        "_stops",
+        "_sum_starts",
+        "_sum_stops",
+        "most",
+    )
+
+    def __init__(self, low: Sequence[int], high: Sequence[int], offsets: Sequence[int]) -> None:
+        self._low = low
+        self._high = high
+        self._offsets = offsets
+        self._raised = any(offsets)
+        self._starts = sorted(map(add, low, offsets) if self._raised else low)
+        self._stops = sorted(map(add, high, offsets) if self._raised else high)
+        self._sum_starts = [0, *accumulate(self._starts)]
+        self._sum_stops = [0, *accumulate(self._stops)]
+        self._least = sum(low)
+        self.most = sum(high)
+
+    def held(self, level: int, parts: int) -> tuple[int, int]:
+        """What all hold at ``level / parts``, in the same parts, and how many rise from there on."""
+        whole = level // parts
+        started = bisect_right(self._starts, whole)
+        stopped = bisect_right(self._stops, whole)
+        rising = started - stopped
+        return (self._least - self._sum_starts[started] + self._sum_stops[stopped]) * parts + rising * level, rising
+
+    def level(self, amount: int) -> tuple[int, int]:
+        """A level at which all hold ``amount``, and its denominator; ``amount`` is between the sums of the bounds."""
+        starts, stops = self._starts, self._stops
+        if not stops or amount >= self.most:
+            return (stops[-1] if stops else 0), 1
+        below, above = starts[0], stops[-1]
+        guess = amount // len(stops)
+        while True:
+            if not below <= guess < above:
+                guess = (below + above) >> 1
+            held, rising = self.held(guess, 1)
+            if held > amount:
+                above = guess
+                guess -= (held - amount) // rising + 1 if rising else above
+                continue
+            below = guess
+            if rising:
+                level = guess * rising + amount - held
+                if self.held(level, rising)[0] == amount * rising:
+                    return level, rising
+                guess = level // rising
+                if guess == below:
+                    guess += 1
+            elif held == amount:
+                return guess, 1
+            else:
+                guess = above
+
+    def whole(self, level: int) -> list[int]:
+        """What each class holds at a whole level."""
+        if not self._raised:
+            return [
+                least if level < least else most if level > most else level
+                for least, most in zip(self._low, self._high, strict=False)
+            ]
+        return [
+            least if level - offset < least else most if level - offset > most else level - offset
+            for least, most, offset in zip(self._low, self._high, self._offsets, strict=False)
+        ]
