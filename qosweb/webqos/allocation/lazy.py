@@ -66,7 +66,11 @@ class Lazy:
         """What does not depend on relations; None if the floors of single classes cannot all be met."""
         high = [most if most < ask else ask for ask, most in zip(demand, self._ceiling_of, strict=True)]
         low = [least if least < most else most for least, most in zip(self._floor_of, high, strict=True)]
-        return Bounds(low, high, Waterline(low, high, self._offsets), self._capacity) if sum(low) <= self._capacity else None
+        return (
+            Bounds(low, high, Waterline(low, high, self._offsets), self._capacity)
+            if sum(low) <= self._capacity
+            else None
+        )
 
     def settle(
         self,

@@ -1,6 +1,6 @@
 """Max-min shares of the few classes that are bound to each other, as a function of the level of the water. Pure, exact.
 
-At level t a class holds t, between its own bounds. A relation or a floor lifts what is on its left: a class, or a group,
+At level t a class holds t, between its own bounds. A relation or a floor lifts what is on its left, a class or a group,
 to what it demands. Nothing here ever falls when t rises, and what is reached this way is the least that any shares can
 be in which all have risen to t. So the first bound from above to be broken stops exactly those whose rise makes its sum
 grow, directly or through a relation that lifts; the others go on. The capacity is the last of these bounds.
@@ -14,6 +14,7 @@ Levels are fractions; amounts are whole numbers, in parts that are fine enough f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
@@ -61,6 +62,7 @@ class Standing(NamedTuple):
     groups_pace: list[int]
     beyond: int  # what classes hold here beyond what they would hold unbound
     beyond_pace: int
+    unit: int
 
 
 class Found(NamedTuple):
@@ -78,6 +80,10 @@ class Bounds(NamedTuple):
     high: Sequence[int]
     line: Waterline
     capacity: int
+
+
+Limit = tuple[Sum, int, int]  # a sum, and the most that it can be, with its denominator
+Stand = Callable[[int, int], "Standing | None"]
 
 
 class Rising:
@@ -131,7 +137,7 @@ class Rising:
 
 
 class _Settling:
-    """One search. ``_caps`` are the most that classes can hold, in parts of ``_cap_parts``."""
+    """One search. ``_caps`` are the most that classes can hold; they, lower bounds and floors in parts of the same size."""
 
     def __init__(self, rising: Rising, demand: Sequence[int], bounds: Bounds) -> None:
         low, high, self._line, self._capacity = bounds
@@ -145,37 +151,84 @@ class _Settling:
         self._needs = [0] * len(rising.groups)
         for g, group, ppm in rising.floors:
             self._needs[g] = min(ppm, sum([demand[one] for one in group]))
-        self._cap_parts = 1
+        self._bound_parts = 1
 
     def settle(self) -> Found | None:
         level, parts = self._line.level(min(self._capacity, self._line.most))
-        for _ in range(STOPS_MAX):
-            standing = self._search(None, self._capacity, 1, level, parts)
+        for attempt in range(STOPS_MAX):
+            standing = self._search(self._stand, None, self._capacity, 1, level, parts)
             if standing is None:
                 return None
             level, parts = standing.level, standing.parts
             broken = self._broken(standing)
             if not broken:
                 return self._found(standing)
-            total, limit, limit_parts = broken.pop()
-            first = self._search(total, limit, limit_parts, level, parts)
-            for other, limit, limit_parts in broken:
-                there = self._search(other, limit, limit_parts, level, parts)
-                if there is None or first is None:
+            first = self._first(self._stand, broken, level, parts)
+            if first is None:
+                if attempt or not self._yield():
                     return None
-                if there.level * first.parts < first.level * there.parts:
-                    total, first = other, there
-            if first is None or not self._stop(total, first):
+            elif not self._stop(*first):
                 return None
         return None
+
+    def _first(self, stand: Stand, broken: list[Limit], level: int, parts: int) -> tuple[Sum, Standing] | None:
+        """Which of these limits, all broken at a level, is reached first, and how all stand there."""
+        first: tuple[Sum, Standing] | None = None
+        for total, limit, limit_parts in broken:
+            there = self._search(stand, total, limit, limit_parts, level, parts)
+            if there is None:
+                return None
+            if first is None or there.level * first[1].parts < first[1].level * there.parts:
+                first = total, there
+        return first
+
+    def _yield(self) -> bool:
+        """Floors of classes that a bound from above leaves no room for: all get the same part of theirs, then stay.
+
+        False if it is more than floors of single classes that would have to yield.
+        """
+        if self._rising.full is not None or any(self._needs):
+            return False
+        self._fixed = [False] * len(self._low)
+        for _ in range(STOPS_MAX):
+            standing = self._stand_at_floors(1, 1)
+            broken = self._broken(standing) if standing is not None else []
+            if standing is None or not broken:
+                return standing is not None
+            first = self._first(self._stand_at_floors, broken, 1, 1)
+            if first is None:
+                return False
+            growing = [k for k in self._growing(*first) if not self._fixed[k]]
+            if not any(self._low[k] for k in growing):
+                return False
+            there = first[1]
+            scale = there.parts // self._bound_parts
+            low, caps = [least * scale for least in self._low], [cap * scale for cap in self._caps]
+            for k in growing:
+                low[k] = caps[k] = there.ones[k]
+                self._fixed[k] = True
+            self._rescale(low, caps, [], there.parts)
+        return False
+
+    def _stand_at_floors(self, level: int, parts: int) -> Standing | None:
+        """Every class at the same part of its floor, ``level / parts``."""
+        unit = self._rising.unit
+        ones = [least * (parts if fixed else level) * unit for least, fixed in zip(self._low, self._fixed, strict=True)]
+        pace = [0 if fixed else least * unit for least, fixed in zip(self._low, self._fixed, strict=True)]
+        groups = [sum([ones[k] for k in members]) for members in self._rising.groups]
+        groups_pace = [sum([pace[k] for k in members]) for members in self._rising.groups]
+        if not self._lift(ones, pace, groups, groups_pace):
+            return None
+        finer = self._bound_parts * unit
+        return Standing(level * finer, parts * finer, ones, pace, groups, groups_pace, 0, 0, finer)
 
     def _stand(self, level: int, parts: int) -> Standing | None:
         """Everything at ``level / parts``; None if there is no telling."""
         rising = self._rising
         unit = rising.unit
-        finer = self._cap_parts * unit // gcd(self._cap_parts, parts)
+        finer = self._bound_parts * unit // gcd(self._bound_parts, parts)
         level, parts = level * finer, parts * finer
-        scale = parts // self._cap_parts
+        scale = parts // self._bound_parts
         ones: list[int] = []
         pace: list[int] = []
         beyond = beyond_pace = 0
@@ -183,7 +236,7 @@ class _Settling:
             self._low, self._caps, self._unbound_low, self._unbound_high, rising.offsets, strict=True
         ):
             here = level - offset * parts
-            least, most = least * parts, most * scale
+            least, most = least * scale, most * scale
             free_least, free_most = free_least * parts, free_most * parts
             if here < free_least:
                 beyond -= free_least
@@ -207,15 +260,15 @@ class _Settling:
             own, own_pace = sum([ones[k] for k in members]), sum([pace[k] for k in members])
             beyond -= own
             beyond_pace -= own_pace
-            if own < need * parts:
-                own, own_pace = need * parts, 0
+            if own < need * scale:
+                own, own_pace = need * scale, 0
             groups.append(own)
             groups_pace.append(own_pace)
         if not self._lift(ones, pace, groups, groups_pace):
             return None
         beyond += sum(ones) + sum(groups)
         beyond_pace += sum(pace) + sum(groups_pace)
-        return Standing(level, parts, ones, pace, groups, groups_pace, beyond, beyond_pace)
+        return Standing(level, parts, ones, pace, groups, groups_pace, beyond, beyond_pace, unit)
 
     def _lift(self, ones: list[int], pace: list[int], groups: list[int], groups_pace: list[int]) -> bool:
         """Let the relations act until all hold. False if that does not end, or is no matter of whole parts."""
@@ -242,19 +295,22 @@ class _Settling:
                 return True
         return False
 
-    def _search(self, total: Sum | None, limit: int, limit_parts: int, level: int, parts: int) -> Standing | None:
-        """Where ``total``, or if None all, reach ``limit``; the top if never; None if they are beyond it from the start."""
+    def _search(
+        self, stand: Stand, total: Sum | None, limit: int, limit_parts: int, level: int, parts: int
+    ) -> Standing | None:
+        """Where ``total``, or if None all, reach the limit; the top if never; None if they are beyond it from the start."""
+        top = self._rising.top
         below = (-1, 1)
-        above = (self._rising.top + 1, 1)
+        above = (top + 1, 1)
         for _ in range(STEPS_MAX):
-            standing = self._stand(level, parts)
+            standing = stand(level, parts)
             if standing is None:
                 return None
             fine_level, fine = standing.level, standing.parts
             if total is None:
                 held, pace = self._line.held(fine_level, fine)
                 held += standing.beyond
-                pace = pace * self._rising.unit + standing.beyond_pace
+                pace = pace * standing.unit + standing.beyond_pace
             else:
                 held = sum([standing.ones[k] for k in total.ones]) + sum([standing.groups[g] for g in total.groups])
                 pace = sum([standing.ones_pace[k] for k in total.ones])
@@ -263,59 +319,58 @@ class _Settling:
             if not missing:
                 return standing
             if missing > 0:
-                if level >= self._rising.top * parts:
+                if level >= top * parts:
                     return standing
                 below = level, parts
             else:
                 if level <= 0:
                     return None
                 above = level, parts
-            level, parts = _next(fine_level, fine, missing * self._rising.unit, pace * limit_parts, below, above)
+            level, parts = _next(fine_level, fine, missing * standing.unit, pace * limit_parts, below, above)
             if level < 0:
                 level = 0
-            elif level > self._rising.top * parts:
-                level, parts = self._rising.top, 1
+            elif level > top * parts:
+                level, parts = top, 1
         return None
 
-    def _broken(self, standing: Standing) -> list[tuple[Sum, int, int]]:
+    def _broken(self, standing: Standing) -> list[Limit]:
         """The bounds from above that do not hold."""
         rising = self._rising
         parts = standing.parts
-        found: list[tuple[Sum, int, int]] = []
+        found: list[Limit] = []
         for total, ppm in rising.ceilings:
             held = sum([standing.ones[k] for k in total.ones]) + sum([standing.groups[g] for g in total.groups])
             if held > ppm * parts:
                 found.append((total, ppm, 1))
-        scale = parts // self._cap_parts
+        scale = parts // self._bound_parts
         for k in rising.lifted:
             if standing.ones[k] > self._caps[k] * scale:
-                found.append((Sum((k,), ()), self._caps[k], self._cap_parts))
+                found.append((Sum((k,), ()), self._caps[k], self._bound_parts))
         for g, members in enumerate(rising.groups):
             most = sum([self._caps[k] for k in members])
             if standing.groups[g] > most * scale:
-                found.append((Sum((), (g,)), most, self._cap_parts))
+                found.append((Sum((), (g,)), most, self._bound_parts))
         return found
 
-    def _stop(self, total: Sum, standing: Standing) -> bool:
-        """``total`` has reached its bound: what makes it grow stays where it is. False if nothing does."""
+    def _growing(self, total: Sum, standing: Standing) -> list[int]:
+        """The classes whose rise makes ``total`` grow, be it through what they lift."""
         rising = self._rising
-        scale = standing.parts // self._cap_parts
-        caps = [cap * scale for cap in self._caps]
+        found: list[int] = []
         ones, groups = [*total.ones], [*total.groups]
         seen: set[tuple[int, int]] = set()
-        stopped = False
         while ones or groups:
             one, group = (ones.pop(), -1) if ones else (-1, groups.pop())
             if (one, group) in seen:
                 continue
             seen.add((one, group))
-            held = standing.ones[one] if one >= 0 else standing.groups[group]
-            members = (one,) if one >= 0 else rising.groups[group]
-            if one >= 0 or held == sum([standing.ones[k] for k in members]):
-                for k in members:
-                    if standing.ones[k] < caps[k]:
-                        caps[k] = standing.ones[k]
-                        stopped = True
+            if one >= 0:
+                held = standing.ones[one]
+                found.append(one)
+            else:
+                held = standing.groups[group]
+                members = rising.groups[group]
+                if held == sum([standing.ones[k] for k in members]):
+                    found += members
             for lift in rising.lifts:
                 if (lift.one, lift.group) == (one, group):
                     right = sum([standing.ones[k] for k in lift.right.ones])
@@ -323,10 +378,27 @@ class _Settling:
                     if lift.numerator * right == held * lift.denominator:
                         ones += lift.right.ones
                         groups += lift.right.groups
-        divisor = gcd(standing.parts, *caps)
-        self._caps = [cap // divisor for cap in caps]
-        self._cap_parts = standing.parts // divisor
+        return found
+
+    def _stop(self, total: Sum, standing: Standing) -> bool:
+        """``total`` has reached its limit: what makes it grow stays where it is. False if nothing does."""
+        scale = standing.parts // self._bound_parts
+        caps = [cap * scale for cap in self._caps]
+        stopped = False
+        for k in self._growing(total, standing):
+            if standing.ones[k] < caps[k]:
+                caps[k] = standing.ones[k]
+                stopped = True
+        low, needs = [least * scale for least in self._low], [need * scale for need in self._needs]
+        self._rescale(low, caps, needs, standing.parts)
         return stopped
+
+    def _rescale(self, low: list[int], caps: list[int], needs: list[int], parts: int) -> None:
+        divisor = gcd(parts, *low, *caps, *needs)
+        self._low = [least // divisor for least in low]
+        self._caps = [cap // divisor for cap in caps]
+        self._needs = [need // divisor for need in needs] or self._needs
+        self._bound_parts = parts // divisor
 
     def _found(self, standing: Standing) -> Found:
         """Groups that are lifted divide what they hold by a level of their own."""
@@ -337,10 +409,10 @@ class _Settling:
             if held == sum([standing.ones[k] for k in members]):
                 continue
             finer = parts // standing.parts
-            to_caps = parts // self._cap_parts
+            to_bounds = parts // self._bound_parts
             own, missing, even = surface(
-                [self._low[k] * parts for k in members],
-                [self._caps[k] * to_caps for k in members],
+                [self._low[k] * to_bounds for k in members],
+                [self._caps[k] * to_bounds for k in members],
                 [rising.offsets[k] * parts for k in members],
                 held * finer,
             )
@@ -351,8 +423,8 @@ class _Settling:
             own = own * even + missing
             for k in members:
                 here = own - rising.offsets[k] * parts
-                most = self._caps[k] * to_caps * even
-                amounts[rising.classes[k]] = min(max(here, self._low[k] * parts), most)
+                least, most = self._low[k] * to_bounds * even, self._caps[k] * to_bounds * even
+                amounts[rising.classes[k]] = min(max(here, least), most)
         return Found(level, parts, amounts)
 
 

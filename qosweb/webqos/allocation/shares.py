@@ -86,7 +86,10 @@ class Allocator:
         if found is None:
             if len(self._cache) >= CACHE_MAX:
                 self._cache.clear()
-            found = self._cache[demand] = tuple(self._divide([min(max(amount, 0), PPM) for amount in demand]))
+            wanted = list(demand)
+            if wanted and (min(wanted) < 0 or max(wanted) > PPM):
+                wanted = [min(max(amount, 0), PPM) for amount in wanted]
+            found = self._cache[demand] = tuple(self._divide(wanted))
         return found
 
     def _divide(self, demand: list[int]) -> list[int]:

@@ -82,12 +82,14 @@ class Waterline:
 
     def whole(self, level: int) -> list[int]:
         """What each class holds at a whole level."""
+        # Written out: min() and max() take several times as long.
         if not self._raised:
             return [
-                least if level < least else most if level > most else level
-                for least, most in zip(self._low, self._high, strict=False)
+                least if level < least else level if level < most else most  # noqa: FURB136
+                for least, most in zip(self._low, self._high, strict=True)
             ]
+        heights = map(level.__sub__, self._offsets)
         return [
-            least if level - offset < least else most if level - offset > most else level - offset
-            for least, most, offset in zip(self._low, self._high, self._offsets, strict=False)
+            least if here < least else here if here < most else most  # noqa: FURB136
+            for least, most, here in zip(self._low, self._high, heights, strict=True)
         ]
