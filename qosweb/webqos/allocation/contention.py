@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.problem import Problem
 
 
+NOBODY: frozenset[int] = frozenset()
+
+
 class Contention:
     """All rules of a problem, hard or not."""
 
@@ -56,7 +59,7 @@ class Contention:
             settled = None
             if bounds is not None:
                 state = frozenset(imposed), frozenset(released)
-                full = frozenset(one for left in relations.left(released) for one in left)
+                full = frozenset([one for left in relations.left(released) for one in left]) if released else NOBODY
                 settled = lazy.settle(demand, bounds, state, relations.in_force(imposed), full)
             if settled is None:
                 exact = self._by_programs(demand, imposed, released)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.groups import Exact
+from qosweb.webqos.allocation.packing import fill_within
 from qosweb.webqos.allocation.problem import PPM
-from qosweb.webqos.allocation.rising import Bounds, Found, Rising
-from qosweb.webqos.allocation.waterline import Waterline
+from qosweb.webqos.allocation.rising import Rising
+from qosweb.webqos.allocation.waterline import Bounds, Found, Waterline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,10 +88,12 @@ class Lazy:
         """
         before = binding = self._bound_before.get(state, NOTHING)
         for _ in range(ROUNDS_MAX):
-            found: Found | None
-            if relations or full or binding != NOTHING:
+            found: Found | None = None
+            if not relations and not full and binding[0] and not binding[1]:
+                found = fill_within([self._ceilings[c] for c in binding[0]], bounds, self._offsets)
+            if found is None and (relations or full or binding != NOTHING):
                 found = self._rising(state, binding, relations, full).settle(demand, bounds)
-            else:
+            elif found is None:
                 found = Found(*bounds.line.level(min(bounds.capacity, bounds.line.most)), {})
             broken = NOTHING
             if found is not None:
@@ -111,18 +114,21 @@ class Lazy:
 
     def whole(self, demand: Sequence[int], bounds: Bounds, found: Found, rounding: Rounding) -> list[int]:
         """The shares in whole parts per million."""
-        level, rest = divmod(found.level, found.parts)
+        level, parts, bound = found
+        level, rest = divmod(level, parts)
         shares = bounds.line.whole(level)
-        remainders: dict[int, int] = {}
+        rounded: list[tuple[int, int]] = []
         if rest:
-            remainders = {
-                one: rest
+            rounded = [
+                (-rest, one)
                 for one, (share, most, offset) in enumerate(zip(shares, bounds.high, self._offsets, strict=True))
-                if share < most and share == level - offset
-            }
-        for one, amount in found.amounts.items():
-            shares[one], remainders[one] = divmod(amount, found.parts)
-        return rounding.complete(shares, remainders, found.parts, demand)
+                if share < most and share == level - offset and one not in bound
+            ]
+        for one, amount in bound.items():
+            shares[one], rest = divmod(amount, parts)
+            if rest:
+                rounded.append((-rest, one))
+        return rounding.complete(shares, rounded, parts, demand)
 
     def _rising(self, state: object, binding: Key, relations: Sequence[Relation], full: frozenset[int]) -> Rising:
         key = state, binding

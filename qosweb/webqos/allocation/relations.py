@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.problem import Problem
 
 
+FEW = 8
+
+
 class Relations:
     """The relations of a problem: those that bound from above and always bind, and those that can be released."""
 
@@ -52,7 +55,7 @@ class Relations:
         self, shares: Exact, demand: Sequence[int], imposed: set[int], released: set[int]
     ) -> tuple[set[int], set[int]]:
         """The relations that have to be imposed, and of those imposed the ones to be released."""
-        if not imposed and self.hold(shares, demand):
+        if not imposed and len(self._lapsing) > FEW and self.hold(shares, demand):
             return set(), set()
         broken: set[int] = set()
         lapsed: set[int] = set()

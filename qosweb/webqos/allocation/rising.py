@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.water import surface
+from qosweb.webqos.allocation.waterline import Found, next_level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qosweb.webqos.allocation.general import Relation
     from qosweb.webqos.allocation.groups import Group
-    from qosweb.webqos.allocation.waterline import Waterline
+    from qosweb.webqos.allocation.waterline import Bounds
 
 STEPS_MAX = 60  # in the search for one level
 STOPS_MAX = 40
@@ -63,23 +64,6 @@ class Standing(NamedTuple):
     beyond: int  # what classes hold here beyond what they would hold unbound
     beyond_pace: int
     unit: int
-
-
-class Found(NamedTuple):
-    """The final level, and the amounts of the classes that are bound here."""
-
-    level: int
-    parts: int
-    amounts: dict[int, int]
-
-
-class Bounds(NamedTuple):
-    """For one demand: the own bounds of all classes, what they hold unbound, and what there is to divide."""
-
-    low: Sequence[int]
-    high: Sequence[int]
-    line: Waterline
-    capacity: int
 
 
 Limit = tuple[Sum, int, int]  # a sum, and the most that it can be, with its denominator
@@ -120,6 +104,7 @@ class Rising:
             )
             for r in relations
         ]
+        self.lifts, self.passes = _in_order(self.lifts, self.groups)
         self.unit = prod(lift.denominator for lift in self.lifts)
         self.floors = [(number[group], group, ppm) for group, ppm in floors]
         self.ceilings = [(self._sum(group), ppm) for group, ppm in ceilings]
@@ -152,18 +137,20 @@ class _Settling:
         for g, group, ppm in rising.floors:
             self._needs[g] = min(ppm, sum([demand[one] for one in group]))
         self._bound_parts = 1
+        self._unbound = rising.full is None  # no class holds less or more than it would by itself, but for lifts
 
     def settle(self) -> Found | None:
         level, parts = self._line.level(min(self._capacity, self._line.most))
         for attempt in range(STOPS_MAX):
-            standing = self._search(self._stand, None, self._capacity, 1, level, parts)
+            start = self._stand(level, parts)
+            standing = self._search(self._stand, None, self._capacity, 1, start) if start is not None else None
             if standing is None:
                 return None
             level, parts = standing.level, standing.parts
             broken = self._broken(standing)
             if not broken:
                 return self._found(standing)
-            first = self._first(self._stand, broken, level, parts)
+            first = self._first(self._stand, broken, standing)
             if first is None:
                 if attempt or not self._yield():
                     return None
@@ -171,11 +158,11 @@ class _Settling:
                 return None
         return None
 
-    def _first(self, stand: Stand, broken: list[Limit], level: int, parts: int) -> tuple[Sum, Standing] | None:
-        """Which of these limits, all broken at a level, is reached first, and how all stand there."""
+    def _first(self, stand: Stand, broken: list[Limit], standing: Standing) -> tuple[Sum, Standing] | None:
+        """Which of these limits, all broken as things stand, is reached first, and how all stand there."""
         first: tuple[Sum, Standing] | None = None
         for total, limit, limit_parts in broken:
-            there = self._search(stand, total, limit, limit_parts, level, parts)
+            there = self._search(stand, total, limit, limit_parts, standing)
             if there is None:
                 return None
             if first is None or there.level * first[1].parts < first[1].level * there.parts:
@@ -195,7 +182,7 @@ class _Settling:
             broken = self._broken(standing) if standing is not None else []
             if standing is None or not broken:
                 return standing is not None
-            first = self._first(self._stand_at_floors, broken, 1, 1)
+            first = self._first(self._stand_at_floors, broken, standing)
             if first is None:
                 return False
             growing = [k for k in self._growing(*first) if not self._fixed[k]]
@@ -232,28 +219,30 @@ class _Settling:
         ones: list[int] = []
         pace: list[int] = []
         beyond = beyond_pace = 0
-        for least, most, free_least, free_most, offset in zip(
-            self._low, self._caps, self._unbound_low, self._unbound_high, rising.offsets, strict=True
-        ):
+        for least, most, offset in zip(self._low, self._caps, rising.offsets, strict=True):
             here = level - offset * parts
-            least, most = least * scale, most * scale
-            free_least, free_most = free_least * parts, free_most * parts
-            if here < free_least:
-                beyond -= free_least
-            elif here >= free_most:
-                beyond -= free_most
-            else:
-                beyond -= here
-                beyond_pace -= unit
-            if here < least:
-                ones.append(least)
+            if here < least * scale:
+                ones.append(least * scale)
                 pace.append(0)
-            elif here >= most:
-                ones.append(most)
+            elif here >= most * scale:
+                ones.append(most * scale)
                 pace.append(0)
             else:
                 ones.append(here)
                 pace.append(unit)
+        if self._unbound:
+            beyond = -sum(ones)
+            beyond_pace = -sum(pace)
+        else:
+            for least, most, offset in zip(self._unbound_low, self._unbound_high, rising.offsets, strict=True):
+                here = level - offset * parts
+                if here < least * parts:
+                    beyond -= least * parts
+                elif here >= most * parts:
+                    beyond -= most * parts
+                else:
+                    beyond -= here
+                    beyond_pace -= unit
         groups: list[int] = []
         groups_pace: list[int] = []
         for members, need in zip(rising.groups, self._needs, strict=True):
@@ -273,42 +262,46 @@ class _Settling:
     def _lift(self, ones: list[int], pace: list[int], groups: list[int], groups_pace: list[int]) -> bool:
         """Let the relations act until all hold. False if that does not end, or is no matter of whole parts."""
         lifts = self._rising.lifts
-        for _ in range(len(lifts) + 1):
+        for _ in range(self._rising.passes):
             done = True
             for one, group, right, numerator, denominator in lifts:
-                need = numerator * (sum([ones[k] for k in right.ones]) + sum([groups[g] for g in right.groups]))
-                need, rest = divmod(need, denominator)
-                need_pace = numerator * (
-                    sum([pace[k] for k in right.ones]) + sum([groups_pace[g] for g in right.groups])
-                )
-                need_pace, pace_rest = divmod(need_pace, denominator)
                 amounts, paces, at = (ones, pace, one) if one >= 0 else (groups, groups_pace, group)
-                held = amounts[at]
-                if need < held or (need == held and not rest and need_pace <= paces[at]):
+                need = need_pace = 0
+                for k in right.ones:
+                    need += ones[k]
+                    need_pace += pace[k]
+                for g in right.groups:
+                    need += groups[g]
+                    need_pace += groups_pace[g]
+                need, rest = divmod(need * numerator, denominator)
+                if need < amounts[at]:
+                    continue
+                need_pace, pace_rest = divmod(need_pace * numerator, denominator)
+                if need == amounts[at] and not rest and need_pace <= paces[at]:
                     continue
                 if rest or pace_rest:
                     return False
                 amounts[at] = need
                 paces[at] = need_pace
                 done = False
-            if done:
+            if done or self._rising.passes == 1:
                 return True
         return False
 
     def _search(
-        self, stand: Stand, total: Sum | None, limit: int, limit_parts: int, level: int, parts: int
+        self, stand: Stand, total: Sum | None, limit: int, limit_parts: int, start: Standing
     ) -> Standing | None:
         """Where ``total``, or if None all, reach the limit; the top if never; None if they are beyond it from the start."""
         top = self._rising.top
         below = (-1, 1)
         above = (top + 1, 1)
+        standing: Standing | None = start
         for _ in range(STEPS_MAX):
-            standing = stand(level, parts)
             if standing is None:
                 return None
-            fine_level, fine = standing.level, standing.parts
+            level, fine = standing.level, standing.parts
             if total is None:
-                held, pace = self._line.held(fine_level, fine)
+                held, pace = self._line.held(level, fine)
                 held += standing.beyond
                 pace = pace * standing.unit + standing.beyond_pace
             else:
@@ -319,18 +312,26 @@ class _Settling:
             if not missing:
                 return standing
             if missing > 0:
-                if level >= top * parts:
+                if level >= top * fine:
                     return standing
-                below = level, parts
+                below = level, fine
             else:
                 if level <= 0:
                     return None
-                above = level, parts
-            level, parts = _next(fine_level, fine, missing * standing.unit, pace * limit_parts, below, above)
+                above = level, fine
+            if total is None:
+                level, parts = self._line.level_beside(
+                    limit, level, fine, standing.beyond, standing.beyond_pace, standing.unit, below, above
+                )
+            elif missing < 0 and below[0] < 0 and level * pace * limit_parts + missing * standing.unit < 0:
+                level, parts = 0, 1  # if it is broken from the start, there is no more to be found out
+            else:
+                level, parts = next_level(level, fine, missing * standing.unit, pace * limit_parts, below, above)
             if level < 0:
                 level = 0
             elif level > top * parts:
                 level, parts = top, 1
+            standing = stand(level, parts)
         return None
 
     def _broken(self, standing: Standing) -> list[Limit]:
@@ -394,6 +395,7 @@ class _Settling:
         return stopped
 
     def _rescale(self, low: list[int], caps: list[int], needs: list[int], parts: int) -> None:
+        self._unbound = False
         divisor = gcd(parts, *low, *caps, *needs)
         self._low = [least // divisor for least in low]
         self._caps = [cap // divisor for cap in caps]
@@ -428,25 +430,29 @@ class _Settling:
         return Found(level, parts, amounts)
 
 
-def _next(
-    level: int, parts: int, missing: int, pace: int, below: tuple[int, int], above: tuple[int, int]
-) -> tuple[int, int]:
-    """The level at which nothing would be missing at this pace, or one in the middle if that is out of the question."""
-    if pace > 0:
-        guess, of = level * pace + missing, parts * pace
-        if below[0] * of < guess * below[1] and guess * above[1] < above[0] * of:
-            divisor = gcd(guess, of)
-            return guess // divisor, of // divisor
-    guess, of = below[0] * above[1] + above[0] * below[1], 2 * below[1] * above[1]
-    middle = guess // of
-    if below[0] < middle * below[1] and middle * above[1] < above[0]:
-        return middle, 1
-    return guess, of
-
-
 def _whole_groups(groups: Sequence[tuple[int, ...]], sums: Sequence[tuple[int, ...]]) -> bool:
     """Does every sum have all the classes of a group, or none, and no group anything of another one?"""
     sets = [frozenset(group) for group in groups]
     if any(one & other for one, other in combinations(sets, 2)):
         return False
     return all(group.isdisjoint(one) or group.issubset(one) for one in sums for group in sets)
+
+
+def _in_order(lifts: list[Lift], groups: list[tuple[int, ...]]) -> tuple[list[Lift], int]:
+    """Those first that no other lifts; and how often all have to act until nothing changes any more."""
+    ordered: list[Lift] = []
+    waiting = lifts
+    while waiting:
+        lifted = {(lift.one, lift.group) for lift in waiting}
+        # A class in a group is never lifted on its own.
+        ready = [
+            lift
+            for lift in waiting
+            if not any((k, -1) in lifted for k in lift.right.ones)
+            and not any((-1, g) in lifted or any((k, -1) in lifted for k in groups[g]) for g in lift.right.groups)
+        ]
+        if not ready:
+            return [*ordered, *waiting], len(lifts) + 1
+        ordered += ready
+        waiting = [lift for lift in waiting if lift not in ready]
+    return ordered, 1

@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate
+from math import gcd
 from operator import add
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+Level = tuple[int, int]  # with its denominator
+
+STEPS_MAX = 8
 
 
 class Waterline:
@@ -80,6 +86,26 @@ class Waterline:
             else:
                 guess = above
 
+    def level_beside(
+        self, amount: int, level: int, parts: int, others: int, pace: int, unit: int, below: Level, above: Level
+    ) -> Level:
+        """The level between two at which all hold ``amount`` together with others, or one near it.
+
+        The others hold ``others / parts`` at ``level / parts`` and gain ``pace / unit`` per level, here and elsewhere.
+        """
+        here, of = level, parts
+        for _ in range(STEPS_MAX):
+            held, rising = self.held(here, of)
+            missing = ((amount * of - held) * parts - others * of) * unit - pace * (here * parts - level * of)
+            if not missing:
+                break
+            if missing > 0:
+                below = here, of
+            else:
+                above = here, of
+            here, of = next_level(here * parts, of * parts, missing, rising * unit + pace, below, above)
+        return here, of
+
     def whole(self, level: int) -> list[int]:
         """What each class holds at a whole level."""
         # Written out: min() and max() take several times as long.
@@ -93,3 +119,36 @@ class Waterline:
             least if here < least else here if here < most else most  # noqa: FURB136
             for least, most, here in zip(self._low, self._high, heights, strict=True)
         ]
+
+
+class Found(NamedTuple):
+    """The final level, and the amounts of the classes that are bound here."""
+
+    level: int
+    parts: int
+    amounts: dict[int, int]
+
+
+class Bounds(NamedTuple):
+    """For one demand: the own bounds of all classes, what they hold unbound, and what there is to divide."""
+
+    low: Sequence[int]
+    high: Sequence[int]
+    line: Waterline
+    capacity: int
+
+
+def next_level(
+    level: int, parts: int, missing: int, pace: int, below: tuple[int, int], above: tuple[int, int]
+) -> tuple[int, int]:
+    """The level at which nothing would be missing at this pace, or one in the middle if that is out of the question."""
+    if pace > 0:
+        guess, of = level * pace + missing, parts * pace
+        if below[0] * of < guess * below[1] and guess * above[1] < above[0] * of:
+            divisor = gcd(guess, of)
+            return guess // divisor, of // divisor
+    guess, of = below[0] * above[1] + above[0] * below[1], 2 * below[1] * above[1]
+    middle = guess // of
+    if below[0] < middle * below[1] and middle * above[1] < above[0]:
+        return middle, 1
+    return guess, of
