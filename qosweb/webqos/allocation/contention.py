@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qosweb.webqos.allocation.problem import Problem
+    from qosweb.webqos.allocation.waterline import Bounds, Found
 
 
 NOBODY: frozenset[int] = frozenset()
@@ -39,15 +40,31 @@ class Contention:
         offsets = [level * PPM for level in levels]
         self._lazy = Lazy(offsets, self._floors, self._ceilings, related)
         self._rounding = Rounding(levels, self._floors, self._ceilings)
+        self._steps: list[Exact | tuple[Bounds, Found]] = []
 
     def divide(self, demand: list[int]) -> list[int]:
         """The shares under contention."""
         shares = None
+        self._steps.clear()
         if self._only_nested:
             shares = self._nested.fill(demand)
         if shares is None:
             shares = self._by_need(demand)
         return shares
+
+    def needed(self, one: int) -> int:
+        """What this class must ask for at least for the outcome of the last division to be what it is.
+
+        Had it asked for that much or more, instead of what it asked for, which is more, nothing would be different.
+        """
+        most = max([ppm for group, ppm in self._floors if one in group], default=0)
+        for step in self._steps:
+            if isinstance(step, Exact):
+                held = -(-step.amounts[one] // step.scale)
+            else:
+                held = self._lazy.amount(one, *step)
+            most = max(most, held + 1)
+        return most
 
     def _by_need(self, demand: list[int]) -> list[int]:
         """With everything. Relations are imposed and released as the specification says."""
@@ -61,10 +78,12 @@ class Contention:
                 state = frozenset(imposed), frozenset(released)
                 full = frozenset([one for left in relations.left(released) for one in left]) if released else NOBODY
                 settled = lazy.settle(demand, bounds, state, relations.in_force(imposed), full)
-            if settled is None:
+            if settled is None or bounds is None:
                 exact = self._by_programs(demand, imposed, released)
+                self._steps.append(exact)
             else:
                 exact = settled[0]
+                self._steps.append((bounds, settled[1]))
             broken, lapsed = relations.judge(exact, demand, imposed, released)
             if not broken and not lapsed:
                 break
@@ -77,4 +96,8 @@ class Contention:
     def _by_programs(self, demand: list[int], imposed: set[int], released: set[int]) -> Exact:
         """Exact, and slow."""
         binding, full = self._relations.in_force(imposed), self._relations.left(released)
-        return fill_reduced(PPM, demand, self._levels, self._floors, self._ceilings, binding, full)
+        state = frozenset(imposed), frozenset(released)
+        exact = self._lazy.by_programs(demand, self._levels, state, binding, full)
+        if exact is None:
+            exact = fill_reduced(PPM, demand, self._levels, self._floors, self._ceilings, binding, full)
+        return exact

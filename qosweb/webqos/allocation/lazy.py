@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.groups import Exact
+from qosweb.webqos.allocation.groups import Exact, missed
 from qosweb.webqos.allocation.packing import fill_within
 from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.allocation.reduced import fill_reduced
 from qosweb.webqos.allocation.rising import Rising
 from qosweb.webqos.allocation.waterline import Bounds, Found, Waterline
 
@@ -46,6 +47,9 @@ class Lazy:
         self._ceiling_of = [PPM] * classes
         self._floors: list[Group] = []
         self._ceilings: list[Group] = []
+        floors, ceilings = list(floors), list(ceilings)
+        self._own_floors = [(group, ppm) for group, ppm in floors if len(group) == 1]
+        self._own_ceilings = [(group, ppm) for group, ppm in ceilings if len(group) in (1, classes)]
         for group, ppm in floors:
             if len(group) == 1:
                 self._floor_of[group[0]] = ppm
@@ -62,6 +66,7 @@ class Lazy:
         self._watched = sorted({*bound, *related})
         self._risings: dict[tuple[object, Key], Rising] = {}
         self._bound_before: dict[object, Key] = {}
+        self._tangled: dict[object, Key] = {}
 
     def bounds(self, demand: Sequence[int]) -> Bounds | None:
         """What does not depend on relations; None if the floors of single classes cannot all be met."""
@@ -107,9 +112,34 @@ class Lazy:
                 before = binding = NOTHING
                 self._remember(state, NOTHING)
                 continue
-            binding = tuple(sorted({*binding[0], *broken[0]})), tuple(sorted({*binding[1], *broken[1]}))
             if found is None:
                 break
+            binding = _with(binding, broken)
+        return None
+
+    def by_programs(
+        self,
+        demand: Sequence[int],
+        levels: Sequence[int],
+        state: object,
+        relations: Sequence[Relation],
+        full: Sequence[tuple[int, ...]],
+    ) -> Exact | None:
+        """The same by exact linear programs, with as few bounds; None if floors have to yield."""
+        binding = self._tangled.get(state, NOTHING)
+        for _ in range(ROUNDS_MAX):
+            floors = [*self._own_floors, *(self._floors[f] for f in binding[1])]
+            ceilings = [*self._own_ceilings, *(self._ceilings[c] for c in binding[0])]
+            exact = fill_reduced(PPM, demand, levels, floors, ceilings, relations, full)
+            if missed(floors, exact, demand):
+                return None
+            broken = self._broken(exact.amounts, exact.scale, demand)
+            if broken == NOTHING:
+                if len(self._tangled) >= KEPT_MAX:
+                    self._tangled.clear()
+                self._tangled[state] = binding
+                return exact
+            binding = _with(binding, broken)
         return None
 
     def whole(self, demand: Sequence[int], bounds: Bounds, found: Found, rounding: Rounding) -> list[int]:
@@ -129,6 +159,14 @@ class Lazy:
             if rest:
                 rounded.append((-rest, one))
         return rounding.complete(shares, rounded, parts, demand)
+
+    def amount(self, one: int, bounds: Bounds, found: Found) -> int:
+        """What a class holds, rounded up."""
+        level, parts, bound = found
+        if one in bound:
+            return -(-bound[one] // parts)
+        here = -(-level // parts) - self._offsets[one]
+        return max(bounds.low[one], min(bounds.high[one], here))
 
     def _rising(self, state: object, binding: Key, relations: Sequence[Relation], full: frozenset[int]) -> Rising:
         key = state, binding
@@ -164,7 +202,7 @@ class Lazy:
                     amounts[one] = level - offsets[one] * parts
         return amounts
 
-    def _broken(self, amounts: list[int], parts: int, demand: Sequence[int]) -> Key:
+    def _broken(self, amounts: Sequence[int], parts: int, demand: Sequence[int]) -> Key:
         ceilings = [
             c for c, (group, ppm) in enumerate(self._ceilings) if sum([amounts[one] for one in group]) > ppm * parts
         ]
@@ -174,3 +212,7 @@ class Lazy:
             if held < ppm * parts and held < sum([demand[one] for one in group]) * parts:
                 floors.append(f)
         return (tuple(ceilings), tuple(floors)) if ceilings or floors else NOTHING
+
+
+def _with(binding: Key, broken: Key) -> Key:
+    return tuple(sorted({*binding[0], *broken[0]})), tuple(sorted({*binding[1], *broken[1]}))

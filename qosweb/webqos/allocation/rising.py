@@ -19,6 +19,7 @@ from itertools import combinations
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from qosweb.webqos.allocation.crossing import Crossing, Part, crossings
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.water import surface
 from qosweb.webqos.allocation.waterline import Found, next_level
@@ -82,9 +83,18 @@ class Rising:
         full: frozenset[int],
     ) -> None:
         relations = [r for r in relations if r.right and r.weight_right]
-        groups = [*dict.fromkeys([*(r.left for r in relations if len(r.left) > 1), *(group for group, _ in floors)])]
+        lefts = [*dict.fromkeys(r.left for r in relations if len(r.left) > 1)]
+        pairs = crossings([group for group, _ in floors])
+        crossing = {f for pair in pairs or () for f in pair}
+        unions = [tuple(sorted({*floors[a][0], *floors[b][0]})) for a, b in pairs or ()]
+        groups = [*unions, *dict.fromkeys([*lefts, *(g for f, (g, _) in enumerate(floors) if f not in crossing)])]
         sums = [*(side for r in relations for side in (r.left, r.right)), *(group for group, _ in ceilings)]
-        self.possible = _whole_groups(groups, sums) and all(r.left and r.weight_left for r in relations)
+        self.possible = (
+            pairs is not None
+            and _whole_groups(groups, sums)
+            and all(r.left and r.weight_left for r in relations)
+            and not any(union in lefts for union in unions)
+        )
         if not self.possible:
             return
         self.classes = sorted({one for group in (*sums, *groups, full) for one in group})
@@ -92,7 +102,7 @@ class Rising:
         self.offsets = [offsets[one] for one in self.classes]
         self.top = PPM + max(offsets, default=0)
         self.full = [one in full for one in self.classes] if full else None
-        self.groups = [tuple(self._place[one] for one in group) for group in groups]
+        self.groups = [self._places(group) for group in groups]
         number = {group: g for g, group in enumerate(groups)}
         self.lifts = [
             Lift(
@@ -106,13 +116,21 @@ class Rising:
         ]
         self.lifts, self.passes = _in_order(self.lifts, self.groups)
         self.unit = prod(lift.denominator for lift in self.lifts)
-        self.floors = [(number[group], group, ppm) for group, ppm in floors]
+        self.floors = [(number[group], group, ppm) for f, (group, ppm) in enumerate(floors) if f not in crossing]
+        # The first groups are those of two floors that have classes in common.
+        self.crossings = [
+            (Crossing(self._places(floors[a][0]), self._places(floors[b][0])), floors[a], floors[b])
+            for a, b in pairs or ()
+        ]
         self.ceilings = [(self._sum(group), ppm) for group, ppm in ceilings]
         self.lifted = sorted({lift.one for lift in self.lifts if lift.one >= 0})
 
     def settle(self, demand: Sequence[int], bounds: Bounds) -> Found | None:
         """The shares; None if they are beyond this method, or if floors have to yield."""
         return _Settling(self, demand, bounds).settle() if self.possible else None
+
+    def _places(self, group: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(self._place[one] for one in group)
 
     def _sum(self, group: tuple[int, ...]) -> Sum:
         places = {self._place[one] for one in group}
@@ -136,6 +154,8 @@ class _Settling:
         self._needs = [0] * len(rising.groups)
         for g, group, ppm in rising.floors:
             self._needs[g] = min(ppm, sum([demand[one] for one in group]))
+        for _, *two in rising.crossings:
+            self._needs += [min(ppm, sum([demand[one] for one in group])) for group, ppm in two]
         self._bound_parts = 1
         self._unbound = rising.full is None  # no class holds less or more than it would by itself, but for lifts
 
@@ -245,12 +265,14 @@ class _Settling:
                     beyond_pace -= unit
         groups: list[int] = []
         groups_pace: list[int] = []
-        for members, need in zip(rising.groups, self._needs, strict=True):
+        for g, members in enumerate(rising.groups):
             own, own_pace = sum([ones[k] for k in members]), sum([pace[k] for k in members])
             beyond -= own
             beyond_pace -= own_pace
-            if own < need * scale:
-                own, own_pace = need * scale, 0
+            if g < len(rising.crossings):
+                own, own_pace = rising.crossings[g][0].total(ones, pace, *self._crossing_needs(g, scale))
+            elif own < self._needs[g] * scale:
+                own, own_pace = self._needs[g] * scale, 0
             groups.append(own)
             groups_pace.append(own_pace)
         if not self._lift(ones, pace, groups, groups_pace):
@@ -258,6 +280,12 @@ class _Settling:
         beyond += sum(ones) + sum(groups)
         beyond_pace += sum(pace) + sum(groups_pace)
         return Standing(level, parts, ones, pace, groups, groups_pace, beyond, beyond_pace, unit)
+
+    def _crossing_needs(self, g: int, scale: int) -> tuple[int, tuple[int, int]]:
+        """The most that the classes in both floors can hold, and what the two demand."""
+        first = len(self._rising.groups) + 2 * g
+        most = sum([self._caps[k] for k in self._rising.crossings[g][0].both])
+        return most * scale, (self._needs[first] * scale, self._needs[first + 1] * scale)
 
     def _lift(self, ones: list[int], pace: list[int], groups: list[int], groups_pace: list[int]) -> bool:
         """Let the relations act until all hold. False if that does not end, or is no matter of whole parts."""
@@ -402,32 +430,52 @@ class _Settling:
         self._needs = [need // divisor for need in needs] or self._needs
         self._bound_parts = parts // divisor
 
-    def _found(self, standing: Standing) -> Found:
+    def _found(self, standing: Standing) -> Found | None:
         """Groups that are lifted divide what they hold by a level of their own."""
         rising = self._rising
-        level, parts, amounts = standing.level, standing.parts, dict(zip(rising.classes, standing.ones, strict=True))
+        dividing: list[Part] = []
         for g, members in enumerate(rising.groups):
             held = standing.groups[g]
             if held == sum([standing.ones[k] for k in members]):
                 continue
-            finer = parts // standing.parts
-            to_bounds = parts // self._bound_parts
-            own, missing, even = surface(
-                [self._low[k] * to_bounds for k in members],
-                [self._caps[k] * to_bounds for k in members],
-                [rising.offsets[k] * parts for k in members],
-                held * finer,
-            )
-            even = even or 1
-            parts *= even
-            level *= even
-            amounts = {one: amount * even for one, amount in amounts.items()}
-            own = own * even + missing
-            for k in members:
-                here = own - rising.offsets[k] * parts
-                least, most = self._low[k] * to_bounds * even, self._caps[k] * to_bounds * even
-                amounts[rising.classes[k]] = min(max(here, least), most)
-        return Found(level, parts, amounts)
+            if g < len(rising.crossings):
+                needs = self._crossing_needs(g, standing.parts // self._bound_parts)
+                dividing += rising.crossings[g][0].parts(standing.ones, *needs)
+            else:
+                dividing.append(Part(members, held))
+        found = Found(standing.level, standing.parts, dict(zip(rising.classes, standing.ones, strict=True)))
+        for part in dividing:
+            members, held, inner, least = part
+            divided = self._divide(found, members, held * (found.parts // standing.parts))
+            if divided is not None and inner:
+                scale = divided.parts // standing.parts
+                if sum([divided.amounts[rising.classes[k]] for k in inner]) < least * scale:
+                    divided = self._divide(found, inner, least * (found.parts // standing.parts))
+                    others = tuple(k for k in members if k not in inner)
+                    if divided is not None and others:
+                        divided = self._divide(divided, others, (held - least) * (divided.parts // standing.parts))
+            if divided is None:
+                return None
+            found = divided
+        return found
+
+    def _divide(self, found: Found, members: Sequence[int], held: int) -> Found | None:
+        """The same, with these classes at the one level at which they hold so much; None if they cannot."""
+        rising = self._rising
+        level, parts, amounts = found
+        scale = parts // self._bound_parts
+        low, high = [self._low[k] * scale for k in members], [self._caps[k] * scale for k in members]
+        if held > sum(high):
+            return None
+        own, missing, even = surface(low, high, [rising.offsets[k] * parts for k in members], held)
+        even = even or 1
+        parts *= even
+        amounts = {one: amount * even for one, amount in amounts.items()}
+        own = own * even + missing
+        for k, least, most in zip(members, low, high, strict=True):
+            here = own - rising.offsets[k] * parts
+            amounts[rising.classes[k]] = min(max(here, least * even), most * even)
+        return Found(level * even, parts, amounts)
 
 
 def _whole_groups(groups: Sequence[tuple[int, ...]], sums: Sequence[tuple[int, ...]]) -> bool:
