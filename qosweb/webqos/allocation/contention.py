@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.groups import Exact, exceeded, lower_bounds, missed, upper_bounds
+from qosweb.webqos.allocation.groups import Exact, lower_bounds, upper_bounds
 from qosweb.webqos.allocation.lazy import Lazy
 from qosweb.webqos.allocation.nested import Nested
 from qosweb.webqos.allocation.problem import PPM
@@ -59,10 +59,7 @@ class Contention:
         """
         most = max([ppm for group, ppm in self._floors if one in group], default=0)
         for step in self._steps:
-            if isinstance(step, Exact):
-                held = -(-step.amounts[one] // step.scale)
-            else:
-                held = self._lazy.amount(one, *step)
+            held = -(-step.amounts[one] // step.scale) if isinstance(step, Exact) else self._lazy.amount(one, *step)
             most = max(most, held + 1)
         return most
 

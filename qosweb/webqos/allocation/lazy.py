@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.groups import Exact, missed
-from qosweb.webqos.allocation.packing import fill_within
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.reduced import fill_reduced
-from qosweb.webqos.allocation.rising import Rising
+from qosweb.webqos.allocation.settling import components, settle
 from qosweb.webqos.allocation.waterline import Bounds, Found, Waterline
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.general import Relation
     from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.rounding import Rounding
+    from qosweb.webqos.allocation.settling import Component
 
 ROUNDS_MAX = 12
 KEPT_MAX = 256
@@ -42,6 +42,7 @@ class Lazy:
     ) -> None:
         classes = len(offsets)
         self._offsets = offsets
+        self._top = PPM + max(offsets, default=0)
         self._capacity = PPM
         self._floor_of = [0] * classes
         self._ceiling_of = [PPM] * classes
@@ -64,14 +65,15 @@ class Lazy:
                 self._ceilings.append((group, ppm))
         bound = {one for group, _ in (*self._floors, *self._ceilings) for one in group}
         self._watched = sorted({*bound, *related})
-        self._risings: dict[tuple[object, Key], Rising] = {}
+        self._bound: dict[tuple[object, Key], list[Component]] = {}
         self._bound_before: dict[object, Key] = {}
         self._tangled: dict[object, Key] = {}
 
     def bounds(self, demand: Sequence[int]) -> Bounds | None:
         """What does not depend on relations; None if the floors of single classes cannot all be met."""
-        high = [most if most < ask else ask for ask, most in zip(demand, self._ceiling_of, strict=True)]
-        low = [least if least < most else most for least, most in zip(self._floor_of, high, strict=True)]
+        # Written out: min() takes several times as long.
+        high = [most if most < ask else ask for ask, most in zip(demand, self._ceiling_of, strict=True)]  # noqa: FURB136
+        low = [least if least < most else most for least, most in zip(self._floor_of, high, strict=True)]  # noqa: FURB136
         return (
             Bounds(low, high, Waterline(low, high, self._offsets), self._capacity)
             if sum(low) <= self._capacity
@@ -94,11 +96,9 @@ class Lazy:
         before = binding = self._bound_before.get(state, NOTHING)
         for _ in range(ROUNDS_MAX):
             found: Found | None = None
-            if not relations and not full and binding[0] and not binding[1]:
-                found = fill_within([self._ceilings[c] for c in binding[0]], bounds, self._offsets)
-            if found is None and (relations or full or binding != NOTHING):
-                found = self._rising(state, binding, relations, full).settle(demand, bounds)
-            elif found is None:
+            if relations or full or binding != NOTHING:
+                found = settle(self._components(state, binding, relations, full), demand, bounds, self._top)
+            else:
                 found = Found(*bounds.line.level(min(bounds.capacity, bounds.line.most)), {})
             broken = NOTHING
             if found is not None:
@@ -168,15 +168,17 @@ class Lazy:
         here = -(-level // parts) - self._offsets[one]
         return max(bounds.low[one], min(bounds.high[one], here))
 
-    def _rising(self, state: object, binding: Key, relations: Sequence[Relation], full: frozenset[int]) -> Rising:
+    def _components(
+        self, state: object, binding: Key, relations: Sequence[Relation], full: frozenset[int]
+    ) -> list[Component]:
         key = state, binding
-        rising = self._risings.get(key)
-        if rising is None:
-            if len(self._risings) >= KEPT_MAX:
-                self._risings.clear()
+        found = self._bound.get(key)
+        if found is None:
+            if len(self._bound) >= KEPT_MAX:
+                self._bound.clear()
             ceilings, floors = [self._ceilings[c] for c in binding[0]], [self._floors[f] for f in binding[1]]
-            rising = self._risings[key] = Rising(self._offsets, relations, ceilings, floors, full)
-        return rising
+            found = self._bound[key] = components(self._offsets, relations, ceilings, floors, full)
+        return found
 
     def _remember(self, state: object, binding: Key) -> None:
         if len(self._bound_before) >= KEPT_MAX:

@@ -12,19 +12,18 @@ fast as fractions.
 from __future__ import annotations
 
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.webqos.allocation.groups import Exact
-from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.allocation.rising import Rising
 from qosweb.webqos.allocation.waterline import Found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from qosweb.webqos.allocation.groups import Group
+    from qosweb.webqos.allocation.rising import RisingCourse
     from qosweb.webqos.allocation.waterline import Bounds
-
-STEPS_MAX = 60  # in the search for the level
 
 
 def fill_under(
@@ -41,47 +40,79 @@ def fill_under(
     return filling.shares()
 
 
-def fill_within(ceilings: Sequence[Group], bounds: Bounds, offsets: Sequence[int]) -> Found | None:
-    """The same for few ceilings and many classes, with the capacity of ``bounds``."""
-    low, high, line, capacity = bounds
-    if any(sum([low[one] for one in group]) > ppm for group, ppm in ceilings):
-        return None
-    filling = _Filling(low, high, offsets)
-    filling.fill(ceilings)
-    caps = [(one, cap, low[one], high[one], offsets[one]) for one, cap in filling.stopped.items()]
-    lost = sum([most * filling.scale - cap for _, cap, _, most, _ in caps])
-    enough = (line.most - capacity) * filling.scale <= lost
-    level, parts = (max(offsets) + PPM, 1) if enough else line.level(min(capacity, line.most))
-    below, above = (-1, 1), (max(offsets) + PPM + 1, 1)
-    for _ in range(STEPS_MAX):
-        finer = filling.scale // gcd(filling.scale, parts)
+class Packing:
+    """Ceilings that overlap, of some of the classes."""
+
+    def __init__(self, offsets: Sequence[int], ceilings: Sequence[Group]) -> None:
+        self._offsets = offsets
+        self._ceilings = ceilings
+        self.classes = sorted({one for group, _ in ceilings for one in group})
+        self._asked: list[tuple[int, int]] = []
+        self._course: PackingCourse | None = None
+
+    def begin(self, demand: Sequence[int], bounds: Bounds) -> PackingCourse | RisingCourse | None:
+        """How they fill; if lower bounds alone exceed a ceiling and have to yield, how they rise."""
+        low, high = bounds.low, bounds.high
+        asked = [(low[one], high[one]) for one in self.classes]
+        if self._course is not None and self._asked == asked:
+            return self._course
+        if any(sum([low[one] for one in group]) > ppm for group, ppm in self._ceilings):
+            return Rising(self._offsets, (), self._ceilings, (), frozenset()).begin(demand, bounds)
+        filling = _Filling(low, high, self._offsets)
+        filling.fill(self._ceilings)
+        stops = [(one, stop, low[one], high[one], self._offsets[one]) for one, stop in filling.stopped.items()]
+        self._asked = asked
+        self._course = PackingCourse(stops, filling.scale)
+        return self._course
+
+
+class PackingStanding(NamedTuple):
+    """How the classes stand at a level, in its parts."""
+
+    level: int
+    parts: int
+    beyond: int
+    beyond_pace: int
+    unit: int
+    amounts: dict[int, int]
+
+
+class PackingCourse:
+    """Where each class stops, in parts of a scale, with its own bounds and its offset."""
+
+    def __init__(self, stops: list[tuple[int, int, int, int, int]], scale: int) -> None:
+        self._stops = stops
+        self._scale = scale
+
+    def stand(self, level: int, parts: int) -> PackingStanding:
+        """Everything at ``level / parts``."""
+        finer = self._scale // gcd(self._scale, parts)
         level, parts = level * finer, parts * finer
-        to_caps = parts // filling.scale
+        to_stops = parts // self._scale
         whole = level // parts
-        others = pace = 0
+        beyond = pace = 0
         amounts: dict[int, int] = {}
-        for one, cap, least, most, offset in caps:
+        for one, stop, least, most, offset in self._stops:
             here = whole - offset
             if here < least:
                 amounts[one] = least * parts
                 continue
             own = most * parts if here >= most else level - offset * parts
-            cap *= to_caps
-            if own < cap:
+            limit = stop * to_stops
+            if own < limit:
                 amounts[one] = own
             else:
-                others -= own - cap
+                beyond -= own - limit
                 pace -= here < most
-                amounts[one] = cap
-        missing = capacity * parts - line.held(level, parts)[0] - others
-        if enough or not missing:
-            return Found(level, parts, amounts)
-        if missing > 0:
-            below = level, parts
-        else:
-            above = level, parts
-        level, parts = line.level_beside(capacity, level, parts, others, pace, 1, below, above)
-    return None
+                amounts[one] = limit
+        return PackingStanding(level, parts, beyond, pace, 1, amounts)
+
+    def advance(self, standing: PackingStanding) -> PackingStanding:
+        """All has acted already."""
+        return standing
+
+    def found(self, standing: PackingStanding) -> Found:
+        return Found(standing.level, standing.parts, standing.amounts)
 
 
 class _Filling:

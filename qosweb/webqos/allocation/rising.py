@@ -20,7 +20,6 @@ from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.webqos.allocation.crossing import Crossing, Part, crossings
-from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.water import surface
 from qosweb.webqos.allocation.waterline import Found, next_level
 
@@ -95,12 +94,13 @@ class Rising:
             and all(r.left and r.weight_left for r in relations)
             and not any(union in lefts for union in unions)
         )
+        self._asked: list[tuple[int, int, int]] = []
+        self._course: RisingCourse | None = None
         if not self.possible:
             return
         self.classes = sorted({one for group in (*sums, *groups, full) for one in group})
         self._place = {one: k for k, one in enumerate(self.classes)}
         self.offsets = [offsets[one] for one in self.classes]
-        self.top = PPM + max(offsets, default=0)
         self.full = [one in full for one in self.classes] if full else None
         self.groups = [self._places(group) for group in groups]
         number = {group: g for g, group in enumerate(groups)}
@@ -116,18 +116,26 @@ class Rising:
         ]
         self.lifts, self.passes = _in_order(self.lifts, self.groups)
         self.unit = prod(lift.denominator for lift in self.lifts)
-        self.floors = [(number[group], group, ppm) for f, (group, ppm) in enumerate(floors) if f not in crossing]
+        self.floors = [
+            (number[group], self._places(group), ppm) for f, (group, ppm) in enumerate(floors) if f not in crossing
+        ]
         # The first groups are those of two floors that have classes in common.
         self.crossings = [
-            (Crossing(self._places(floors[a][0]), self._places(floors[b][0])), floors[a], floors[b])
+            (Crossing(self._places(floors[a][0]), self._places(floors[b][0])), floors[a][1], floors[b][1])
             for a, b in pairs or ()
         ]
         self.ceilings = [(self._sum(group), ppm) for group, ppm in ceilings]
         self.lifted = sorted({lift.one for lift in self.lifts if lift.one >= 0})
 
-    def settle(self, demand: Sequence[int], bounds: Bounds) -> Found | None:
-        """The shares; None if they are beyond this method, or if floors have to yield."""
-        return _Settling(self, demand, bounds).settle() if self.possible else None
+    def begin(self, demand: Sequence[int], bounds: Bounds) -> RisingCourse | None:
+        """How they rise with this demand; None if it is beyond this method."""
+        if not self.possible:
+            return None
+        asked = [(demand[one], bounds.low[one], bounds.high[one]) for one in self.classes]
+        if self._course is None or self._asked != asked:
+            self._asked = asked
+            self._course = RisingCourse(self, asked)
+        return self._course
 
     def _places(self, group: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(self._place[one] for one in group)
@@ -139,43 +147,49 @@ class Rising:
         return Sum(tuple(sorted(places - taken)), tuple(inside))
 
 
-class _Settling:
-    """One search. ``_caps`` are the most that classes can hold; they, lower bounds and floors in parts of the same size."""
+class RisingCourse:
+    """What is known of one course. ``_caps`` are the most that classes can hold.
 
-    def __init__(self, rising: Rising, demand: Sequence[int], bounds: Bounds) -> None:
-        low, high, self._line, self._capacity = bounds
+    They, the lower bounds and the floors are in parts of the same size. What was found out up to one level is true at
+    every other: a class that stops at a level holds less than that below it.
+    """
+
+    def __init__(self, rising: Rising, asked: list[tuple[int, int, int]]) -> None:
         self._rising = rising
-        self._unbound_low = self._low = [low[one] for one in rising.classes]
-        self._unbound_high = self._caps = [high[one] for one in rising.classes]
+        self._unbound_low = self._low = [low for _, low, _ in asked]
+        self._unbound_high = self._caps = [high for _, _, high in asked]
         if rising.full is not None:
             self._low = [
                 most if full else least for least, most, full in zip(self._low, self._caps, rising.full, strict=True)
             ]
         self._needs = [0] * len(rising.groups)
-        for g, group, ppm in rising.floors:
-            self._needs[g] = min(ppm, sum([demand[one] for one in group]))
-        for _, *two in rising.crossings:
-            self._needs += [min(ppm, sum([demand[one] for one in group])) for group, ppm in two]
+        for g, places, ppm in rising.floors:
+            self._needs[g] = min(ppm, sum([asked[k][0] for k in places]))
+        for crossing, *ppms in rising.crossings:
+            for places, ppm in zip((crossing.first, crossing.second), ppms, strict=True):
+                self._needs.append(min(ppm, sum([asked[k][0] for k in places])))
         self._bound_parts = 1
         self._unbound = rising.full is None  # no class holds less or more than it would by itself, but for lifts
+        self._yielded = False
+        self._fixed = [False] * len(asked)
 
-    def settle(self) -> Found | None:
-        level, parts = self._line.level(min(self._capacity, self._line.most))
-        for attempt in range(STOPS_MAX):
-            start = self._stand(level, parts)
-            standing = self._search(self._stand, None, self._capacity, 1, start) if start is not None else None
-            if standing is None:
+    def advance(self, standing: Standing) -> Standing | None:
+        """How all stand at this level when bounds from above have acted; None if they cannot, or nobody can tell."""
+        now: Standing | None = standing
+        for _ in range(STOPS_MAX):
+            if now is None:
                 return None
-            level, parts = standing.level, standing.parts
-            broken = self._broken(standing)
+            broken = self._broken(now)
             if not broken:
-                return self._found(standing)
-            first = self._first(self._stand, broken, standing)
+                return now
+            first = self._first(self.stand, broken, now)
             if first is None:
-                if attempt or not self._yield():
+                if self._yielded or not self._yield():
                     return None
+                self._yielded = True
             elif not self._stop(*first):
                 return None
+            now = self.stand(standing.level, standing.parts)
         return None
 
     def _first(self, stand: Stand, broken: list[Limit], standing: Standing) -> tuple[Sum, Standing] | None:
@@ -196,7 +210,6 @@ class _Settling:
         """
         if self._rising.full is not None or any(self._needs):
             return False
-        self._fixed = [False] * len(self._low)
         for _ in range(STOPS_MAX):
             standing = self._stand_at_floors(1, 1)
             broken = self._broken(standing) if standing is not None else []
@@ -229,7 +242,7 @@ class _Settling:
         finer = self._bound_parts * unit
         return Standing(level * finer, parts * finer, ones, pace, groups, groups_pace, 0, 0, finer)
 
-    def _stand(self, level: int, parts: int) -> Standing | None:
+    def stand(self, level: int, parts: int) -> Standing | None:
         """Everything at ``level / parts``; None if there is no telling."""
         rising = self._rising
         unit = rising.unit
@@ -316,50 +329,34 @@ class _Settling:
                 return True
         return False
 
-    def _search(
-        self, stand: Stand, total: Sum | None, limit: int, limit_parts: int, start: Standing
-    ) -> Standing | None:
-        """Where ``total``, or if None all, reach the limit; the top if never; None if they are beyond it from the start."""
-        top = self._rising.top
+    def _search(self, stand: Stand, total: Sum, limit: int, limit_parts: int, start: Standing) -> Standing | None:
+        """Where ``total``, beyond the limit now, has reached it; None if it was beyond it from the start."""
         below = (-1, 1)
-        above = (top + 1, 1)
+        above = start.level, start.parts
         standing: Standing | None = start
         for _ in range(STEPS_MAX):
             if standing is None:
                 return None
-            level, fine = standing.level, standing.parts
-            if total is None:
-                held, pace = self._line.held(level, fine)
-                held += standing.beyond
-                pace = pace * standing.unit + standing.beyond_pace
-            else:
-                held = sum([standing.ones[k] for k in total.ones]) + sum([standing.groups[g] for g in total.groups])
-                pace = sum([standing.ones_pace[k] for k in total.ones])
-                pace += sum([standing.groups_pace[g] for g in total.groups])
-            missing = limit * fine - held * limit_parts
+            level, parts = standing.level, standing.parts
+            held = sum([standing.ones[k] for k in total.ones]) + sum([standing.groups[g] for g in total.groups])
+            missing = limit * parts - held * limit_parts
             if not missing:
                 return standing
             if missing > 0:
-                if level >= top * fine:
-                    return standing
-                below = level, fine
+                below = level, parts
             else:
                 if level <= 0:
                     return None
-                above = level, fine
-            if total is None:
-                level, parts = self._line.level_beside(
-                    limit, level, fine, standing.beyond, standing.beyond_pace, standing.unit, below, above
-                )
-            elif missing < 0 and below[0] < 0 and level * pace * limit_parts + missing * standing.unit < 0:
+                above = level, parts
+            missing *= standing.unit
+            pace = sum([standing.ones_pace[k] for k in total.ones])
+            pace += sum([standing.groups_pace[g] for g in total.groups])
+            pace *= limit_parts
+            if missing < 0 and below[0] < 0 and level * pace + missing < 0:
                 level, parts = 0, 1  # if it is broken from the start, there is no more to be found out
             else:
-                level, parts = next_level(level, fine, missing * standing.unit, pace * limit_parts, below, above)
-            if level < 0:
-                level = 0
-            elif level > top * parts:
-                level, parts = top, 1
-            standing = stand(level, parts)
+                level, parts = next_level(level, parts, missing, pace, below, above)
+            standing = stand(max(level, 0), parts)
         return None
 
     def _broken(self, standing: Standing) -> list[Limit]:
@@ -372,9 +369,11 @@ class _Settling:
             if held > ppm * parts:
                 found.append((total, ppm, 1))
         scale = parts // self._bound_parts
-        for k in rising.lifted:
-            if standing.ones[k] > self._caps[k] * scale:
-                found.append((Sum((k,), ()), self._caps[k], self._bound_parts))
+        found += [
+            (Sum((k,), ()), self._caps[k], self._bound_parts)
+            for k in rising.lifted
+            if standing.ones[k] > self._caps[k] * scale
+        ]
         for g, members in enumerate(rising.groups):
             most = sum([self._caps[k] for k in members])
             if standing.groups[g] > most * scale:
@@ -430,7 +429,7 @@ class _Settling:
         self._needs = [need // divisor for need in needs] or self._needs
         self._bound_parts = parts // divisor
 
-    def _found(self, standing: Standing) -> Found | None:
+    def found(self, standing: Standing) -> Found | None:
         """Groups that are lifted divide what they hold by a level of their own."""
         rising = self._rising
         dividing: list[Part] = []

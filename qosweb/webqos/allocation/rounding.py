@@ -63,7 +63,7 @@ class Rounding:
             missing = [sum([lost.get(one, 0) for one in group]) // scale for group in self._floors]
             under = self._under
             for _, one in rounded if any(missing) else ():
-                if any([missing[bound] > 0 for bound in under[one]]) and give(one, min(left, 1)):
+                if any(missing[bound] > 0 for bound in under[one]) and give(one, min(left, 1)):
                     more.add(one)
                     left -= 1
                     for bound in under[one]:

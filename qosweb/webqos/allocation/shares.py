@@ -81,7 +81,7 @@ class Allocator:
             raise ValueError(f"{len(demand_ppm)} demands for {self.problem.classes} classes")
         if self._found is not None:
             changed = [one for one, (a, b) in enumerate(zip(self._demand, demand_ppm, strict=True)) if a != b]
-            if len(changed) <= FEW_CHANGES and all([self._is_idle(one, demand_ppm[one]) for one in changed]):
+            if len(changed) <= FEW_CHANGES and all(self._is_idle(one, demand_ppm[one]) for one in changed):
                 self._demand = list(demand_ppm)
                 return self._found
         self._demand = list(demand_ppm)
@@ -105,7 +105,7 @@ class Allocator:
         least = min(before, demand_ppm)
         if least <= self._found[one]:
             return False
-        return all([least > shares[one] and least >= method.needed(one) for method, shares in self._steps])
+        return all(least > shares[one] and least >= method.needed(one) for method, shares in self._steps)
 
     def _shares(self) -> tuple[int, ...]:
         demand = tuple(self._demand)
