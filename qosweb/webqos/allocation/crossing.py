@@ -22,7 +22,7 @@ class Part(NamedTuple):
 
 
 class Crossing:
-    """The floors as (classes, number of the floor)."""
+    """The classes of two floors. ``needs`` are what the floors demand, ``most_of_both`` what common ones can hold."""
 
     def __init__(self, first: tuple[int, ...], second: tuple[int, ...]) -> None:
         self.first = first

@@ -66,6 +66,7 @@ class Lazy:
         bound = {one for group, _ in (*self._floors, *self._ceilings) for one in group}
         self._watched = sorted({*bound, *related})
         self._bound: dict[tuple[object, Key], list[Component]] = {}
+        self._known: dict[object, Component] = {}
         self._bound_before: dict[object, Key] = {}
         self._tangled: dict[object, Key] = {}
 
@@ -94,12 +95,14 @@ class Lazy:
         or relations name; where the others are, the level tells.
         """
         before = binding = self._bound_before.get(state, NOTHING)
+        near = bounds.line.level(min(bounds.capacity, bounds.line.most))
         for _ in range(ROUNDS_MAX):
             found: Found | None = None
             if relations or full or binding != NOTHING:
-                found = settle(self._components(state, binding, relations, full), demand, bounds, self._top)
+                bound = self._components(state, binding, relations, full)
+                found = settle(bound, demand, bounds, self._top, near)
             else:
-                found = Found(*bounds.line.level(min(bounds.capacity, bounds.line.most)), {})
+                found = Found(*near, {})
             broken = NOTHING
             if found is not None:
                 amounts = self._amounts(bounds, found)
@@ -176,8 +179,9 @@ class Lazy:
         if found is None:
             if len(self._bound) >= KEPT_MAX:
                 self._bound.clear()
+                self._known.clear()
             ceilings, floors = [self._ceilings[c] for c in binding[0]], [self._floors[f] for f in binding[1]]
-            found = self._bound[key] = components(self._offsets, relations, ceilings, floors, full)
+            found = self._bound[key] = components(self._offsets, relations, ceilings, floors, full, self._known)
         return found
 
     def _remember(self, state: object, binding: Key) -> None:

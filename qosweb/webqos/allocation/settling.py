@@ -45,8 +45,9 @@ def components(
     ceilings: Sequence[Group],
     floors: Sequence[Group],
     full: frozenset[int],
+    known: dict[object, Component],
 ) -> list[Component]:
-    """What is bound to each other, apart from what is not."""
+    """What is bound to each other, apart from what is not; those that are ``known`` remember their course."""
     sets = [
         *((*r.left, *r.right) for r in relations),
         *(group for group, _ in (*ceilings, *floors)),
@@ -58,22 +59,29 @@ def components(
         own_ceilings = [(group, ppm) for group, ppm in ceilings if group[0] in together]
         own_floors = [(group, ppm) for group, ppm in floors if group[0] in together]
         own_full = full & together
-        if own_relations or own_floors or own_full:
-            found.append(Rising(offsets, own_relations, own_ceilings, own_floors, own_full))
-        else:
-            found.append(Packing(offsets, own_ceilings))
+        key = tuple(own_relations), tuple(own_ceilings), tuple(own_floors), own_full
+        component = known.get(key)
+        if component is None:
+            if own_relations or own_floors or own_full:
+                component = Rising(offsets, own_relations, own_ceilings, own_floors, own_full)
+            else:
+                component = Packing(offsets, own_ceilings)
+            known[key] = component
+        found.append(component)
     return found
 
 
-def settle(bound: Sequence[Component], demand: Sequence[int], bounds: Bounds, top: int) -> Found | None:
-    """The shares; None if they are beyond this method, or if floors have to yield."""
+def settle(
+    bound: Sequence[Component], demand: Sequence[int], bounds: Bounds, top: int, near: tuple[int, int]
+) -> Found | None:
+    """The shares; None if they are beyond this method, or if floors have to yield. The search begins at ``near``."""
     courses: list[Course] = []
     for component in bound:
         begun = component.begin(demand, bounds)
         if begun is None:
             return None
         courses.append(begun)
-    level, parts = bounds.line.level(min(bounds.capacity, bounds.line.most))
+    level, parts = near
     for _ in range(STOPS_MAX):
         standings = _search(courses, bounds, level, parts, top)
         if standings is None:
