@@ -1,11 +1,13 @@
 """Which patterns cover a page: a trie of patterns, walked as an automaton that is built as far as it is used.
 
 A state is a set of trie nodes; its steps are remembered by segment, so a path costs one dictionary lookup per
-segment however many patterns there are. A step that is not remembered yet looks up the segment in each node's
-dictionaries, never in all patterns. What is remembered is bounded: clients choose the segments.
+segment however many patterns there are. All segments that no pattern names lead to the same state, which needs no
+remembering, but where patterns have a star within a segment: there a step that is not remembered yet looks up the
+segment's ends, never all patterns. What is remembered is bounded: clients choose the segments.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from qosweb.webqos.globs import FILLER, Glob, compatible, witness
 from qosweb.webqos.patterns import PagePattern
@@ -82,14 +84,24 @@ class _Node:
 
 
 class State:
-    """``accepts`` are the patterns that cover a page whose segments lead here."""
+    """``accepts`` are the patterns that cover a page whose segments lead here.
 
-    __slots__ = ("accepts", "next", "nodes")
+    ``meaning`` is for who uses the automaton: what he made of ``accepts``.
+    """
+
+    __slots__ = ("accepts", "by_stem", "has_globs", "has_stems", "is_last", "meaning", "next", "nodes", "otherwise")
 
     def __init__(self, nodes: tuple[_Node, ...]) -> None:
         self.nodes = nodes
         self.accepts = frozenset(pattern for node in nodes for pattern in node.accepts)
         self.next: dict[str, State] = {}
+        self.by_stem: dict[str, State] = {}
+        self.otherwise: State | None = None  # after a segment that nothing names
+        self.has_globs = any(node.globs for node in nodes)
+        self.has_stems = any(node.stems for node in nodes)
+        # Whatever follows leads back here.
+        self.is_last = all(node.is_deep and not node.literals and not node.globs and not node.stems for node in nodes)
+        self.meaning: Any = None
 
 
 class Automaton:
@@ -110,6 +122,8 @@ class Automaton:
         for segment in segments:
             following = state.next.get(segment)
             state = self._step(state, segment) if following is None else following
+            if state.is_last:
+                break
         return state
 
     def reachable(self, states_max: int) -> set[frozenset[int]]:
@@ -154,10 +168,34 @@ class Automaton:
         return state
 
     def _step(self, state: State, segment: str) -> State:
-        following = self._state([after for node in state.nodes for after in node.after(segment)])
-        if len(state.next) < REMEMBERED_MAX or any(segment in node.literals for node in state.nodes):
+        """A step that is not remembered."""
+        is_named = False
+        for node in state.nodes:
+            if segment in node.literals:
+                is_named = True
+                break
+        if not is_named and not state.has_globs:
+            if not state.has_stems or "." not in segment:
+                return state.otherwise or self._otherwise(state, segment)
+            stem = segment.partition(".")[0]
+            following = state.by_stem.get(stem)
+            if following is not None:
+                return following
+            if not any(stem in node.stems for node in state.nodes):
+                return state.otherwise or self._otherwise(state, segment)
+            following = state.by_stem[stem] = self._after(state, segment)
+            return following
+        following = self._after(state, segment)
+        if is_named or len(state.next) < REMEMBERED_MAX:
             state.next[segment] = following
         return following
+
+    def _otherwise(self, state: State, segment: str) -> State:
+        following = state.otherwise = self._after(state, segment)
+        return following
+
+    def _after(self, state: State, segment: str) -> State:
+        return self._state([after for node in state.nodes for after in node.after(segment)])
 
     def _state(self, nodes: list[_Node]) -> State:
         closed = {id(node): node for node in nodes}

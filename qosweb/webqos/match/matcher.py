@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.match.automaton import Automaton
+from qosweb.webqos.match.automaton import Automaton, State
 from qosweb.webqos.match.predicates import as_test
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.partition import mentioned
@@ -49,13 +49,19 @@ class Cover:
         self._automaton = Automaton(patterns)
         self._known: dict[frozenset[int], tuple[int, ...]] = {}
 
+    def state(self, host: str, path: str) -> State:
+        """Where ``path``, canonical and decoded, leads: one place for all pages that the same patterns cover."""
+        return self._automaton.cover(host, path_segments(path))
+
     def signature(self, host: str, path: str) -> tuple[int, ...]:
-        """The page sets with patterns that cover ``path``, which is canonical and decoded."""
-        accepts = self._automaton.cover(host, path_segments(path)).accepts
-        known = self._known.get(accepts)
+        """The page sets with patterns that cover ``path``."""
+        return self.signature_of(self.state(host, path))
+
+    def signature_of(self, state: State) -> tuple[int, ...]:
+        known = self._known.get(state.accepts)
         if known is None:
-            known = tuple(sorted({number for at in accepts for number in self._sets_of[at]}))
-            self._known[accepts] = known
+            known = tuple(sorted({number for at in state.accepts for number in self._sets_of[at]}))
+            self._known[state.accepts] = known
         return known
 
     def all_sets(self, host: str, path: str, *, is_default: bool) -> frozenset[int]:
@@ -78,10 +84,14 @@ class Matcher:
 
     def decide(self, host: str, path: str) -> Decision:
         """``host`` in lower case, ``path`` canonical and decoded."""
-        return self._decisions[self._cover.signature(host, path)]
+        state = self._cover.state(host, path)
+        decision: Decision | None = state.meaning
+        if decision is None:
+            decision = state.meaning = self._decisions[self._cover.signature_of(state)]
+        return decision
 
     def classify(self, host: str, path: str, facts: c.Facts) -> int:
-        decision = self._decisions[self._cover.signature(host, path)]
+        decision = self.decide(host, path)
         while isinstance(decision, Branch):
             decision = decision.yes if decision.test(facts) else decision.no
         return decision
