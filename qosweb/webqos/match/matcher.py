@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from qosweb.webqos.model.model import Model, Way
 
 
+RECENT_MASK = 4_095
+RECENT_PATH_MAX = 200
+
+
 @dataclass(frozen=True, slots=True)
 class Branch:
     """Where requests for one page are told apart."""
@@ -79,15 +83,23 @@ class Matcher:
             by_signature.setdefault(one.pages, []).extend((number, way) for way in one.ways)
         tests = [as_test(atom) for atom in model.atoms]
         self._decisions = {signature: self._decision(ways, tests, ()) for signature, ways in by_signature.items()}
+        # Pages that many ask for are found in one step. Each has one place, and gives way to the next one there.
+        self._recent: list[tuple[str, str, Decision] | None] = [None] * (RECENT_MASK + 1)
         self._watch = Cover(model, watched(model))
         self._shadows = Cover(model, (rule.pages for rule in model.constraints if rule.shadow))
 
     def decide(self, host: str, path: str) -> Decision:
         """``host`` in lower case, ``path`` canonical and decoded."""
+        place = hash(path) & RECENT_MASK
+        recent = self._recent[place]
+        if recent is not None and recent[0] == path and recent[1] == host:
+            return recent[2]
         state = self._cover.state(host, path)
         decision: Decision | None = state.meaning
         if decision is None:
             decision = state.meaning = self._decisions[self._cover.signature_of(state)]
+        if len(path) <= RECENT_PATH_MAX:
+            self._recent[place] = path, host, decision
         return decision
 
     def classify(self, host: str, path: str, facts: c.Facts) -> int:
