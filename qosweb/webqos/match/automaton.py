@@ -6,8 +6,9 @@ remembering, but where patterns have a star within a segment: there a step that 
 segment's ends, never all patterns. What is remembered is bounded: clients choose the segments.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from qosweb.webqos.globs import FILLER, Glob, compatible, witness
 from qosweb.webqos.patterns import PagePattern
@@ -22,22 +23,32 @@ class TooManyWays(Exception):
     """The patterns overlap in more ways than can be written down."""
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+_EMPTY: Mapping[Any, Any] = MappingProxyType({})
+_NOTHING: frozenset[int] = frozenset()
+
+
 class _Node:
-    """A place in the trie. ``deep`` is the child for '**': a node that every segment leads back to."""
+    """A place in the trie. ``deep`` is the child for '**': a node that every segment leads back to.
+
+    Most nodes have next to nothing: what is empty takes no room.
+    """
 
     __slots__ = ("accepts", "by_head", "by_tail", "deep", "globs", "is_deep", "literals", "others", "stems")
 
     def __init__(self, *, is_deep: bool = False) -> None:
         self.is_deep = is_deep
-        self.literals: dict[str, _Node] = {}
-        self.stems: dict[str, _Node] = {}  # a page with any extension
-        self.globs: dict[str, tuple[Glob, _Node]] = {}
+        self.literals: Mapping[str, _Node] = _EMPTY
+        self.stems: Mapping[str, _Node] = _EMPTY  # a page with any extension
+        self.globs: Mapping[str, tuple[Glob, _Node]] = _EMPTY
         # The same globs by the end that is literal, per length of it.
-        self.by_head: dict[int, dict[str, list[tuple[Glob, _Node]]]] = {}
-        self.by_tail: dict[int, dict[str, list[tuple[Glob, _Node]]]] = {}
-        self.others: list[tuple[Glob, _Node]] = []
+        self.by_head: Mapping[int, dict[str, list[tuple[Glob, _Node]]]] = _EMPTY
+        self.by_tail: Mapping[int, dict[str, list[tuple[Glob, _Node]]]] = _EMPTY
+        self.others: tuple[tuple[Glob, _Node], ...] = ()
         self.deep: _Node | None = None
-        self.accepts: set[int] = set()
+        self.accepts = _NOTHING
 
     def child(self, segment: str) -> "_Node":
         if segment == "**":
@@ -47,21 +58,32 @@ class _Node:
                 self.deep = _Node(is_deep=True)
             return self.deep
         if "*" not in segment:
-            return self.literals.setdefault(segment, _Node())
-        known = self.globs.get(segment)
-        if known is None:
-            known = self.globs[segment] = (Glob.parse(segment), _Node())
-            self._index(known)
-        return known[1]
+            self.literals = own = _own(self.literals)
+            if segment not in own:
+                own[segment] = _Node()
+            return own[segment]
+        self.globs = own_globs = _own(self.globs)
+        if segment not in own_globs:
+            own_globs[segment] = (Glob.parse(segment), _Node())
+            self._index(own_globs[segment])
+        return own_globs[segment][1]
+
+    def stem(self, segment: str) -> "_Node":
+        self.stems = own = _own(self.stems)
+        if segment not in own:
+            own[segment] = _Node()
+        return own[segment]
 
     def _index(self, entry: tuple[Glob, "_Node"]) -> None:
         head, _, tail = entry[0]
         if len(tail) > len(head):
-            self.by_tail.setdefault(len(tail), {}).setdefault(tail, []).append(entry)
+            self.by_tail = by_tail = _own(self.by_tail)
+            by_tail.setdefault(len(tail), {}).setdefault(tail, []).append(entry)
         elif head:
-            self.by_head.setdefault(len(head), {}).setdefault(head, []).append(entry)
+            self.by_head = by_head = _own(self.by_head)
+            by_head.setdefault(len(head), {}).setdefault(head, []).append(entry)
         else:
-            self.others.append(entry)
+            self.others = (*self.others, entry)
 
     def after(self, segment: str) -> Iterator["_Node"]:
         if self.is_deep:
@@ -83,6 +105,10 @@ class _Node:
                 yield node
 
 
+def _own(shared: Mapping[K, V]) -> dict[K, V]:
+    return shared if isinstance(shared, dict) else {}
+
+
 class State:
     """``accepts`` are the patterns that cover a page whose segments lead here.
 
@@ -93,14 +119,23 @@ class State:
 
     def __init__(self, nodes: tuple[_Node, ...]) -> None:
         self.nodes = nodes
-        self.accepts = frozenset(pattern for node in nodes for pattern in node.accepts)
+        self.accepts = _NOTHING
         self.next: dict[str, State] = {}
         self.by_stem: dict[str, State] = {}
         self.otherwise: State | None = None  # after a segment that nothing names
-        self.has_globs = any(node.globs for node in nodes)
-        self.has_stems = any(node.stems for node in nodes)
-        # Whatever follows leads back here.
-        self.is_last = all(node.is_deep and not node.literals and not node.globs and not node.stems for node in nodes)
+        self.has_globs = self.has_stems = False
+        self.is_last = True  # whatever follows leads back here
+        for node in nodes:
+            if node.accepts:
+                self.accepts |= node.accepts
+            if node.globs:
+                self.has_globs = True
+            if node.stems:
+                self.has_stems = True
+            if not node.is_deep or node.literals:
+                self.is_last = False
+        if self.has_globs or self.has_stems:
+            self.is_last = False
         self.meaning: Any = None
 
 
@@ -134,6 +169,9 @@ class Automaton:
         steps = 0
         while waiting:
             state = waiting.pop()
+            if state.is_last:
+                found.add(state.accepts)
+                continue
             for segment in _witnesses(state, states_max):
                 steps += 1
                 if steps > STEPS_MAX:
@@ -226,11 +264,13 @@ def _insert(root: _Node, pattern: PagePattern, number: int) -> None:
         parent = node
         node = node.child(segment)
     if not pattern.is_plain:
-        node.accepts.add(number)
+        node.accepts |= {number}
         return
-    node.child("**").accepts.add(number)
+    deep = node.child("**")
+    deep.accepts |= {number}
     if pattern.segments and "." not in pattern.segments[-1]:
-        parent.stems.setdefault(pattern.segments[-1], _Node()).accepts.add(number)
+        stem = parent.stem(pattern.segments[-1])
+        stem.accepts |= {number}
 
 
 def _witnesses(state: State, most: int) -> Iterator[str]:
