@@ -113,9 +113,9 @@ class Labels:
         self.default = 0 if model is None else model.default
         self.policy = "" if model is None else digest(model)
         self.accesses = Accesses()
-        rules = () if model is None else model.constraints
-        # How many requests each shadow would have been about.
-        self.shadow_counts = {at: 0 for at, rule in enumerate(rules) if rule.shadow}
+        # How many requests each shadow would have been about, by its number among all rules.
+        self.shadow_rules = {} if model is None else {at: rule for at, rule in enumerate(model.rules) if rule.shadow}
+        self.shadow_counts = dict.fromkeys(self.shadow_rules, 0)
         self._matcher = None if model is None else Matcher(model)
         self._coverage = None if model is None else Coverage(model)
         self._watched = set() if model is None else watched(model)
@@ -163,7 +163,7 @@ class Labels:
             return
         path = exchange.target.path
         for at in self._matcher.shadows(exchange.host, path) if self.shadow_counts else ():
-            condition = self._matcher.model.constraints[at].condition
+            condition = self.shadow_rules[at].condition
             if condition is None or c.holds(condition, ExchangeFacts(exchange, self, path, now)):
                 self.shadow_counts[at] += 1
         if self._notes_paths:

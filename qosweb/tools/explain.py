@@ -106,10 +106,11 @@ class Story:
         self._binding: Binding = bind(model, self._coverage, environment)
         self._terms = terms_of(model, self._coverage, self._binding, self.number)
         self.share_ppm = self._share(environment)
+        rules = model.rules
         self._shadows = [
             at
             for at in matcher.shadows(host, path)
-            if (rule := model.constraints[at]).condition is None or c.holds(rule.condition, facts)
+            if (condition := rules[at].condition) is None or c.holds(condition, facts)
         ]
 
     def as_json(self) -> dict[str, object]:
@@ -205,6 +206,11 @@ class Story:
                 found.append((line, rule.text, "overridden", why))
             else:
                 found.append((line, rule.text, "not now", "its condition does not hold"))
+        first = len(self._model.constraints)
+        for number, priority in enumerate(self._model.priorities, first):
+            if number in self._shadows:
+                line = self._built.source.line_of(self._built.priority_rules[number - first].span.start)
+                found.append((line, priority.text, "shadow", "counted, without effect"))
         return found
 
     def _together(self, classes: tuple[int, ...]) -> str:

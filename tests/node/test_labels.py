@@ -23,6 +23,7 @@ client accessed(</free>) within 30s => </gift>.available = always
 links(</hub>).server_resource > 3%
 shadow </other>.num_requests < 5
 shadow load > 100000% => </other>.num_requests < 3
+shadow </other> before </free>
 """
 
 
@@ -125,6 +126,8 @@ def test_a_shadow_counts_and_changes_nothing(site: Path, spec: Path, tmp_path: P
         assert node.metric("qosweb_shadow_requests_total", statement="shadow </other>.num_requests < 5") == 5
         never = "shadow load > 100000% => </other>.num_requests < 3"
         assert node.metric("qosweb_shadow_requests_total", statement=never) == 0
+        order = "shadow </other> before </free>"
+        assert node.metric("qosweb_shadow_requests_total", statement=order) == 6
 
 
 def test_links_are_followed_when_pages_change(site: Path, spec: Path, tmp_path: Path) -> None:

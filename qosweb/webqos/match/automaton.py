@@ -88,10 +88,12 @@ class _Node:
     def after(self, segment: str) -> Iterator["_Node"]:
         if self.is_deep:
             yield self
-        if (node := self.literals.get(segment)) is not None:
+        if self.literals and (node := self.literals.get(segment)) is not None:
             yield node
         if self.stems and "." in segment and (node := self.stems.get(segment.partition(".")[0])) is not None:
             yield node
+        if not self.globs:
+            return
         for length, by_head in self.by_head.items():
             for glob, node in by_head.get(segment[:length], ()):
                 if glob.matches(segment):
@@ -214,13 +216,13 @@ class Automaton:
                 break
         if not is_named and not state.has_globs:
             if not state.has_stems or "." not in segment:
-                return state.otherwise or self._otherwise(state, segment)
+                return state.otherwise or self._otherwise(state)
             stem = segment.partition(".")[0]
             following = state.by_stem.get(stem)
             if following is not None:
                 return following
             if not any(stem in node.stems for node in state.nodes):
-                return state.otherwise or self._otherwise(state, segment)
+                return state.otherwise or self._otherwise(state)
             following = state.by_stem[stem] = self._after(state, segment)
             return following
         following = self._after(state, segment)
@@ -228,8 +230,8 @@ class Automaton:
             state.next[segment] = following
         return following
 
-    def _otherwise(self, state: State, segment: str) -> State:
-        following = state.otherwise = self._after(state, segment)
+    def _otherwise(self, state: State) -> State:
+        following = state.otherwise = self._state([node for node in state.nodes if node.is_deep])
         return following
 
     def _after(self, state: State, segment: str) -> State:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from qosweb.webqos.match.automaton import Automaton, State
 from qosweb.webqos.match.predicates import as_test
 from qosweb.webqos.model import conditions as c
+from qosweb.webqos.model.model import Constraint
 from qosweb.webqos.model.partition import mentioned
 from qosweb.webqos.patterns import PagePattern, path_segments
 
@@ -85,8 +86,15 @@ class Matcher:
         self._decisions = {signature: self._decision(ways, tests, ()) for signature, ways in by_signature.items()}
         # Pages that many ask for are found in one step. Each has one place, and gives way to the next one there.
         self._recent: list[tuple[str, str, Decision] | None] = [None] * (RECENT_MASK + 1)
-        self._watch = Cover(model, watched(model))
-        self._shadows = Cover(model, (rule.pages for rule in model.constraints if rule.shadow))
+        self._watched = watched(model)
+        self._watch = Cover(model, self._watched)
+        # By number, constraints before priorities; what a priority is about is any page of its chain.
+        self._shadow_pages = {
+            number: {rule.pages} if isinstance(rule, Constraint) else {*rule.chain}
+            for number, rule in enumerate(model.rules)
+            if rule.shadow
+        }
+        self._shadows = Cover(model, (pages for about in self._shadow_pages.values() for pages in about))
 
     def decide(self, host: str, path: str) -> Decision:
         """``host`` in lower case, ``path`` canonical and decoded."""
@@ -110,14 +118,18 @@ class Matcher:
 
     def watched_sets(self, host: str, path: str) -> frozenset[int]:
         """The page sets of ``accessed(...)`` and ``links(...)`` that the page is in."""
+        if not self._watched:
+            return frozenset()
         is_default = not self._cover.signature(host, path)
         return self._watch.all_sets(host, path, is_default=is_default)
 
     def shadows(self, host: str, path: str) -> list[int]:
-        """The shadow constraints whose pages include this one."""
+        """The shadows whose pages include this one, as numbers in ``model.rules``."""
+        if not self._shadow_pages:
+            return []
         is_default = not self._cover.signature(host, path)
         sets = self._shadows.all_sets(host, path, is_default=is_default)
-        return [at for at, rule in enumerate(self.model.constraints) if rule.shadow and rule.pages in sets]
+        return [number for number, about in self._shadow_pages.items() if not sets.isdisjoint(about)]
 
     def _decision(
         self, ways: list[tuple[int, Way]], tests: list[Callable[[c.Facts], bool]], decided: tuple[int, ...]
