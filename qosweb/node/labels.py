@@ -106,9 +106,10 @@ class ExchangeFacts(HeadFacts):
 class Labels:
     """A policy in force. Without one there is one class."""
 
-    def __init__(self, clock: Clock, model: Model | None = None, index: str = "index.html") -> None:
+    def __init__(self, clock: Clock, model: Model | None = None, index: str = "index.html", text: str = "") -> None:
         self.clock = clock
         self.model = model
+        self.text = text  # the specification as it was written
         self.names = ["default"] if model is None else [one.name for one in model.classes]
         self.default = 0 if model is None else model.default
         self.policy = "" if model is None else digest(model)
