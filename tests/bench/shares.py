@@ -138,7 +138,7 @@ def _usual(classes: int, random: Random) -> Problem:
         ratios.append(Ratio((2,), (third - 3,), "<=", 4, 1, 902))
     for k in range(3):
         first = third + 1 + k * third // 2
-        left, right = tuple(range(first, first + third // 3 + 1)), tuple(range(first + 1, first + third // 3 + 2))
+        left, right = tuple(range(first, first + third // 4 + 1)), tuple(range(first + 1, first + third // 4 + 2))
         bounds = floors if k == 2 else ceilings
         most = len(left) * part
         if right[-1] < classes:

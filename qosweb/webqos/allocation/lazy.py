@@ -43,6 +43,7 @@ class Lazy:
         classes = len(offsets)
         self._offsets = offsets
         self._top = PPM + max(offsets, default=0)
+        self._near = (PPM // max(classes, 1), 1)  # where the search for the level begins: where the last one ended
         self._capacity = PPM
         self._floor_of = [0] * classes
         self._ceiling_of = [PPM] * classes
@@ -95,16 +96,17 @@ class Lazy:
         or relations name; where the others are, the level tells.
         """
         before = binding = self._bound_before.get(state, NOTHING)
-        near = bounds.line.level(min(bounds.capacity, bounds.line.most))
+        near = self._near
         for _ in range(ROUNDS_MAX):
             found: Found | None = None
             if relations or full or binding != NOTHING:
                 bound = self._components(state, binding, relations, full)
                 found = settle(bound, demand, bounds, self._top, near)
             else:
-                found = Found(*near, {})
+                found = Found(*bounds.line.level(min(bounds.capacity, bounds.line.most)), {})
             broken = NOTHING
             if found is not None:
+                near = self._near = found.level // found.parts, 1
                 amounts = self._amounts(bounds, found)
                 broken = self._broken(amounts, found.parts, demand)
                 if broken == NOTHING:

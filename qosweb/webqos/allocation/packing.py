@@ -48,20 +48,25 @@ class Packing:
         self._ceilings = ceilings
         self.classes = sorted({one for group, _ in ceilings for one in group})
         self._asked: list[tuple[int, int]] = []
-        self._course: PackingCourse | None = None
+        self._course: PackingCourse | RisingCourse | None = None
+        self._bounds: Bounds | None = None
 
     def begin(self, demand: Sequence[int], bounds: Bounds) -> PackingCourse | RisingCourse | None:
         """How they fill; if lower bounds alone exceed a ceiling and have to yield, how they rise."""
+        if self._bounds is bounds:
+            return self._course
+        self._bounds = bounds
         low, high = bounds.low, bounds.high
         asked = [(low[one], high[one]) for one in self.classes]
         if self._course is not None and self._asked == asked:
             return self._course
+        self._asked = asked
         if any(sum([low[one] for one in group]) > ppm for group, ppm in self._ceilings):
-            return Rising(self._offsets, (), self._ceilings, (), frozenset()).begin(demand, bounds)
+            self._course = Rising(self._offsets, (), self._ceilings, (), frozenset()).begin(demand, bounds)
+            return self._course
         filling = _Filling(low, high, self._offsets)
         filling.fill(self._ceilings)
         stops = [(one, stop, low[one], high[one], self._offsets[one]) for one, stop in filling.stopped.items()]
-        self._asked = asked
         self._course = PackingCourse(stops, filling.scale)
         return self._course
 

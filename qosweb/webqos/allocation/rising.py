@@ -96,6 +96,7 @@ class Rising:
         )
         self._asked: list[tuple[int, int, int]] = []
         self._course: RisingCourse | None = None
+        self._bounds: Bounds | None = None
         if not self.possible:
             return
         self.classes = sorted({one for group in (*sums, *groups, full) for one in group})
@@ -129,8 +130,9 @@ class Rising:
 
     def begin(self, demand: Sequence[int], bounds: Bounds) -> RisingCourse | None:
         """How they rise with this demand; None if it is beyond this method."""
-        if not self.possible:
-            return None
+        if not self.possible or self._bounds is bounds:
+            return self._course
+        self._bounds = bounds
         asked = [(demand[one], bounds.low[one], bounds.high[one]) for one in self.classes]
         if self._course is None or self._asked != asked:
             self._asked = asked
