@@ -37,7 +37,9 @@ hold exactly (``rounding``). Ties go to the lower number. The outcome depends on
 
 A problem in contradiction with itself is no error here: its floors yield as above.
 
-Neighbours: ``contention`` is phase 1, ``leftover`` phase 2.
+Neighbours: ``contention`` is phase 1, ``leftover`` phase 2. Phase 1 by water levels: ``nested`` where all bounds are
+nested; else ``lazy``, which takes only the bounds that bind, and of these what hangs together by itself (``settling``,
+``rising``, ``crossing``, ``packing``). What that cannot do, linear programs can (``reduced``, ``general``).
 """
 
 from __future__ import annotations
