@@ -111,22 +111,35 @@ def _own(shared: Mapping[K, V]) -> dict[K, V]:
     return shared if isinstance(shared, dict) else {}
 
 
+_NO_STEPS: dict[str, "State"] = {}  # of all states that have none
+
+
 class State:
     """``accepts`` are the patterns that cover a page whose segments lead here.
 
     ``meaning`` is for who uses the automaton: what he made of ``accepts``.
     """
 
-    __slots__ = ("accepts", "by_stem", "has_globs", "has_stems", "is_last", "meaning", "next", "nodes", "otherwise")
+    __slots__ = (
+        "accepts",
+        "by_stem",
+        "has_globs",
+        "has_stems",
+        "is_last",
+        "meaning",
+        "names_nothing",
+        "next",
+        "nodes",
+        "otherwise",
+    )
 
     def __init__(self, nodes: tuple[_Node, ...]) -> None:
         self.nodes = nodes
         self.accepts = _NOTHING
-        self.next: dict[str, State] = {}
-        self.by_stem: dict[str, State] = {}
         self.otherwise: State | None = None  # after a segment that nothing names
         self.has_globs = self.has_stems = False
-        self.is_last = True  # whatever follows leads back here
+        self.names_nothing = True  # whatever follows leads to one state,
+        self.is_last = True  # to this one
         for node in nodes:
             if node.accepts:
                 self.accepts |= node.accepts
@@ -134,10 +147,16 @@ class State:
                 self.has_globs = True
             if node.stems:
                 self.has_stems = True
-            if not node.is_deep or node.literals:
+            if node.literals:
+                self.names_nothing = False
+            if not node.is_deep:
                 self.is_last = False
         if self.has_globs or self.has_stems:
+            self.names_nothing = False
+        if not self.names_nothing:
             self.is_last = False
+        self.next: dict[str, State] = _NO_STEPS if self.names_nothing else {}
+        self.by_stem: dict[str, State] = {} if self.has_stems else _NO_STEPS
         self.meaning: Any = None
 
 
@@ -235,17 +254,33 @@ class Automaton:
         return following
 
     def _after(self, state: State, segment: str) -> State:
-        return self._state([after for node in state.nodes for after in node.after(segment)])
+        if state.has_globs:
+            return self._state([after for node in state.nodes for after in node.after(segment)])
+        nodes: list[_Node] = []
+        stem = segment.partition(".")[0] if state.has_stems and "." in segment else None
+        for node in state.nodes:
+            if node.is_deep:
+                nodes.append(node)
+            if segment in node.literals:
+                nodes.append(node.literals[segment])
+            if stem is not None and stem in node.stems:
+                nodes.append(node.stems[stem])
+        return self._state(nodes)
 
     def _state(self, nodes: list[_Node]) -> State:
-        closed = {id(node): node for node in nodes}
-        for node in nodes:
-            if node.deep is not None:
-                closed[id(node.deep)] = node.deep
-        key = tuple(sorted(closed))
+        if len(nodes) == 1 and nodes[0].deep is None:
+            key: tuple[int, ...] = (id(nodes[0]),)
+            closed = nodes
+        else:
+            by_id = {id(node): node for node in nodes}
+            for node in nodes:
+                if node.deep is not None:
+                    by_id[id(node.deep)] = node.deep
+            key = tuple(sorted(by_id))
+            closed = [by_id[number] for number in key]
         state = self._states.get(key)
         if state is None:
-            state = self._states[key] = State(tuple(closed[number] for number in key))
+            state = self._states[key] = State(tuple(closed))
         return state
 
     def _host_witnesses(self) -> Iterator[str]:
@@ -277,6 +312,9 @@ def _insert(root: _Node, pattern: PagePattern, number: int) -> None:
 
 def _witnesses(state: State, most: int) -> Iterator[str]:
     """A segment for every way in which a page's path can go on from ``state``."""
+    if state.names_nothing:
+        yield FILLER
+        return
     literals = {literal for node in state.nodes for literal in node.literals}
     stems = {stem for node in state.nodes for stem in node.stems}
     globs = list({glob for node in state.nodes for glob, _ in node.globs.values()})
