@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class Nested:
     """Bounds that are nested, ready to be filled.
 
-    Of bounds that are not, a nested part is taken, or if ``single`` those of single classes; ``others`` are those left
-    out, floors and ceilings. Classes and groups are numbered together: first the classes, then the groups, each after
-    all that it contains, the last being the whole.
+    Of bounds that are not, a nested part is taken; ``others`` are those left out, floors and ceilings. Classes and
+    groups are numbered together: first the classes, then the groups, each after all that it contains, the last being
+    the whole.
     """
 
     def __init__(
@@ -38,14 +38,12 @@ class Nested:
         levels: Sequence[int],
         floors: Iterable[Group],
         ceilings: Iterable[Group],
-        *,
-        single: bool = False,
     ) -> None:
         self._classes = len(levels)
         self._offsets = [level * PPM for level in levels]
         floors, ceilings = list(floors), list(ceilings)
         whole = tuple(range(self._classes))
-        bound = [] if single else [group for group, _ in (*floors, *ceilings) if len(group) > 1]
+        bound = [group for group, _ in (*floors, *ceilings) if len(group) > 1]
         groups = _nested_part([whole, *bound])
         number = {group: self._classes + g for g, group in enumerate(groups)}
         number |= {(one,): one for one in whole if self._classes > 1}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.problem import Problem
 
 
-FEW = 8
+FEW = 8  # relations are soon looked at one by one
 
 
 class Relations:
@@ -55,7 +55,7 @@ class Relations:
         self, shares: Exact, demand: Sequence[int], imposed: set[int], released: set[int]
     ) -> tuple[set[int], set[int]]:
         """The relations that have to be imposed, and of those imposed the ones to be released."""
-        if not imposed and len(self._lapsing) > FEW and self.hold(shares, demand):
+        if not imposed and len(self._lapsing) > FEW and self._hold(shares, demand):
             return set(), set()
         broken: set[int] = set()
         lapsed: set[int] = set()
@@ -70,18 +70,15 @@ class Relations:
                 broken.add(number)
         return broken, lapsed
 
-    def hold(self, shares: Exact, demand: Sequence[int], *, noise: int = 0) -> bool:
-        """Do all relations hold, or are those that do not to be released? Shares may be off by ``noise`` each."""
-        for relation in self._always:
-            if _surplus(relation, shares) < -noise * _weight(relation):
-                return False
+    def _hold(self, shares: Exact, demand: Sequence[int]) -> bool:
+        """Do all relations hold, or are those that do not to be released? Much sooner than one by one."""
         for relation in self._not_equal:
-            if _surplus(relation, shares) < -noise * _weight(relation) and not _full(relation, shares, demand):
+            if _surplus(relation, shares) < 0 and not _full(relation, shares, demand):
                 return False
         amounts, scale = shares
         for group in self._equal:
             held_back = [amounts[one] for one in group if amounts[one] < demand[one] * scale]
-            if held_back and max([amounts[one] for one in group]) > min(held_back) + 2 * noise:
+            if held_back and max([amounts[one] for one in group]) > min(held_back):
                 return False
         return True
 
@@ -94,7 +91,3 @@ def _surplus(relation: Relation, shares: Exact) -> int:
 
 def _full(relation: Relation, shares: Exact, demand: Sequence[int]) -> bool:
     return all(shares.amounts[one] == demand[one] * shares.scale for one in relation.left)
-
-
-def _weight(relation: Relation) -> int:
-    return relation.weight_left * len(relation.left) + relation.weight_right * len(relation.right)
