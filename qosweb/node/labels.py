@@ -106,16 +106,17 @@ class ExchangeFacts(HeadFacts):
 class Labels:
     """A policy in force. Without one there is one class."""
 
-    def __init__(self, clock: Clock, model: Model | None = None, index: str = "index.html") -> None:
+    def __init__(self, clock: Clock, model: Model | None = None, index: str = "index.html", text: str = "") -> None:
         self.clock = clock
         self.model = model
+        self.text = text  # the specification as it was written
         self.names = ["default"] if model is None else [one.name for one in model.classes]
         self.default = 0 if model is None else model.default
         self.policy = "" if model is None else digest(model)
         self.accesses = Accesses()
-        rules = () if model is None else model.constraints
-        # How many requests each shadow would have been about.
-        self.shadow_counts = {at: 0 for at, rule in enumerate(rules) if rule.shadow}
+        # How many requests each shadow would have been about, by its number among all rules.
+        self.shadow_rules = {} if model is None else {at: rule for at, rule in enumerate(model.rules) if rule.shadow}
+        self.shadow_counts = dict.fromkeys(self.shadow_rules, 0)
         self._matcher = None if model is None else Matcher(model)
         self._coverage = None if model is None else Coverage(model)
         self._watched = set() if model is None else watched(model)
@@ -167,7 +168,7 @@ class Labels:
             return
         path = exchange.target.path
         for at in self._matcher.shadows(exchange.host, path) if self.shadow_counts else ():
-            condition = self._matcher.model.constraints[at].condition
+            condition = self.shadow_rules[at].condition
             if condition is None or c.holds(condition, ExchangeFacts(exchange, self, path, now)):
                 self.shadow_counts[at] += 1
         if self._notes_paths:

@@ -119,6 +119,24 @@ def test_explain_says_which_class_and_why(spec: str, capsys: pytest.CaptureFixtu
     )
 
 
+def test_explain_names_a_shadow_order_for_all_its_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.webqos"
+    path.write_text("</b>.num_requests < 5\n\nshadow method = GET => </a> before </b>\n")
+    order = {
+        "line": 3,
+        "text": "shadow method = GET => </a> before </b>",
+        "state": "shadow",
+        "why": "counted, without effect",
+    }
+    for page, names in (("/a", True), ("/b/x", True), ("/c", False)):
+        said = json.loads(run(capsys, "explain", str(path), page, "--json")[1])
+        assert (order in said["constraints"]) is names
+        assert said["before"] == said["after"] == []
+    assert (
+        order not in json.loads(run(capsys, "explain", str(path), "/a", "--method", "HEAD", "--json")[1])["constraints"]
+    )
+
+
 def test_explain_as_json(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = json.loads(run(capsys, "explain", spec, "/paid/a", "--cookie", "vip=1", "--json")[1])
     assert said["class"] == "/paid#vip"
