@@ -6,9 +6,9 @@ never falls, so there is a level at which the whole holds what is to be divided.
 has a level of its own inside, found in the same way. Priority is height: the classes of each next level of priority
 stand one whole capacity higher, so the water reaches them when all before them are full.
 
-Between levels the amounts are fractions. The amount of a group is a whole number before its members divide it; each
-member gets its exact part rounded down, and what that leaves goes, one each, to those with the largest fraction, then
-to the lower number. So everything is within one of its exact value, and no bound is broken.
+Between levels the amounts are fractions. The amount of a group that its bound has stopped is a whole number before its
+members divide it; each member gets its exact part rounded down, and what that leaves goes, one each, to those with the
+largest fraction, then to the lower number. So every class is within one of its exact value, and no bound is broken.
 """
 
 from __future__ import annotations
