@@ -390,6 +390,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        key=lambda member: (-_length(gotstate[member]), member),",
         "        key=lambda member: (_length(gotstate[member]), member),",
         "of several orders of one view the shortest is taken",
+        equivalent="the paper takes any of them: what is confirmed they all have, and the rest is exchanged as content",
     ),
     Mutant(
         "nobody lacks anything", "cluster.summaries",
