@@ -23,6 +23,7 @@ SHOWN_BY: dict[str, int] = {
     "a stream goes on after a loss": 3,
     "the old life's messages for the new one": 1,
     "acknowledged before it was received": 5,
+    "what was kept aside is lost": 74,
     "the epoch is not on disk": 4,
     "a forwarded message from any view": 56,
     "dropped before everybody has it": 1,
