@@ -32,6 +32,7 @@ from tests.cluster.runtime.images import ME, contents
 from tests.cluster.runtime.test_store import held, open_store, run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -229,3 +230,64 @@ def test_no_space_while_running(tmp_path: Path) -> None:
     assert contents(store.load()) == contents(image)
     store.close()
     assert held(tmp_path) == contents(image)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte, where the machine lets us make one."""
+    place = tmp_path / "small"
+    place.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, text=True, check=False
+    )
+    if made.returncode != 0:
+        pytest.skip(f"no small disk can be mounted here: {made.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_real_disk_that_fills_up_and_has_space_again(small_disk: Path) -> None:
+    store = open_store(small_disk)
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 500_000)
+    image = Image()
+    position = 0
+    for _ in range(1_000):
+        records = [Appended(position, run(position, 50)), Boot(position)]
+        try:
+            store.write(records)
+        except DiskFull:
+            break
+        position += 50
+        for record in records:
+            image.apply(record)
+    else:
+        pytest.fail("the disk never got full")
+    assert contents(store.load()) == contents(image)
+    with pytest.raises(DiskFull, match="Make room"):
+        store.write(records)
+    ballast.unlink()
+    store.write(records)
+    for record in records:
+        image.apply(record)
+    assert contents(store.load()) == contents(image)
+    store.close()
+    assert held(small_disk) == contents(image)
+
+
+def test_a_disk_that_is_full_from_the_start(small_disk: Path) -> None:
+    with pytest.raises(OSError, match="No space"):
+        (small_disk / "ballast").write_bytes(b"x" * 2_000_000)
+    with pytest.raises(DiskFull, match="Make room"):
+        open_store(small_disk)
+    (small_disk / "ballast").unlink()
+    open_store(small_disk).close()
+
+
+def test_a_read_only_disk(small_disk: Path) -> None:
+    filled(small_disk, 3)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(DiskUnwritable, match="mounted for writing"):
+        open_store(small_disk)
+    with pytest.raises(DiskUnwritable, match="mounted for writing"):
+        open_store(small_disk / "new")
