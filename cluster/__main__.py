@@ -1,4 +1,7 @@
-"""``python -m cluster``: the group stack on its own. `sim` explores it in a simulated world."""
+"""``python -m cluster``: the group stack on its own.
+
+`sim` explores it in a simulated world; `inspect` and `recover` are for the disks of real nodes.
+"""
 
 import argparse
 import multiprocessing
@@ -6,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
+from cluster.runtime import operator
 from cluster.sim import cli
 from cluster.sim.explore import Task
 from cluster.sim.run import Outcome
@@ -24,10 +28,13 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     sim = commands.add_parser("sim", help="run the stack in a simulated world that tries to break it")
     cli.add_options(sim)
+    operator.add_commands(commands)
     options = parser.parse_args(argv)
     if options.command is None:
         parser.print_help()
         return 0
+    if options.command in operator.COMMANDS:
+        return operator.main(options, write=lambda text: print(text, flush=True))
     return cli.main(options, sim, clock=time.monotonic, write=lambda text: print(text, flush=True), spread=spread)
 
 
