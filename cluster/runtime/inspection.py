@@ -15,6 +15,7 @@ import msgspec
 
 from cluster.messages import APPLICATION, CHECKPOINT, VIEW
 from cluster.names import Label, ProcessId, View, ViewId
+from cluster.replica import Checkpoint
 from cluster.runtime import dbfile
 from cluster.runtime.refusals import DiskUnwritable, refusal
 from cluster.runtime.rows import Recovery
@@ -128,12 +129,17 @@ def _last(image: Image, count: int) -> Iterator[EntryShown]:
         yield EntryShown(position, label, KINDS.get(entry.kind, entry.kind), len(entry.body), _text(entry))
 
 
+_decode_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
+
 KINDS = {APPLICATION: "entry", VIEW: "view", CHECKPOINT: "checkpoint"}
 
 
 def _text(entry: Entry) -> str:
     if entry.kind == VIEW:
         return str(view_of_entry(entry))
+    if entry.kind == CHECKPOINT:
+        checkpoint = _decode_checkpoint(entry.body)
+        return f"of {checkpoint.position}, digest {checkpoint.digest}"
     shown = entry.body[:BODY_SHOWN].decode("utf-8", "replace")
     return ascii(shown)[1:-1] + ("..." if len(entry.body) > BODY_SHOWN else "")
 
@@ -159,8 +165,9 @@ def _lines(holding: Holding) -> Iterator[str]:
     yield f"act           {holding.act or 'none: it was never told of a primary view'}"
     yield "amb           " + (", ".join(map(str, holding.amb)) or "none")
     yield f"high primary  {holding.high_primary or 'none'}"
-    yield f"order         {holding.log_base}..{holding.log_end} in {holding.runs} runs, known to be confirmed below "
-    yield f"              {holding.next_confirm}; {holding.labelled} own entries in no order yet"
+    yield f"order         {holding.log_base}..{holding.log_end} in {holding.runs} runs"
+    yield f"confirmed     below {holding.next_confirm}, as far as the disk knows"
+    yield f"in no order   {holding.labelled} own entries"
     if holding.snapshot is not None:
         yield f"snapshot      at {holding.snapshot.position}, {holding.snapshot.size:,} bytes"
     else:
@@ -175,6 +182,6 @@ def _lines(holding: Holding) -> Iterator[str]:
 def marked(recovery: Recovery) -> Iterator[str]:
     """The mark of a recovery, as every status shows it."""
     lost = ", ".join(map(str, recovery.given_up)) or "nobody"
-    yield f"RECOVERED     at {recovery.at} by an operator, without {lost}:"
-    yield f"              '{recovery.old_cluster_id}' became '{recovery.new_cluster_id}', from position "
-    yield f"              {recovery.position} on; what only the others had confirmed is lost"
+    yield f"RECOVERED     at {recovery.at} by an operator, without {lost}"
+    yield f"              '{recovery.old_cluster_id}' became '{recovery.new_cluster_id}'"
+    yield f"              what only those had is lost; the order went on from {recovery.position}"

@@ -41,21 +41,27 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     recover.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def main(options: argparse.Namespace, write: Callable[[str], None], ask: Callable[[str], str] = input) -> int:
+def main(options: argparse.Namespace, write: Callable[[str], None]) -> int:
     try:
         if options.command == "inspect":
             holding = inspection.inspect(options.directory, max(0, options.entries))
             write(inspection.as_json(holding) if options.json else inspection.as_text(holding))
             return 0
-        return recover(options.directories, write, (lambda _prompt: "") if options.yes else ask, sure=options.yes)
+        return recover(options.directories, write, None if options.yes else _ask)
     except (StoreError, CannotRecover) as error:
         print(f"{options.command}: {error}", file=sys.stderr)
         return 1
 
 
-def recover(
-    directories: list[Path], write: Callable[[str], None], ask: Callable[[str], str], *, sure: bool = False
-) -> int:
+def _ask(prompt: str) -> str:
+    try:
+        return input(prompt)
+    except EOFError:
+        return ""
+
+
+def recover(directories: list[Path], write: Callable[[str], None], ask: Callable[[str], str] | None) -> int:
+    """`ask` is None for who is sure."""
     with ExitStack() as stack:
         stores = [stack.enter_context(closing(Store.open_any(directory))) for directory in directories]
         if len({store.me for store in stores}) < len(stores):
@@ -70,7 +76,10 @@ def recover(
         plan = recovery.plan({store.me: store.load() for store in stores})
         leader = next(store for store in stores if store.me == plan.leader)
         write(_warning(stores, plan))
-        if not sure and ask(f"Type the cluster id ({leader.cluster_id}) to go on: ").strip() != leader.cluster_id:
+        if (
+            ask is not None
+            and ask(f"Type the cluster id ({leader.cluster_id}) to go on: ").strip() != leader.cluster_id
+        ):
             write("nothing was changed")
             return 1
         mark = Recovery(

@@ -122,6 +122,7 @@ class Store:
             store.load()
             store._use(True)
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")  # so that the file itself says that it has a log
+            dbfile.fill_log(directory)
         except sqlite3.Error as error:
             connection.close()
             raise refusal(store.file, error, "opening") from error
