@@ -33,8 +33,9 @@ def main(argv: list[str] | None = None) -> int:
     if options.command is None:
         parser.print_help()
         return 0
-    if options.command in operator.COMMANDS:
-        return operator.main(options, write=lambda text: print(text, flush=True))
+    if options.command != "sim":
+        code: int = options.run(options)
+        return code
     return cli.main(options, sim, clock=time.monotonic, write=lambda text: print(text, flush=True), spread=spread)
 
 

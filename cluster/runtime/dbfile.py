@@ -84,8 +84,11 @@ def is_locked(directory: Path) -> bool:
     return False
 
 
-def create(directory: Path, identity: Identity) -> None:
-    """A new disk for a process that was never there before. Appears at once and whole, or not."""
+def create(directory: Path, identity: Identity, founding: str) -> None:
+    """A new disk for a process that was never there before. Appears at once and whole, or not.
+
+    `founding`: the name of the founding, if this is one.
+    """
     new, file = directory / (FILE + ".new"), directory / FILE
     log = directory / (FILE + "-wal")
     if has_content(log):
@@ -93,7 +96,7 @@ def create(directory: Path, identity: Identity) -> None:
     meta: dict[str, object] = {"identity": identity}
     if identity.founder:  # as `cluster.stack.founding_image`: alone in v_0, which it registered
         view = founding_view(identity.process)
-        meta |= {"primaries": rows.Primaries(view, ()), "high_primary": view.id}
+        meta |= {"founding": founding, "primaries": rows.Primaries(view, ()), "high_primary": view.id}
     try:
         new.unlink(missing_ok=True)
         os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

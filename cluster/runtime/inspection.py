@@ -55,6 +55,7 @@ class Holding(msgspec.Struct, frozen=True):
     cluster_id: str
     process: ProcessId
     founder: bool
+    founding: str
     boot: int
     epoch: int
     act: View | None
@@ -91,6 +92,7 @@ def inspect(directory: Path, entries: int = ENTRIES_SHOWN) -> Holding:
         cluster_id=meta.identity.cluster_id,
         process=meta.identity.process,
         founder=meta.identity.founder,
+        founding=meta.founding,
         boot=image.boot,
         epoch=image.epoch,
         act=image.act,
@@ -160,6 +162,7 @@ def _lines(holding: Holding) -> Iterator[str]:
     yield f"cluster       {holding.cluster_id}"
     founder = ", the founder" if holding.founder else ""
     yield f"process       {holding.process.name}, incarnation {holding.process.incarnation}{founder}"
+    yield f"founding      {holding.founding or 'not known'}"
     yield f"boot          {holding.boot}"
     yield f"epoch         {holding.epoch}"
     yield f"act           {holding.act or 'none: it was never told of a primary view'}"

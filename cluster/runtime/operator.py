@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 
     from cluster.recovery import Plan
 
-COMMANDS = ("inspect", "recover")
-
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     inspect = commands.add_parser("inspect", help="show what the disk of a node holds")
     inspect.add_argument("directory", metavar="DIR", type=Path, help="the data directory of a node, running or not")
     inspect.add_argument("--json", action="store_true", help="for programs")
     inspect.add_argument("--entries", type=int, default=inspection.ENTRIES_SHOWN, metavar="N", help="how many, at most")
+    inspect.set_defaults(run=main)
     recover = commands.add_parser(
         "recover",
         help="the last resort: go on without a majority that is lost for good",
@@ -39,15 +38,16 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     recover.add_argument("directories", metavar="DIR", type=Path, nargs="+", help="a data directory that is left")
     recover.add_argument("--yes", action="store_true", help="do not ask")
+    recover.set_defaults(run=main)
 
 
-def main(options: argparse.Namespace, write: Callable[[str], None]) -> int:
+def main(options: argparse.Namespace) -> int:
     try:
         if options.command == "inspect":
             holding = inspection.inspect(options.directory, max(0, options.entries))
-            write(inspection.as_json(holding) if options.json else inspection.as_text(holding))
+            print(inspection.as_json(holding) if options.json else inspection.as_text(holding))
             return 0
-        return recover(options.directories, write, None if options.yes else _ask)
+        return recover(options.directories, print, None if options.yes else _ask)
     except (StoreError, CannotRecover) as error:
         print(f"{options.command}: {error}", file=sys.stderr)
         return 1

@@ -75,6 +75,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """All values of the table `meta`. What was never written is what it is here."""
 
     identity: Identity
+    founding: str = ""  # which founding of the cluster it belongs to, as far as it was told
     in_use: bool = False  # a process was running on this disk, so its write-ahead log belongs to it
     boot: int = 0
     epoch: int = 0

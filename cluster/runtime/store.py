@@ -20,8 +20,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from enum import Enum
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from cluster.durable import Image, Snapshotted
 from cluster.runlog import RunLog
@@ -59,7 +62,7 @@ def draw_incarnation() -> int:
 
 
 class Store:
-    __slots__ = ("_connection", "_extent", "_lock", "_meta", "directory")
+    __slots__ = ("_connection", "_extent", "_lock", "_meta", "_writer", "directory")
 
     def __init__(self, directory: Path, lock: dbfile.Lock, connection: sqlite3.Connection, meta: Meta) -> None:
         self.directory = directory
@@ -67,6 +70,7 @@ class Store:
         self._connection = connection
         self._meta = meta
         self._extent = Extent(0, 0, {})
+        self._writer = threading.Lock()  # one transaction at a time, whichever threads they come from
 
     # ---- opening and closing
 
@@ -91,7 +95,9 @@ class Store:
         lock = dbfile.Lock(directory)
         try:
             if not (directory / dbfile.FILE).exists():
-                dbfile.create(directory, Identity(cluster_id, name, draw(), create_for is Purpose.FOUNDING))
+                founds = create_for is Purpose.FOUNDING
+                founding = os.urandom(16).hex() if founds else ""
+                dbfile.create(directory, Identity(cluster_id, name, draw(), founds), founding)
             elif create_for is Purpose.FOUNDING:
                 raise DiskExists(
                     f"{directory} has the disk of a process already. A group is founded once: start the node without "
@@ -163,6 +169,21 @@ class Store:
         return self._meta.identity.founder
 
     @property
+    def founding(self) -> str:
+        """Which founding of the cluster this process belongs to: drawn by the founder, told to all who join."""
+        return self._meta.founding
+
+    def belong_to(self, founding: str) -> None:
+        """Remember the founding that this process was told of. It is for life."""
+        if self._meta.founding not in ("", founding):
+            raise ForeignDisk(
+                f"{self.directory} belongs to the founding {self._meta.founding} of the cluster '{self.cluster_id}', "
+                f"not to {founding}. {START_ANEW}"
+            )
+        self._transact(lambda changes: changes.set("founding", founding))
+        self._meta = msgspec.structs.replace(self._meta, founding=founding)
+
+    @property
     def recoveries(self) -> tuple[Recovery, ...]:
         """The marks of an operator who went on without a majority, oldest first. Every status shows them."""
         return self._meta.recoveries
@@ -204,23 +225,24 @@ class Store:
         self.load()
 
     def _transact(self, change: Callable[[Changes], None]) -> None:
-        execute = self._connection.execute
-        try:
-            execute("BEGIN IMMEDIATE")
-            changes = Changes(self._connection, self._extent.copy())
-            change(changes)
-            changes.finish()
-            execute("COMMIT")
-        except sqlite3.Error as error:
-            self._roll_back()
-            raise refusal(self.file, error, "writing") from error
-        except Unsound as error:
-            self._roll_back()
-            raise damaged(self.file, str(error)) from error
-        except BaseException:
-            self._roll_back()
-            raise
-        self._extent = changes.extent
+        with self._writer:
+            execute = self._connection.execute
+            try:
+                execute("BEGIN IMMEDIATE")
+                changes = Changes(self._connection, self._extent.copy())
+                change(changes)
+                changes.finish()
+                execute("COMMIT")
+            except sqlite3.Error as error:
+                self._roll_back()
+                raise refusal(self.file, error, "writing") from error
+            except Unsound as error:
+                self._roll_back()
+                raise damaged(self.file, str(error)) from error
+            except BaseException:
+                self._roll_back()
+                raise
+            self._extent = changes.extent
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:

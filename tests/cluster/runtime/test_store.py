@@ -15,6 +15,7 @@ from cluster.durable import Appended, Boot, Image, Labelled, Snapshotted, Trunca
 from cluster.messages import APPLICATION, Entry
 from cluster.names import ProcessId, ViewId
 from cluster.runlog import Run
+from cluster.runtime.refusals import ForeignDisk
 from cluster.runtime.store import Purpose, Store
 from cluster.stack import founding_image
 from tests.cluster.runtime.images import ME, contents, copy, histories
@@ -69,6 +70,22 @@ def test_a_process_that_kept_its_disk_is_the_same(tmp_path: Path) -> None:
     again = open_store(tmp_path)
     assert (again.me, again.load().boot, again.founder) == (me, 4, True)
     again.close()
+
+
+def test_the_founding_that_a_process_belongs_to_is_for_life(tmp_path: Path) -> None:
+    founder = open_store(tmp_path / "a", founding=True)
+    store = open_store(tmp_path / "b", "b")
+    assert len(founder.founding) == 32
+    assert store.founding == ""
+    store.belong_to(founder.founding)
+    store.belong_to(founder.founding)
+    with pytest.raises(ForeignDisk, match="not to another"):
+        store.belong_to("another")
+    store.close()
+    again = open_store(tmp_path / "b", "b")
+    assert again.founding == founder.founding
+    again.close()
+    founder.close()
 
 
 @given(history=histories())
