@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from cluster.sim.node import Make
     from cluster.sim.plan import Plan, Submission
 
-QUIET = 1.5  # seconds without an action, before the last change
 LIVE_WITHIN = 40.0  # virtual seconds after everything healed
+QUIET = 1.5  # of them without any action at the end: the group is not only whole, but at rest
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -126,7 +126,7 @@ def _play(plan: Plan, world: World, judge: Judge) -> None:
     for name in plan.first:
         world.nodes[name].start()
     for fault in plan.faults:
-        world.events.at(fault.at, _begin, fault, world, plan.lasts)
+        world.events.at(fault.at, _begin, fault, world)
     for submission in plan.submissions:
         world.events.at(submission.at, _submit, submission, world)
     world.events.run_until(plan.lasts)
@@ -144,10 +144,9 @@ def _contacts(plan: Plan, name: str, founder: str) -> str:
     return founder if name in plan.first else plan.first
 
 
-def _begin(fault: AnyFault, world: World, lasts: float) -> None:
+def _begin(fault: AnyFault, world: World) -> None:
     fault.begin(world)
-    if fault.at + fault.lasts < lasts:
-        world.events.after(fault.lasts, fault.end, world)
+    fault.end_later(world)
 
 
 def _submit(submission: Submission, world: World) -> None:
@@ -172,15 +171,21 @@ def heal(world: World) -> None:
 
 
 def _wait_until_live(world: World) -> bool:
-    """Whether the group is whole again; raises where the rules allow it, and it is not."""
+    """Whether the group is whole again, and at rest; raises where the rules allow it, and it is not."""
+    limit = world.events.now + LIVE_WITHIN
     try:
-        world.run_until(lambda: live(world), within=LIVE_WITHIN, what="one primary view of all")
+        while True:
+            left = limit - world.events.now
+            world.run_until(lambda: live(world), within=left, what="one primary view of all")
+            world.settle(QUIET, within=max(left, QUIET))
+            if live(world):
+                return True
+            world.sometimes["the group fell apart again after it was whole"] += 1
     except NotReached as late:
         if allowed(world):
             raise NotReached(f"{late}\n{state_of(world)}") from None
         world.sometimes["no primary view is allowed any more"] += 1
         return False
-    return True
 
 
 def last_change(world: World, judge: Judge) -> None:
