@@ -86,6 +86,7 @@ def recover(directories: list[Path], write: Callable[[str], None], ask: Callable
             datetime.now(UTC).isoformat(timespec="seconds"),
             leader.cluster_id,
             f"{leader.cluster_id}+{os.urandom(4).hex()}",
+            os.urandom(16).hex(),
             plan.view,
             tuple(sorted(store.me for store in stores)),
             plan.given_up,

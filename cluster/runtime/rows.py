@@ -53,6 +53,7 @@ class Recovery(msgspec.Struct, frozen=True):
     at: str  # UTC, ISO 8601
     old_cluster_id: str
     new_cluster_id: str
+    founding: str  # those who went on belong to this one since
     view: View  # the view of one that counts as the last primary view since
     kept: tuple[ProcessId, ...]  # whose disks went on
     given_up: tuple[ProcessId, ...]  # members of views in use whose disks did not

@@ -219,6 +219,7 @@ class Store:
             for record in records:
                 changes.apply(record)
             changes.set("identity", new)
+            changes.set("founding", recovery.founding)
             changes.set("recoveries", (*self._meta.recoveries, recovery))
 
         self._transact(change)

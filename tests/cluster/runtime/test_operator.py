@@ -145,6 +145,7 @@ def test_recover_two_of_five(place: Path, capsys: pytest.CaptureFixture[str]) ->
     store = disk(world, "c").store
     assert store is not None
     (mark,) = store.recoveries
+    assert store.founding == mark.founding
     assert [process.name for process in mark.kept] == ["c", "d"]
     assert {process.name for process in mark.given_up} >= {"a", "b", "e"}
 
@@ -200,7 +201,7 @@ def test_a_recovery_that_was_interrupted_can_be_finished(place: Path, capsys: py
     for directory in both:
         store = Store.open_any(directory)
         store.write([Boot(9)])
-        marks.append((store.cluster_id, store.recoveries, store.load().act))
+        marks.append((store.cluster_id, store.founding, store.recoveries, store.load().act))
         store.close()
     assert marks[0] == marks[1]
     _, _, err = shown(capsys, "recover", "--yes", directories[2], place / "e")
