@@ -17,9 +17,9 @@ from cluster.messages import APPLICATION, CHECKPOINT, VIEW
 from cluster.names import Label, ProcessId, View, ViewId
 from cluster.replica import Checkpoint
 from cluster.runtime import dbfile
+from cluster.runtime.reading import read_image
 from cluster.runtime.refusals import DiskUnwritable, refusal
 from cluster.runtime.rows import Recovery
-from cluster.runtime.store import read_image
 from cluster.summaries import view_of_entry
 
 if TYPE_CHECKING:

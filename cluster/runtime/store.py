@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.durable import Image, Snapshotted
-from cluster.runlog import RunLog
 from cluster.runtime import dbfile
 from cluster.runtime.changes import Changes, Extent
+from cluster.runtime.reading import read_image
 from cluster.runtime.refusals import (
     START_ANEW,
     DiskExists,
@@ -39,13 +38,13 @@ from cluster.runtime.refusals import (
     refusal,
     unwritable,
 )
-from cluster.runtime.rows import Identity, Meta, Recovery, Unsound, number_sum, run_of
+from cluster.runtime.rows import Identity, Meta, Recovery, Unsound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from cluster.durable import Record
+    from cluster.durable import Image, Record
     from cluster.names import ProcessId
 
 
@@ -226,6 +225,8 @@ class Store:
         self.load()
 
     def _transact(self, change: Callable[[Changes], None]) -> None:
+        if self._lock is None:
+            raise ValueError(f"the disk in {self.directory} was closed: open it again before writing")
         with self._writer:
             execute = self._connection.execute
             try:
@@ -263,42 +264,3 @@ def _belongs(directory: Path, identity: Identity, name: str, cluster_id: str) ->
             f"{directory} is the disk of '{identity.name}' ({identity.process}), but this node is called '{name}'. "
             "Start it under its own name, or give this one a directory of its own."
         )
-
-
-def read_image(file: Path, connection: sqlite3.Connection, meta: Meta) -> tuple[Image, Extent]:
-    """All rows, each of them checked."""
-    image = Image()
-    image.boot, image.epoch = meta.boot, meta.epoch
-    image.act, image.amb = meta.primaries.act, meta.primaries.amb
-    image.high_primary, image.next_confirm = meta.high_primary, meta.next_confirm
-    image.log = RunLog(meta.base)
-    numbers = {}
-    try:
-        for position, length, body, checksum in connection.execute("SELECT * FROM runs ORDER BY position"):
-            run = run_of("runs", position, body, checksum)
-            if position != image.log.end or length != len(run.entries):
-                raise Unsound(f"the order goes up to {image.log.end}, then on with a run of {length} at {position}")
-            image.log.append(run)
-        for number, body, checksum in connection.execute("SELECT * FROM labelled ORDER BY number"):
-            run = run_of("labelled", number, body, checksum)
-            image.labelled[run.first] = run
-            numbers[run.first] = number
-        if meta.snapshot is not None:
-            state = _snapshot(connection)
-            if len(state) != meta.snapshot.size:
-                raise Unsound(f"the snapshot has {len(state)} bytes, not {meta.snapshot.size}")
-            image.snapshot = Snapshotted(meta.snapshot.position, meta.snapshot.highest, state)
-    except (Unsound, TypeError) as error:
-        raise damaged(file, str(error)) from error
-    except sqlite3.Error as error:
-        raise refusal(file, error, "reading") from error
-    return image, Extent(image.log.base, image.log.end, numbers)
-
-
-def _snapshot(connection: sqlite3.Connection) -> bytes:
-    pieces: list[bytes] = []
-    for piece, body, checksum in connection.execute("SELECT * FROM snapshot ORDER BY piece"):
-        if piece != len(pieces) or number_sum(piece, body) != checksum:
-            raise Unsound(f"piece {piece} of the snapshot is wrong")
-        pieces.append(body)
-    return b"".join(pieces)

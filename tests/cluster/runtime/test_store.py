@@ -113,6 +113,15 @@ def test_after_every_transaction_a_crash_leaves_what_the_records_say(history: li
         assert held(directory / "disk") == states[-1]
 
 
+def test_a_transaction_waits_for_the_disk(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    store.close()
+    with pytest.raises(ValueError, match="was closed: open it again"):
+        store.write([Boot(1)])
+
+
 def test_a_run_that_is_labelled_and_ordered_at_once_is_written_once(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.write([Labelled(run(1, 3)), Appended(0, run(1, 3)), Labelled(run(4))])
