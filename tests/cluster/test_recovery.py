@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from cluster.durable import Image
 from cluster.names import ProcessId
 from cluster.recovery import EPOCH_LEAP, CannotRecover, Plan, follow, plan
+from cluster.settings import Settings
 from cluster.sim.world import World
 from cluster.stack import Process, founding_image
 
@@ -135,3 +138,34 @@ def test_a_process_that_was_never_a_member_has_nothing_to_go_on_from() -> None:
     told.act = founding_image(ProcessId("b")).act
     with pytest.raises(CannotRecover, match="none of them has the order of the group"):
         plan({ProcessId("a"): told})
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_after_any_history_nothing_is_lost_that_was_delivered_on_a_disk_that_is_left(seed: int) -> None:
+    chance = random.Random(seed)
+    world = World(Process, seed=seed, coded=True, settings=Settings(snapshot_every=7)).start("abcde")
+    for i in range(40):
+        world.broadcast(chance.choice("abcde"), b"%d" % i)
+        world.run(chance.choice((0.0, 0.002, 0.01, 1.0)))
+        if i % 5 == 0:
+            names = "".join(chance.sample("abcde", 5))
+            cut = chance.randint(1, 5)
+            world.partition(names[:cut], names[cut:]).run(chance.choice((0.0, 0.3, 2.0)))
+        if i % 7 == 0:
+            name = chance.choice("abcde")
+            world.crash(name).run(chance.random()).restart(name)
+    left = "".join(sorted(chance.sample("abcde", chance.randint(1, 3))))
+    before = max((list(world.delivered(name)) for name in left), key=len)
+    lose(world, "abcde").heal()
+    try:
+        recover(world, left)
+    except CannotRecover as error:
+        assert "quorum" in str(error)  # noqa: PT017
+    for name in left:
+        world.restart(name)
+    world.run(10.0).broadcast(left[0], b"after").settle()
+    assert world.has_primary(left)
+    for name in left:
+        assert world.delivered(name)[: len(before)] == before
+        assert world.delivered(name)[-1] == b"after"
+        assert len(set(world.delivered(name))) == len(world.delivered(name))
