@@ -137,7 +137,7 @@ def connect(directory: Path) -> tuple[sqlite3.Connection, Meta]:
     and remove it, and a disk that is refused stays as it was found.
     """
     file = directory / FILE
-    meta = _checked(file)
+    meta = check(directory)
     connection = _open(file, "rw")
     try:
         connection.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
@@ -177,10 +177,12 @@ def fill_log(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _checked(file: Path) -> Meta:
+def check(directory: Path) -> Meta:
+    """Whether this disk is whole. For one that nobody works on: a log that is being written looks torn."""
+    file = directory / FILE
     log = file.with_name(file.name + "-wal")
     had_log = has_content(log)  # SQLite may leave an empty one where somebody only looked
-    connection = connect_read_only(file.parent)
+    connection = connect_read_only(directory)
     try:
         if had_log:
             _whole_log(file, log)

@@ -18,7 +18,7 @@ from cluster.names import Label, ProcessId, View, ViewId
 from cluster.replica import Checkpoint
 from cluster.runtime import dbfile
 from cluster.runtime.reading import read_image
-from cluster.runtime.refusals import DiskUnwritable, refusal
+from cluster.runtime.refusals import DamagedDisk, DiskUnwritable, refusal
 from cluster.runtime.rows import Recovery
 from cluster.summaries import view_of_entry
 
@@ -50,6 +50,7 @@ class Holding(msgspec.Struct, frozen=True):
     """What a disk holds. `--json` prints this."""
 
     directory: str
+    damage: str  # what is wrong with it; what is shown is what could still be read
     in_use: bool  # a node runs on it now
     clean: bool  # the last one ended in order
     cluster_id: str
@@ -77,16 +78,17 @@ def inspect(directory: Path, entries: int = ENTRIES_SHOWN) -> Holding:
     in_use = dbfile.is_locked(directory)
     sizes = {file.name: file.stat().st_size for file in sorted(directory.glob(dbfile.FILE + "*"))}
     try:
-        meta, image, runs = _read(directory)
+        meta, image, runs, damage = _read(directory, in_use)
     except DiskUnwritable:  # even to read, SQLite wants to write beside the file
         with tempfile.TemporaryDirectory() as copy:
             for name in (dbfile.FILE, dbfile.FILE + "-wal"):
                 if (directory / name).exists():
                     copyfile(directory / name, Path(copy) / name)
-            meta, image, runs = _read(Path(copy))
+            meta, image, runs, damage = _read(Path(copy), in_use)
     log = image.log
     return Holding(
         directory=str(directory),
+        damage=damage,
         in_use=in_use,
         clean=not meta.in_use,
         cluster_id=meta.identity.cluster_id,
@@ -110,15 +112,21 @@ def inspect(directory: Path, entries: int = ENTRIES_SHOWN) -> Holding:
     )
 
 
-def _read(directory: Path) -> tuple[Meta, Image, int]:
+def _read(directory: Path, in_use: bool) -> tuple[Meta, Image, int, str]:
     file = directory / dbfile.FILE
+    damage = ""
+    if not in_use:
+        try:
+            dbfile.check(directory)
+        except DamagedDisk as error:
+            damage = str(error)
     connection = dbfile.connect_read_only(directory)
     try:
         connection.execute("BEGIN")  # one moment for all that is read
         dbfile.whole_pages(file, connection)
         meta = dbfile.read_meta(file, connection)
         runs = connection.execute("SELECT count(*) FROM runs").fetchone()[0]
-        return meta, read_image(file, connection, meta)[0], runs
+        return meta, read_image(file, connection, meta)[0], runs, damage
     except sqlite3.Error as error:
         raise refusal(file, error, "reading") from error
     finally:
@@ -155,6 +163,8 @@ def as_text(holding: Holding) -> str:
 
 
 def _lines(holding: Holding) -> Iterator[str]:
+    if holding.damage:
+        yield f"DAMAGED       {holding.damage}"
     for recovery in holding.recoveries:
         yield from marked(recovery)
     state = "a node runs on it" if holding.in_use else "closed in order" if holding.clean else "left by a crash"

@@ -46,7 +46,7 @@ def main(options: argparse.Namespace) -> int:
         if options.command == "inspect":
             holding = inspection.inspect(options.directory, max(0, options.entries))
             print(inspection.as_json(holding) if options.json else inspection.as_text(holding))
-            return 0
+            return 1 if holding.damage else 0
         return recover(options.directories, print, None if options.yes else _ask)
     except (StoreError, CannotRecover) as error:
         print(f"{options.command}: {error}", file=sys.stderr)

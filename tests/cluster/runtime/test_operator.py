@@ -104,6 +104,26 @@ def test_inspect_changes_nothing_on_a_disk_that_a_crash_left(place: Path, capsys
     assert {name: (directory / name).read_bytes() for name in before} == before
 
 
+def test_inspect_shows_what_can_be_read_of_a_damaged_disk(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    world = world_on_disks(place, "a")
+    for i in range(9):
+        world.broadcast("a", b"%d" % i).settle()
+    kill_all(world)
+    log = disk(world, "a").directory / "group.db-wal"
+    content = bytearray(log.read_bytes())
+    content[32 + 20 * 4120] ^= 1
+    log.write_bytes(content)
+    code, out, _ = shown(capsys, "inspect", log.parent)
+    assert code == 1
+    assert out.startswith("DAMAGED       ")
+    assert "cannot be read any more" in out
+    assert "process       a, incarnation" in out
+    (log.parent / "group.db").write_bytes(b"nonsense" * 1000)
+    code, out, err = shown(capsys, "inspect", log.parent)
+    assert (code, out) == (1, "")
+    assert "is damaged" in err
+
+
 def test_inspect_of_what_is_no_disk(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = shown(capsys, "inspect", place)
     assert (code, out) == (1, "")
