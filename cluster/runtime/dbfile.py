@@ -118,6 +118,14 @@ def create(directory: Path, identity: Identity, founding: str) -> None:
         raise unwritable(directory, str(error)) from error
 
 
+def make_directory(directory: Path) -> None:
+    """Where it does not exist; then it still does after a loss of power."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path in missing:
+        sync_directory(path.parent)
+
+
 def has_content(file: Path) -> bool:
     return file.exists() and file.stat().st_size > 0
 
