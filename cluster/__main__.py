@@ -1,4 +1,7 @@
-"""``python -m cluster``: the group stack on its own. `sim` explores it in a simulated world."""
+"""``python -m cluster``: the group stack on its own.
+
+`sim` explores it in a simulated world; `inspect` and `recover` are for the disks of real nodes.
+"""
 
 import argparse
 import multiprocessing
@@ -8,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from cluster.runtime import operator
 from cluster.sim import cli
 from cluster.sim.explore import Task
 from cluster.sim.run import Outcome
@@ -33,10 +37,14 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     sim = commands.add_parser("sim", help="run the stack in a simulated world that tries to break it")
     cli.add_options(sim)
+    operator.add_commands(commands)
     options = parser.parse_args(argv)
     if options.command is None:
         parser.print_help()
         return 0
+    if options.command != "sim":
+        code: int = options.run(options)
+        return code
     return cli.main(options, sim, clock=time.monotonic, write=lambda text: print(text, flush=True), spread=spread)
 
 

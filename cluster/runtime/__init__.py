@@ -1,0 +1,1 @@
+"""The stack on real machines: sockets, timers, disks, keys."""
