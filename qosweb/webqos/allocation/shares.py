@@ -31,9 +31,10 @@ Phase 2, *no contention*. Capacity that nobody may take in phase 1 is offered to
 capacity and hard ceilings alone; what they gain on top of what they have is lexicographically max-min by level. (The
 gains and not the sums: shares that were set apart by their ceilings stay apart when somebody else is idle.)
 
-*Rounding.* Each phase ends in whole parts per million. Where bounds are nested, every share is the exact value rounded up
-or down, and so is the sum of a group that its bound has stopped (``nested``), so all bounds hold exactly; where they
-overlap otherwise, ceilings hold exactly (``rounding``). Ties go to the lower number. The outcome depends on nothing but the arguments.
+*Rounding.* Each phase ends in whole parts per million. Where bounds are nested, every share is the exact value rounded
+up or down, and so is the sum of a group that its bound has stopped (``nested``), so all bounds hold exactly; where they
+overlap otherwise, ceilings hold exactly (``rounding``). Ties go to the lower number. The outcome depends on nothing but
+the arguments.
 
 A problem in contradiction with itself is no error here: its floors yield as above.
 
