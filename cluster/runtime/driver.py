@@ -1,0 +1,283 @@
+"""Runs a process of the stack on the event loop: inputs, effects in their order, one timer.
+
+Inputs of one turn of the loop are handed in as they come; what they bring takes place at the end of the turn, so that
+everything for one peer leaves in one write and everything for the disk in one transaction. Effects behind a `Persist`
+wait until it is durable; what is to be written meanwhile goes with the next transaction (group commit). How much can
+wait there is bounded by the window of the view order: nobody's messages become safe without this process.
+
+Submissions are batched by the load itself: nothing under way, and an entry leaves at once; otherwise entries collect
+until a batch that is under way has ended.
+Above: group.  Below: transport, store, `cluster.stack.Process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.layer import Delivered, Diverged, Effect, Known, Persist, PrimaryChanged, Send
+from cluster.runtime.memory import MemoryStore
+from cluster.runtime.transport import Transport
+from cluster.stack import Process
+
+if TYPE_CHECKING:
+    from cluster.durable import Record
+    from cluster.messages import Frame
+    from cluster.names import ProcessId, View
+    from cluster.replica import StateMachine
+    from cluster.runtime.memory import AnyStore
+    from cluster.runtime.options import Options
+
+PIPELINE = 2  # batches of this process that may be under way
+WRITE_AGAIN_S = 0.5  # after the disk refused
+EFFECTS_MAX = 200_000  # that may wait for the disk
+
+log = logging.getLogger("cluster.driver")
+
+Handle = asyncio.Future[object] | Callable[[Delivered], None] | None
+
+
+class Above(Protocol):
+    """Who is told what comes of it: the group."""
+
+    def ended(self, effect: Delivered) -> None: ...
+    def primary_changed(self, view: View | None) -> None: ...
+    def diverged(self, effect: Diverged) -> None: ...
+    def failed(self, error: BaseException) -> None: ...
+
+
+class Driver:
+    def __init__(
+        self,
+        options: Options,
+        me: ProcessId,
+        store: AnyStore,
+        machine: StateMachine,
+        above: Above,
+        *,
+        group: str,
+    ) -> None:
+        image = store.load()
+        self.options = options
+        self.me = me
+        self.above = above
+        self.store = store
+        self.process = Process(me, options.settings, image, machine, random.Random())
+        self.transport = Transport(options, me, self.process.boot, group, self)
+        self.writes = 0  # transactions
+        self.write_failing = False
+        self.batches = 0
+        self.waiting: list[bytes] = []  # submissions that are not with the process yet
+        self.waiting_bytes = 0
+        self.under_way_bytes = 0  # of those that are
+        self.handles: dict[int, Handle] = {}  # whom to tell of the end of a submission, by ticket
+        self._waiting_handles: list[Handle] = []
+        self._durable = not isinstance(store, MemoryStore)
+        self._thread = ThreadPoolExecutor(1, "cluster-store") if self._durable else None
+        self._loop = asyncio.get_running_loop()
+        self._effects: deque[Effect] = deque()  # that wait for the disk
+        self._writing = False
+        self._batch_ends: deque[int] = deque()  # the last ticket of each batch that is under way
+        self._batch_bytes: deque[int] = deque()
+        self._turn_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
+        self._stopped = False
+
+    # ---- life
+
+    async def start(self) -> None:
+        await self.transport.listen()
+        self.process.start(time.monotonic())
+        self._soon()
+        await self.transport.start()
+
+    async def close(self) -> None:
+        if not self._stopped:
+            self.turn()
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.transport.close()
+        if self._thread is not None:
+            await self._loop.run_in_executor(self._thread, self.store.close)
+            self._thread.shutdown()
+
+    def _fail(self, error: BaseException) -> None:
+        """The process cannot go on: what it did last may be half done."""
+        log.error("this member stops: %s", error, exc_info=error)
+        self._stopped = True
+        for connection in list(self.transport.connections.values()):
+            connection.close()
+        self.above.failed(error)
+
+    # ---- inputs
+
+    def connected(self, peer: ProcessId) -> None:
+        if not self._stopped:
+            self.process.connected(time.monotonic(), peer)
+            self._soon()
+
+    def disconnected(self, peer: ProcessId) -> None:
+        if not self._stopped:
+            self.process.disconnected(time.monotonic(), peer)
+            self._soon()
+
+    def received(self, peer: ProcessId, frame: Frame) -> None:
+        if not self._stopped:
+            self.process.received(time.monotonic(), peer, frame)
+            if not self._turn_due:
+                self._soon()
+
+    def submit(self, body: bytes, handle: Handle) -> None:
+        """Put an entry into the order; it waits for the end of the turn at least."""
+        self.waiting.append(body)
+        self._waiting_handles.append(handle)
+        self.waiting_bytes += len(body)
+        if not self._turn_due:
+            self._soon()
+
+    def leave(self) -> None:
+        self.process.leave(time.monotonic())
+        self._soon()
+
+    def _soon(self) -> None:
+        if not self._turn_due and not self._stopped:
+            self._turn_due = True
+            self._loop.call_soon(self.turn)
+
+    # ---- the end of a turn
+
+    def turn(self) -> None:
+        self._turn_due = False
+        if self._stopped:
+            return
+        try:
+            self._perform(self.process.take())
+            if self.waiting and len(self._batch_ends) < PIPELINE:
+                self._submit_waiting()
+                self._perform(self.process.take())
+            self.transport.flush()
+            self._arm()
+        except Exception as error:  # a process that raises is in no state that anybody described
+            self._fail(error)
+
+    def _submit_waiting(self) -> None:
+        bodies, handles = self.waiting, self._waiting_handles
+        self.waiting, self._waiting_handles = [], []
+        tickets = self.process.submit_all(time.monotonic(), bodies)
+        self.handles.update(zip(tickets, handles, strict=True))
+        self._batch_ends.append(tickets[-1])
+        self._batch_bytes.append(self.waiting_bytes)
+        self.under_way_bytes += self.waiting_bytes
+        self.waiting_bytes = 0
+        self.batches += 1
+
+    def withdraw(self, handle: Handle) -> bool:
+        """Take back what was submitted under this handle, as far as that is possible."""
+        if handle in self._waiting_handles:
+            at = self._waiting_handles.index(handle)
+            self.waiting_bytes -= len(self.waiting[at])
+            del self.waiting[at], self._waiting_handles[at]
+            return True
+        ticket = next((ticket for ticket, held in self.handles.items() if held is handle), None)
+        if ticket is None or not self.process.withdraw(time.monotonic(), ticket):
+            return False
+        self._soon()
+        return True
+
+    def _arm(self) -> None:
+        deadline = self.process.next_deadline()
+        if deadline < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = deadline
+            self._timer = self._loop.call_later(max(0.0, deadline - time.monotonic()), self._wake)
+
+    def _wake(self) -> None:
+        self._timer, self._timer_at = None, inf
+        now = time.monotonic()
+        if self._stopped:
+            return
+        if self.process.next_deadline() <= now + 0.0005:
+            self.process.tick(max(now, self.process.next_deadline()))
+        self._soon()
+
+    # ---- effects
+
+    def _perform(self, effects: list[Effect]) -> None:
+        if not self._durable:
+            for effect in effects:
+                if type(effect) is not Persist:
+                    self._do(effect)
+            return
+        self._effects.extend(effects)
+        if not self._writing:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Do what needs no disk, up to the first record; then write that, and all records behind it, at once."""
+        waiting = self._effects
+        while waiting and type(waiting[0]) is not Persist:
+            self._do(waiting.popleft())
+        if waiting:
+            records = [effect.record for effect in waiting if type(effect) is Persist]
+            self._writing = True
+            self._write(records, len(waiting))
+        if len(waiting) > EFFECTS_MAX:
+            raise RuntimeError(f"the disk takes nothing: {len(waiting)} effects wait for it")
+
+    def _write(self, records: list[Record], count: int) -> None:
+        if self._stopped or self._thread is None:
+            return
+        written = self._loop.run_in_executor(self._thread, self.store.write, records)
+        written.add_done_callback(lambda done: self._written(done, records, count))
+
+    def _written(self, done: asyncio.Future[None], records: list[Record], count: int) -> None:
+        if self._stopped or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            if not self.write_failing:
+                log.error("the disk refuses, this member waits until it does not: %s", error)
+            self.write_failing = True
+            self._loop.call_later(WRITE_AGAIN_S, self._write, records, count)
+            return
+        self.writes += 1
+        self.write_failing = self._writing = False
+        try:
+            for _ in range(count):
+                effect = self._effects.popleft()
+                if type(effect) is not Persist:
+                    self._do(effect)
+            self._go_on()
+        except Exception as problem:
+            self._fail(problem)
+            return
+        self._soon()
+        self.transport.flush()
+
+    def _do(self, effect: Effect) -> None:
+        kind = type(effect)
+        if kind is Send:
+            self.transport.send(effect.to, effect.frame)  # type: ignore[attr-defined]
+        elif kind is Delivered:
+            ticket = effect.ticket  # type: ignore[attr-defined]
+            ends = self._batch_ends
+            if ends and ticket >= ends[0]:
+                ends.popleft()
+                self.under_way_bytes -= self._batch_bytes.popleft()
+            self.above.ended(effect)  # type: ignore[arg-type]
+        elif isinstance(effect, PrimaryChanged):
+            self.above.primary_changed(effect.view)
+        elif isinstance(effect, Known):
+            self.transport.know(peer.name for peer in effect.peers)
+        elif isinstance(effect, Diverged):
+            self.above.diverged(effect)

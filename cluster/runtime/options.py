@@ -1,0 +1,48 @@
+"""What a member is told: who it is, where it listens, whom it knows, the key, and the bounds it keeps."""
+
+from __future__ import annotations
+
+import ssl
+
+import msgspec
+
+from cluster.settings import Settings
+
+# Faster heartbeats than the simulator's: a process that is busy for 300 ms is not missed, a silent one is after 400 ms.
+RUNTIME_SETTINGS = Settings(heartbeat=0.05, suspect_min=0.4)
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """Mutual TLS: one context for each role, both of which ask for the certificate of the other side."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What a member holds at most."""
+
+    entry_len_max: int = 1024 * 1024  # bytes of one entry
+    outstanding_len_max: int = 8192  # entries that were submitted here and have no end yet
+    outstanding_bytes_max: int = 8 * 1024 * 1024  # of these (one entry always fits)
+    deliveries_len_max: int = 65_536  # entries that an iterator has not taken yet
+    frame_len_max: int = 64 * 1024 * 1024
+    unsent_bytes_max: int = 64 * 1024 * 1024  # waiting for one connection; more than that closes it
+    strangers_max: int = 64  # connections that have not proved themselves yet
+    handshake_s: float = 3.0  # how long they may take to
+    silence_s: float = 6.0  # a connection on which nothing arrives for so long is closed
+    dial_s: float = 3.0  # how long a connection may take to be made
+    backoff_min_s: float = 0.05  # between two attempts to reach a peer, doubled each time
+    backoff_max_s: float = 2.0
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    name: str  # of this process; no other process of the cluster has it
+    key: bytes  # of the cluster
+    listen: tuple[str, ...]  # addresses such as 127.0.0.1:7000 or [::1]:7000; port 0 takes a free one
+    cluster: str = "cluster"  # its name: members of different clusters refuse each other
+    advertise: tuple[str, ...] = ()  # where others reach this process; else what it listens on
+    contacts: tuple[str, ...] = ()  # addresses of members
+    settings: Settings = RUNTIME_SETTINGS
+    bounds: Bounds = Bounds()
+    tls: Tls | None = None
