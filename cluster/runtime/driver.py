@@ -24,10 +24,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from cluster.layer import Delivered, Diverged, Effect, Known, Persist, PrimaryChanged, Send
 from cluster.runtime.memory import MemoryStore
+from cluster.runtime.recording import Recorder
 from cluster.runtime.transport import Transport
+from cluster.runtime.watch import Watch
 from cluster.stack import Process
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cluster.durable import Record
     from cluster.messages import Frame
     from cluster.names import ProcessId, View
@@ -63,6 +67,8 @@ class Driver:
         above: Above,
         *,
         group: str,
+        order_log: Path | None = None,
+        trace: Path | None = None,
     ) -> None:
         image = store.load()
         self.options = options
@@ -70,6 +76,11 @@ class Driver:
         self.above = above
         self.store = store
         self.process = Process(me, options.settings, image, machine, random.Random())
+        self.watch = Watch(self.process, order_log)
+        self.recorder: Recorder | None = None
+        if trace is not None:
+            self.recorder = Recorder(trace, me, self.process.boot, me if group else None)
+            self.recorder.follow(self.process.around)
         self.transport = Transport(options, me, self.process.boot, group, self)
         self.writes = 0  # transactions
         self.write_failing = False
@@ -83,6 +94,7 @@ class Driver:
         self._thread = ThreadPoolExecutor(1, "cluster-store") if self._durable else None
         self._loop = asyncio.get_running_loop()
         self._effects: deque[Effect] = deque()  # that wait for the disk
+        self._done = 0  # effects that took place
         self._writing = False
         self._batch_ends: deque[int] = deque()  # the last ticket of each batch that is under way
         self._batch_bytes: deque[int] = deque()
@@ -109,6 +121,9 @@ class Driver:
         if self._thread is not None:
             await self._loop.run_in_executor(self._thread, self.store.close)
             self._thread.shutdown()
+        if self.recorder is not None:
+            self.recorder.close()
+        self.watch.close()
 
     def _fail(self, error: BaseException) -> None:
         """The process cannot go on: what it did last may be half done."""
@@ -213,7 +228,12 @@ class Driver:
     # ---- effects
 
     def _perform(self, effects: list[Effect]) -> None:
+        if self.recorder is not None:
+            self.recorder.taken(len(effects))
         if not self._durable:
+            self._done += len(effects)
+            if self.recorder is not None:
+                self.recorder.write_up_to(self._done)
             for effect in effects:
                 if type(effect) is not Persist:
                     self._do(effect)
@@ -225,14 +245,22 @@ class Driver:
     def _go_on(self) -> None:
         """Do what needs no disk, up to the first record; then write that, and all records behind it, at once."""
         waiting = self._effects
-        while waiting and type(waiting[0]) is not Persist:
-            self._do(waiting.popleft())
+        first = next((at for at, effect in enumerate(waiting) if type(effect) is Persist), len(waiting))
+        self._finish(first)
         if waiting:
             records = [effect.record for effect in waiting if type(effect) is Persist]
             self._writing = True
             self._write(records, len(waiting))
-        if len(waiting) > EFFECTS_MAX:
-            raise RuntimeError(f"the disk takes nothing: {len(waiting)} effects wait for it")
+
+    def _finish(self, count: int) -> None:
+        """The next `count` effects: their records are on disk."""
+        self._done += count
+        if self.recorder is not None:
+            self.recorder.write_up_to(self._done)
+        for _ in range(count):
+            effect = self._effects.popleft()
+            if type(effect) is not Persist:
+                self._do(effect)
 
     def _write(self, records: list[Record], count: int) -> None:
         if self._stopped or self._thread is None:
@@ -245,6 +273,11 @@ class Driver:
             return
         error = done.exception()
         if error is not None:
+            if len(self._effects) > EFFECTS_MAX:
+                self._fail(
+                    RuntimeError(f"the disk takes nothing, and {len(self._effects)} effects wait for it: {error}")
+                )
+                return
             if not self.write_failing:
                 log.error("the disk refuses, this member waits until it does not: %s", error)
             self.write_failing = True
@@ -253,10 +286,7 @@ class Driver:
         self.writes += 1
         self.write_failing = self._writing = False
         try:
-            for _ in range(count):
-                effect = self._effects.popleft()
-                if type(effect) is not Persist:
-                    self._do(effect)
+            self._finish(count)
             self._go_on()
         except Exception as problem:
             self._fail(problem)

@@ -1,4 +1,4 @@
-"""A member of a group: founds or joins it, broadcasts entries, sees them delivered in one order, knows the primary view.
+"""A member of a group: founds or joins it, broadcasts entries, sees them delivered in order, knows the primary view.
 
     group = await Group.join(Options(name="b", key=key, listen=("127.0.0.1:0",), contacts=("127.0.0.1:7000",)))
     result = await group.broadcast(b"entry")      # what the state machine answered, once every member has the entry
@@ -66,7 +66,9 @@ class Group:
         self.diverged_count = 0
         self.outstanding = 0
         self.submitted = self.delivered = self.refused = 0
-        self.driver = Driver(options, me, store, self.machine, self, group=group)
+        self.driver = Driver(
+            options, me, store, self.machine, self, group=group, order_log=options.order_log, trace=options.trace
+        )
         self._listeners: list[deque[View | None]] = []
         self._changed: asyncio.Event = asyncio.Event()
         self._room: deque[asyncio.Future[None]] = deque()

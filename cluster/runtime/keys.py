@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KEY_LEN = 32
 KEY_LEN_MIN = 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 
 import msgspec
 
@@ -46,3 +47,5 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings = RUNTIME_SETTINGS
     bounds: Bounds = Bounds()
     tls: Tls | None = None
+    order_log: Path | None = None  # a file for a line about each entry delivered
+    trace: Path | None = None  # a file for every action of every layer, for `python -m cluster check`; slow

@@ -1,7 +1,7 @@
 """Connections to all peers that are known, one to each: listens, dials, decides which connection stays.
 
-Both of a pair may dial. Where two connections of the same two lives meet within a second, the one that the lower process
-dialed stays: both sides decide alike. Otherwise the newer one stays, since nobody dials who has a connection: the other
+Both of a pair may dial. Where two connections of the same two lives meet within a second, that of the lower process
+stays: both sides decide alike. Otherwise the newer one stays, since nobody dials who has a connection: the other
 one is broken, and only one side knows it yet. A process of the same name but another incarnation is let in when the one
 that is known has been silent.
 Above: driver, as its listener.  Below: connections, dialing.
@@ -14,8 +14,6 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Protocol
 
-from cluster.messages import Frame
-from cluster.names import ProcessId
 from cluster.runtime.addresses import AddressBook, parse_address, show_address
 from cluster.runtime.connection import Connection
 from cluster.runtime.counters import Counters
@@ -26,6 +24,8 @@ from cluster.runtime.wire import Addresses, FrameWriter, Garbage, Travelling
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cluster.messages import Frame
+    from cluster.names import ProcessId
     from cluster.runtime.options import Options
 
 MEETING_S = 1.0  # two connections within this time are one meeting
@@ -75,10 +75,15 @@ class Transport:
         bound = []
         for address in self.options.listen:
             host, port = parse_address(address)
-            limits = {"ssl_handshake_timeout": self.options.bounds.handshake_s} if tls else {}
             try:
                 server = await loop.create_server(
-                    self._accept, host, port, ssl=tls, start_serving=False, backlog=128, **limits
+                    self._accept,
+                    host,
+                    port,
+                    ssl=tls,
+                    start_serving=False,
+                    backlog=128,
+                    ssl_handshake_timeout=self.options.bounds.handshake_s if tls else None,
                 )
             except OSError as error:
                 await self.close()

@@ -15,7 +15,7 @@ import msgspec
 from cluster.messages import Data, Hello, LinkAck, Message, Proposal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from cluster.messages import Frame, Payload
 
@@ -69,7 +69,7 @@ class FrameWriter:
             raise Garbage(f"a {what} of {length} bytes would leave; frames have at most {self.frame_len_max} bytes")
 
 
-_decode = msgspec.msgpack.Decoder(Travelling).decode
+_decode: Callable[[bytes | memoryview], Travelling] = msgspec.msgpack.Decoder(Travelling).decode
 
 
 def decode_frame(data: bytes | memoryview) -> Travelling:
