@@ -154,7 +154,7 @@ class VirtualSynchrony(WithinView):
                 continue  # it sends to all of T itself
             cuts = {member: sync.cut[rank] for member, sync in along.items()}
             lower = max((cut for member, cut in cuts.items() if member < me), default=0)
-            least = min(cuts.values())
+            least = max(min(cuts.values()), self.of[origin].msgs.dropped)  # what was dropped came to all after their cuts
             for index in range(max(lower, least) + 1, cuts[me] + 1):
                 lacking = tuple(
                     member

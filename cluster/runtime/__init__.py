@@ -1,1 +1,1 @@
-"""The group on real machines: sockets, keys, timers and disks around the pure stack, under asyncio."""
+"""The stack on real machines: sockets, timers, disks, keys."""

@@ -31,6 +31,13 @@ class Events:
     def after(self, delay: float, action: Callable[..., None], *arguments: Any) -> None:
         self.at(self.now + delay, action, *arguments)
 
+    def step(self) -> None:
+        """Let the one thing happen that is next."""
+        if self._heap:
+            self.handled += 1
+            self.now, _, action, arguments = heappop(self._heap)
+            action(*arguments)
+
     def run_until(self, time: float) -> None:
         """Let everything happen that is due up to `time`, and leave the clock there."""
         heap = self._heap

@@ -42,6 +42,9 @@ class Specifications(Judge):
         else:
             self._checkers.after_all(joint(world))
 
+    def in_time(self, last_event: float, members: list[ProcessId], *, detection: float, latency: float) -> None:
+        self._checkers.timing.judge(last_event, members, detection=detection, latency=latency, block_time=0.0)
+
     def clauses(self) -> dict[str, int]:
         return {
             f"{spec}: {clause}": count

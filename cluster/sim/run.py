@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cluster.sim.network import FIXED
 from cluster.sim.world import Listener, NotReached, World
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from cluster.sim.node import Make
     from cluster.sim.plan import Plan, Submission
 
+QUIET = 1.5  # seconds without an action, before the last change
 LIVE_WITHIN = 40.0  # virtual seconds after everything healed
 
 
@@ -60,6 +62,9 @@ class Judge:
 
     def finish(self, world: World, live: bool) -> None:
         """The run is over; `live`: it ended with a group that is whole."""
+
+    def in_time(self, last_event: float, members: list[ProcessId], *, detection: float, latency: float) -> None:
+        """The last change in a quiet network was then, and left these. They had all the time they could want since."""
 
     def clauses(self) -> dict[str, int]:
         """What it looked at, and how often."""
@@ -128,6 +133,8 @@ def _play(plan: Plan, world: World, judge: Judge) -> None:
     heal(world)
     live = _wait_until_live(world)
     judge.finish(world, live)
+    if live and len(world.running()) > 1:
+        last_change(world, judge)
 
 
 def _contacts(plan: Plan, name: str, founder: str) -> str:
@@ -174,6 +181,25 @@ def _wait_until_live(world: World) -> bool:
         world.sometimes["no primary view is allowed any more"] += 1
         return False
     return True
+
+
+def last_change(world: World, judge: Judge) -> None:
+    """One more crash, in a quiet network and in the middle of a multicast: the others are one view in time."""
+    chance = world.chance.fork("last change")
+    world.network.delays = FIXED
+    world.settle(QUIET)
+    names = [node.name for node in world.running()]
+    victim = chance.choice(names)
+    world.remark(f"in a quiet network, {victim} crashes in the middle of a broadcast")
+    for name in names:
+        world.broadcast(name, b"last words of " + name.encode())
+    world.crash_after(victim, chance.below(8)).broadcast(victim, b"the very last")
+    world.run(FIXED.base * chance.below(4))
+    world.crash(victim)
+    last_event = world.events.now
+    detection = world.settings.suspect_max + FIXED.notice_max  # it may have died without a word
+    world.run(2 * detection)
+    judge.in_time(last_event, [node.pid for node in world.running()], detection=detection, latency=FIXED.base)
 
 
 def live(world: World) -> bool:

@@ -67,6 +67,7 @@ class World:
         self.network = Network(self.events, self.chance.fork("network"), delays, self.sometimes, coded=coded)
         self.nodes: dict[str, Node] = {}
         self.steps = 0
+        self.frames = 0
         self.calm = False  # the time of faults is over
         self.ambushes: list[tuple[str, Callable[[ProcessId], object]]] = []  # name of an action -> what it sets off
         self._make = make
@@ -89,6 +90,7 @@ class World:
             self._spring(process, type(action).__name__)
 
     def sent(self, process: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None:
+        self.frames += 1
         if self._listener is not None:
             self._listener.frame(self.events.now, process, to, frame)
 

@@ -3,7 +3,8 @@
 Paper: Khazan's thesis, 7.1.1 to 7.1.3, 7.2.1, 7.3.2, 7.4.1 to 7.4.3, 8.1.1, and lemma 8.2.1(1).
 Departs: where the thesis compares the states of two processes, one of them may have crashed or have dropped what it no
 longer needs. So 7.1.2 compares with what the sender's client sent (the history that WV_RFIFO keeps), and 7.2.1 with the
-synchronisation message that the process sent under that id.
+synchronisation message that the process sent under that id. What section 6.4 lets an end-point drop has no number
+there: it is judged too.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class GcsInvariants(Spec):
         self.sync_msg: dict[ProcessId, dict[int, SyncMsg]] = {}  # sync_msg[p][cid] at p, as p sent it
         self.mbrshp_view: dict[ProcessId, View | None] = {}  # None: a start_change came since
         self._compared: dict[tuple[ProcessId, ProcessId, bool], tuple[ViewId, int]] = {}  # at whom, whose, later
+        self._dropped: dict[ProcessId, tuple[int, ...]] = {}
 
     # ---- the trace
 
@@ -75,6 +77,7 @@ class GcsInvariants(Spec):
 
     def judge_again(self) -> None:
         self._compared.clear()
+        self._dropped.clear()
 
     def after(self, p: ProcessId, joint: Joint) -> None:
         state = joint[p].endpoint
@@ -85,6 +88,19 @@ class GcsInvariants(Spec):
                 self._compare((p, q, False), state.current_view.id, source.msgs)
             if source.later is not None and source.later.prefix:
                 self._compare((p, q, True), source.view_msg.id, source.later)
+
+        dropped = tuple(state.of[q].msgs.dropped for q in state.current_view.members)
+        if any(dropped) and self._dropped.get(p) != dropped:
+            self._dropped[p] = dropped
+            self.invariant_dropped(state, dropped, joint)
+
+    def invariant_dropped(self, state: EndpointState, dropped: tuple[int, ...], joint: Joint) -> None:
+        v = state.current_view
+        for r in v.members:
+            if r in joint and joint[r].endpoint.current_view.id == v.id:
+                sources = joint[r].endpoint.of
+                lacking = [q for q, count in zip(v.members, dropped, strict=True) if sources[q].msgs.prefix < count]
+                self.require(not lacking, "6.4: what is dropped was received by all members of the view", r, *lacking)
 
     def invariant_views(self, p: ProcessId, state: EndpointState) -> None:
         self.require(p in state.mbrshp_view.members, "7.1.1: p in mbrshp_view.set", state.mbrshp_view)

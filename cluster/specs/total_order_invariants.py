@@ -70,6 +70,7 @@ class TotalOrderInvariants(Spec):
         self._built: set[ProcessId] = set()  # established a view since it was last judged
         self._bound: dict[ProcessId, int] = {}  # how many positions were confirmed in views that p is a member of
         self._recovered: set[ProcessId] = set()  # since it was last judged
+        self._next_confirm: dict[ProcessId, int] = {}  # as last judged, in this life
 
     # ---- the trace
 
@@ -93,6 +94,7 @@ class TotalOrderInvariants(Spec):
     def recovered_eff(self, _act: Recovered, at: ProcessId) -> None:
         self._judged.pop(at, None)
         self.high.pop(at, None)
+        self._next_confirm.pop(at, None)
         self._recovered.add(at)
 
     def _left(self, summary: Summary, going_to: ViewId, p: ProcessId) -> None:
@@ -129,9 +131,16 @@ class TotalOrderInvariants(Spec):
         if p in self._recovered:
             self._recovered.discard(p)
             self.invariant_durable(p, state)
+        if state.next_confirm != self._next_confirm.get(p):
+            self.invariant_next_confirm(p, state.next_confirm)
         if state.next_confirm > self._judged.get(p, 0):
             self.invariant_allconfirm(p, state, joint)
             self._judged[p] = state.next_confirm
+
+    def invariant_next_confirm(self, p: ProcessId, next_confirm: int) -> None:
+        before = self._next_confirm.get(p, 0)
+        self.require(next_confirm >= before, "allconfirm: nextconfirm_p never decreases", before, next_confirm)
+        self._next_confirm[p] = next_confirm
 
     def invariant_6_1(self, high: ViewId | None) -> None:
         if high is None:

@@ -2,7 +2,8 @@
 
 What stands below the order here keeps the promises of the virtual synchrony layer: FIFO per sender, a sender gets its
 own messages, members that go on together have delivered the same messages of the old view, nothing crosses a view.
-The judge holds the order to VS (DVS paper, fig. 1) at every receipt and every safe indication.
+The judge holds the order to VS (DVS paper, fig. 1) at every receipt and every safe indication, and asks of the latter
+that every client has dealt with the message.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Judge:
         self.ordered: dict[tuple[ViewId, ProcessId], int] = {}
         self.next: dict[tuple[ProcessId, ViewId], int] = {}
         self.next_safe: dict[tuple[ProcessId, ViewId], int] = {}
+        self.dealt: dict[tuple[ProcessId, ViewId], int] = {}  # how much of the order a client has dealt with
         self.receipts = 0
         self.safes = 0
 
@@ -58,6 +60,7 @@ class Judge:
         assert self.queue[view.id][i] == (sender, body)
         for member in view.members:
             assert self.next.get((member, view.id), 0) > i, f"{at}: safe at {i}, but {member} has not received it"
+            assert self.dealt.get((member, view.id), 0) > i, f"{at}: safe at {i}, but {member} has not dealt with it"
         self.next_safe[at, view.id] = i + 1
         self.safes += 1
 
@@ -102,6 +105,7 @@ class Node:
         self.received_at[id(body)] = self.world.now
         count = len(self.received)
         if self.lag is None:
+            self.world.judge.dealt[self.me, view.id] = count
             self.order.processed(count)
         else:
             self.world.at(self.world.now + self.lag(), lambda: self._processed(view, count))
@@ -110,6 +114,7 @@ class Node:
 
     def _processed(self, view: View, count: int) -> None:
         if view is self.current_view:
+            self.world.judge.dealt[self.me, view.id] = max(count, self.world.judge.dealt.get((self.me, view.id), 0))
             self.order.processed(count)
             self.order.settle()
 

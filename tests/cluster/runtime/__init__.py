@@ -1,1 +1,1 @@
-"""Tests of the runtime: real sockets, real processes."""
+"""The stack on real machines."""

@@ -217,6 +217,7 @@ def to_impl() -> list[Spec]:
     return [dvs, TotalOrderInvariants(dvs)]
 
 
+DECREASES = "allconfirm: nextconfirm_p never decreases"
 DURABLE = "durable: what was confirmed in a view of p is on the disk of p"
 IN_AB = [*primary(AB), *((p, Established(AB, 1)) for p in (A, B)), *register(A, B)]
 HIGH = "6.1: x in allstate: x.high is a created view that all its members attempted"
@@ -249,6 +250,13 @@ def test_confirmed_orders_are_one() -> None:
     assert judged(specs, [], C, {C: order(X, Z, confirmed=2)}) == clause
 
 
+def test_what_is_confirmed_stays_confirmed() -> None:
+    specs = to_impl()
+    assert judged(specs, IN_AB, A, {A: order(X, Y, confirmed=2)}) == ""
+    assert judged(specs, [(A, Established(ABC, 3))], A, {A: order(X, Y, confirmed=1)}) == DECREASES
+    assert judged(specs, [(A, CRASH), (A, RECOVER)], A, {A: order(X, Y, confirmed=1)}) == ""
+
+
 def test_what_is_confirmed_outlives_a_crash() -> None:
     back = [(B, CRASH), (B, RECOVER)]
     for state, clause in (
@@ -278,6 +286,7 @@ def test_every_clause_of_to_is_broken() -> None:
     broken = {clause for _, _, clause in TO_STATES} | {
         "allconfirm: confirmed orders are prefixes of one another",
         DURABLE,
+        DECREASES,
     }
     alone = {clause for clause in preconditions(TotalOrderInvariants) if clause.startswith("6.2")}
     assert len(alone) == 1
@@ -338,6 +347,7 @@ GCS_TRACES: dict[str, Trace] = {
 
 LATE: Steps = [*BLOCKED, (B, GcsSend(plain("late"))), (B, GcsSend(plain("later")))]
 CUT = "8.1.1: no more is delivered than a synchronisation message of the transitional set commits to"
+DROPPED = "6.4: what is dropped was received by all members of the view"
 GCS_STATES = [
     (BLOCKED, Endpoint(mbrshp_view=view(2, B)), "7.1.1: p in mbrshp_view.set"),
     (BLOCKED, Endpoint(current_view=view(2, B)), "7.1.1: p in current_view.set"),
@@ -394,6 +404,25 @@ def test_gcs_good_states() -> None:
     assert judged(gcs(), [*BLOCKED, (A, CRASH), (A, RECOVER)], A, {A: Process(endpoint=fresh)}) == ""
 
 
+def test_only_what_all_have_is_dropped() -> None:
+    dropped = Endpoint()
+    dropped.of[A].msgs.drop(1)
+    lacking = Endpoint(of={A: source(A), B: source(B)})
+    having = Endpoint(of={A: source(A, "m"), B: source(B)})
+    elsewhere = Endpoint(current_view=view(3, A, B), of={A: source(A), B: source(B)})
+    for other, clause in ((lacking, DROPPED), (having, ""), (elsewhere, "")):
+        joint = {A: Process(endpoint=dropped), B: Process(endpoint=other)}
+        specs = gcs()
+        checkers = Checkers(A, specs)
+        for p, action in BLOCKED:
+            checkers.observe(p, action)
+        if clause:
+            with pytest.raises(Violation, match=r"6\.4: what is dropped"):
+                checkers.after(A, joint)  # type: ignore[arg-type]
+        else:
+            checkers.after(A, joint)  # type: ignore[arg-type]
+
+
 def test_the_cut_of_others_counts_once_the_view_is_there() -> None:
     state = Endpoint(
         mbrshp_view=view(3, A, B),
@@ -413,4 +442,4 @@ def test_messages_of_a_view_that_is_to_come_are_compared_too() -> None:
 
 
 def test_every_clause_of_gcs_is_broken() -> None:
-    assert {*GCS_TRACES, *(clause for _, _, clause in GCS_STATES)} == preconditions(GcsInvariants)
+    assert {*GCS_TRACES, *(clause for _, _, clause in GCS_STATES), DROPPED} == preconditions(GcsInvariants)
