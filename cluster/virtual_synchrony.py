@@ -154,7 +154,8 @@ class VirtualSynchrony(WithinView):
                 continue  # it sends to all of T itself
             cuts = {member: sync.cut[rank] for member, sync in along.items()}
             lower = max((cut for member, cut in cuts.items() if member < me), default=0)
-            least = max(min(cuts.values()), self.of[origin].msgs.dropped)  # what was dropped came to all after their cuts
+            # what is dropped already came to all, to some of them after their cuts
+            least = max(min(cuts.values()), self.of[origin].msgs.dropped)
             for index in range(max(lower, least) + 1, cuts[me] + 1):
                 lacking = tuple(
                     member

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from cluster.specs.joint import Joint, ProcessState
 
 
-QUIET = 1.5  # seconds without an action at the end of a run, before the last word is spoken
-
-
 class Specifications(Judge):
     """All specifications, following one run."""
 
@@ -37,7 +34,6 @@ class Specifications(Judge):
 
     def finish(self, world: World, live: bool) -> None:
         if live:
-            world.settle(QUIET)
             self._checkers.at_end(joint(world), {node.pid: node.machine.digest() for node in world.running()})
         else:
             self._checkers.after_all(joint(world))

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from cluster.sim.node import Make
     from cluster.sim.plan import Plan, Submission
 
-QUIET = 1.5  # seconds without an action, before the last change
 LIVE_WITHIN = 40.0  # virtual seconds after everything healed
+QUIET = 1.5  # of them without any action at the end: the group is not only whole, but at rest
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -172,15 +172,21 @@ def heal(world: World) -> None:
 
 
 def _wait_until_live(world: World) -> bool:
-    """Whether the group is whole again; raises where the rules allow it, and it is not."""
+    """Whether the group is whole again, and at rest; raises where the rules allow it, and it is not."""
+    limit = world.events.now + LIVE_WITHIN
     try:
-        world.run_until(lambda: live(world), within=LIVE_WITHIN, what="one primary view of all")
+        while True:
+            left = limit - world.events.now
+            world.run_until(lambda: live(world), within=left, what="one primary view of all")
+            world.settle(QUIET, within=max(left, QUIET))
+            if live(world):
+                return True
+            world.sometimes["the group fell apart again after it was whole"] += 1
     except NotReached as late:
         if allowed(world):
             raise NotReached(f"{late}\n{state_of(world)}") from None
         world.sometimes["no primary view is allowed any more"] += 1
         return False
-    return True
 
 
 def last_change(world: World, judge: Judge) -> None:

@@ -1,0 +1,163 @@
+"""What the whole stack does in the situations that it was made for, told as stories."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster.primary import is_quorum
+from cluster.settings import Settings
+from cluster.sim.chance import Chance as Seeded
+from cluster.sim.world import World
+from cluster.stack import Process
+
+if TYPE_CHECKING:
+    from cluster.layer import Chance
+
+
+@pytest.fixture
+def world() -> World:
+    return World(Process, settings=Settings(snapshot_every=20))
+
+
+def test_what_one_broadcasts_all_deliver(world: World) -> None:
+    world.start("abc").broadcast("b", b"x").settle()
+    assert world.delivered("a") == world.delivered("b") == world.delivered("c") == [b"x"]
+
+
+def test_the_minority_side_never_delivers(world: World) -> None:
+    world.start("abcde").partition("abc", "de")
+    world.broadcast("a", b"x").broadcast("d", b"y").settle()
+    assert world.delivered("b") == [b"x"]
+    assert world.delivered("e") == []
+    assert world.primary("e") is None
+
+
+def test_a_cut_off_member_may_believe_but_confirms_nothing(world: World) -> None:
+    world.start("abc").settle().partition("ab", "c").broadcast("c", b"alone").run(0.2)
+    assert world.primary("c") is not None  # nobody told it yet
+    assert world.delivered("c") == []
+    world.settle()
+    assert world.primary("c") is None
+    world.heal().settle()
+    assert world.delivered("a") == world.delivered("c") == [b"alone"]
+
+
+def test_five_fall_one_at_a_time_and_two_go_on(world: World) -> None:
+    """A static majority of five would have stopped at two."""
+    world.start("abcde").settle()
+    for name in "cde":
+        world.crash(name).settle()
+    world.broadcast("b", b"two are left").settle()
+    assert world.delivered("a") == world.delivered("b") == [b"two are left"]
+
+
+def test_the_ranked_one_of_two_goes_on_alone(world: World) -> None:
+    world.start("abc").settle().crash("c").settle().crash("b").settle()
+    world.broadcast("a", b"one is left").settle()
+    assert world.delivered("a") == [b"one is left"]
+
+
+def test_the_other_one_of_two_waits(world: World) -> None:
+    world.start("abc").settle().crash("c").settle().crash("a").settle()
+    world.broadcast("b", b"x").settle()
+    assert world.delivered("b") == []
+    assert world.primary("b") is None
+    world.restart("a").settle()
+    assert world.delivered("b") == world.delivered("a") == [b"x"]
+
+
+def test_an_even_split_goes_on_at_the_side_of_the_ranked_one(world: World) -> None:
+    world.start("abcd").settle().partition("ab", "cd").settle()
+    world.broadcast("b", b"x").broadcast("c", b"y").settle()
+    assert world.delivered("a") == [b"x"]
+    assert world.delivered("d") == []
+    world.heal().settle()
+    assert world.delivered("a") == world.delivered("d") == [b"x", b"y"]
+
+
+def test_power_fails_everywhere_and_nothing_confirmed_is_lost(world: World) -> None:
+    world.start("abc").settle()
+    for number in range(50):
+        world.broadcast("abc"[number % 3], b"%d" % number)
+    world.run(0.005)
+    before = max((world.delivered(name)[:] for name in "abc"), key=len)
+    for name in "abc":
+        world.crash(name)
+    for name in "cba":
+        world.restart(name)
+    world.settle()
+    after = world.delivered("a")
+    assert before
+    assert after[: len(before)] == before
+    assert after == world.delivered("b") == world.delivered("c")
+
+
+def test_who_lost_its_disk_comes_back_as_somebody_else_and_gets_everything(world: World) -> None:
+    world.start("abc").broadcast("a", b"x").settle().lose_disk("c").settle()
+    world.restart("c").settle()
+    primary = world.primary("c")
+    assert world.delivered("c") == [b"x"]
+    assert primary is not None
+    assert str(primary.members[-1]) == "c.1"
+
+
+def test_a_laggard_is_fed_by_snapshot(world: World) -> None:
+    world.start("abc").settle().crash("c").settle()
+    for number in range(200):
+        world.broadcast("a", b"%d" % number)
+    world.settle().restart("c").settle()
+    assert world.delivered("c") == world.delivered("a")
+    assert len(world.delivered("c")) == 200
+
+
+def test_who_leaves_is_gone_at_once_and_its_last_words_are_heard(world: World) -> None:
+    world.start("abc").settle().broadcast("c", b"good-bye").leave("c").run(0.5)
+    assert world.delivered("a") == [b"good-bye"]
+    primary = world.primary("a")
+    assert primary is not None
+    assert [member.name for member in primary.members] == ["a", "b"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_as_soon_as_the_rules_allow_a_primary_view_there_is_one(seed: int) -> None:
+    """Partitions follow each other at random. At rest, every side has one exactly if it may, and never two have."""
+    chance = Seeded(seed)
+    names = "abcdef"[: 3 + seed % 4]
+    world = World(Process, seed=seed).start(names).settle()
+    for _ in range(6):
+        world.partition(*_sides(chance, names)).settle()
+        if chance.random() < 0.5:
+            world.broadcast(names[chance.below(len(names))], b"x").settle()
+        primaries = {world.primary(name) for name in names} - {None}
+        assert len(primaries) <= 1
+        for side in {_side(world, name) for name in names}:
+            assert all((world.primary(name) is not None) == _may_decide(world, side) for name in side)
+    world.heal().settle()
+    assert len({world.primary(name) for name in names}) == 1
+
+
+def _sides(chance: Chance, names: str) -> list[str]:
+    sides = ["", "", ""]
+    for name in names:
+        sides[int(chance.random() * 3)] += name
+    return [side for side in sides if side]
+
+
+def _side(world: World, name: str) -> str:
+    process = world.nodes[name].process
+    assert isinstance(process, Process)
+    return "".join(member.name for member in process.endpoint.current_view.members)
+
+
+def _may_decide(world: World, side: str) -> bool:
+    """The rule of the primary views, by what is on the disks: the last active view, and those attempted after it.
+
+    Where a side has decided, that is its own view by now; where it has not, it shows that it might not.
+    """
+    images = [world.nodes[name].disk.read() for name in side]
+    members = [world.nodes[name].pid for name in side]
+    act = max((image.act for image in images if image.act is not None), key=lambda view: view.id)
+    attempted = [view for image in images for view in image.amb if view.id > act.id]
+    return all(list(view.members) == members or is_quorum(members, view) for view in [act, *attempted])
