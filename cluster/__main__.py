@@ -1,4 +1,5 @@
-"""``python -m cluster``: the group stack on its own. `sim` explores it in a simulated world."""
+"""``python -m cluster``: the group stack on its own. `sim` explores it in a simulated world, `node` and `chat`
+are members of a real group, `check` judges what members recorded."""
 
 import argparse
 import multiprocessing
@@ -6,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
+from cluster.runtime.commands import add_commands
 from cluster.sim import cli
 from cluster.sim.explore import Task
 from cluster.sim.run import Outcome
@@ -24,10 +26,14 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     sim = commands.add_parser("sim", help="run the stack in a simulated world that tries to break it")
     cli.add_options(sim)
+    add_commands(commands)
     options = parser.parse_args(argv)
     if options.command is None:
         parser.print_help()
         return 0
+    if options.command != "sim":
+        code: int = options.run(options)
+        return code
     return cli.main(options, sim, clock=time.monotonic, write=lambda text: print(text, flush=True), spread=spread)
 
 

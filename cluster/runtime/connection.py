@@ -59,8 +59,7 @@ class Connection(asyncio.Protocol):
         """The name of a peer that said no."""
         return self._handshake.refused_by
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # of uvloop, or asyncio
         self._transport = transport
         if self.is_closed:
             transport.abort()

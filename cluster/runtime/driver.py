@@ -23,6 +23,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.layer import Delivered, Diverged, Effect, Known, Persist, PrimaryChanged, Send
+from cluster.runtime.latency import Latency
 from cluster.runtime.memory import MemoryStore
 from cluster.runtime.recording import Recorder
 from cluster.runtime.transport import Transport
@@ -98,6 +99,9 @@ class Driver:
         self._writing = False
         self._batch_ends: deque[int] = deque()  # the last ticket of each batch that is under way
         self._batch_bytes: deque[int] = deque()
+        self._batch_began: deque[float] = deque()  # when its first entry was submitted
+        self._waiting_since = 0.0
+        self.latency = Latency()
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
@@ -153,6 +157,8 @@ class Driver:
 
     def submit(self, body: bytes, handle: Handle) -> None:
         """Put an entry into the order; it waits for the end of the turn at least."""
+        if not self.waiting:
+            self._waiting_since = time.monotonic()
         self.waiting.append(body)
         self._waiting_handles.append(handle)
         self.waiting_bytes += len(body)
@@ -191,6 +197,7 @@ class Driver:
         self.handles.update(zip(tickets, handles, strict=True))
         self._batch_ends.append(tickets[-1])
         self._batch_bytes.append(self.waiting_bytes)
+        self._batch_began.append(self._waiting_since)
         self.under_way_bytes += self.waiting_bytes
         self.waiting_bytes = 0
         self.batches += 1
@@ -304,6 +311,7 @@ class Driver:
             if ends and ticket >= ends[0]:
                 ends.popleft()
                 self.under_way_bytes -= self._batch_bytes.popleft()
+                self.latency.add(time.monotonic() - self._batch_began.popleft())
             self.above.ended(effect)  # type: ignore[arg-type]
         elif isinstance(effect, PrimaryChanged):
             self.above.primary_changed(effect.view)

@@ -21,6 +21,7 @@ from cluster.names import ProcessId
 from cluster.runtime.driver import Driver
 from cluster.runtime.feed import Event, Feed
 from cluster.runtime.memory import MemoryStore
+from cluster.runtime.store import Purpose, Store
 from cluster.stack import founding_image
 
 if TYPE_CHECKING:
@@ -49,10 +50,6 @@ class Full(Exception):
     """As many entries as allowed are waiting for their end."""
 
 
-class CannotFound(Exception):
-    """A group that may not be founded, and what to do instead."""
-
-
 class Group:
     def __init__(self, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, group: str):
         self.options = options
@@ -77,37 +74,45 @@ class Group:
     # ---- beginning
 
     @classmethod
-    async def found(cls, options: Options, machine: StateMachine | None = None, store: AnyStore | None = None) -> Group:
-        """Found a group, with this process as its first and only member. Once in the life of a cluster."""
-        if store is not None:
-            image = store.load()
-            if image.act is not None or image.boot:
-                raise CannotFound("this disk belongs to a member already: start it with join, which goes on from there")
-        me = ProcessId(options.name)
-        chosen = store or MemoryStore(founding_image(me))
-        return await cls._begin(options, me, chosen, machine, secrets.token_hex(16))
+    async def found(cls, options: Options, machine: StateMachine | None = None) -> Group:
+        """Found a group, with this process as its first and only member. Once in the life of a cluster.
+
+        Raises a StoreError where the disk is one already: a member goes on from its disk with `join`.
+        """
+        me = ProcessId(options.name, secrets.randbits(32) or 1)
+        store: AnyStore = MemoryStore(founding_image(me))
+        if options.data is not None:
+            store = disk = Store.open(
+                options.data, create_for=Purpose.FOUNDING, name=options.name, cluster_id=options.cluster
+            )
+            me = disk.me
+        return await cls._begin(options, me, store, machine, secrets.token_hex(16))
 
     @classmethod
-    async def join(
-        cls,
-        options: Options,
-        machine: StateMachine | None = None,
-        store: AnyStore | None = None,
-        me: ProcessId | None = None,
-    ) -> Group:
+    async def join(cls, options: Options, machine: StateMachine | None = None) -> Group:
         """Join a group, or go on in it from a disk. Tries for ever, and never founds one."""
-        chosen = store or MemoryStore()
-        if not options.contacts and chosen.load().boot == 0:
-            raise ValueError("somebody who joins needs the address of a member: options.contacts is empty")
-        me = me or ProcessId(options.name, secrets.randbits(32) or 1)
-        return await cls._begin(options, me, chosen, machine, "")
+        me = ProcessId(options.name, secrets.randbits(32) or 1)
+        store: AnyStore = MemoryStore()
+        if options.data is not None:
+            store = disk = Store.open(
+                options.data, create_for=Purpose.JOINING, name=options.name, cluster_id=options.cluster
+            )
+            me = disk.me
+        if not options.contacts and store.load().boot == 0:
+            store.close()
+            raise ValueError("a process that joins needs the address of a member: options.contacts is empty")
+        return await cls._begin(options, me, store, machine, "")
 
     @classmethod
     async def _begin(
         cls, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, founded: str
     ) -> Group:
         group = cls(options, me, store, machine, founded)
-        await group.driver.start()
+        try:
+            await group.driver.start()
+        except BaseException:
+            await group.close()
+            raise
         return group
 
     @property

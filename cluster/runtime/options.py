@@ -44,6 +44,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str = "cluster"  # its name: members of different clusters refuse each other
     advertise: tuple[str, ...] = ()  # where others reach this process; else what it listens on
     contacts: tuple[str, ...] = ()  # addresses of members
+    data: Path | None = None  # the directory of the disk; None: volatile, a process that ends comes back as another one
     settings: Settings = RUNTIME_SETTINGS
     bounds: Bounds = Bounds()
     tls: Tls | None = None

@@ -45,7 +45,7 @@ class Recorder:
         self._taken += count
 
     def write_up_to(self, done: int) -> None:
-        """All effects before the `done`-th (from 0 on, over the whole life) took place, or need nothing but to be done."""
+        """The first `done` effects of this life took place, or need nothing but to be done."""
         notes, lines = self._notes, []
         while notes and notes[0][0] <= done:
             lines.append(notes.popleft()[1])

@@ -41,7 +41,7 @@ class Watch:
         self.change_s_sum = 0.0  # from the first start_change to the view
         self.change_s_max = 0.0
         process.detector.above = HearingTap(self, process, process.membership)
-        process.membership.above = ChangeTap(self, process.endpoint)
+        process.membership.above = ChangeTap(self, process.endpoint)  # type: ignore[assignment]  # nobody sets it
         process.endpoint.above = ViewTap(self, process.order)
         tap = OrderTap(self, process.replica, OrderLog(order_log) if order_log is not None else None)
         process.total_order.above = tap
@@ -153,7 +153,7 @@ class OrderLine(msgspec.Struct, frozen=True):
 
 
 class OrderLog:
-    """`--order-log`: a line for each entry that is delivered. A process that starts again repeats what it applies again."""
+    """A line for each entry that is delivered. A process that starts again repeats what it applies again."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)

@@ -1,6 +1,6 @@
 """Traces as text: what a process recorded, line by line, put together with what the others did, and judged.
 
-A file holds one or more lives of one process. A life begins with a `Life`; every other line is one action with its time:
+A file holds one or more lives of one process. A life begins with a `Life`; each other line is an action with its time:
 
     {"trace":1,"process":["a",0],"boot":1,"founder":["a",0],"at":12.25}
     [12.251,"Submitted",{"ticket":1,"body":"eA=="}]
