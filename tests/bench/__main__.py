@@ -4,6 +4,7 @@ import importlib
 import sys
 
 BENCHMARKS = {
+    "group": "totally ordered broadcast by three members, beside a bare sequencer",
     "http": "static files beside nginx and aiohttp's add_static",
     "memory": "a million requests, and what the process holds before and after",
     "shares": "dividing the capacity among 5, 20 and 50 classes, beside a linear program of scipy",
