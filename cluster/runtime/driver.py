@@ -23,6 +23,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.layer import Delivered, Diverged, Effect, Known, Persist, PrimaryChanged, Send
+from cluster.messages import Data
 from cluster.runtime.latency import Latency
 from cluster.runtime.memory import MemoryStore
 from cluster.runtime.recording import Recorder
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from cluster.runtime.memory import AnyStore
     from cluster.runtime.options import Options
 
-PIPELINE = 2  # batches of this process that may be under way
+PIPELINE = 1  # batches of this process that may be under way
 WRITE_AGAIN_S = 0.5  # after the disk refused
 EFFECTS_MAX = 200_000  # that may wait for the disk
 
@@ -52,7 +53,8 @@ Handle = asyncio.Future[object] | Callable[[Delivered], None] | None
 class Above(Protocol):
     """Who is told what comes of it: the group."""
 
-    def ended(self, effect: Delivered) -> None: ...
+    def ended(self, future: asyncio.Future[object], effect: Delivered) -> None: ...
+    def roomy(self) -> None: ...
     def primary_changed(self, view: View | None) -> None: ...
     def diverged(self, effect: Diverged) -> None: ...
     def failed(self, error: BaseException) -> None: ...
@@ -87,24 +89,25 @@ class Driver:
         self.write_failing = False
         self.batches = 0
         self.waiting: list[bytes] = []  # submissions that are not with the process yet
-        self.waiting_bytes = 0
-        self.under_way_bytes = 0  # of those that are
+        self.waiting_handles: list[Handle] = []
         self.handles: dict[int, Handle] = {}  # whom to tell of the end of a submission, by ticket
-        self._waiting_handles: list[Handle] = []
+        self.outstanding = 0  # submissions that have no end yet
+        self.outstanding_bytes = 0  # of these; what belongs to one batch is given back together
+        self.delivered = self.refused = 0
         self._durable = not isinstance(store, MemoryStore)
         self._thread = ThreadPoolExecutor(1, "cluster-store") if self._durable else None
         self._loop = asyncio.get_running_loop()
         self._effects: deque[Effect] = deque()  # that wait for the disk
         self._done = 0  # effects that took place
         self._writing = False
-        self._batch_ends: deque[int] = deque()  # the last ticket of each batch that is under way
-        self._batch_bytes: deque[int] = deque()
-        self._batch_began: deque[float] = deque()  # when its first entry was submitted
+        # of each batch that is under way: its last ticket, its bytes, and when its first entry was submitted
+        self._batches: deque[tuple[int, int, float]] = deque()
         self._waiting_since = 0.0
         self.latency = Latency()
-        self._turn_due = False
+        self.turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
+        self._rearm = True  # an input came that may have moved the next deadline
         self._stopped = False
 
     # ---- life
@@ -142,17 +145,21 @@ class Driver:
     def connected(self, peer: ProcessId) -> None:
         if not self._stopped:
             self.process.connected(time.monotonic(), peer)
+            self._rearm = True
             self._soon()
 
     def disconnected(self, peer: ProcessId) -> None:
         if not self._stopped:
             self.process.disconnected(time.monotonic(), peer)
+            self._rearm = True
             self._soon()
 
     def received(self, peer: ProcessId, frame: Frame) -> None:
         if not self._stopped:
             self.process.received(time.monotonic(), peer, frame)
-            if not self._turn_due:
+            if type(frame) is not Data:
+                self._rearm = True
+            if not self.turn_due:
                 self._soon()
 
     def submit(self, body: bytes, handle: Handle) -> None:
@@ -160,54 +167,54 @@ class Driver:
         if not self.waiting:
             self._waiting_since = time.monotonic()
         self.waiting.append(body)
-        self._waiting_handles.append(handle)
-        self.waiting_bytes += len(body)
-        if not self._turn_due:
+        self.waiting_handles.append(handle)
+        self.outstanding += 1
+        self.outstanding_bytes += len(body)
+        if not self.turn_due:
             self._soon()
 
     def leave(self) -> None:
         self.process.leave(time.monotonic())
+        self._rearm = True
         self._soon()
 
     def _soon(self) -> None:
-        if not self._turn_due and not self._stopped:
-            self._turn_due = True
+        if not self.turn_due and not self._stopped:
+            self.turn_due = True
             self._loop.call_soon(self.turn)
 
     # ---- the end of a turn
 
     def turn(self) -> None:
-        self._turn_due = False
+        self.turn_due = False
         if self._stopped:
             return
         try:
             self._perform(self.process.take())
-            if self.waiting and len(self._batch_ends) < PIPELINE:
+            if self.waiting and len(self._batches) < PIPELINE:
                 self._submit_waiting()
                 self._perform(self.process.take())
             self.transport.flush()
-            self._arm()
+            if self._rearm:
+                self._arm()
         except Exception as error:  # a process that raises is in no state that anybody described
             self._fail(error)
 
     def _submit_waiting(self) -> None:
-        bodies, handles = self.waiting, self._waiting_handles
-        self.waiting, self._waiting_handles = [], []
+        bodies, handles = self.waiting, self.waiting_handles
+        self.waiting, self.waiting_handles = [], []
         tickets = self.process.submit_all(time.monotonic(), bodies)
         self.handles.update(zip(tickets, handles, strict=True))
-        self._batch_ends.append(tickets[-1])
-        self._batch_bytes.append(self.waiting_bytes)
-        self._batch_began.append(self._waiting_since)
-        self.under_way_bytes += self.waiting_bytes
-        self.waiting_bytes = 0
+        self._batches.append((tickets[-1], sum(map(len, bodies)), self._waiting_since))
         self.batches += 1
 
     def withdraw(self, handle: Handle) -> bool:
         """Take back what was submitted under this handle, as far as that is possible."""
-        if handle in self._waiting_handles:
-            at = self._waiting_handles.index(handle)
-            self.waiting_bytes -= len(self.waiting[at])
-            del self.waiting[at], self._waiting_handles[at]
+        if handle in self.waiting_handles:
+            at = self.waiting_handles.index(handle)
+            self.outstanding -= 1
+            self.outstanding_bytes -= len(self.waiting[at])
+            del self.waiting[at], self.waiting_handles[at]
             return True
         ticket = next((ticket for ticket, held in self.handles.items() if held is handle), None)
         if ticket is None or not self.process.withdraw(time.monotonic(), ticket):
@@ -216,6 +223,8 @@ class Driver:
         return True
 
     def _arm(self) -> None:
+        """What ordinary traffic makes due, acknowledgements of the links, waits for the next heartbeat at the latest."""
+        self._rearm = False
         deadline = self.process.next_deadline()
         if deadline < self._timer_at:
             if self._timer is not None:
@@ -225,6 +234,7 @@ class Driver:
 
     def _wake(self) -> None:
         self._timer, self._timer_at = None, inf
+        self._rearm = True
         now = time.monotonic()
         if self._stopped:
             return
@@ -241,9 +251,7 @@ class Driver:
             self._done += len(effects)
             if self.recorder is not None:
                 self.recorder.write_up_to(self._done)
-            for effect in effects:
-                if type(effect) is not Persist:
-                    self._do(effect)
+            self._do_all(effects)
             return
         self._effects.extend(effects)
         if not self._writing:
@@ -264,10 +272,7 @@ class Driver:
         self._done += count
         if self.recorder is not None:
             self.recorder.write_up_to(self._done)
-        for _ in range(count):
-            effect = self._effects.popleft()
-            if type(effect) is not Persist:
-                self._do(effect)
+        self._do_all([self._effects.popleft() for _ in range(count)])
 
     def _write(self, records: list[Record], count: int) -> None:
         if self._stopped or self._thread is None:
@@ -301,19 +306,38 @@ class Driver:
         self._soon()
         self.transport.flush()
 
-    def _do(self, effect: Effect) -> None:
-        kind = type(effect)
-        if kind is Send:
-            self.transport.send(effect.to, effect.frame)  # type: ignore[attr-defined]
-        elif kind is Delivered:
-            ticket = effect.ticket  # type: ignore[attr-defined]
-            ends = self._batch_ends
-            if ends and ticket >= ends[0]:
-                ends.popleft()
-                self.under_way_bytes -= self._batch_bytes.popleft()
-                self.latency.add(time.monotonic() - self._batch_began.popleft())
-            self.above.ended(effect)  # type: ignore[arg-type]
-        elif isinstance(effect, PrimaryChanged):
+    def _do_all(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            kind = type(effect)
+            if kind is Delivered:
+                self._end(effect)  # type: ignore[arg-type]
+            elif kind is Send:
+                self.transport.send(effect.to, effect.frame)  # type: ignore[attr-defined]
+            elif kind is not Persist:
+                self._do_rare(effect)
+
+    def _end(self, effect: Delivered) -> None:
+        ticket = effect.ticket
+        handle = self.handles.pop(ticket, None)
+        self.outstanding -= 1
+        if effect.delivered:
+            self.delivered += 1
+        else:
+            self.refused += 1
+        batches = self._batches
+        if batches and ticket >= batches[0][0]:
+            _, size, began = batches.popleft()
+            self.outstanding_bytes -= size
+            self.latency.add(time.monotonic() - began)
+            self.above.roomy()
+        if handle is not None:
+            if isinstance(handle, asyncio.Future):
+                self.above.ended(handle, effect)
+            else:
+                handle(effect)
+
+    def _do_rare(self, effect: Effect) -> None:
+        if isinstance(effect, PrimaryChanged):
             self.above.primary_changed(effect.view)
         elif isinstance(effect, Known):
             self.transport.know(peer.name for peer in effect.peers)

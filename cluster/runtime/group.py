@@ -61,15 +61,17 @@ class Group:
         self.views_count = 0
         self.error: BaseException | None = None  # why this member stopped by itself
         self.diverged_count = 0
-        self.outstanding = 0
-        self.submitted = self.delivered = self.refused = 0
         self.driver = Driver(
             options, me, store, self.machine, self, group=group, order_log=options.order_log, trace=options.trace
         )
         self._listeners: list[deque[View | None]] = []
         self._changed: asyncio.Event = asyncio.Event()
-        self._room: deque[asyncio.Future[None]] = deque()
+        self._room: list[asyncio.Future[None]] = []
+        self._open = True
         self._closed = False
+        self._entry_max = options.bounds.entry_len_max
+        self._len_max = options.bounds.outstanding_len_max
+        self._bytes_max = options.bounds.outstanding_bytes_max
 
     # ---- beginning
 
@@ -131,63 +133,50 @@ class Group:
         while not self._has_room(entry):
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room.append(waiter)
-            try:
-                await waiter
-            finally:
-                if waiter in self._room:
-                    self._room.remove(waiter)
+            await waiter
         end: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self.outstanding += 1
-        self.submitted += 1
         self.driver.submit(entry, end)
         try:
             return await end
         except asyncio.CancelledError:
-            if self.driver.withdraw(end) and end.cancelled():
-                self._one_less()
+            self.driver.withdraw(end)
             raise
 
     def broadcast_nowait(self, entry: bytes, done: Callable[[Delivered], None] | None = None) -> None:
         """The same without a future: `done` is called with the end. Raises Full where `broadcast` would wait."""
-        if not self._has_room(entry):
-            raise Full(f"{self.outstanding} entries of this member have no end yet; wait for some of them")
-        self.outstanding += 1
-        self.submitted += 1
-        self.driver.submit(entry, done)
+        driver = self.driver
+        if (
+            self._open
+            and driver.outstanding < self._len_max
+            and driver.outstanding_bytes + len(entry) <= self._bytes_max
+            and len(entry) <= self._entry_max
+        ) or self._has_room(entry):
+            driver.submit(entry, done)
+        else:
+            raise Full(f"{driver.outstanding} entries of this member have no end yet; wait for some of them")
 
     def _has_room(self, entry: bytes) -> bool:
-        if self._closed or self.error is not None:
+        if not self._open:
             raise NotDelivered(f"this member is {'closed' if self.error is None else f'stopped: {self.error}'}")
-        bounds, driver = self.options.bounds, self.driver
-        if len(entry) > bounds.entry_len_max:
-            raise ValueError(f"an entry of {len(entry)} bytes; at most {bounds.entry_len_max} are taken")
-        outstanding_bytes = driver.waiting_bytes + driver.under_way_bytes
-        return self.outstanding == 0 or (
-            self.outstanding < bounds.outstanding_len_max
-            and outstanding_bytes + len(entry) <= bounds.outstanding_bytes_max
+        if len(entry) > self._entry_max:
+            raise ValueError(f"an entry of {len(entry)} bytes; at most {self._entry_max} are taken")
+        driver = self.driver
+        return driver.outstanding == 0 or (
+            driver.outstanding < self._len_max and driver.outstanding_bytes + len(entry) <= self._bytes_max
         )
 
-    def ended(self, effect: Delivered) -> None:
-        handle = self.driver.handles.pop(effect.ticket, None)
-        if effect.delivered:
-            self.delivered += 1
-        else:
-            self.refused += 1
-        self._one_less()
-        if handle is None:
+    def ended(self, future: asyncio.Future[object], effect: Delivered) -> None:
+        if future.done():
             return
-        if not isinstance(handle, asyncio.Future):
-            handle(effect)
-        elif not handle.done():
-            if effect.delivered:
-                handle.set_result(effect.result)
-            else:
-                handle.set_exception(NotDelivered(effect.reason))
+        if effect.delivered:
+            future.set_result(effect.result)
+        else:
+            future.set_exception(NotDelivered(effect.reason))
 
-    def _one_less(self) -> None:
-        self.outstanding -= 1
-        if self._room:
-            waiter = self._room.popleft()
+    def roomy(self) -> None:
+        """A batch has ended: those who wait for room may look again."""
+        room, self._room = self._room, []
+        for waiter in room:
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -207,7 +196,7 @@ class Group:
             while True:
                 while seen:
                     yield seen.popleft()
-                if self._closed or self.error is not None:
+                if not self._open:
                     return
                 await self._changed.wait()
         finally:
@@ -244,6 +233,7 @@ class Group:
 
     def failed(self, error: BaseException) -> None:
         self.error = error
+        self._open = False
         self._abandon(f"this member stopped: {error}")
 
     async def leave(self, within_s: float = 5.0) -> None:
@@ -251,19 +241,19 @@ class Group:
         self.driver.leave()
         try:
             async with asyncio.timeout(within_s):
-                while self.outstanding and self.error is None:
+                while self.driver.outstanding and self.error is None:
                     waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     self._room.append(waiter)
                     await waiter
         except TimeoutError:
-            log.warning("left with %d entries whose end is not known", self.outstanding)
+            log.warning("left with %d entries whose end is not known", self.driver.outstanding)
         await self.close()
 
     async def close(self) -> None:
         """Stop. A member with a disk goes on from it when it is started again."""
         if self._closed:
             return
-        self._closed = True
+        self._closed, self._open = True, False
         await self.driver.close()
         self._abandon("this member was closed")
 
@@ -273,9 +263,7 @@ class Group:
                 handle.set_exception(InDoubt(why))
                 handle.exception()  # nobody has to ask
         self.driver.handles.clear()
-        for waiter in self._room:
-            if not waiter.done():
-                waiter.set_result(None)
+        self.roomy()
         if self.feed is not None:
             self.feed.close()
         self._tell(None)

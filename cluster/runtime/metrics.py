@@ -52,12 +52,16 @@ class GroupCollector(Collector):
         yield _counter("cluster_divergences", "States of other replicas that differ from ours", group.diverged_count)
 
     def _entries(self) -> Iterator[Metric]:
-        group, driver = self._group, self._group.driver
+        driver = self._group.driver
         total_order = driver.process.total_order
-        yield _counter("cluster_entries_submitted", "Entries submitted here", group.submitted)
-        yield _counter("cluster_entries_delivered", "Of these, how many were delivered", group.delivered)
-        yield _counter("cluster_entries_refused", "Of these, how many were refused", group.refused)
-        yield _gauge("cluster_entries_outstanding", "Of these, how many have no end yet", group.outstanding)
+        yield _counter(
+            "cluster_entries_submitted",
+            "Entries submitted here",
+            driver.delivered + driver.refused + driver.outstanding,
+        )
+        yield _counter("cluster_entries_delivered", "Of these, how many were delivered", driver.delivered)
+        yield _counter("cluster_entries_refused", "Of these, how many were refused", driver.refused)
+        yield _gauge("cluster_entries_outstanding", "Of these, how many have no end yet", driver.outstanding)
         yield _gauge("cluster_entries_waiting", "Of these, how many no batch has yet", len(driver.waiting))
         yield _counter("cluster_entries_ordered", "Entries of all members delivered here", driver.watch.ordered)
         yield _gauge("cluster_order_length", "Positions in the total order", total_order.length)

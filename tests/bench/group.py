@@ -101,7 +101,7 @@ def _measure(contenders: dict[str, tuple[str, int, dict[str, Any]]], options: ar
     for _ in range(options.rounds):
         for name, (kind, submitter, role) in contenders.items():
             if role.get("data"):
-                role = {"data": tempfile.mkdtemp(dir=role["data"])}  # noqa: PLW2901
+                role = {"data": tempfile.mkdtemp(dir=role["data"])}
             three = Three(kind, submitter, **role)
             try:
                 for outstanding in options.outstanding:

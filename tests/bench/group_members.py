@@ -1,6 +1,6 @@
 """The processes of ``./dev bench group``: members of ours, and of a bare sequencer, told what to do line by line.
 
-    {"do": "load", "outstanding": 64, "seconds": 2.0, "futures": false}  ->  {"count": ..., "p50_us": ..., ...}
+{"do": "load", "outstanding": 64, "seconds": 2.0, "futures": false}  ->  {"count": ..., "p50_us": ..., ...}
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Floor:
             await loop.create_connection(lambda: Peer(floor.follow, floor.made), host, int(port))
         else:
             server = await loop.create_server(lambda: Peer(floor.ack, floor.made), "127.0.0.1", 0)
-            floor.address = "127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+            floor.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         return floor
 
     def made(self, peer: Peer) -> None:
@@ -171,8 +171,13 @@ class Floor:
         self._soon()
 
     async def call(self, body: bytes) -> object:
-        end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.post(body, lambda: end.done() or end.set_result(None))  # type: ignore[func-returns-value]
+        end: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+        def done() -> None:
+            if not end.done():
+                end.set_result(None)
+
+        self.post(body, done)
         return await end
 
     def _soon(self) -> None:

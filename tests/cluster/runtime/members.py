@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,10 +112,8 @@ class Member:
     def _close_files(self) -> None:
         for file in (self.process.stdin, self.process.stdout, self._errors):
             if file is not None and not file.closed:
-                try:
+                with suppress(BrokenPipeError):
                     file.close()
-                except BrokenPipeError:
-                    pass
 
 
 class Cluster:
