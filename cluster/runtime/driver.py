@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from cluster.runtime.memory import AnyStore
     from cluster.runtime.options import Options
 
-PIPELINE = 1  # batches of this process that may be under way
+PIPELINE = 2  # batches of this process that may be under way
+PIPELINE_FROM = 128  # entries that are worth a batch beside one that is under way
 WRITE_AGAIN_S = 0.5  # after the disk refused
 EFFECTS_MAX = 200_000  # that may wait for the disk
 
@@ -191,7 +192,7 @@ class Driver:
             return
         try:
             self._perform(self.process.take())
-            if self.waiting and len(self._batches) < PIPELINE:
+            if self.waiting and self._may_submit():
                 self._submit_waiting()
                 self._perform(self.process.take())
             self.transport.flush()
@@ -199,6 +200,10 @@ class Driver:
                 self._arm()
         except Exception as error:  # a process that raises is in no state that anybody described
             self._fail(error)
+
+    def _may_submit(self) -> bool:
+        under_way = len(self._batches)
+        return not under_way or (under_way < PIPELINE and len(self.waiting) >= PIPELINE_FROM)
 
     def _submit_waiting(self) -> None:
         bodies, handles = self.waiting, self.waiting_handles
@@ -223,7 +228,7 @@ class Driver:
         return True
 
     def _arm(self) -> None:
-        """What ordinary traffic makes due, acknowledgements of the links, waits for the next heartbeat at the latest."""
+        """What ordinary traffic makes due (acknowledgements of the links) waits for the next heartbeat at most."""
         self._rearm = False
         deadline = self.process.next_deadline()
         if deadline < self._timer_at:

@@ -231,6 +231,12 @@ class Group:
 
     # ---- ending
 
+    async def __aenter__(self) -> Group:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
     def failed(self, error: BaseException) -> None:
         self.error = error
         self._open = False
