@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 PIPELINE = 2  # batches of this process that may be under way
 PIPELINE_FROM = 128  # entries that are worth a batch beside one that is under way
 WRITE_AGAIN_S = 0.5  # after the disk refused
+DRAIN_S = 2.0  # how long a process that ends waits for its disk
 EFFECTS_MAX = 200_000  # that may wait for the disk
 
 log = logging.getLogger("cluster.driver")
@@ -101,6 +103,7 @@ class Driver:
         self._effects: deque[Effect] = deque()  # that wait for the disk
         self._done = 0  # effects that took place
         self._writing = False
+        self._idle = asyncio.Event()  # nothing waits for the disk, since this was last cleared
         # of each batch that is under way: its last ticket, its bytes, and when its first entry was submitted
         self._batches: deque[tuple[int, int, float]] = deque()
         self._waiting_since = 0.0
@@ -122,6 +125,7 @@ class Driver:
     async def close(self) -> None:
         if not self._stopped:
             self.turn()
+            await self._drained()
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -132,6 +136,14 @@ class Driver:
         if self.recorder is not None:
             self.recorder.close()
         self.watch.close()
+
+    async def _drained(self) -> None:
+        """Until what is on its way to the disk is there, and what waited for it is said; a disk that refuses ends it."""
+        self._idle.clear()
+        if self._effects and not self._stopped:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_S):
+                    await self._idle.wait()
 
     def _fail(self, error: BaseException) -> None:
         """The process cannot go on: what it did last may be half done."""
@@ -310,6 +322,8 @@ class Driver:
             return
         self._soon()
         self.transport.flush()
+        if not self._effects:
+            self._idle.set()
 
     def _do_all(self, effects: list[Effect]) -> None:
         for effect in effects:

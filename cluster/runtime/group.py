@@ -252,7 +252,8 @@ class Group:
                     self._room.append(waiter)
                     await waiter
         except TimeoutError:
-            log.warning("left with %d entries whose end is not known", self.driver.outstanding)
+            log.warning("leaves with %d entries whose end is not known", self.driver.outstanding)
+        self.driver.leave()
         await self.close()
 
     async def close(self) -> None:

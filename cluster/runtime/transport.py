@@ -14,11 +14,13 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Protocol
 
+from cluster.messages import Data
 from cluster.runtime.addresses import AddressBook, parse_address, show_address
 from cluster.runtime.connection import Connection
 from cluster.runtime.counters import Counters
 from cluster.runtime.dialing import Dialing
 from cluster.runtime.handshake import CROWD, NONCE_LEN, REFUSED, Failed, Handshake, Identity, SeenNonces
+from cluster.runtime.vetting import vet
 from cluster.runtime.wire import Addresses, FrameWriter, Garbage, Travelling
 
 if TYPE_CHECKING:
@@ -198,7 +200,10 @@ class Transport:
             connection.put(self._writer.parts(self.book.all(self.addresses)))
 
     def arrived(self, connection: Connection, frame: Travelling) -> None:
-        if isinstance(frame, Addresses):
+        if type(frame) is Data:
+            vet(frame.body)
+            self.listener.received(connection.peer, frame)
+        elif isinstance(frame, Addresses):
             if self.book.learn(frame):
                 self.know(self.book.names)
                 self._tell_addresses()

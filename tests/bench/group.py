@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -93,7 +94,29 @@ def main(arguments: list[str]) -> int:
         if options.only:
             contenders = {name: contenders[name] for name in options.only}
         _measure(contenders, options)
+        if not options.only:
+            _kills(options.rounds, folder)
     return 0
+
+
+def _kills(rounds: int, folder: str) -> None:
+    """The longest that an entry waits when a member is killed in the middle of the load."""
+    print("\nlongest wait of an entry when a member is killed (kill -9), 8 outstanding, each round:")
+    for mode in ("volatile", "durable"):
+        for victim in (0, 2):
+            waits = []
+            for _ in range(rounds):
+                three = Three("ours", 1, **({"data": tempfile.mkdtemp(dir=folder)} if mode == "durable" else {}))
+                try:
+                    killer = threading.Timer(0.7, three.processes[victim].kill)
+                    killer.start()
+                    order = {"do": "load", "outstanding": 8, "seconds": 2.0, "futures": False}
+                    waits.append(three.order(three.processes[1], order)["max_us"] / 1000)
+                    killer.join()
+                finally:
+                    three.close()
+            which = "the lowest member" if victim == 0 else "another member"
+            print(f"  {mode:<9} {which:<18} " + "  ".join(f"{wait:.0f} ms" for wait in waits))
 
 
 def _measure(contenders: dict[str, tuple[str, int, dict[str, Any]]], options: argparse.Namespace) -> None:

@@ -8,6 +8,25 @@ import msgspec
 import pytest
 
 from cluster import Group, Options
+from cluster.messages import (
+    CHECKPOINT,
+    VIEW,
+    Ack,
+    AppMsg,
+    Batch,
+    Data,
+    Entry,
+    FwdMsg,
+    Payload,
+    Plain,
+    Registered,
+    Slot,
+    Summary,
+    Supply,
+    SyncMsg,
+    ViewMsg,
+)  # fmt: skip
+from cluster.names import Label, ProcessId, View, ViewId
 from cluster.runtime.handshake import (
     CROWD,
     FOREIGN_CLUSTER,
@@ -21,7 +40,8 @@ from cluster.runtime.handshake import (
     Proof,
 )
 from cluster.runtime.options import Bounds
-from cluster.runtime.wire import LENGTH
+from cluster.runtime.vetting import vet
+from cluster.runtime.wire import LENGTH, Garbage
 from tests.cluster.runtime.loops import eventually, run
 
 KEY = b"k" * 32
@@ -109,11 +129,13 @@ def test_a_crowd_of_strangers_costs_so_much_and_no_more() -> None:
 
 def test_one_with_another_key_never_gets_in() -> None:
     async def story() -> None:
-        async with await Group.found(options("a")) as group:
-            async with await Group.join(options("b", group.addresses[0], key=b"x" * 32)) as other:
-                await eventually(lambda: failures(group).get(WRONG_KEY, 0) >= 2)
-                assert other.primary is None
-                assert not group.driver.transport.connections
+        async with (
+            await Group.found(options("a")) as group,
+            await Group.join(options("b", group.addresses[0], key=b"x" * 32)) as other,
+        ):
+            await eventually(lambda: failures(group).get(WRONG_KEY, 0) >= 2)
+            assert other.primary is None
+            assert not group.driver.transport.connections
 
     run(story)
 
@@ -132,5 +154,57 @@ def test_a_peer_with_the_key_that_sends_garbage_is_ejected_and_the_others_go_on(
             c.driver.transport.flush()
             await eventually(lambda: a.driver.transport.counters.ejected + b.driver.transport.counters.ejected == 2)
             await a.broadcast(b"goes on")
+
+    run(story)
+
+
+NO_CHECKPOINT = Batch(99, (Entry(CHECKPOINT, b"nonsense"),))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        AppMsg(Plain(0, NO_CHECKPOINT)),
+        AppMsg(Slot(0, 1, 1, None, 0, Batch(99, (Entry(VIEW, b""),)))),
+        AppMsg(Slot(0, 1, 1, None, 0, Batch(99, (Entry("unheard of", b""),)))),
+        FwdMsg(ProcessId("c"), ViewId(1, "x"), Plain(0, NO_CHECKPOINT), 1),
+        AppMsg(Plain(0, Summary(0, 0, ((Label(ViewId(1, "x"), 1, ProcessId("c")), Entry(VIEW, b"x")),), (), None, ()))),
+        Supply(ViewId(1, "x"), 0, 1, -1, b"", 0, ((Label(ViewId(1, "x"), 1, ProcessId("c")), Entry(VIEW, b"x")),)),
+    ],
+    ids=["checkpoint", "view", "unknown", "forwarded", "summary", "supply"],
+)
+def test_entries_that_no_replica_could_apply_do_not_get_in(body: Payload) -> None:
+    with pytest.raises(Garbage, match="an entry of the kind"):
+        vet(body)
+
+
+def test_what_no_process_would_say_does_not_disturb_the_others() -> None:
+    """A peer with the key that sends frames of the right form and no sense."""
+
+    async def story() -> None:
+        async with (
+            await Group.found(options("a")) as a,
+            await Group.join(options("b", a.addresses[0])) as b,
+            await Group.join(options("c", a.addresses[0])) as c,
+        ):
+            for member in (a, b, c):
+                await member.primary_of(3)
+            nowhere = ViewId(2**40, "nowhere")
+            for payload in (
+                Ack(nowhere, 2**50), SyncMsg(-1, nowhere, (-5,)), ViewMsg(View(nowhere, (c.me,), (-1,))),
+                FwdMsg(b.me, nowhere, Plain(-1, Registered()), -7), AppMsg(Slot(-1, -1, -1, (-1,), 2**60, None)),
+                AppMsg(Plain(0, NO_CHECKPOINT)),
+            ):  # fmt: skip
+                for peer in (a.me, b.me):
+                    link = c.driver.process.links.link(peer)
+                    link.seqno += 1
+                    link.unacked.append(payload)
+                    c.driver.transport.send((peer,), Data(link.stream, link.seqno, payload))
+            c.driver.transport.flush()
+            await eventually(lambda: a.driver.transport.counters.ejected + b.driver.transport.counters.ejected >= 2)
+            await c.close()
+            await a.primary_of(2)
+            await a.broadcast(b"goes on")
+            assert a.error is b.error is None
 
     run(story)
