@@ -138,7 +138,7 @@ class Driver:
         self.watch.close()
 
     async def _drained(self) -> None:
-        """Until what is on its way to the disk is there, and what waited for it is said; a disk that refuses ends it."""
+        """Until what is on its way to the disk is there, and what waited for it is said; not for ever."""
         self._idle.clear()
         if self._effects and not self._stopped:
             with suppress(TimeoutError):

@@ -19,7 +19,7 @@ from cluster.runtime.addresses import AddressBook, parse_address, show_address
 from cluster.runtime.connection import Connection
 from cluster.runtime.counters import Counters
 from cluster.runtime.dialing import Dialing
-from cluster.runtime.handshake import CROWD, NONCE_LEN, REFUSED, Failed, Handshake, Identity, SeenNonces
+from cluster.runtime.handshake import BROKEN, CROWD, NONCE_LEN, REFUSED, Failed, Handshake, Identity, SeenNonces
 from cluster.runtime.vetting import vet
 from cluster.runtime.wire import Addresses, FrameWriter, Garbage, Travelling
 
@@ -226,7 +226,7 @@ class Transport:
         if connection.identity is None:
             self.counters.handshakes_failed[failed.kind] += 1
         now = asyncio.get_running_loop().time()
-        if failed.kind != REFUSED and now - self._logged_at.get(failed.kind, -LOG_EVERY_S) >= LOG_EVERY_S:
+        if failed.kind not in (REFUSED, BROKEN) and now - self._logged_at.get(failed.kind, -LOG_EVERY_S) >= LOG_EVERY_S:
             self._logged_at[failed.kind] = now
             whose = str(connection.peer) if connection.identity is not None else "a stranger"
             log.warning("closed a connection of %s: %s", whose, failed)

@@ -170,10 +170,17 @@ class Cluster:
     def _file(self, kind: str, name: str) -> str:
         return str(self.folder / f"{kind}-{name}")
 
-    def begin(self, names: str, *more: str) -> Cluster:
+    def begin(self, names: str) -> Cluster:
         for name in names:
-            self.start(name, *more)
+            self.start(name)
         return self.wait_for_primary(names)
+
+    def load(self, outstanding: int) -> Cluster:
+        """From here on each that runs keeps so many entries of its own under way."""
+        for member in self.members.values():
+            if member.process.poll() is None:
+                member.say(f".load {outstanding}")
+        return self
 
     def wait_for_primary(self, names: str) -> Cluster:
         wait_for(
