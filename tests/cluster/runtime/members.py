@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +19,21 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from tests.cluster.runtime.namespaces import Namespaces
+
 TOP = Path(__file__).resolve().parents[3]
 
 
 class Member:
     """One process. What it tells is kept; `status` is the last of it."""
 
-    def __init__(self, name: str, arguments: list[str], folder: Path) -> None:
+    def __init__(self, name: str, arguments: list[str], folder: Path, before: list[str]) -> None:
         self.name = name
         self.folder = folder
         self.events: list[dict[str, Any]] = []
         self._errors = (folder / f"{name}.stderr").open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cluster", "node", "--name", name, *arguments],
+            [*before, sys.executable, "-m", "cluster", "node", "--name", name, *arguments],
             cwd=TOP,
             env={**os.environ, "PYTHONPATH": str(TOP)},
             stdin=subprocess.PIPE,
@@ -119,10 +120,10 @@ class Member:
 class Cluster:
     """A group of members; the first founds it. At the end, what they recorded is judged."""
 
-    def __init__(self, folder: Path, *, durable: bool = False, traced: bool = True) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False, network: Namespaces | None = None) -> None:
         self.folder = folder
         self.durable = durable
-        self.traced = traced
+        self.network = network  # where the members live, if not all on loopback
         self.members: dict[str, Member] = {}
         self._addresses: dict[str, str] = {}  # of the first life: those who come back listen there again
         self._lives: dict[str, int] = {}
@@ -152,9 +153,8 @@ class Cluster:
             self._file("confirmed", file),
         ]
         arguments += ["--order-log", self._file("order", file)]
-        arguments += ["--listen", self._addresses.get(name, "127.0.0.1:0")]
-        if self.traced:
-            arguments += ["--trace", self._file("trace", file)]
+        place = self.network.address(name) if self.network is not None else "127.0.0.1"
+        arguments += ["--listen", self._addresses.get(name, f"{place}:0"), "--trace", self._file("trace", file)]
         if self.durable:
             arguments += ["--data", str(self.folder / f"data-{name}")]
         first = not self._addresses
@@ -163,7 +163,9 @@ class Cluster:
         else:
             contacts = [address for other, address in self._addresses.items() if other != name]
             arguments += [word for contact in contacts for word in ("--join", contact)]
-        member = self.members[name] = Member(name, [*arguments, *more], self.folder)
+        member = self.members[name] = Member(
+            name, [*arguments, *more], self.folder, self.network.command(name) if self.network is not None else []
+        )
         self._addresses[name] = member.address
         return member
 
@@ -242,13 +244,8 @@ class Cluster:
                 if line.endswith(b"\n"):
                     position = int(line.split()[0])
                     assert position < 0 or position in order, f"{path.name}: {position} was confirmed and is missing"
-        if self.traced:
-            traces = sorted(self.folder.glob("trace-*"))
-            files = {path.name: path.read_bytes().splitlines(keepends=True) for path in traces}
-            verdict = judge(founder_of(files), merge(files))
-            assert verdict.violation is None, str(verdict.violation)
-            assert verdict.steps > 100
-
-
-def digest(body: bytes) -> str:
-    return sha256(body).hexdigest()
+        traces = sorted(self.folder.glob("trace-*"))
+        files = {path.name: path.read_bytes().splitlines(keepends=True) for path in traces}
+        verdict = judge(founder_of(files), merge(files))
+        assert verdict.violation is None, str(verdict.violation)
+        assert verdict.steps > 100
