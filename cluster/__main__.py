@@ -5,20 +5,29 @@ import argparse
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 from cluster.runtime.commands import add_commands
 from cluster.sim import cli
 from cluster.sim.explore import Task
 from cluster.sim.run import Outcome
 
+WAITING_PER_JOB = 4  # tasks handed out before their turn, so that nobody is idle
 
-def spread(function: Callable[[Task], Outcome], tasks: Iterable[Task], jobs: int) -> Iterable[Outcome]:
+
+def spread(function: Callable[[Task], Outcome], tasks: Iterator[Task], jobs: int) -> Iterator[Outcome]:
+    """The outcomes in the order of the tasks, of which there may be no end."""
     if jobs == 1:
         yield from map(function, tasks)
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap(function, tasks)
+        waiting = deque(pool.apply_async(function, (task,)) for task in islice(tasks, WAITING_PER_JOB * jobs))
+        while waiting:
+            outcome = waiting.popleft().get()
+            waiting.extend(pool.apply_async(function, (task,)) for task in islice(tasks, 1))
+            yield outcome
 
 
 def main(argv: list[str] | None = None) -> int:

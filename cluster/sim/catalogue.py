@@ -17,12 +17,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "        if frame.seqno != expected or not link.greeted:",
         "        if frame.seqno > expected or not link.greeted:",
         "what was received and is sent again counts as new",
+        equivalent="a greeting says how far the stream got, so nothing is sent that is there already; a second lock",
     ),
     Mutant(
         "a gap goes unnoticed", "cluster.links",
         "            expected = link.in_seqno + 1",
         "            expected = frame.seqno",
         "any number of a stream is taken for the next one",
+        equivalent="a connection is first in, first out, and the greeting says where to go on; a second lock",
     ),
     Mutant(
         "a stream goes on after a loss", "cluster.links",
@@ -159,6 +161,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        return self.block_status == BLOCKED and super().set_cut_pre()",
         "        return super().set_cut_pre()",
         "the cut is made before the client stopped sending",
+        equivalent="the view order answers block at once, within the same step",
     ),
     Mutant(
         "blocked for ever", "cluster.self_delivery",
@@ -184,6 +187,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        self.outgoing.clear()",
         "        pass",
         "messages of the old view are sent in the new one",
+        equivalent="what is handed down leaves within the same step, and nothing is taken in while blocked",
     ),
     # ---- ATOP
     Mutant(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterator
 
     from cluster.sim.run import Outcome
 
@@ -75,8 +75,8 @@ class Report:
 
 
 def explore(
-    tasks: Iterable[Task],
-    outcomes: Callable[[Iterable[Task]], Iterable[Outcome]],
+    tasks: Iterator[Task],
+    outcomes: Callable[[Iterator[Task]], Iterator[Outcome]],
     *,
     goes_on: Callable[[], bool],
     tell: Callable[[str], None],

@@ -26,6 +26,14 @@ class Fault(msgspec.Struct, frozen=True, tag=True):
     def end(self, world: World) -> None:
         """How it heals."""
 
+    def end_later(self, world: World) -> None:
+        """After its time, unless everything has been healed by then."""
+        world.events.after(self.lasts, self._end, world)
+
+    def _end(self, world: World) -> None:
+        if not world.calm:
+            self.end(world)
+
     def took_effect(self, world: World) -> None:
         world.sometimes[type(self).__name__] += 1
         world.remark(str(self))
@@ -220,7 +228,7 @@ class TotalCrash(Fault, frozen=True):
 
 def _start_again(world: World, name: str) -> None:
     node = world.nodes[name]
-    if node.started_count:
+    if node.started_count and not world.calm:
         node.start()
 
 
@@ -261,7 +269,7 @@ class Ambush(Fault, frozen=True):
         if isinstance(fault, CrashInside) and not fault.node:  # whoever did it
             fault = CrashInside(fault.at, fault.lasts, process.name, fault.effects)
         fault.begin(world)
-        world.events.after(fault.lasts, fault.end, world)
+        fault.end_later(world)
 
 
 SimpleFault = (

@@ -49,10 +49,6 @@ def hunt(mutant: Wrong, seeds: Iterable[int], run_seed: Callable[[int], Outcome]
     return Caught(mutant.name, mutant.layer, "", count)
 
 
-def table(found: Iterable[Caught]) -> str:
-    rows = [("layer", "mutant", "caught by", "after seeds")]
-    rows += [(c.layer, c.name, c.by or "nobody", str(c.seeds)) for c in found]
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+def row(caught: Caught) -> str:
+    """A line of the table: layer, mutant, who noticed, after how many seeds."""
+    return f"{caught.layer:<18} {caught.name:<42} {caught.by or 'nobody':<16} {caught.seeds:>4}"

@@ -209,9 +209,8 @@ class Network:
         wire.failed = 0
         wire.up = True
         wire.pids = (one.pid, other.pid)
-        for channel in (wire.forth, wire.back):
-            channel.turn += 1
-            channel.in_flight.clear()
+        self._drop(wire.forth)
+        self._drop(wire.back)
         if wire.chance.hits(0.5):
             self._open(wire, wire.forth, wire.back)
         else:
@@ -234,26 +233,40 @@ class Network:
     def _pid_of(wire: Wire, end: End) -> ProcessId:
         return wire.pids[0] if end is wire.ends[0] else wire.pids[1]
 
-    def break_connection(self, wire: Wire, *, silent_for: End | None = None) -> bool:
-        """The connection is no more. Who it is `silent_for` hears of it only when it gives up, or at the next one."""
+    def break_connection(self, wire: Wire, *, silent_for: End | None = None, sent_by: End | None = None) -> bool:
+        """The connection is no more. Who it is `silent_for` hears of it only when it gives up, or at the next one.
+
+        What it carries is lost, but for what was `sent_by` this end, whose host still delivers it.
+        """
         if not wire.up:
+            self._drop(wire.forth)
+            self._drop(wire.back)
             return False
         wire.up = False
-        lost = len(wire.forth.in_flight) + len(wire.back.in_flight)
         self._sometimes["connection broken"] += 1
-        if lost:
-            self._sometimes["frames lost with a connection"] += 1
         for channel in (wire.forth, wire.back):
-            channel.turn += 1
-            channel.in_flight.clear()
-        for end, peer in ((wire.ends[0], wire.pids[1]), (wire.ends[1], wire.pids[0])):
+            if channel.source is sent_by and not channel.cuts and channel.opened <= self.events.now:
+                self._sometimes["frames outlive their sender"] += bool(channel.in_flight)
+                continue
+            self._sometimes["frames lost with a connection"] += bool(channel.in_flight)
+            self._drop(channel)
+        for end, peer, incoming in (
+            (wire.ends[0], wire.pids[1], wire.back), (wire.ends[1], wire.pids[0], wire.forth),
+        ):  # fmt: skip
             delay = wire.chance.random() * self.delays.notice_max
             if end is silent_for:
                 delay = wire.chance.between(self.delays.give_up_min, self.delays.give_up_max)
-            self.events.after(delay, end.disconnect, peer, wire.life)
+            last = incoming.last if incoming.in_flight else self.events.now
+            self.events.at(max(last, self.events.now + delay), end.disconnect, peer, wire.life)
         wire.life += 1
         self._redial(wire)
         return True
+
+    @staticmethod
+    def _drop(channel: Channel) -> None:
+        """What is on its way never arrives."""
+        channel.turn += 1
+        channel.in_flight.clear()
 
     # ---- faults of the network
 
@@ -266,7 +279,9 @@ class Network:
             return
         channel.turn += 1
         wire = channel.wire
-        if wire.up:
+        if not wire.up:
+            channel.in_flight.clear()
+        else:
             if channel.in_flight:
                 self._sometimes["cut with frames on their way"] += 1
             patience = wire.chance.between(self.delays.give_up_min, self.delays.give_up_max)
@@ -301,6 +316,8 @@ class Network:
         """What is on its way starts once more from its source."""
         channel.turn += 1
         channel.last = max(self.events.now, channel.opened)
+        if not channel.wire.up:
+            channel.in_flight.clear()  # what outlived its sender is lost now
         for _ in channel.in_flight:
             self._plan_arrival(channel)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cluster.sim.network import Channel, Network
 
 TICK, FRAME, CONNECT, DISCONNECT, SUBMIT, LEAVE = range(6)
+FLUSHED_SHARE = 0.7  # of the connections of a process that dies still deliver what it had sent
 ROUNDING = 1e-6  # a deadline this close is reached
 
 
@@ -81,7 +82,8 @@ class Node:
         "_busy", "_chance", "_clock_last", "_clock_offset", "_crashed", "_events", "_inbox", "_make",
         "_network", "_notes", "_out", "_performing", "_settings", "_sometimes", "_wake_at", "_watch", "contacts",
         "crash_after", "delivered_count", "disk", "gone", "input_cost", "known", "leaving", "machine", "name",
-        "paused", "pending", "pid", "primary", "process", "refused_count", "started_count", "write_cost",
+        "paused", "pending", "pid", "primary", "process", "refused_count",
+        "silent_share", "started_count", "write_cost",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +120,7 @@ class Node:
         self.gone = False  # for ever
         self.input_cost = 0.0  # seconds for each input
         self.write_cost = 0.0  # seconds more where it writes
+        self.silent_share = 0.5  # of those deaths nobody is told of
         self.crash_after = -1  # this many effects from now the process dies; -1: not at all
         self._make = make
         self._settings = settings
@@ -172,7 +175,8 @@ class Node:
             forgotten.clear()
         for wire in self._network.wires_of(self.name):
             other = wire.ends[0] if wire.ends[1] is self else wire.ends[1]
-            self._network.break_connection(wire, silent_for=other if silent else None)
+            flushed = self if not silent and self._chance.hits(FLUSHED_SHARE) else None
+            self._network.break_connection(wire, silent_for=other if silent else None, sent_by=flushed)
         if disk_lost:
             self.disk.lose()
             self.pid = ProcessId(self.name, self.pid.incarnation + 1)
@@ -340,7 +344,7 @@ class Node:
         self._sometimes["crash between two effects"] += 1
         if isinstance(effect, Persist):
             self._sometimes["torn last write"] += 1
-        self.crash(silent=self._chance.hits(0.5))
+        self.crash(silent=self._chance.hits(self.silent_share))
         return True
 
     def _send(self, effect: Any) -> None:

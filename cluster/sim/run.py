@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cluster.sim.node import Make
     from cluster.sim.plan import Plan, Submission
 
+VIEW_WITHIN = 0.5  # virtual seconds: much longer than a change of view may take
 LIVE_WITHIN = 40.0  # virtual seconds after everything healed
 QUIET = 1.5  # of them without any action at the end: the group is not only whole, but at rest
 
@@ -126,7 +127,7 @@ def _play(plan: Plan, world: World, judge: Judge) -> None:
     for name in plan.first:
         world.nodes[name].start()
     for fault in plan.faults:
-        world.events.at(fault.at, _begin, fault, world, plan.lasts)
+        world.events.at(fault.at, _begin, fault, world)
     for submission in plan.submissions:
         world.events.at(submission.at, _submit, submission, world)
     world.events.run_until(plan.lasts)
@@ -144,10 +145,9 @@ def _contacts(plan: Plan, name: str, founder: str) -> str:
     return founder if name in plan.first else plan.first
 
 
-def _begin(fault: AnyFault, world: World, lasts: float) -> None:
+def _begin(fault: AnyFault, world: World) -> None:
     fault.begin(world)
-    if fault.at + fault.lasts < lasts:
-        world.events.after(fault.lasts, fault.end, world)
+    fault.end_later(world)
 
 
 def _submit(submission: Submission, world: World) -> None:
@@ -199,13 +199,15 @@ def last_change(world: World, judge: Judge) -> None:
     world.remark(f"in a quiet network, {victim} crashes in the middle of a broadcast")
     for name in names:
         world.broadcast(name, b"last words of " + name.encode())
+    node = world.nodes[victim]
+    node.silent_share = 0.0
     world.crash_after(victim, chance.below(8)).broadcast(victim, b"the very last")
-    world.run(FIXED.base * chance.below(4))
-    world.crash(victim)
+    if node.process is not None:
+        node.crash_after = -1
+        world.run(FIXED.base * chance.below(4)).crash(victim)
     last_event = world.events.now
-    detection = world.settings.suspect_max + FIXED.notice_max  # it may have died without a word
-    world.run(2 * detection)
-    judge.in_time(last_event, [node.pid for node in world.running()], detection=detection, latency=FIXED.base)
+    world.run(VIEW_WITHIN)
+    judge.in_time(last_event, [node.pid for node in world.running()], detection=FIXED.notice_max, latency=FIXED.base)
 
 
 def live(world: World) -> bool:

@@ -108,12 +108,11 @@ class LossyQueue(Generic[T]):
         return True
 
     def take_anywhere(self, item: T) -> bool:
-        """As `take`, where everything before `item` may be lost, and nothing behind it is."""
+        """As `take`, where everything before `item` may be lost; what lies behind it only where `lose` said so."""
         matches = [i for i in range(min(self._heads), self._items.end) if _same(self._items[i], item)]
         if not matches:
             return False
         self._heads = {index + 1 for index in matches}
-        self._loss_points.clear()
         self._forget()
         return True
 

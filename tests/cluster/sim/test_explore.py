@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 
 from cluster.sim.explore import Report, Task, explore
-from cluster.sim.mutants import Caught, hunt, table
+from cluster.sim.mutants import Caught, hunt, row
 from cluster.sim.mutation import Mutant
 from cluster.sim.narrate import Detail, Narrator
 from cluster.sim.plan import Plan, make_plan
@@ -77,12 +77,14 @@ def run_toy(task: Task, make: type[Toy] | partial[Toy] = Toy) -> Outcome:
 def test_exploring_stops_at_the_first_failure_and_when_the_time_is_up() -> None:
     told: list[str] = []
     tasks = [Task(seed, 3, 4) for seed in range(10)]
-    good = explore(tasks, lambda some: map(run_toy, some), goes_on=lambda: True, tell=told.append, tell_every=5)
+    good = explore(iter(tasks), lambda some: map(run_toy, some), goes_on=lambda: True, tell=told.append, tell_every=5)
     assert (good.runs, good.failed, len(told)) == (10, None, 2)
     assert "Partition" in good.coverage() or "Crash" in good.coverage()
-    none = explore(tasks, lambda some: map(run_toy, some), goes_on=lambda: False, tell=told.append)
+    none = explore(iter(tasks), lambda some: map(run_toy, some), goes_on=lambda: False, tell=told.append)
     assert none.runs == 1
-    bad = explore(tasks, lambda some: (run_toy(task, TWICE) for task in some), goes_on=lambda: True, tell=told.append)
+    bad = explore(
+        iter(tasks), lambda some: (run_toy(task, TWICE) for task in some), goes_on=lambda: True, tell=told.append
+    )
     assert bad.failed is not None
     assert bad.runs <= 10
 
@@ -98,4 +100,4 @@ def test_a_mutant_is_hunted_until_it_is_caught_and_taken_back() -> None:
     caught = hunt(mutant, range(50), lambda seed: run_toy(Task(seed, 3, 3)))
     assert caught.by == "Broken"
     assert run_toy(Task(caught.seeds - 1, 3, 3)).failure is None
-    assert "nobody" in table([caught, Caught("survives", "toy", "", 50)])
+    assert "nobody" in row(Caught("survives", "toy", "", 50))

@@ -14,10 +14,14 @@ from cluster.sim.explore import Task
 from cluster.sim.real import run_task
 
 TOP = Path(__file__).resolve().parents[3]
-SEEDS = range(240)
+SEEDS = range(200)
 PARTS = 8
 FAILED_ONCE = (
+    8,  # what all had been told to have was dropped, and then to be forwarded
     2206,  # a restored replica's checkpoint was ordered before what had been ordered during the exchange
+    20080,  # who was fed the past was shut out for the length of its queue, and had to come back
+    30170,  # a fault ended after everything had healed
+    40370,  # the specification forgot that a crash of the sender loses what it had not delivered yet
 )
 
 # What a few hundred seeds have to meet, or they look in the wrong places.
