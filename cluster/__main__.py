@@ -1,5 +1,8 @@
-"""``python -m cluster``: the group stack on its own. `sim` explores it in a simulated world, `node` and `chat`
-are members of a real group, `check` judges what members recorded."""
+"""``python -m cluster``: the group stack on its own.
+
+`sim` explores it in a simulated world; `node` and `chat` are members of a real group, and `check` judges what members
+recorded; `inspect` and `recover` are for the disks of real nodes.
+"""
 
 import argparse
 import multiprocessing
@@ -9,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from cluster.runtime import operator
 from cluster.runtime.commands import add_commands
 from cluster.sim import cli
 from cluster.sim.explore import Task
@@ -36,6 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     sim = commands.add_parser("sim", help="run the stack in a simulated world that tries to break it")
     cli.add_options(sim)
     add_commands(commands)
+    operator.add_commands(commands)
     options = parser.parse_args(argv)
     if options.command is None:
         parser.print_help()

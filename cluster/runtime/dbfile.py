@@ -27,7 +27,7 @@ from cluster.runtime.refusals import (
     unwritable,
 )
 from cluster.runtime.rows import Identity, Meta, Unsound, meta_of, meta_row
-from cluster.runtime.walfile import lost_commits
+from cluster.runtime.walfile import has_sound_header, lost_commits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +36,8 @@ FILE = "group.db"
 LOCK = "lock"
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x51475250  # "QGRP"
+LOG_PAGES = 1_000  # in the log, from which on SQLite brings them into the database and begins it anew
+LOG_BYTES = 5 * 1024 * 1024  # room for these, and for the transaction that goes beyond
 BUSY_S = 5.0  # how long a writer waits for somebody with another tool
 
 
@@ -82,8 +84,11 @@ def is_locked(directory: Path) -> bool:
     return False
 
 
-def create(directory: Path, identity: Identity) -> None:
-    """A new disk for a process that was never there before. Appears at once and whole, or not."""
+def create(directory: Path, identity: Identity, founding: str) -> None:
+    """A new disk for a process that was never there before. Appears at once and whole, or not.
+
+    `founding`: the name of the founding, if this is one.
+    """
     new, file = directory / (FILE + ".new"), directory / FILE
     log = directory / (FILE + "-wal")
     if has_content(log):
@@ -91,7 +96,7 @@ def create(directory: Path, identity: Identity) -> None:
     meta: dict[str, object] = {"identity": identity}
     if identity.founder:  # as `cluster.stack.founding_image`: alone in v_0, which it registered
         view = founding_view(identity.process)
-        meta |= {"primaries": rows.Primaries(view, ()), "high_primary": view.id}
+        meta |= {"founding": founding, "primaries": rows.Primaries(view, ()), "high_primary": view.id}
     try:
         new.unlink(missing_ok=True)
         os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -132,13 +137,14 @@ def connect(directory: Path) -> tuple[sqlite3.Connection, Meta]:
     and remove it, and a disk that is refused stays as it was found.
     """
     file = directory / FILE
-    meta = _checked(file)
+    meta = check(directory)
     connection = _open(file, "rw")
     try:
         connection.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise unwritable(file, "SQLite cannot use a write-ahead log there")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
         connection.execute("PRAGMA secure_delete = OFF")
         connection.execute("PRAGMA temp_store = MEMORY")
         return connection, meta
@@ -150,10 +156,33 @@ def connect(directory: Path) -> tuple[sqlite3.Connection, Meta]:
         raise
 
 
-def _checked(file: Path) -> Meta:
+def fill_log(directory: Path) -> None:
+    """Give the log its full size at once, in zeros, which SQLite does not take for frames.
+
+    A sync of a file that has grown also has to write where its new blocks are. Of one that is written over, only the
+    data: twice as fast on a disk that has nothing else to do. Where there is no space, it has to do without.
+    """
+    descriptor = os.open(directory / (FILE + "-wal"), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        try:
+            os.write(descriptor, bytes(max(0, LOG_BYTES - size)))
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)
+        else:
+            if os.fstat(descriptor).st_size < LOG_BYTES:  # the rest did not fit
+                os.ftruncate(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+def check(directory: Path) -> Meta:
+    """Whether this disk is whole. For one that nobody works on: a log that is being written looks torn."""
+    file = directory / FILE
     log = file.with_name(file.name + "-wal")
     had_log = has_content(log)  # SQLite may leave an empty one where somebody only looked
-    connection = connect_read_only(file.parent)
+    connection = connect_read_only(directory)
     try:
         if had_log:
             _whole_log(file, log)
@@ -214,11 +243,18 @@ def _known_schema(file: Path, connection: sqlite3.Connection) -> None:
 
 def _whole_log(file: Path, log: Path) -> None:
     """A connection is open and has read the log: how much of it SQLite took is in the shared memory."""
-    shared = file.with_name(file.name + "-shm")
-    head = shared.read_bytes()[:20] if shared.exists() else b""
-    frames = int.from_bytes(head[16:20], sys.byteorder) if len(head) == 20 else 0  # mxFrame of the WAL index
+    if not has_sound_header(log):
+        raise damaged(log, "its first 32 bytes are wrong, so nothing of it can be read")
+    frames = frames_taken(file)
     if lost := lost_commits(log, frames):
         raise damaged(log, f"at least {lost} transactions behind its first {frames} pages cannot be read any more")
+
+
+def frames_taken(file: Path) -> int:
+    """How many frames of the log are part of the database: mxFrame of the WAL index."""
+    shared = file.with_name(file.name + "-shm")
+    head = shared.read_bytes()[:20] if shared.exists() else b""
+    return int.from_bytes(head[16:20], sys.byteorder)
 
 
 def whole_pages(file: Path, connection: sqlite3.Connection) -> None:

@@ -53,6 +53,7 @@ class Recovery(msgspec.Struct, frozen=True):
     at: str  # UTC, ISO 8601
     old_cluster_id: str
     new_cluster_id: str
+    founding: str  # those who went on belong to this one since
     view: View  # the view of one that counts as the last primary view since
     kept: tuple[ProcessId, ...]  # whose disks went on
     given_up: tuple[ProcessId, ...]  # members of views in use whose disks did not
@@ -75,6 +76,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """All values of the table `meta`. What was never written is what it is here."""
 
     identity: Identity
+    founding: str = ""  # which founding of the cluster it belongs to, as far as it was told
     in_use: bool = False  # a process was running on this disk, so its write-ahead log belongs to it
     boot: int = 0
     epoch: int = 0

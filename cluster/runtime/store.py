@@ -20,13 +20,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from cluster.durable import Image, Snapshotted
-from cluster.runlog import RunLog
+import msgspec
+
 from cluster.runtime import dbfile
 from cluster.runtime.changes import Changes, Extent
+from cluster.runtime.reading import read_image
 from cluster.runtime.refusals import (
     START_ANEW,
     DiskExists,
@@ -36,13 +38,13 @@ from cluster.runtime.refusals import (
     refusal,
     unwritable,
 )
-from cluster.runtime.rows import Identity, Meta, Recovery, Unsound, number_sum, run_of
+from cluster.runtime.rows import Identity, Meta, Recovery, Unsound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from cluster.durable import Record
+    from cluster.durable import Image, Record
     from cluster.names import ProcessId
 
 
@@ -59,7 +61,7 @@ def draw_incarnation() -> int:
 
 
 class Store:
-    __slots__ = ("_connection", "_extent", "_lock", "_meta", "directory")
+    __slots__ = ("_connection", "_extent", "_lock", "_meta", "_writer", "directory")
 
     def __init__(self, directory: Path, lock: dbfile.Lock, connection: sqlite3.Connection, meta: Meta) -> None:
         self.directory = directory
@@ -67,6 +69,7 @@ class Store:
         self._connection = connection
         self._meta = meta
         self._extent = Extent(0, 0, {})
+        self._writer = threading.Lock()  # one transaction at a time, whichever threads they come from
 
     # ---- opening and closing
 
@@ -91,7 +94,9 @@ class Store:
         lock = dbfile.Lock(directory)
         try:
             if not (directory / dbfile.FILE).exists():
-                dbfile.create(directory, Identity(cluster_id, name, draw(), create_for is Purpose.FOUNDING))
+                founds = create_for is Purpose.FOUNDING
+                founding = os.urandom(16).hex() if founds else ""
+                dbfile.create(directory, Identity(cluster_id, name, draw(), founds), founding)
             elif create_for is Purpose.FOUNDING:
                 raise DiskExists(
                     f"{directory} has the disk of a process already. A group is founded once: start the node without "
@@ -122,6 +127,7 @@ class Store:
             store.load()
             store._use(True)
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")  # so that the file itself says that it has a log
+            dbfile.fill_log(directory)
         except sqlite3.Error as error:
             connection.close()
             raise refusal(store.file, error, "opening") from error
@@ -162,6 +168,21 @@ class Store:
         return self._meta.identity.founder
 
     @property
+    def founding(self) -> str:
+        """Which founding of the cluster this process belongs to: drawn by the founder, told to all who join."""
+        return self._meta.founding
+
+    def belong_to(self, founding: str) -> None:
+        """Remember the founding that this process was told of. It is for life."""
+        if self._meta.founding not in ("", founding):
+            raise ForeignDisk(
+                f"{self.directory} belongs to the founding {self._meta.founding} of the cluster '{self.cluster_id}', "
+                f"not to {founding}. {START_ANEW}"
+            )
+        self._transact(lambda changes: changes.set("founding", founding))
+        self._meta = msgspec.structs.replace(self._meta, founding=founding)
+
+    @property
     def recoveries(self) -> tuple[Recovery, ...]:
         """The marks of an operator who went on without a majority, oldest first. Every status shows them."""
         return self._meta.recoveries
@@ -197,29 +218,33 @@ class Store:
             for record in records:
                 changes.apply(record)
             changes.set("identity", new)
+            changes.set("founding", recovery.founding)
             changes.set("recoveries", (*self._meta.recoveries, recovery))
 
         self._transact(change)
         self.load()
 
     def _transact(self, change: Callable[[Changes], None]) -> None:
-        execute = self._connection.execute
-        try:
-            execute("BEGIN IMMEDIATE")
-            changes = Changes(self._connection, self._extent.copy())
-            change(changes)
-            changes.finish()
-            execute("COMMIT")
-        except sqlite3.Error as error:
-            self._roll_back()
-            raise refusal(self.file, error, "writing") from error
-        except Unsound as error:
-            self._roll_back()
-            raise damaged(self.file, str(error)) from error
-        except BaseException:
-            self._roll_back()
-            raise
-        self._extent = changes.extent
+        if self._lock is None:
+            raise ValueError(f"the disk in {self.directory} was closed: open it again before writing")
+        with self._writer:
+            execute = self._connection.execute
+            try:
+                execute("BEGIN IMMEDIATE")
+                changes = Changes(self._connection, self._extent.copy())
+                change(changes)
+                changes.finish()
+                execute("COMMIT")
+            except sqlite3.Error as error:
+                self._roll_back()
+                raise refusal(self.file, error, "writing") from error
+            except Unsound as error:
+                self._roll_back()
+                raise damaged(self.file, str(error)) from error
+            except BaseException:
+                self._roll_back()
+                raise
+            self._extent = changes.extent
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -239,42 +264,3 @@ def _belongs(directory: Path, identity: Identity, name: str, cluster_id: str) ->
             f"{directory} is the disk of '{identity.name}' ({identity.process}), but this node is called '{name}'. "
             "Start it under its own name, or give this one a directory of its own."
         )
-
-
-def read_image(file: Path, connection: sqlite3.Connection, meta: Meta) -> tuple[Image, Extent]:
-    """All rows, each of them checked."""
-    image = Image()
-    image.boot, image.epoch = meta.boot, meta.epoch
-    image.act, image.amb = meta.primaries.act, meta.primaries.amb
-    image.high_primary, image.next_confirm = meta.high_primary, meta.next_confirm
-    image.log = RunLog(meta.base)
-    numbers = {}
-    try:
-        for position, length, body, checksum in connection.execute("SELECT * FROM runs ORDER BY position"):
-            run = run_of("runs", position, body, checksum)
-            if position != image.log.end or length != len(run.entries):
-                raise Unsound(f"the order goes up to {image.log.end}, then on with a run of {length} at {position}")
-            image.log.append(run)
-        for number, body, checksum in connection.execute("SELECT * FROM labelled ORDER BY number"):
-            run = run_of("labelled", number, body, checksum)
-            image.labelled[run.first] = run
-            numbers[run.first] = number
-        if meta.snapshot is not None:
-            state = _snapshot(connection)
-            if len(state) != meta.snapshot.size:
-                raise Unsound(f"the snapshot has {len(state)} bytes, not {meta.snapshot.size}")
-            image.snapshot = Snapshotted(meta.snapshot.position, meta.snapshot.highest, state)
-    except (Unsound, TypeError) as error:
-        raise damaged(file, str(error)) from error
-    except sqlite3.Error as error:
-        raise refusal(file, error, "reading") from error
-    return image, Extent(image.log.base, image.log.end, numbers)
-
-
-def _snapshot(connection: sqlite3.Connection) -> bytes:
-    pieces: list[bytes] = []
-    for piece, body, checksum in connection.execute("SELECT * FROM snapshot ORDER BY piece"):
-        if piece != len(pieces) or number_sum(piece, body) != checksum:
-            raise Unsound(f"piece {piece} of the snapshot is wrong")
-        pieces.append(body)
-    return b"".join(pieces)

@@ -26,19 +26,28 @@ _MAGIC = (0x377F0682, 0x377F0683)
 def lost_commits(file: Path, frames_taken: int) -> int:
     """How many transactions this log ends, for certain, behind the `frames_taken` that SQLite took from it."""
     with file.open("rb") as log:
-        head = log.read(_HEADER.size)
-        if len(head) < _HEADER.size:
-            return 0
-        magic, _, page_size, _, salts, _ = _HEADER.unpack(head)
-        if magic not in _MAGIC or not 512 <= page_size <= 65536:
-            return 0
-        step = _FRAME.size + page_size
-        log.seek(_HEADER.size + frames_taken * step)
+        _, _, page_size, _, salts, _ = _HEADER.unpack(log.read(_HEADER.size))
+        log.seek(_HEADER.size + frames_taken * (_FRAME.size + page_size))
         ends = 0
         while len(frame := log.read(_FRAME.size)) == _FRAME.size:
             _, pages_after, its_salts, _ = _FRAME.unpack(frame)
-            if its_salts != salts:  # of an earlier round of the same file
-                break
-            ends += pages_after != 0
+            ends += pages_after != 0 and its_salts == salts  # other salts: of an earlier round of the same file
             log.seek(page_size, 1)
         return max(0, ends - 1)
+
+
+def has_sound_header(file: Path) -> bool:
+    """Without one SQLite takes nothing from the log. It is written in one piece and synced before any frame."""
+    with file.open("rb") as log:
+        head = log.read(_HEADER.size)
+    if len(head) < _HEADER.size:
+        return False
+    magic = _HEADER.unpack(head)[0]
+    if magic not in _MAGIC:
+        return False
+    words = struct.unpack((">" if magic & 1 else "<") + "6I", head[:24])
+    first = second = 0
+    for i in range(0, 6, 2):
+        first = (first + words[i] + second) & 0xFFFFFFFF
+        second = (second + words[i + 1] + first) & 0xFFFFFFFF
+    return head[24:] == struct.pack(">II", first, second)

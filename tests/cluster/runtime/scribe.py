@@ -47,6 +47,7 @@ def transaction(seed: int, i: int, image: Image) -> list[Record]:
 
 def main() -> None:
     seed = int(sys.argv[2])
+    print(0, flush=True)  # from here on there is a disk to be hurt
     store = Store.open(Path(sys.argv[1]), create_for=Purpose.JOINING, name="a", cluster_id="shop")
     image = store.load()
     i = image.boot

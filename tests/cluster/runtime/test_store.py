@@ -15,6 +15,7 @@ from cluster.durable import Appended, Boot, Image, Labelled, Snapshotted, Trunca
 from cluster.messages import APPLICATION, Entry
 from cluster.names import ProcessId, ViewId
 from cluster.runlog import Run
+from cluster.runtime.refusals import ForeignDisk
 from cluster.runtime.store import Purpose, Store
 from cluster.stack import founding_image
 from tests.cluster.runtime.images import ME, contents, copy, histories
@@ -71,6 +72,22 @@ def test_a_process_that_kept_its_disk_is_the_same(tmp_path: Path) -> None:
     again.close()
 
 
+def test_the_founding_that_a_process_belongs_to_is_for_life(tmp_path: Path) -> None:
+    founder = open_store(tmp_path / "a", founding=True)
+    store = open_store(tmp_path / "b", "b")
+    assert len(founder.founding) == 32
+    assert store.founding == ""
+    store.belong_to(founder.founding)
+    store.belong_to(founder.founding)
+    with pytest.raises(ForeignDisk, match="not to another"):
+        store.belong_to("another")
+    store.close()
+    again = open_store(tmp_path / "b", "b")
+    assert again.founding == founder.founding
+    again.close()
+    founder.close()
+
+
 @given(history=histories())
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_after_every_transaction_a_crash_leaves_what_the_records_say(history: list[list[Record]]) -> None:
@@ -96,6 +113,15 @@ def test_after_every_transaction_a_crash_leaves_what_the_records_say(history: li
         assert held(directory / "disk") == states[-1]
 
 
+def test_a_transaction_waits_for_the_disk(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    store.close()
+    with pytest.raises(ValueError, match="was closed: open it again"):
+        store.write([Boot(1)])
+
+
 def test_a_run_that_is_labelled_and_ordered_at_once_is_written_once(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.write([Labelled(run(1, 3)), Appended(0, run(1, 3)), Labelled(run(4))])
@@ -108,12 +134,12 @@ def test_a_run_that_is_labelled_and_ordered_at_once_is_written_once(tmp_path: Pa
 
 def test_a_record_that_does_not_fit_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    store.write([Appended(0, run(1, 3))])
-    with pytest.raises(ValueError, match=r"goes on at position 7, but the order on disk is 0\.\.3"):
-        store.write([Boot(9), Appended(7, run(4))])
-    assert store.load().boot == 0
+    store.write([Appended(0, run(1, 3)), Labelled(run(4))])
+    with pytest.raises(ValueError, match=r"goes on at position 7, but the order on disk is 0\.\.4"):
+        store.write([Boot(9), Appended(3, run(4)), Appended(7, run(5))])
     store.write([Appended(3, run(4))])
-    assert store.load().log.end == 4
+    found = store.load()
+    assert (found.boot, found.log.end, found.labelled) == (0, 4, {})
     store.close()
 
 

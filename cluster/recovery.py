@@ -1,0 +1,131 @@
+"""Going on without a majority: what an operator's last resort makes of the disks that are left.
+
+A primary view needs a quorum of every view that may have decided before it. When the members of such a view are lost
+for good, there will never be one again: the processes that are left cannot know that the others are gone, and must not
+assume it. An operator can know. This decides what their disks have to say from then on.
+
+One of the disks leads: the one whose order the state exchange would have chosen. It is given a view of one, w, with
+itself as the only member, as the last primary view, registered: act = w, amb is empty. Its order becomes that of w in
+the way of every new primary view (`summaries.exchange`, of one summary). The other disks are told the same act. So the
+next primary view is one with the leader in it, and the others follow where it leads and bring what they have.
+
+What holds afterwards, with `use` = {w} on all these disks:
+- No view without the leader is primary among these processes and whoever joins them, until a primary view with the
+  leader has been registered: w has no other quorum.
+- All that is on the leader's disk is in every later order, and so is everything that was confirmed and is on any of
+  these disks: it was in the order of all who established the latest of their primary views.
+- w comes a million epochs after all that these disks know of. A process that was given up and meets this group all the
+  same has an older act, and gives way to this one.
+What does not hold: nothing here reaches the processes that were given up. If a quorum of their last view comes back and
+hears nobody of this group, it goes on as if nothing had happened. That is why a recovered group has another cluster id:
+the two can differ, but never mix.
+
+Paper: none. It breaks the assumption of VS-TO-DVS that `act` changes by registration alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cluster.durable import Epoch, Primaries, Rebuilt, Record
+from cluster.messages import Summary
+from cluster.names import ProcessId, View, make_view
+from cluster.primary import is_quorum
+from cluster.summaries import NO_PRIMARY, exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cluster.durable import Image
+
+EPOCH_LEAP = 1_000_000
+
+
+class CannotRecover(Exception):
+    """There is nothing to recover, or nothing to recover from."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    leader: ProcessId
+    view: View  # w
+    given_up: tuple[ProcessId, ...]  # members of views in use whose disks are not here
+    position: int  # the end of the leader's order
+    confirmed: int  # how much of it the leader's disk knows to be confirmed
+    records: tuple[Record, ...]  # for the leader's disk
+
+
+def plan(images: Mapping[ProcessId, Image]) -> Plan:
+    """What to write on which of these disks."""
+    used = _use(images)
+    if not used:
+        raise CannotRecover(
+            "none of these processes was ever told of a primary view, so there is no order to go on from. "
+            "Found a new group, or use the disk of a process that was a member."
+        )
+    if all(is_quorum(images, view) for view in used):
+        raise CannotRecover(
+            f"these disks have a quorum of every view that may decide ({', '.join(map(str, used))}). "
+            "Nothing has to be given up: start their nodes, and they make a primary view by themselves."
+        )
+    leader = max(images, key=lambda process: (images[process].high_primary or NO_PRIMARY, images[process].log.end))
+    image = images[leader]
+    if image.high_primary is None:
+        raise CannotRecover(
+            "none of these processes ever took part in a primary view, so none of them has the order of the group. "
+            "Found a new group, or use the disk of a process that was a member."
+        )
+    epochs = [epoch for each in images.values() for epoch in _epochs(each)]
+    epoch = max(epochs) + EPOCH_LEAP
+    view = make_view(epoch, {leader: epoch})
+    summary = _summary(image)
+    outcome = exchange(view, {leader: summary})
+    given_up = {member for each in used for member in each.members} - set(images)
+    rebuilt = Rebuilt(outcome.position, outcome.order, view.id, outcome.next_confirm, None)
+    return Plan(
+        leader,
+        view,
+        tuple(sorted(given_up)),
+        image.log.end,
+        summary.next_confirm,
+        (*follow(view), rebuilt),
+    )
+
+
+def follow(view: View) -> tuple[Record, ...]:
+    """For the disk of every process that goes on: w is the last primary view."""
+    return (Epoch(view.id.epoch), Primaries(view, ()))
+
+
+def _use(images: Mapping[ProcessId, Image]) -> list[View]:
+    """act and amb, as the infos of these processes would have made them."""
+    acts = {image.act.id: image.act for image in images.values() if image.act is not None}
+    if not acts:
+        return []
+    act = acts[max(acts)]
+    later = {view.id: view for image in images.values() for view in image.amb if view.id > act.id}
+    return [act, *(later[view_id] for view_id in sorted(later))]
+
+
+def _epochs(image: Image) -> list[int]:
+    views = [view.id for view in (image.act, *image.amb) if view is not None]
+    return [image.epoch, *(view_id.epoch for view_id in (*views, image.high_primary) if view_id is not None)]
+
+
+def _summary(image: Image) -> Summary:
+    """What the process would say in the state exchange, if it could."""
+    snapshot = image.snapshot
+    reported = snapshot.position if snapshot is not None else 0
+    highest = {label.origin: label for label in (snapshot.highest if snapshot is not None else ())}
+    for label, _ in image.log.since(reported):
+        highest[label.origin] = label
+    next_confirm = max(image.next_confirm, reported)
+    return Summary(
+        image.log.base,
+        next_confirm,
+        tuple(image.log.since(next_confirm)),
+        tuple(pair for first in sorted(image.labelled) for pair in image.labelled[first].labelled()),
+        image.high_primary,
+        tuple(highest[origin] for origin in sorted(highest)),
+    )

@@ -1,0 +1,56 @@
+"""The image that the rows of a store hold. Every row is checked, and that the rows make one whole."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from cluster.durable import Image, Snapshotted
+from cluster.runlog import RunLog
+from cluster.runtime.changes import Extent
+from cluster.runtime.refusals import damaged, refusal
+from cluster.runtime.rows import Unsound, number_sum, run_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cluster.runtime.rows import Meta
+
+
+def read_image(file: Path, connection: sqlite3.Connection, meta: Meta) -> tuple[Image, Extent]:
+    """All rows, each of them checked."""
+    image = Image()
+    image.boot, image.epoch = meta.boot, meta.epoch
+    image.act, image.amb = meta.primaries.act, meta.primaries.amb
+    image.high_primary, image.next_confirm = meta.high_primary, meta.next_confirm
+    image.log = RunLog(meta.base)
+    numbers = {}
+    try:
+        for position, length, body, checksum in connection.execute("SELECT * FROM runs ORDER BY position"):
+            run = run_of("runs", position, body, checksum)
+            if position != image.log.end or length != len(run.entries):
+                raise Unsound(f"the order goes up to {image.log.end}, then on with a run of {length} at {position}")
+            image.log.append(run)
+        for number, body, checksum in connection.execute("SELECT * FROM labelled ORDER BY number"):
+            run = run_of("labelled", number, body, checksum)
+            image.labelled[run.first] = run
+            numbers[run.first] = number
+        if meta.snapshot is not None:
+            state = _snapshot(connection)
+            if len(state) != meta.snapshot.size:
+                raise Unsound(f"the snapshot has {len(state)} bytes, not {meta.snapshot.size}")
+            image.snapshot = Snapshotted(meta.snapshot.position, meta.snapshot.highest, state)
+    except (Unsound, TypeError) as error:
+        raise damaged(file, str(error)) from error
+    except sqlite3.Error as error:
+        raise refusal(file, error, "reading") from error
+    return image, Extent(image.log.base, image.log.end, numbers)
+
+
+def _snapshot(connection: sqlite3.Connection) -> bytes:
+    pieces: list[bytes] = []
+    for piece, body, checksum in connection.execute("SELECT * FROM snapshot ORDER BY piece"):
+        if piece != len(pieces) or number_sum(piece, body) != checksum:
+            raise Unsound(f"piece {piece} of the snapshot is wrong")
+        pieces.append(body)
+    return b"".join(pieces)

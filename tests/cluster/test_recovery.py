@@ -1,0 +1,170 @@
+"""After losing a majority for good: who goes on, with what, and what those who were given up can still do."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+import pytest
+
+from cluster.durable import Image
+from cluster.names import ProcessId
+from cluster.recovery import EPOCH_LEAP, CannotRecover, Plan, follow, plan
+from cluster.settings import Settings
+from cluster.sim.world import World
+from cluster.stack import Process, founding_image
+
+
+@pytest.fixture
+def world() -> World:
+    return World(Process, coded=True)
+
+
+def recover(world: World, names: str) -> Plan:
+    """What `python -m cluster recover` does with the disks of these nodes, which do not run."""
+    disks = {world.nodes[name].pid: world.nodes[name].disk for name in names}
+    made = plan({process: disk.read() for process, disk in disks.items()})
+    for process, disk in disks.items():
+        for record in made.records if process == made.leader else follow(made.view):
+            disk.write(record)
+    return made
+
+
+def lose(world: World, names: str) -> World:
+    for name in names:
+        world.crash(name)
+    return world
+
+
+def test_two_of_five_go_on_and_a_new_one_joins(world: World) -> None:
+    world.start("abcde").broadcast("a", b"1").broadcast("e", b"2").settle()
+    lose(world, "cde").broadcast("a", b"in doubt").run(30.0)
+    assert world.primary("a") is None
+    assert world.primary("b") is None
+    lose(world, "ab")
+    made = recover(world, "ab")
+    assert [process.name for process in made.given_up] == ["c", "d", "e"]
+    world.restart("a").restart("b").run(10.0)
+    assert world.has_primary("ab")
+    view = world.primary("a")
+    assert view is not None
+    assert view.id.epoch > EPOCH_LEAP  # to be seen in every view from now on
+    world.broadcast("b", b"3").settle()
+    assert world.delivered("a") == world.delivered("b")
+    assert {*world.delivered("a")} >= {b"1", b"2", b"3"}
+    world.join("f", via="a").settle()
+    assert world.has_primary("abf")
+    assert world.delivered("f") == world.delivered("a")
+
+
+def test_one_of_three_goes_on_alone_with_what_it_had_labelled(world: World) -> None:
+    world.start("abc").broadcast("a", b"1").settle()
+    world.partition("a", "bc").broadcast("a", b"2").run(0.01)  # labelled, and on its disk, but nobody hears of it
+    lose(world, "abc")
+    assert world.nodes["a"].disk.read().labelled or world.nodes["a"].disk.read().log.end > 2
+    recover(world, "a")
+    world.restart("a").run(10.0)
+    assert world.has_primary("a")
+    assert world.delivered("a") == [b"1", b"2"]
+
+
+def test_the_disk_that_knows_most_leads(world: World) -> None:
+    world.start("abcde").broadcast("a", b"1").settle()
+    world.partition("a", "bcde").run(5.0).broadcast("c", b"2").settle()
+    lose(world, "abcde").heal()
+    assert recover(world, "ab").leader.name == "b"
+    world.restart("a").run(20.0)
+    assert world.primary("a") is None  # it follows, and cannot go on without who leads
+    world.restart("b").run(10.0)
+    assert world.has_primary("ab")
+    assert world.delivered("a") == world.delivered("b") == [b"1", b"2"]
+
+
+def test_who_was_given_up_and_meets_the_group_cannot_make_a_primary_view_of_its_own(world: World) -> None:
+    """Were it not for the cluster id, which keeps them out: they give way to the group that was recovered."""
+    world.start("abcde").broadcast("a", b"1").settle()
+    lose(world, "cde").run(5.0)
+    lose(world, "ab")
+    recover(world, "ab")
+    world.restart("a").restart("b").run(10.0).broadcast("a", b"2").settle()
+    for name in "cde":
+        world.restart(name)
+    world.settle()
+    assert world.has_primary("abcde")
+    for name in "cde":
+        assert world.delivered(name) == [b"1", b"2"]
+    world.partition("ab", "cde").settle()  # they know of it now: three of five go on, and it is one group
+    assert world.has_primary("cde")
+    assert world.primary("a") is None
+
+
+def test_who_was_given_up_and_hears_nobody_goes_on_as_the_old_group(world: World) -> None:
+    """What is not guaranteed, and cannot be: they know nothing of a recovery. So the operator must know that they are
+    gone, and the two groups have different cluster ids."""
+    world.start("abcdef").broadcast("a", b"1").crash("f").settle()
+    lose(world, "abcde")
+    recover(world, "a")
+    world.partition("a", "bcde")
+    for name in "abcde":
+        world.restart(name)
+    world.run(20.0)
+    assert world.has_primary("a")
+    assert world.has_primary("bcde")
+
+
+def test_a_group_can_be_recovered_again(world: World) -> None:
+    world.start("abc").broadcast("a", b"1").settle()
+    lose(world, "abc")
+    recover(world, "b")
+    world.restart("b").run(5.0).join("d", via="b").join("e", via="b").broadcast("e", b"2").settle()
+    assert world.has_primary("bde")
+    lose(world, "bde")
+    recover(world, "d")
+    world.restart("d").run(5.0)
+    assert world.has_primary("d")
+    assert world.delivered("d") == [b"1", b"2"]
+
+
+def test_a_quorum_needs_no_recovery(world: World) -> None:
+    world.start("abc").broadcast("a", b"1").settle()
+    lose(world, "abc")
+    with pytest.raises(CannotRecover, match="start their nodes, and they make a primary view by themselves"):
+        recover(world, "ac")
+
+
+def test_a_process_that_was_never_a_member_has_nothing_to_go_on_from() -> None:
+    with pytest.raises(CannotRecover, match="was ever told of a primary view"):
+        plan({ProcessId("a"): Image()})
+    told = Image()
+    told.act = founding_image(ProcessId("b")).act
+    with pytest.raises(CannotRecover, match="none of them has the order of the group"):
+        plan({ProcessId("a"): told})
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_after_any_history_nothing_is_lost_that_was_delivered_on_a_disk_that_is_left(seed: int) -> None:
+    chance = random.Random(seed)
+    world = World(Process, seed=seed, coded=True, settings=Settings(snapshot_every=7)).start("abcde")
+    for i in range(40):
+        world.broadcast(chance.choice("abcde"), b"%d" % i)
+        world.run(chance.choice((0.0, 0.002, 0.01, 1.0)))
+        if i % 5 == 0:
+            names = "".join(chance.sample("abcde", 5))
+            cut = chance.randint(1, 5)
+            world.partition(names[:cut], names[cut:]).run(chance.choice((0.0, 0.3, 2.0)))
+        if i % 7 == 0:
+            name = chance.choice("abcde")
+            world.crash(name).run(chance.random()).restart(name)
+    left = "".join(sorted(chance.sample("abcde", chance.randint(1, 3))))
+    before = max((list(world.delivered(name)) for name in left), key=len)
+    lose(world, "abcde").heal()
+    with suppress(CannotRecover):  # where a quorum is left, there is nothing to recover
+        recover(world, left)
+    for name in left:
+        world.restart(name)
+    world.run(10.0).broadcast(left[0], b"after").settle()
+    assert world.has_primary(left)
+    for name in left:
+        assert world.delivered(name)[: len(before)] == before
+        assert world.delivered(name)[-1] == b"after"
+        assert len(set(world.delivered(name))) == len(world.delivered(name))
