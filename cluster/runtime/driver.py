@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 PIPELINE = 2  # batches of this process that may be under way
 PIPELINE_FROM = 128  # entries that are worth a batch beside one that is under way
 WRITE_AGAIN_S = 0.5  # after the disk refused
+EARLY_S = 0.0005  # a deadline this close is reached: timers of the loop count milliseconds
 DRAIN_S = 2.0  # how long a process that ends waits for its disk
 EFFECTS_MAX = 200_000  # that may wait for the disk
 
@@ -156,24 +157,36 @@ class Driver:
     # ---- inputs
 
     def connected(self, peer: ProcessId) -> None:
-        if not self._stopped:
-            self.process.connected(time.monotonic(), peer)
-            self._rearm = True
-            self._soon()
+        self._input(lambda now: self.process.connected(now, peer))
 
     def disconnected(self, peer: ProcessId) -> None:
-        if not self._stopped:
-            self.process.disconnected(time.monotonic(), peer)
-            self._rearm = True
-            self._soon()
+        self._input(lambda now: self.process.disconnected(now, peer))
 
     def received(self, peer: ProcessId, frame: Frame) -> None:
-        if not self._stopped:
+        if self._stopped:
+            return
+        try:
             self.process.received(time.monotonic(), peer, frame)
-            if type(frame) is not Data:
-                self._rearm = True
-            if not self.turn_due:
-                self._soon()
+        except Exception as error:
+            error.add_note(f"while a {type(frame).__name__} of {peer} was handled")
+            self._fail(error)
+            return
+        if type(frame) is not Data:
+            self._rearm = True
+        if not self.turn_due:
+            self._soon()
+
+    def _input(self, hand_in: Callable[[float], None]) -> None:
+        """An input that may move the next deadline. A process that raises is in no state that anybody described."""
+        if self._stopped:
+            return
+        try:
+            hand_in(time.monotonic())
+        except Exception as error:
+            self._fail(error)
+            return
+        self._rearm = True
+        self._soon()
 
     def submit(self, body: bytes, handle: Handle) -> None:
         """Put an entry into the order; it waits for the end of the turn at least."""
@@ -187,9 +200,7 @@ class Driver:
             self._soon()
 
     def leave(self) -> None:
-        self.process.leave(time.monotonic())
-        self._rearm = True
-        self._soon()
+        self._input(self.process.leave)
 
     def _soon(self) -> None:
         if not self.turn_due and not self._stopped:
@@ -210,7 +221,7 @@ class Driver:
             self.transport.flush()
             if self._rearm:
                 self._arm()
-        except Exception as error:  # a process that raises is in no state that anybody described
+        except Exception as error:
             self._fail(error)
 
     def _may_submit(self) -> bool:
@@ -251,13 +262,12 @@ class Driver:
 
     def _wake(self) -> None:
         self._timer, self._timer_at = None, inf
-        self._rearm = True
-        now = time.monotonic()
-        if self._stopped:
-            return
-        if self.process.next_deadline() <= now + 0.0005:
-            self.process.tick(max(now, self.process.next_deadline()))
-        self._soon()
+        self._input(self._tick)
+
+    def _tick(self, now: float) -> None:
+        deadline = self.process.next_deadline()
+        if deadline <= now + EARLY_S:
+            self.process.tick(max(now, deadline))
 
     # ---- effects
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cluster.replica import StateMachine
     from cluster.runtime.memory import AnyStore
     from cluster.runtime.options import Options
+    from cluster.runtime.rows import Recovery
 
 VIEWS_KEPT = 64  # changes of the primary view that somebody who listens has not taken yet
 
@@ -61,6 +62,7 @@ class Group:
         self.views_count = 0
         self.error: BaseException | None = None  # why this member stopped by itself
         self.diverged_count = 0
+        self.recoveries: tuple[Recovery, ...] = ()  # when an operator went on without a majority: see `recover`
         self.driver = Driver(
             options, me, store, self.machine, self, group=group, order_log=options.order_log, trace=options.trace
         )
@@ -110,6 +112,9 @@ class Group:
         cls, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, founded: str
     ) -> Group:
         group = cls(options, me, store, machine, founded)
+        group.recoveries = store.recoveries if isinstance(store, Store) else ()
+        for recovery in group.recoveries:
+            log.warning("this group was recovered without a majority, and may have lost entries: %s", recovery)
         try:
             await group.driver.start()
         except BaseException:

@@ -49,6 +49,7 @@ class GroupCollector(Collector):
         yield _gauge("cluster_view_change_seconds_max", "The longest of them", watch.change_s_max)
         yield _counter("cluster_primary_views", "Primary views established", group.views_count)
         yield _counter("cluster_suspicions", "Processes that were heard, and then no more", watch.suspicions)
+        yield _gauge("cluster_recoveries", "How often an operator went on without a majority", len(group.recoveries))
         yield _counter("cluster_divergences", "States of other replicas that differ from ours", group.diverged_count)
 
     def _entries(self) -> Iterator[Metric]:
