@@ -23,14 +23,15 @@ class Owner(Protocol):
 
     def opened(self, connection: Connection) -> None: ...
     def arrived(self, connection: Connection, frame: Travelling) -> None: ...
+    def handled(self) -> None: ...
     def closed(self, connection: Connection) -> None: ...
     def wants_flush(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_bounds", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter", "_transport", "done", "heard_at",
-        "identity", "is_closed", "opened_at", "reason", "we_dialed",
+        "_bounds", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter", "_transport", "done",
+        "heard_at", "identity", "is_closed", "opened_at", "reason", "spoke", "we_dialed",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, handshake: Handshake, bounds: Bounds, *, we_dialed: bool) -> None:
@@ -42,6 +43,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._limit: asyncio.TimerHandle | None = None
         self._parts: list[bytes] = []
+        self._flushes = False  # the owner knows that there is something to flush
+        self.spoke = False  # said something in this turn that waits for an answer
         self.we_dialed = we_dialed
         self.identity: Identity | None = None  # of the peer, once it has proved itself
         self.opened_at = self.heard_at = 0.0  # times of the loop
@@ -96,6 +99,7 @@ class Connection(asyncio.Protocol):
         except Failed as failed:
             self.fail(failed)
         self.heard_at = self._loop.time()
+        owner.handled()
 
     def _shake(self, text: memoryview) -> None:
         handshake = self._handshake
@@ -113,14 +117,16 @@ class Connection(asyncio.Protocol):
 
     # ---- sending
 
-    def put(self, parts: tuple[bytes, ...]) -> None:
-        """A frame. It leaves with the next flush."""
-        if not self._parts:
-            self._owner.wants_flush(self)
+    def put(self, parts: tuple[bytes, ...], *, patient: bool = False) -> None:
+        """A frame. It leaves with the next flush; a patient one may wait for others to leave with."""
         self._parts += parts
+        if not patient and not self._flushes:
+            self._flushes = True
+            self._owner.wants_flush(self)
 
     def flush(self) -> bool:
         """Hand everything to the system. False: the peer takes nothing, and too much is waiting for it."""
+        self._flushes = False
         transport, parts = self._transport, self._parts
         if not parts or transport is None or self.is_closed:
             return True

@@ -110,6 +110,7 @@ class Driver:
         self._waiting_since = 0.0
         self.latency = Latency()
         self.turn_due = False
+        self._dirty = False  # there was an input whose effects are still to come
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
         self._rearm = True  # an input came that may have moved the next deadline
@@ -173,8 +174,7 @@ class Driver:
             return
         if type(frame) is not Data:
             self._rearm = True
-        if not self.turn_due:
-            self._soon()
+        self._dirty = True
 
     def _input(self, hand_in: Callable[[float], None]) -> None:
         """An input that may move the next deadline. A process that raises is in no state that anybody described."""
@@ -203,6 +203,7 @@ class Driver:
         self._input(self.process.leave)
 
     def _soon(self) -> None:
+        self._dirty = True
         if not self.turn_due and not self._stopped:
             self.turn_due = True
             self._loop.call_soon(self.turn)
@@ -210,9 +211,11 @@ class Driver:
     # ---- the end of a turn
 
     def turn(self) -> None:
+        """Do what the inputs since the last time brought. After each chunk of bytes, or at the end of a turn."""
         self.turn_due = False
-        if self._stopped:
+        if self._stopped or not (self._dirty or self.waiting):
             return
+        self._dirty = False
         try:
             self._perform(self.process.take())
             if self.waiting and self._may_submit():

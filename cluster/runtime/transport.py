@@ -14,7 +14,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Protocol
 
-from cluster.messages import Data
+from cluster.messages import Ack, Data, LinkAck
 from cluster.runtime.addresses import AddressBook, parse_address, show_address
 from cluster.runtime.connection import Connection
 from cluster.runtime.counters import Counters
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MEETING_S = 1.0  # two connections within this time are one meeting
 SWEEP_S = 0.5  # how often silent connections are looked for
+# Acknowledgements for one who has not just said something can wait: he learns that others have what a third one sent.
+PATIENCE_S = 0.001
 LOG_EVERY_S = 10.0  # of each kind of failed handshake, at most one line in this time
 
 log = logging.getLogger("cluster.transport")
@@ -41,6 +43,7 @@ class Listener(Protocol):
     def connected(self, peer: ProcessId) -> None: ...
     def disconnected(self, peer: ProcessId) -> None: ...
     def received(self, peer: ProcessId, frame: Frame) -> None: ...
+    def turn(self) -> None: ...
 
 
 class CannotListen(Exception):
@@ -62,8 +65,11 @@ class Transport:
         self._seen = SeenNonces()
         self._strangers: set[Connection] = set()
         self._unflushed: list[Connection] = []
+        self._spoke: list[Connection] = []
+        self._patience: asyncio.TimerHandle | None = None
         self._servers: list[asyncio.Server] = []
         self._dialing = Dialing(self)
+        self._loop = asyncio.get_running_loop()
         self._logged_at: dict[str, float] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._closing = False
@@ -107,8 +113,9 @@ class Transport:
     async def close(self) -> None:
         """Say what is still to be said, then hang up."""
         self._closing = True
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for timer in (self._sweep, self._patience):
+            if timer is not None:
+                timer.cancel()
         for server in self._servers:
             server.close()
         await self._dialing.close()
@@ -201,7 +208,10 @@ class Transport:
 
     def arrived(self, connection: Connection, frame: Travelling) -> None:
         if type(frame) is Data:
-            vet(frame.body)
+            if type(frame.body) is not Ack:
+                vet(frame.body)
+                connection.spoke = True
+                self._spoke.append(connection)
             self.listener.received(connection.peer, frame)
         elif isinstance(frame, Addresses):
             if self.book.learn(frame):
@@ -248,11 +258,26 @@ class Transport:
                 if peer in connections:
                     connections[peer].close()
             return
+        patient = type(frame.body) is Ack if type(frame) is Data else type(frame) is LinkAck
         for peer in to:
             connection = connections.get(peer)
             if connection is not None:
                 self.counters.frames_sent += 1
-                connection.put(parts)
+                if not patient or connection.spoke:
+                    connection.put(parts)
+                else:
+                    connection.put(parts, patient=True)
+                    if self._patience is None:
+                        self._patience = self._loop.call_later(PATIENCE_S, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        self._patience = None
+        self._unflushed = list(self.connections.values())
+        self.flush()
+
+    def handled(self) -> None:
+        """What arrived at one time was handed on: answer it."""
+        self.listener.turn()
 
     def wants_flush(self, connection: Connection) -> None:
         self._unflushed.append(connection)
@@ -260,6 +285,9 @@ class Transport:
     def flush(self) -> None:
         """Everything that was sent since the last time leaves now."""
         unflushed, self._unflushed = self._unflushed, []
+        for connection in self._spoke:
+            connection.spoke = False
+        self._spoke.clear()
         for connection in unflushed:
             if not connection.flush():
                 self.counters.closed_unsent += 1
