@@ -83,6 +83,7 @@ class Group:
 
         Raises a StoreError where the disk is one already: a member goes on from its disk with `join`.
         """
+        options.judge()
         me = ProcessId(options.name, secrets.randbits(32) or 1)
         store: AnyStore = MemoryStore(founding_image(me))
         if options.data is not None:
@@ -95,6 +96,7 @@ class Group:
     @classmethod
     async def join(cls, options: Options, machine: StateMachine | None = None) -> Group:
         """Join a group, or go on in it from a disk. Tries for ever, and never founds one."""
+        options.judge()
         me = ProcessId(options.name, secrets.randbits(32) or 1)
         store: AnyStore = MemoryStore()
         if options.data is not None:

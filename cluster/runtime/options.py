@@ -7,6 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from cluster.runtime.addresses import parse_address
+from cluster.runtime.handshake import NAME_LEN_MAX
+from cluster.runtime.keys import KEY_LEN_MIN
 from cluster.settings import Settings
 
 # Faster heartbeats than the simulator's: a process that is busy for 300 ms is not missed, a silent one is after 400 ms.
@@ -51,3 +54,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     tls: Tls | None = None
     order_log: Path | None = None  # a file for a line about each entry delivered
     trace: Path | None = None  # a file for every action of every layer, for `python -m cluster check`; slow
+
+    def judge(self) -> None:
+        """Raises ValueError for what no member can be."""
+        if not 0 < len(self.name) <= NAME_LEN_MAX:
+            raise ValueError(f"the name of a process has 1 to {NAME_LEN_MAX} characters, not {len(self.name)}")
+        if len(self.key) < KEY_LEN_MIN:
+            raise ValueError(f"a cluster key has at least {KEY_LEN_MIN} bytes, not {len(self.key)}")
+        if not self.listen:
+            raise ValueError("a process has to listen somewhere: listen is empty")
+        for address in (*self.listen, *self.advertise, *self.contacts):
+            parse_address(address)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cluster.runtime.options import Options
 
 MEETING_S = 1.0  # two connections within this time are one meeting
+EVERYWHERE = ("0.0.0.0", "::")
 SWEEP_S = 0.5  # how often silent connections are looked for
 # Acknowledgements for one who has not just said something can wait: he learns that others have what a third one sent.
 PATIENCE_S = 0.001
@@ -83,6 +84,10 @@ class Transport:
         bound = []
         for address in self.options.listen:
             host, port = parse_address(address)
+            if host in EVERYWHERE and not self.options.advertise:
+                raise CannotListen(
+                    f"{address} is all addresses of this machine: say which others reach it at (advertise)"
+                )
             try:
                 server = await loop.create_server(
                     self._accept,

@@ -2,7 +2,7 @@
 
 Ours (volatile and durable) beside a bare sequencer in Python that waits for all acknowledgements and promises nothing:
 the least that such a program can cost. All contenders run in one session, in turns, and only ratios to the floor are to
-be compared between machines. One member submits. pysyncobj takes part where it is installed.
+be compared between machines. One member submits.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 KEY = b"k" * 32
 
 
-def options(name: str, *contacts: str, **more: object) -> Options:
+def options(process: str, *contacts: str, **more: object) -> Options:
     return msgspec.structs.replace(
-        Options(name=name, key=KEY, listen=("127.0.0.1:0",), contacts=contacts),
+        Options(name=process, key=KEY, listen=("127.0.0.1:0",), contacts=contacts),
         **more,
     )
 
@@ -254,6 +254,25 @@ def test_an_address_in_use_is_said_so() -> None:
         async with await Group.found(options("a")) as a:
             with pytest.raises(CannotListen, match="another process may have this port"):
                 await Group.found(options("b", listen=a.addresses))
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"name": ""}, "1 to 64 characters"),
+        ({"key": b"short"}, "at least 16 bytes"),
+        ({"listen": ()}, "listen somewhere"),
+        ({"contacts": ("nonsense",)}, "is no address"),
+        ({"listen": ("0.0.0.0:0",)}, "say which others reach it at"),
+    ],
+    ids=["name", "key", "listen", "contacts", "everywhere"],
+)
+def test_options_that_no_member_can_have(wrong: dict[str, object], complaint: str) -> None:
+    async def story() -> None:
+        with pytest.raises((ValueError, CannotListen), match=complaint):
+            await Group.found(options("a", **wrong))
 
     run(story)
 
