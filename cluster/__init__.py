@@ -1,1 +1,29 @@
-"""Group communication: views, primary views and a totally ordered broadcast. Knows nothing of HTTP or QoS."""
+"""A totally ordered broadcast that survives crashes, partitions and merges; primary views; replicated state machines.
+
+`Group` and `Options` are the library. They are imported when they are first asked for: who uses the pure stack alone
+pays nothing for sockets.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cluster.replica import StateMachine as StateMachine
+    from cluster.runtime.group import Group as Group
+    from cluster.runtime.group import NotDelivered as NotDelivered
+    from cluster.runtime.options import Options as Options
+
+_PUBLIC = {
+    "Group": "cluster.runtime.group",
+    "NotDelivered": "cluster.runtime.group",
+    "Options": "cluster.runtime.options",
+    "StateMachine": "cluster.replica",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'cluster' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)

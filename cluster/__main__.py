@@ -1,10 +1,12 @@
 """``python -m cluster``: the group stack on its own.
 
-`sim` explores it in a simulated world; `inspect` and `recover` are for the disks of real nodes.
+`sim` explores it in a simulated world; `node` and `chat` are members of a real group, and `check` judges what members
+recorded; `inspect` and `recover` are for the disks of real nodes.
 """
 
 import argparse
 import multiprocessing
+import os
 import sys
 import time
 from collections import deque
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from cluster.runtime import operator
+from cluster.runtime.commands import add_commands
 from cluster.sim import cli
 from cluster.sim.explore import Task
 from cluster.sim.run import Outcome
@@ -37,6 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     sim = commands.add_parser("sim", help="run the stack in a simulated world that tries to break it")
     cli.add_options(sim)
+    add_commands(commands)
     operator.add_commands(commands)
     options = parser.parse_args(argv)
     if options.command is None:
@@ -49,4 +53,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,181 @@
+"""One connection: bytes to frames, a handshake first; what is sent within one turn of the loop leaves as one write.
+
+Above: transport, as its owner.  Below: an asyncio transport, plain or TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.runtime.handshake import BROKEN, GARBAGE, HANDSHAKE_LEN_MAX, SLOW, Failed, Handshake, Unwanted
+from cluster.runtime.wire import LENGTH, Garbage, Splitter, Travelling, decode_frame
+
+if TYPE_CHECKING:
+    from cluster.names import ProcessId
+    from cluster.runtime.counters import Counters
+    from cluster.runtime.handshake import Identity
+    from cluster.runtime.options import Bounds
+
+
+class Owner(Protocol):
+    counters: Counters
+
+    def opened(self, connection: Connection) -> None: ...
+    def arrived(self, connection: Connection, frame: Travelling) -> None: ...
+    def handled(self) -> None: ...
+    def closed(self, connection: Connection) -> None: ...
+    def wants_flush(self, connection: Connection) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_bounds", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter", "_transport", "done",
+        "heard_at", "identity", "is_closed", "opened_at", "reason", "spoke", "we_dialed",
+    )  # fmt: skip
+
+    def __init__(self, owner: Owner, handshake: Handshake, bounds: Bounds, *, we_dialed: bool) -> None:
+        self._owner = owner
+        self._handshake = handshake
+        self._bounds = bounds
+        self._splitter = Splitter(HANDSHAKE_LEN_MAX)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._limit: asyncio.TimerHandle | None = None
+        self._parts: list[bytes] = []
+        self._flushes = False  # the owner knows that there is something to flush
+        self.spoke = False  # said something in this turn that waits for an answer
+        self.we_dialed = we_dialed
+        self.identity: Identity | None = None  # of the peer, once it has proved itself
+        self.opened_at = self.heard_at = 0.0  # times of the loop
+        self.is_closed = False
+        self.reason: Failed | None = None  # why it came to nothing
+        self.done: asyncio.Future[None] = self._loop.create_future()  # opened, or closed before that
+
+    @property
+    def peer(self) -> ProcessId:
+        assert self.identity is not None
+        return self.identity.process
+
+    @property
+    def refused_by(self) -> str:
+        """The name of a peer that said no."""
+        return self._handshake.refused_by
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # of uvloop, or asyncio
+        self._transport = transport
+        if self.is_closed:
+            transport.abort()
+            return
+        self._limit = self._loop.call_later(self._bounds.handshake_s, self._too_slow)
+        self._say(self._handshake.open())
+
+    def _too_slow(self) -> None:
+        self.fail(Failed(SLOW, f"no handshake within {self._bounds.handshake_s:g} s"))
+
+    def _say(self, message: bytes) -> None:
+        if message and self._transport is not None:
+            self._transport.write(LENGTH.pack(len(message)) + message)
+
+    def data_received(self, data: bytes) -> None:
+        counters, owner = self._owner.counters, self._owner
+        counters.bytes_received += len(data)
+        try:
+            for text in self._splitter.feed(data):
+                if self.is_closed:
+                    return
+                if self.identity is None:
+                    self._shake(text)
+                else:
+                    counters.frames_received += 1
+                    owner.arrived(self, decode_frame(text))
+        except Garbage as error:
+            if self.identity is not None:
+                counters.ejected += 1
+            self.fail(Failed(GARBAGE, str(error)))
+        except Unwanted as unwanted:
+            self._say(unwanted.answer)
+            self.fail(unwanted, at_once=False)
+        except Failed as failed:
+            self.fail(failed)
+        self.heard_at = self._loop.time()
+        owner.handled()
+
+    def _shake(self, text: memoryview) -> None:
+        handshake = self._handshake
+        self._say(handshake.receive(text))
+        if handshake.peer is None:
+            return
+        if self._limit is not None:
+            self._limit.cancel()
+        self.identity = handshake.peer
+        self._splitter.frame_len_max = self._bounds.frame_len_max
+        self.opened_at = self.heard_at = self._loop.time()
+        if not self.done.done():
+            self.done.set_result(None)
+        self._owner.opened(self)
+
+    # ---- sending
+
+    def put(self, parts: tuple[bytes, ...], *, patient: bool = False) -> None:
+        """A frame. It leaves with the next flush; a patient one may wait for others to leave with."""
+        self._parts += parts
+        if not patient and not self._flushes:
+            self._flushes = True
+            self._owner.wants_flush(self)
+
+    def flush(self) -> bool:
+        """Hand everything to the system. False: the peer takes nothing, and too much is waiting for it."""
+        self._flushes = False
+        transport, parts = self._transport, self._parts
+        if not parts or transport is None or self.is_closed:
+            return True
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        self._parts = []
+        counters = self._owner.counters
+        counters.bytes_sent += len(data)
+        counters.writes += 1
+        transport.write(data)
+        return transport.get_write_buffer_size() <= self._bounds.unsent_bytes_max
+
+    @property
+    def unsent_bytes(self) -> int:
+        return 0 if self._transport is None or self.is_closed else self._transport.get_write_buffer_size()
+
+    # ---- the end
+
+    def fail(self, failed: Failed, *, at_once: bool = True) -> None:
+        """Close it for this reason."""
+        if self.reason is None:
+            self.reason = failed
+        self.close(at_once=at_once)
+
+    def close(self, *, at_once: bool = True) -> None:
+        if self.is_closed:
+            return
+        if not at_once:
+            self.flush()
+        self.is_closed = True
+        if self._limit is not None:
+            self._limit.cancel()
+        if self._transport is not None:
+            if at_once:
+                self._transport.abort()
+            else:
+                self._transport.close()
+        self._finish()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            if self._limit is not None:
+                self._limit.cancel()
+            if self.identity is None and self.reason is None:
+                self.reason = Failed(BROKEN, "the peer closed the connection before the handshake was done")
+            self._finish()
+
+    def _finish(self) -> None:
+        self._parts = []
+        if not self.done.done():
+            self.done.set_result(None)
+        self._owner.closed(self)

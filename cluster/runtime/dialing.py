@@ -1,0 +1,114 @@
+"""Calling peers until they are reached: with a pause that grows, and a part of it left to chance.
+
+One errand for each address that was given as a contact, until it is known who lives there, and one for each process by
+name that is not connected.
+Above: transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from typing import TYPE_CHECKING
+
+from cluster.runtime.addresses import parse_address
+from cluster.runtime.wire import ADDRESSES_MAX
+
+if TYPE_CHECKING:
+    from cluster.runtime.transport import Transport
+
+log = logging.getLogger("cluster.transport")
+
+
+class Errand:
+    __slots__ = ("attempts", "contact", "name", "task")
+
+    def __init__(self, *, contact: str = "", name: str = "") -> None:
+        self.contact = contact
+        self.name = name  # of the process that lives there, once that is known
+        self.attempts = 0
+        self.task: asyncio.Task[None] | None = None
+
+
+class Dialing:
+    __slots__ = ("_closing", "_errands", "_transport")
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._errands: dict[str, Errand] = {}  # by "contact address" or "name name"
+        self._closing = False
+
+    def contact(self, address: str) -> None:
+        parse_address(address)
+        self._begin("contact " + address, Errand(contact=address))
+
+    def process(self, name: str) -> None:
+        """See that there is a connection to it, as soon as an address is known."""
+        if self._transport.of_name(name) is None and self._transport.book[name]:
+            self._begin("name " + name, Errand(name=name))
+
+    def reached(self, name: str) -> None:
+        """There is a connection: what is still under way to it may end by itself."""
+        errand = self._errands.get("name " + name)
+        if errand is not None:
+            errand.attempts = 0
+
+    async def close(self) -> None:
+        self._closing = True
+        tasks = [errand.task for errand in self._errands.values() if errand.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, key: str, errand: Errand) -> None:
+        if not self._closing and key not in self._errands and len(self._errands) < 2 * ADDRESSES_MAX:
+            self._errands[key] = errand
+            errand.task = asyncio.get_running_loop().create_task(self._run(key, errand))
+
+    async def _run(self, key: str, errand: Errand) -> None:
+        transport, bounds = self._transport, self._transport.options.bounds
+        try:
+            while not self._closing and not self._is_done(errand):
+                if errand.attempts or errand.name > transport.me.name:
+                    pause = min(bounds.backoff_min_s * 2 ** min(errand.attempts, 16), bounds.backoff_max_s)
+                    await asyncio.sleep(pause * (0.5 + random.random()))
+                    if self._is_done(errand):
+                        return
+                addresses = (errand.contact,) if errand.contact else transport.book[errand.name]
+                if addresses:
+                    await self._attempt(errand, addresses[errand.attempts % len(addresses)])
+                errand.attempts += 1
+        finally:
+            if self._errands.get(key) is errand:
+                del self._errands[key]
+            if errand.name and not self._closing and transport.of_name(errand.name) is None:
+                self.process(errand.name)
+
+    def _is_done(self, errand: Errand) -> bool:
+        """Connected; or it is known by now who a contact is, and that one has an errand of its own."""
+        if errand.name and (errand.contact or self._transport.of_name(errand.name) is not None):
+            return True
+        return not errand.contact and not self._transport.book[errand.name]
+
+    async def _attempt(self, errand: Errand, address: str) -> None:
+        transport = self._transport
+        options, loop = transport.options, asyncio.get_running_loop()
+        host, port = parse_address(address)
+        tls = options.tls.client if options.tls else None
+        connection = transport.make(we_dialed=True, blind=bool(errand.contact))
+        transport.counters.dialed += 1
+        try:
+            async with asyncio.timeout(options.bounds.dial_s):
+                await loop.create_connection(
+                    lambda: connection, host, port, ssl=tls, server_hostname=host if tls else None
+                )
+            await connection.done
+        except (OSError, TimeoutError, ssl.SSLError) as error:
+            log.debug("%s cannot be reached: %s", address, error)
+        finally:
+            if connection.identity is None:
+                connection.close()
+        if errand.contact:
+            errand.name = connection.peer.name if connection.identity is not None else connection.refused_by

@@ -1,0 +1,377 @@
+"""Runs a process of the stack on the event loop: inputs, effects in their order, one timer.
+
+Inputs of one turn of the loop are handed in as they come; what they bring takes place at the end of the turn, so that
+everything for one peer leaves in one write and everything for the disk in one transaction. Effects behind a `Persist`
+wait until it is durable; what is to be written meanwhile goes with the next transaction (group commit). How much can
+wait there is bounded by the window of the view order: nobody's messages become safe without this process.
+
+Submissions are batched by the load itself: nothing under way, and an entry leaves at once; otherwise entries collect
+until a batch that is under way has ended.
+Above: group.  Below: transport, store, `cluster.stack.Process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.layer import Delivered, Diverged, Effect, Known, Persist, PrimaryChanged, Send
+from cluster.messages import Data
+from cluster.runtime.latency import Latency
+from cluster.runtime.memory import MemoryStore
+from cluster.runtime.recording import Recorder
+from cluster.runtime.transport import Transport
+from cluster.runtime.watch import Watch
+from cluster.stack import Process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cluster.durable import Record
+    from cluster.messages import Frame
+    from cluster.names import ProcessId, View
+    from cluster.replica import StateMachine
+    from cluster.runtime.memory import AnyStore
+    from cluster.runtime.options import Options
+
+PIPELINE = 2  # batches of this process that may be under way
+PIPELINE_FROM = 128  # entries that are worth a batch beside one that is under way
+WRITE_AGAIN_S = 0.5  # after the disk refused
+EARLY_S = 0.0005  # a deadline this close is reached: timers of the loop count milliseconds
+DRAIN_S = 2.0  # how long a process that ends waits for its disk
+EFFECTS_MAX = 200_000  # that may wait for the disk
+
+log = logging.getLogger("cluster.driver")
+
+Handle = asyncio.Future[object] | Callable[[Delivered], None] | None
+
+
+class Above(Protocol):
+    """Who is told what comes of it: the group."""
+
+    def ended(self, future: asyncio.Future[object], effect: Delivered) -> None: ...
+    def roomy(self) -> None: ...
+    def primary_changed(self, view: View | None) -> None: ...
+    def diverged(self, effect: Diverged) -> None: ...
+    def failed(self, error: BaseException) -> None: ...
+
+
+class Driver:
+    def __init__(
+        self,
+        options: Options,
+        me: ProcessId,
+        store: AnyStore,
+        machine: StateMachine,
+        above: Above,
+        *,
+        group: str,
+        order_log: Path | None = None,
+        trace: Path | None = None,
+    ) -> None:
+        image = store.load()
+        self.options = options
+        self.me = me
+        self.above = above
+        self.store = store
+        self.process = Process(me, options.settings, image, machine, random.Random())
+        self.watch = Watch(self.process, order_log)
+        self.recorder: Recorder | None = None
+        if trace is not None:
+            self.recorder = Recorder(trace, me, self.process.boot, me if group else None)
+            self.recorder.follow(self.process.around)
+        self.transport = Transport(options, me, self.process.boot, group, self)
+        self.writes = 0  # transactions
+        self.write_failing = False
+        self.batches = 0
+        self.waiting: list[bytes] = []  # submissions that are not with the process yet
+        self.waiting_handles: list[Handle] = []
+        self.handles: dict[int, Handle] = {}  # whom to tell of the end of a submission, by ticket
+        self.outstanding = 0  # submissions that have no end yet
+        self.outstanding_bytes = 0  # of these; what belongs to one batch is given back together
+        self.delivered = self.refused = 0
+        self._durable = not isinstance(store, MemoryStore)
+        self._thread = ThreadPoolExecutor(1, "cluster-store") if self._durable else None
+        self._loop = asyncio.get_running_loop()
+        self._effects: deque[Effect] = deque()  # that wait for the disk
+        self._done = 0  # effects that took place
+        self._writing = False
+        self._idle = asyncio.Event()  # nothing waits for the disk, since this was last cleared
+        # of each batch that is under way: its last ticket, its bytes, and when its first entry was submitted
+        self._batches: deque[tuple[int, int, float]] = deque()
+        self._waiting_since = 0.0
+        self.latency = Latency()
+        self.turn_due = False
+        self._dirty = False  # there was an input whose effects are still to come
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
+        self._rearm = True  # an input came that may have moved the next deadline
+        self._stopped = False
+
+    # ---- life
+
+    async def start(self) -> None:
+        await self.transport.listen()
+        self.process.start(time.monotonic())
+        self._soon()
+        await self.transport.start()
+
+    async def close(self) -> None:
+        if not self._stopped:
+            self.turn()
+            await self._drained()
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.transport.close()
+        if self._thread is not None:
+            await self._loop.run_in_executor(self._thread, self.store.close)
+            self._thread.shutdown()
+        if self.recorder is not None:
+            self.recorder.close()
+        self.watch.close()
+
+    async def _drained(self) -> None:
+        """Until what is on its way to the disk is there, and what waited for it is said; not for ever."""
+        self._idle.clear()
+        if self._effects and not self._stopped:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_S):
+                    await self._idle.wait()
+
+    def _fail(self, error: BaseException) -> None:
+        """The process cannot go on: what it did last may be half done."""
+        log.error("this member stops: %s", error, exc_info=error)
+        self._stopped = True
+        for connection in list(self.transport.connections.values()):
+            connection.close()
+        self.above.failed(error)
+
+    # ---- inputs
+
+    def connected(self, peer: ProcessId) -> None:
+        self._input(lambda now: self.process.connected(now, peer))
+
+    def disconnected(self, peer: ProcessId) -> None:
+        self._input(lambda now: self.process.disconnected(now, peer))
+
+    def received(self, peer: ProcessId, frame: Frame) -> None:
+        if self._stopped:
+            return
+        try:
+            self.process.received(time.monotonic(), peer, frame)
+        except Exception as error:
+            error.add_note(f"while a {type(frame).__name__} of {peer} was handled")
+            self._fail(error)
+            return
+        if type(frame) is not Data:
+            self._rearm = True
+        self._dirty = True
+
+    def _input(self, hand_in: Callable[[float], None]) -> None:
+        """An input that may move the next deadline. A process that raises is in no state that anybody described."""
+        if self._stopped:
+            return
+        try:
+            hand_in(time.monotonic())
+        except Exception as error:
+            self._fail(error)
+            return
+        self._rearm = True
+        self._soon()
+
+    def submit(self, body: bytes, handle: Handle) -> None:
+        """Put an entry into the order; it waits for the end of the turn at least."""
+        if not self.waiting:
+            self._waiting_since = time.monotonic()
+        self.waiting.append(body)
+        self.waiting_handles.append(handle)
+        self.outstanding += 1
+        self.outstanding_bytes += len(body)
+        if not self.turn_due:
+            self._soon()
+
+    def leave(self) -> None:
+        self._input(self.process.leave)
+
+    def _soon(self) -> None:
+        self._dirty = True
+        if not self.turn_due and not self._stopped:
+            self.turn_due = True
+            self._loop.call_soon(self.turn)
+
+    # ---- the end of a turn
+
+    def turn(self) -> None:
+        """Do what the inputs since the last time brought. After each chunk of bytes, or at the end of a turn."""
+        self.turn_due = False
+        if self._stopped or not (self._dirty or self.waiting):
+            return
+        self._dirty = False
+        try:
+            self._perform(self.process.take())
+            if self.waiting and self._may_submit():
+                self._submit_waiting()
+                self._perform(self.process.take())
+            self.transport.flush()
+            if self._rearm:
+                self._arm()
+        except Exception as error:
+            self._fail(error)
+
+    def _may_submit(self) -> bool:
+        under_way = len(self._batches)
+        return not under_way or (under_way < PIPELINE and len(self.waiting) >= PIPELINE_FROM)
+
+    def _submit_waiting(self) -> None:
+        bodies, handles = self.waiting, self.waiting_handles
+        self.waiting, self.waiting_handles = [], []
+        tickets = self.process.submit_all(time.monotonic(), bodies)
+        self.handles.update(zip(tickets, handles, strict=True))
+        self._batches.append((tickets[-1], sum(map(len, bodies)), self._waiting_since))
+        self.batches += 1
+
+    def withdraw(self, handle: Handle) -> bool:
+        """Take back what was submitted under this handle, as far as that is possible."""
+        if handle in self.waiting_handles:
+            at = self.waiting_handles.index(handle)
+            self.outstanding -= 1
+            self.outstanding_bytes -= len(self.waiting[at])
+            del self.waiting[at], self.waiting_handles[at]
+            return True
+        ticket = next((ticket for ticket, held in self.handles.items() if held is handle), None)
+        if ticket is None or not self.process.withdraw(time.monotonic(), ticket):
+            return False
+        self._soon()
+        return True
+
+    def _arm(self) -> None:
+        """What ordinary traffic makes due (acknowledgements of the links) waits for the next heartbeat at most."""
+        self._rearm = False
+        deadline = self.process.next_deadline()
+        if deadline < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = deadline
+            self._timer = self._loop.call_later(max(0.0, deadline - time.monotonic()), self._wake)
+
+    def _wake(self) -> None:
+        self._timer, self._timer_at = None, inf
+        self._input(self._tick)
+
+    def _tick(self, now: float) -> None:
+        deadline = self.process.next_deadline()
+        if deadline <= now + EARLY_S:
+            self.process.tick(max(now, deadline))
+
+    # ---- effects
+
+    def _perform(self, effects: list[Effect]) -> None:
+        if self.recorder is not None:
+            self.recorder.taken(len(effects))
+        if not self._durable:
+            self._done += len(effects)
+            if self.recorder is not None:
+                self.recorder.write_up_to(self._done)
+            self._do_all(effects)
+            return
+        self._effects.extend(effects)
+        if not self._writing:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Do what needs no disk, up to the first record; then write that, and all records behind it, at once."""
+        waiting = self._effects
+        first = next((at for at, effect in enumerate(waiting) if type(effect) is Persist), len(waiting))
+        self._finish(first)
+        if waiting:
+            records = [effect.record for effect in waiting if type(effect) is Persist]
+            self._writing = True
+            self._write(records, len(waiting))
+
+    def _finish(self, count: int) -> None:
+        """The next `count` effects: their records are on disk."""
+        self._done += count
+        if self.recorder is not None:
+            self.recorder.write_up_to(self._done)
+        self._do_all([self._effects.popleft() for _ in range(count)])
+
+    def _write(self, records: list[Record], count: int) -> None:
+        if self._stopped or self._thread is None:
+            return
+        written = self._loop.run_in_executor(self._thread, self.store.write, records)
+        written.add_done_callback(lambda done: self._written(done, records, count))
+
+    def _written(self, done: asyncio.Future[None], records: list[Record], count: int) -> None:
+        if self._stopped or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            if len(self._effects) > EFFECTS_MAX:
+                self._fail(
+                    RuntimeError(f"the disk takes nothing, and {len(self._effects)} effects wait for it: {error}")
+                )
+                return
+            if not self.write_failing:
+                log.error("the disk refuses, this member waits until it does not: %s", error)
+            self.write_failing = True
+            self._loop.call_later(WRITE_AGAIN_S, self._write, records, count)
+            return
+        self.writes += 1
+        self.write_failing = self._writing = False
+        try:
+            self._finish(count)
+            self._go_on()
+        except Exception as problem:
+            self._fail(problem)
+            return
+        self._soon()
+        self.transport.flush()
+        if not self._effects:
+            self._idle.set()
+
+    def _do_all(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            kind = type(effect)
+            if kind is Delivered:
+                self._end(effect)  # type: ignore[arg-type]
+            elif kind is Send:
+                self.transport.send(effect.to, effect.frame)  # type: ignore[attr-defined]
+            elif kind is not Persist:
+                self._do_rare(effect)
+
+    def _end(self, effect: Delivered) -> None:
+        ticket = effect.ticket
+        handle = self.handles.pop(ticket, None)
+        self.outstanding -= 1
+        if effect.delivered:
+            self.delivered += 1
+        else:
+            self.refused += 1
+        batches = self._batches
+        if batches and ticket >= batches[0][0]:
+            _, size, began = batches.popleft()
+            self.outstanding_bytes -= size
+            self.latency.add(time.monotonic() - began)
+            self.above.roomy()
+        if handle is not None:
+            if isinstance(handle, asyncio.Future):
+                self.above.ended(handle, effect)
+            else:
+                handle(effect)
+
+    def _do_rare(self, effect: Effect) -> None:
+        if isinstance(effect, PrimaryChanged):
+            self.above.primary_changed(effect.view)
+        elif isinstance(effect, Known):
+            self.transport.know(peer.name for peer in effect.peers)
+        elif isinstance(effect, Diverged):
+            self.above.diverged(effect)

@@ -1,0 +1,283 @@
+"""A member of a group: founds or joins it, broadcasts entries, sees them delivered in order, knows the primary view.
+
+    group = await Group.join(Options(name="b", key=key, listen=("127.0.0.1:0",), contacts=("127.0.0.1:7000",)))
+    result = await group.broadcast(b"entry")      # what the state machine answered, once every member has the entry
+    async for event in group.deliveries(): ...    # without a state machine of one's own
+    await group.leave()
+
+Below: driver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from cluster.names import ProcessId
+from cluster.runtime.driver import Driver
+from cluster.runtime.feed import Event, Feed
+from cluster.runtime.memory import MemoryStore
+from cluster.runtime.store import Purpose, Store
+from cluster.stack import founding_image
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from cluster.layer import Delivered, Diverged
+    from cluster.names import View
+    from cluster.replica import StateMachine
+    from cluster.runtime.memory import AnyStore
+    from cluster.runtime.options import Options
+    from cluster.runtime.rows import Recovery
+
+VIEWS_KEPT = 64  # changes of the primary view that somebody who listens has not taken yet
+
+log = logging.getLogger("cluster.group")
+
+
+class NotDelivered(Exception):
+    """An entry that will not be in the order, and why. Nobody has seen it."""
+
+
+class InDoubt(Exception):
+    """This member stopped before the end of an entry was known: it may be delivered by others."""
+
+
+class Full(Exception):
+    """As many entries as allowed are waiting for their end."""
+
+
+class Group:
+    def __init__(self, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, group: str):
+        self.options = options
+        self.me = me
+        self.feed = Feed(options.bounds.deliveries_len_max) if machine is None else None
+        self.machine: StateMachine = machine if machine is not None else self.feed  # type: ignore[assignment]
+        self.primary: View | None = None  # the primary view this process is in now
+        self.primary_since = 0.0  # time.monotonic() of its last change
+        self.views_count = 0
+        self.error: BaseException | None = None  # why this member stopped by itself
+        self.diverged_count = 0
+        self.recoveries: tuple[Recovery, ...] = ()  # when an operator went on without a majority: see `recover`
+        self.driver = Driver(
+            options, me, store, self.machine, self, group=group, order_log=options.order_log, trace=options.trace
+        )
+        self._listeners: list[deque[View | None]] = []
+        self._changed: asyncio.Event = asyncio.Event()
+        self._room: list[asyncio.Future[None]] = []
+        self._open = True
+        self._closed = False
+        self._entry_max = options.bounds.entry_len_max
+        self._len_max = options.bounds.outstanding_len_max
+        self._bytes_max = options.bounds.outstanding_bytes_max
+
+    # ---- beginning
+
+    @classmethod
+    async def found(cls, options: Options, machine: StateMachine | None = None) -> Group:
+        """Found a group, with this process as its first and only member. Once in the life of a cluster.
+
+        Raises a StoreError where the disk is one already: a member goes on from its disk with `join`.
+        """
+        options.judge()
+        me = ProcessId(options.name, secrets.randbits(32) or 1)
+        store: AnyStore = MemoryStore(founding_image(me))
+        if options.data is not None:
+            store = disk = Store.open(
+                options.data, create_for=Purpose.FOUNDING, name=options.name, cluster_id=options.cluster
+            )
+            me = disk.me
+        return await cls._begin(options, me, store, machine, secrets.token_hex(16))
+
+    @classmethod
+    async def join(cls, options: Options, machine: StateMachine | None = None) -> Group:
+        """Join a group, or go on in it from a disk. Tries for ever, and never founds one."""
+        options.judge()
+        me = ProcessId(options.name, secrets.randbits(32) or 1)
+        store: AnyStore = MemoryStore()
+        if options.data is not None:
+            store = disk = Store.open(
+                options.data, create_for=Purpose.JOINING, name=options.name, cluster_id=options.cluster
+            )
+            me = disk.me
+        if not options.contacts and store.load().boot == 0:
+            store.close()
+            raise ValueError("a process that joins needs the address of a member: options.contacts is empty")
+        return await cls._begin(options, me, store, machine, "")
+
+    @classmethod
+    async def _begin(
+        cls, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, founded: str
+    ) -> Group:
+        group = cls(options, me, store, machine, founded)
+        group.recoveries = store.recoveries if isinstance(store, Store) else ()
+        for recovery in group.recoveries:
+            log.warning("this group was recovered without a majority, and may have lost entries: %s", recovery)
+        try:
+            await group.driver.start()
+        except BaseException:
+            await group.close()
+            raise
+        return group
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where this member can be reached."""
+        return self.driver.transport.addresses
+
+    # ---- submissions
+
+    async def broadcast(self, entry: bytes) -> object:
+        """Put an entry into the total order: what the state machine answered here, when every member has it.
+
+        Waits for room where too much is on its way. Raises NotDelivered if the entry will never be delivered. When the
+        caller gives up, the entry is taken back where that is still possible.
+        """
+        while not self._has_room(entry):
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._room.append(waiter)
+            await waiter
+        end: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self.driver.submit(entry, end)
+        try:
+            return await end
+        except asyncio.CancelledError:
+            self.driver.withdraw(end)
+            raise
+
+    def broadcast_nowait(self, entry: bytes, done: Callable[[Delivered], None] | None = None) -> None:
+        """The same without a future: `done` is called with the end. Raises Full where `broadcast` would wait."""
+        driver = self.driver
+        if (
+            self._open
+            and driver.outstanding < self._len_max
+            and driver.outstanding_bytes + len(entry) <= self._bytes_max
+            and len(entry) <= self._entry_max
+        ) or self._has_room(entry):
+            driver.submit(entry, done)
+        else:
+            raise Full(f"{driver.outstanding} entries of this member have no end yet; wait for some of them")
+
+    def _has_room(self, entry: bytes) -> bool:
+        if not self._open:
+            raise NotDelivered(f"this member is {'closed' if self.error is None else f'stopped: {self.error}'}")
+        if len(entry) > self._entry_max:
+            raise ValueError(f"an entry of {len(entry)} bytes; at most {self._entry_max} are taken")
+        driver = self.driver
+        return driver.outstanding == 0 or (
+            driver.outstanding < self._len_max and driver.outstanding_bytes + len(entry) <= self._bytes_max
+        )
+
+    def ended(self, future: asyncio.Future[object], effect: Delivered) -> None:
+        if future.done():
+            return
+        if effect.delivered:
+            future.set_result(effect.result)
+        else:
+            future.set_exception(NotDelivered(effect.reason))
+
+    def roomy(self) -> None:
+        """A batch has ended: those who wait for room may look again."""
+        room, self._room = self._room, []
+        for waiter in room:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # ---- what is seen
+
+    def deliveries(self) -> AsyncIterator[Event]:
+        """Entries and primary views in their order. For a group without a state machine of its own."""
+        if self.feed is None:
+            raise TypeError("the deliveries of this group go to its state machine")
+        return self.feed.take()
+
+    async def views(self) -> AsyncIterator[View | None]:
+        """The primary view this process is in, or None; then each change of it."""
+        seen: deque[View | None] = deque([self.primary], maxlen=VIEWS_KEPT)
+        self._listeners.append(seen)
+        try:
+            while True:
+                while seen:
+                    yield seen.popleft()
+                if not self._open:
+                    return
+                await self._changed.wait()
+        finally:
+            self._listeners.remove(seen)
+
+    async def primary_of(self, count: int) -> View:
+        """Wait until this process is in a primary view of so many members."""
+        while self.primary is None or len(self.primary.members) != count:
+            if self.error is not None:
+                raise self.error
+            await self._changed.wait()
+        return self.primary
+
+    def primary_changed(self, view: View | None) -> None:
+        self.primary = view
+        self.primary_since = time.monotonic()
+        self.views_count += view is not None
+        self._tell(view)
+
+    def _tell(self, *views: View | None) -> None:
+        for seen in self._listeners:
+            seen.extend(views)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def diverged(self, effect: Diverged) -> None:
+        self.diverged_count += 1
+        log.critical(
+            "the state of %s at position %d is %s, ours was %s: one of the two replicas is wrong",
+            effect.process, effect.position, effect.theirs, effect.ours,
+        )  # fmt: skip
+
+    # ---- ending
+
+    async def __aenter__(self) -> Group:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    def failed(self, error: BaseException) -> None:
+        self.error = error
+        self._open = False
+        self._abandon(f"this member stopped: {error}")
+
+    async def leave(self, within_s: float = 5.0) -> None:
+        """Go for good: what was submitted comes to its end, then the others are told. Closes the group."""
+        self.driver.leave()
+        try:
+            async with asyncio.timeout(within_s):
+                while self.driver.outstanding and self.error is None:
+                    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    self._room.append(waiter)
+                    await waiter
+        except TimeoutError:
+            log.warning("leaves with %d entries whose end is not known", self.driver.outstanding)
+        self.driver.leave()
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop. A member with a disk goes on from it when it is started again."""
+        if self._closed:
+            return
+        self._closed, self._open = True, False
+        await self.driver.close()
+        self._abandon("this member was closed")
+
+    def _abandon(self, why: str) -> None:
+        for handle in self.driver.handles.values():
+            if isinstance(handle, asyncio.Future) and not handle.done():
+                handle.set_exception(InDoubt(why))
+                handle.exception()  # nobody has to ask
+        self.driver.handles.clear()
+        self.roomy()
+        if self.feed is not None:
+            self.feed.close()
+        self._tell(None)

@@ -1,0 +1,36 @@
+"""A store that keeps nothing: the `volatile` mode. A process that ends is gone, and comes back as another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.durable import Image, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class AnyStore(Protocol):
+    """What a driver needs of a store. `write` makes all of the records durable in one transaction, or none."""
+
+    def load(self) -> Image: ...
+    def write(self, records: Sequence[Record]) -> None: ...
+    def close(self) -> None: ...
+
+
+class MemoryStore:
+    """The image that it is made with, and no more."""
+
+    __slots__ = ("_image",)
+
+    def __init__(self, image: Image | None = None) -> None:
+        self._image = image or Image()
+
+    def load(self) -> Image:
+        return self._image
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Nothing is kept, so nothing has to be waited for: a driver need not call this."""
+
+    def close(self) -> None:
+        pass

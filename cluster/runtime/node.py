@@ -1,0 +1,148 @@
+"""``python -m cluster node``: a member with a replicated count, for tests and to try.
+
+Lines on standard input are entries to broadcast; what happens is told on standard output, one JSON object a line.
+With `--load` it submits entries by itself, as many at a time as it is told.
+Below: group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from prometheus_client import REGISTRY
+
+from cluster.runtime.group import Full, Group, NotDelivered
+from cluster.runtime.metrics import GroupCollector
+from cluster.runtime.tally import Tally
+
+if TYPE_CHECKING:
+    import argparse
+    from typing import BinaryIO
+
+    from cluster.layer import Delivered
+    from cluster.runtime.options import Options
+
+TELL_EVERY_S = 0.5
+LINE_LEN_MAX = 64 * 1024
+STOP = ".stop"  # lines on standard input that are no entries
+LEAVE = ".leave"
+LOAD = ".load "
+
+_encode = msgspec.json.Encoder().encode
+
+
+def tell(event: str, **fields: object) -> None:
+    sys.stdout.buffer.write(_encode({"event": event, "at": time.monotonic(), **fields}) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+class Load:
+    """Keeps so many entries under way. Each is different; those that were confirmed go to a file."""
+
+    def __init__(self, group: Group, size: int, confirmed: BinaryIO | None) -> None:
+        self.outstanding = 0
+        self._group = group
+        self._size = size
+        self._confirmed = confirmed
+        self._under_way = 0
+        self._count = 0
+        self._lines: list[bytes] = []
+
+    def fill(self) -> None:
+        while self._under_way < self.outstanding:
+            self._count += 1
+            body = b"%s/%d/%d " % (str(self._group.me).encode(), self._group.driver.process.boot, self._count)
+            body += b"x" * (self._size - len(body))
+            try:
+                self._group.broadcast_nowait(body, lambda end, body=body: self._ended(end, body))  # type: ignore[misc]
+            except (Full, NotDelivered):
+                return
+            self._under_way += 1
+
+    def _ended(self, end: Delivered, body: bytes) -> None:
+        self._under_way -= 1
+        if end.delivered and self._confirmed is not None:
+            self._confirmed.write(b"%d %.6f %s\n" % (end.position, time.monotonic(), body.partition(b" ")[0]))
+        self.fill()
+
+
+async def run(options: Options, arguments: argparse.Namespace) -> int:
+    machine = Tally()
+    begin = Group.found if arguments.found else Group.join
+    group = await begin(options, machine)
+    if arguments.metrics:
+        REGISTRY.register(GroupCollector(group))
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    confirmed = arguments.confirmed.open("ab", buffering=0) if arguments.confirmed else None
+    load = Load(group, arguments.size, confirmed)
+    load.outstanding = arguments.load
+    tell("listening", name=str(group.me), addresses=group.addresses)
+    tasks = [
+        loop.create_task(_tell_views(group)),
+        loop.create_task(_read_lines(group, load, stop)),
+        loop.create_task(_tell_status(group, machine, load)),
+    ]
+    load.fill()
+    await stop.wait()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await group.close()
+    tell("closed", error=str(group.error or ""), **_status(group, machine))
+    if confirmed is not None:
+        confirmed.close()
+    return 0 if group.error is None else 1
+
+
+def _status(group: Group, machine: Tally) -> dict[str, object]:
+    return {
+        "count": machine.count,
+        "state": machine.chain.hex(),
+        "position": group.driver.process.total_order.next_report,
+        "primary": [str(member) for member in group.primary.members] if group.primary is not None else None,
+        "delivered": group.driver.delivered,
+        "outstanding": group.driver.outstanding,
+        "recoveries": len(group.recoveries),
+    }
+
+
+async def _tell_views(group: Group) -> None:
+    async for view in group.views():
+        members = [str(member) for member in view.members] if view is not None else None
+        tell("primary", view=str(view.id) if view is not None else None, members=members)
+
+
+async def _tell_status(group: Group, machine: Tally, load: Load) -> None:
+    while True:
+        tell("status", **_status(group, machine))
+        load.fill()
+        await asyncio.sleep(TELL_EVERY_S)
+
+
+async def _read_lines(group: Group, load: Load, stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=LINE_LEN_MAX)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    async for line in reader:
+        text = line.decode(errors="replace").strip()
+        if text == STOP:
+            stop.set()
+        elif text == LEAVE:
+            await group.leave()
+            stop.set()
+        elif text.startswith(LOAD):
+            load.outstanding = int(text.removeprefix(LOAD))
+            load.fill()
+        elif text:
+            try:
+                tell("confirmed", entry=text, number=await group.broadcast(text.encode()))
+            except NotDelivered as error:
+                tell("refused", entry=text, reason=str(error))

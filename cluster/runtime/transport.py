@@ -1,0 +1,310 @@
+"""Connections to all peers that are known, one to each: listens, dials, decides which connection stays.
+
+Both of a pair may dial. Where two connections of the same two lives meet within a second, that of the lower process
+stays: both sides decide alike. Otherwise the newer one stays, since nobody dials who has a connection: the other
+one is broken, and only one side knows it yet. A process of the same name but another incarnation is let in when the one
+that is known has been silent.
+Above: driver, as its listener.  Below: connections, dialing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.messages import Ack, Data, LinkAck
+from cluster.runtime.addresses import AddressBook, parse_address, show_address
+from cluster.runtime.connection import Connection
+from cluster.runtime.counters import Counters
+from cluster.runtime.dialing import Dialing
+from cluster.runtime.handshake import BROKEN, CROWD, NONCE_LEN, REFUSED, Failed, Handshake, Identity, SeenNonces
+from cluster.runtime.vetting import vet
+from cluster.runtime.wire import Addresses, FrameWriter, Garbage, Travelling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cluster.messages import Frame
+    from cluster.names import ProcessId
+    from cluster.runtime.options import Options
+
+MEETING_S = 1.0  # two connections within this time are one meeting
+EVERYWHERE = ("0.0.0.0", "::")
+SWEEP_S = 0.5  # how often silent connections are looked for
+# Acknowledgements for one who has not just said something can wait: he learns that others have what a third one sent.
+PATIENCE_S = 0.001
+LOG_EVERY_S = 10.0  # of each kind of failed handshake, at most one line in this time
+
+log = logging.getLogger("cluster.transport")
+
+
+class Listener(Protocol):
+    def connected(self, peer: ProcessId) -> None: ...
+    def disconnected(self, peer: ProcessId) -> None: ...
+    def received(self, peer: ProcessId, frame: Frame) -> None: ...
+    def turn(self) -> None: ...
+
+
+class CannotListen(Exception):
+    """An address that this process was to listen on cannot be had."""
+
+
+class Transport:
+    def __init__(self, options: Options, me: ProcessId, boot: int, group: str, listener: Listener) -> None:
+        self.options = options
+        self.me = me
+        self.boot = boot
+        self.group = group  # which founding of the cluster; empty: not known yet
+        self.listener = listener
+        self.counters = Counters()
+        self.connections: dict[ProcessId, Connection] = {}
+        self.addresses: tuple[str, ...] = ()  # where others reach this process
+        self.book = AddressBook(me.name)
+        self._writer = FrameWriter(options.bounds.frame_len_max)
+        self._seen = SeenNonces()
+        self._strangers: set[Connection] = set()
+        self._unflushed: list[Connection] = []
+        self._spoke: list[Connection] = []
+        self._patience: asyncio.TimerHandle | None = None
+        self._servers: list[asyncio.Server] = []
+        self._dialing = Dialing(self)
+        self._loop = asyncio.get_running_loop()
+        self._logged_at: dict[str, float] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closing = False
+
+    # ---- life
+
+    async def listen(self) -> None:
+        """Take the addresses. Nobody is let in or called before `start`."""
+        loop = asyncio.get_running_loop()
+        tls = self.options.tls.server if self.options.tls else None
+        bound = []
+        for address in self.options.listen:
+            host, port = parse_address(address)
+            if host in EVERYWHERE and not self.options.advertise:
+                raise CannotListen(
+                    f"{address} is all addresses of this machine: say which others reach it at (advertise)"
+                )
+            try:
+                server = await loop.create_server(
+                    self._accept,
+                    host,
+                    port,
+                    ssl=tls,
+                    start_serving=False,
+                    backlog=128,
+                    ssl_handshake_timeout=self.options.bounds.handshake_s if tls else None,
+                )
+            except OSError as error:
+                await self.close()
+                raise CannotListen(
+                    f"cannot listen on {address}: {error.strerror or error}; another process may have this port, or "
+                    "the address is none of this machine"
+                ) from None
+            self._servers.append(server)
+            bound += [show_address(*socket.getsockname()[:2]) for socket in server.sockets]
+        self.addresses = self.options.advertise or tuple(bound)
+
+    async def start(self) -> None:
+        for server in self._servers:
+            await server.start_serving()
+        for contact in self.options.contacts:
+            self._dialing.contact(contact)
+        self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._look_for_silence)
+
+    async def close(self) -> None:
+        """Say what is still to be said, then hang up."""
+        self._closing = True
+        for timer in (self._sweep, self._patience):
+            if timer is not None:
+                timer.cancel()
+        for server in self._servers:
+            server.close()
+        await self._dialing.close()
+        for connection in [*self.connections.values(), *self._strangers]:
+            connection.close(at_once=connection.identity is None)
+        for server in self._servers:
+            await server.wait_closed()
+
+    def know(self, names: Iterable[str]) -> None:
+        """Keep a connection to these, wherever they are."""
+        for name in names:
+            if name != self.me.name:
+                self._dialing.process(name)
+
+    # ---- making connections
+
+    def make(self, *, we_dialed: bool, blind: bool = False) -> Connection:
+        """A connection to be. `blind`: nobody knows yet who is at the other end."""
+        handshake = Handshake(
+            accepts=not we_dialed,
+            key=self.options.key,
+            cluster=self.options.cluster,
+            identity=Identity(self.me, self.boot, self.addresses, self.group, blind),
+            nonce=secrets.token_bytes(NONCE_LEN),
+            seen=self._seen,
+            decide=lambda peer: self._decide(peer, we_dialed),
+        )
+        connection = Connection(self, handshake, self.options.bounds, we_dialed=we_dialed)
+        self._strangers.add(connection)
+        return connection
+
+    def _accept(self) -> Connection:
+        self.counters.accepted += 1
+        crowded = sum(not stranger.we_dialed for stranger in self._strangers) >= self.options.bounds.strangers_max
+        connection = self.make(we_dialed=False)
+        if crowded or self._closing:
+            connection.fail(Failed(CROWD, f"more than {self.options.bounds.strangers_max} strangers at the door"))
+        return connection
+
+    def of_name(self, name: str) -> Connection | None:
+        return next((found for peer, found in self.connections.items() if peer.name == name), None)
+
+    def _decide(self, peer: Identity, we_dialed: bool) -> str:
+        """Why this peer is not wanted on this connection; empty: it is."""
+        process, now = peer.process, asyncio.get_running_loop().time()
+        if self._closing:
+            return "this process is closing"
+        if process == self.me:
+            return "this is the process itself"
+        if process.name == self.me.name:
+            return f"this process has the name {process.name} too: each process needs its own"
+        held = self.of_name(process.name)
+        if held is None or held.identity is None:
+            return ""
+        if held.peer != process:
+            if now - held.heard_at < MEETING_S:
+                return f"another process of the name {process.name} is connected ({held.peer})"
+        elif peer.boot < held.identity.boot:
+            return f"a later life of {process} is connected"
+        elif peer.boot == held.identity.boot and now - held.opened_at < MEETING_S:
+            lower_dialed = (self.me < process) == we_dialed
+            if held.we_dialed != we_dialed and not lower_dialed:
+                return "there is another connection of these two already"
+        elif peer.boot == held.identity.boot and peer.blind and not we_dialed and now - held.heard_at < MEETING_S:
+            return "there is a connection of these two already"
+        return ""
+
+    # ---- what connections report
+
+    def opened(self, connection: Connection) -> None:
+        self._strangers.discard(connection)
+        identity = connection.identity
+        assert identity is not None
+        peer = identity.process
+        held = self.of_name(peer.name)
+        if held is not None:
+            self.counters.replaced += 1
+            held.close(at_once=False)
+        self.counters.opened += 1
+        self.connections[peer] = connection
+        if identity.group and not self.group:
+            self.group = identity.group
+        self._dialing.reached(peer.name)
+        news = self.book.said_of_itself(peer.name, identity.addresses)
+        self.listener.connected(peer)
+        if news:
+            self._tell_addresses()
+        else:
+            connection.put(self._writer.parts(self.book.all(self.addresses)))
+
+    def arrived(self, connection: Connection, frame: Travelling) -> None:
+        if type(frame) is Data:
+            if type(frame.body) is not Ack:
+                vet(frame.body)
+                connection.spoke = True
+                self._spoke.append(connection)
+            self.listener.received(connection.peer, frame)
+        elif isinstance(frame, Addresses):
+            if self.book.learn(frame):
+                self.know(self.book.names)
+                self._tell_addresses()
+        else:
+            self.listener.received(connection.peer, frame)
+
+    def closed(self, connection: Connection) -> None:
+        self._strangers.discard(connection)
+        failed = connection.reason
+        if failed is not None:
+            self._count_failure(connection, failed)
+        if connection.identity is not None and self.connections.get(connection.peer) is connection:
+            del self.connections[connection.peer]
+            self.book.lost(connection.peer.name)
+            self.listener.disconnected(connection.peer)
+            if not self._closing:
+                self._dialing.process(connection.peer.name)
+
+    def _count_failure(self, connection: Connection, failed: Failed) -> None:
+        if connection.identity is None:
+            self.counters.handshakes_failed[failed.kind] += 1
+        now = asyncio.get_running_loop().time()
+        if failed.kind not in (REFUSED, BROKEN) and now - self._logged_at.get(failed.kind, -LOG_EVERY_S) >= LOG_EVERY_S:
+            self._logged_at[failed.kind] = now
+            whose = str(connection.peer) if connection.identity is not None else "a stranger"
+            log.warning("closed a connection of %s: %s", whose, failed)
+
+    def _tell_addresses(self) -> None:
+        parts = self._writer.parts(self.book.all(self.addresses))
+        for connection in self.connections.values():
+            connection.put(parts)
+
+    # ---- sending
+
+    def send(self, to: tuple[ProcessId, ...], frame: Frame) -> None:
+        connections = self.connections
+        try:
+            parts = self._writer.parts(frame)
+        except Garbage as error:
+            log.error("%s; the connections it was for are closed", error)
+            for peer in to:
+                if peer in connections:
+                    connections[peer].close()
+            return
+        patient = type(frame.body) is Ack if type(frame) is Data else type(frame) is LinkAck
+        for peer in to:
+            connection = connections.get(peer)
+            if connection is not None:
+                self.counters.frames_sent += 1
+                if not patient or connection.spoke:
+                    connection.put(parts)
+                else:
+                    connection.put(parts, patient=True)
+                    if self._patience is None:
+                        self._patience = self._loop.call_later(PATIENCE_S, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        self._patience = None
+        self._unflushed = list(self.connections.values())
+        self.flush()
+
+    def handled(self) -> None:
+        """What arrived at one time was handed on: answer it."""
+        self.listener.turn()
+
+    def wants_flush(self, connection: Connection) -> None:
+        self._unflushed.append(connection)
+
+    def flush(self) -> None:
+        """Everything that was sent since the last time leaves now."""
+        unflushed, self._unflushed = self._unflushed, []
+        for connection in self._spoke:
+            connection.spoke = False
+        self._spoke.clear()
+        for connection in unflushed:
+            if not connection.flush():
+                self.counters.closed_unsent += 1
+                log.warning("%s takes nothing: %d bytes wait for it", connection.peer, connection.unsent_bytes)
+                connection.close()
+
+    def _look_for_silence(self) -> None:
+        loop = asyncio.get_running_loop()
+        now, silence = loop.time(), self.options.bounds.silence_s
+        for connection in list(self.connections.values()):
+            if now - connection.heard_at > silence:
+                self.counters.closed_silent += 1
+                log.info("nothing came from %s for %.1f s", connection.peer, silence)
+                connection.close()
+        self._sweep = loop.call_later(SWEEP_S, self._look_for_silence)

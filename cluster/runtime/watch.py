@@ -1,0 +1,182 @@
+"""Sees what goes on between the layers of a process, without taking part: for log lines, figures and the order log.
+
+Each tap stands between two layers and hands everything on. Hot calls are handed on without a step in between.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cluster.messages import VIEW
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cluster.detector import Listener
+    from cluster.durable import Snapshotted
+    from cluster.membership import Endpoint
+    from cluster.names import ProcessId, View
+    from cluster.runlog import Run
+    from cluster.stack import Process
+    from cluster.total_order import Above
+    from cluster.view_order import ViewOrder
+
+log = logging.getLogger("cluster.views")
+
+
+class Watch:
+    """What was seen so far."""
+
+    def __init__(self, process: Process, order_log: Path | None = None) -> None:
+        self.start_changes = 0
+        self.views = 0  # delivered by the end-point
+        self.suspicions = 0  # processes that were heard and then no more
+        self.ordered = 0  # entries delivered here, of whatever origin
+        self.change_began: float | None = None
+        self.change_s_sum = 0.0  # from the first start_change to the view
+        self.change_s_max = 0.0
+        process.detector.above = HearingTap(self, process, process.membership)
+        process.membership.above = ChangeTap(self, process.endpoint)  # type: ignore[assignment]  # nobody sets it
+        process.endpoint.above = ViewTap(self, process.order)
+        tap = OrderTap(self, process.replica, OrderLog(order_log) if order_log is not None else None)
+        process.total_order.above = tap
+        self.close = tap.close
+
+
+class HearingTap:
+    def __init__(self, watch: Watch, process: Process, above: Listener) -> None:
+        self._watch = watch
+        self._process = process
+        self._above = above
+        self._before: tuple[ProcessId, ...] = process.detector.hears
+
+    def hears_changed(self) -> None:
+        hears = self._process.detector.hears
+        gone = [peer for peer in self._before if peer not in hears]
+        come = [peer for peer in hears if peer not in self._before]
+        self._watch.suspicions += len(gone)
+        self._before = hears
+        log.info("hears %s%s%s", names(hears), _listed(", no more: ", gone), _listed(", again: ", come))
+        self._above.hears_changed()
+
+
+class ChangeTap:
+    """Between the membership and the end-point."""
+
+    def __init__(self, watch: Watch, endpoint: Endpoint) -> None:
+        self._watch = watch
+        self._endpoint = endpoint
+
+    @property
+    def current_view(self) -> View:
+        return self._endpoint.current_view
+
+    def start_change(self, cid: int, members: tuple[ProcessId, ...]) -> None:
+        self._watch.start_changes += 1
+        if self._watch.change_began is None:
+            self._watch.change_began = time.monotonic()
+        log.info("start_change(%d, %s)", cid, names(members))
+        self._endpoint.start_change(cid, members)
+
+    def membership_view(self, view: View) -> None:
+        log.info("mbrshp.view(%s)", view)
+        self._endpoint.membership_view(view)
+
+
+class ViewTap:
+    """Between the end-point and the view order."""
+
+    def __init__(self, watch: Watch, order: ViewOrder) -> None:
+        self._watch = watch
+        self._order = order
+        self.deliver = order.deliver
+        self.block = order.block
+
+    def view(self, view: View, transitional: tuple[ProcessId, ...]) -> None:
+        watch = self._watch
+        watch.views += 1
+        took = 0.0 if watch.change_began is None else time.monotonic() - watch.change_began
+        watch.change_began = None
+        watch.change_s_sum += took
+        watch.change_s_max = max(watch.change_s_max, took)
+        log.info("view(%s, T = %s) after %.1f ms", view, names(transitional), 1e3 * took)
+        self._order.view(view, transitional)
+
+
+class OrderTap:
+    """Between the total order and the replica."""
+
+    def __init__(self, watch: Watch, replica: Above, order_log: OrderLog | None) -> None:
+        self._watch = watch
+        self._deliver = replica.deliver
+        self._replica = replica
+        self._order_log = order_log
+        self.labelled = replica.labelled
+
+    def deliver(self, position: int, run: Run) -> None:
+        self._watch.ordered += len(run.entries)
+        if self._order_log is not None:
+            self._order_log.write(position, run)
+        self._deliver(position, run)
+
+    def restore(self, snapshot: Snapshotted) -> None:
+        log.info("restored from a snapshot at position %d", snapshot.position)
+        self._replica.restore(snapshot)
+
+    def established(self, view: View) -> None:
+        log.info("established(%s): primary", view)
+        self._replica.established(view)
+
+    def primary_lost(self) -> None:
+        log.info("the primary view is over")
+        self._replica.primary_lost()
+
+    def close(self) -> None:
+        if self._order_log is not None:
+            self._order_log.close()
+
+
+class OrderLine(msgspec.Struct, frozen=True):
+    """One entry of the total order as it was delivered here. Equal at all who delivered it."""
+
+    i: int
+    label: str
+    origin: str
+    view: str
+    kind: str
+    sha256: str
+
+
+class OrderLog:
+    """A line for each entry that is delivered. A process that starts again repeats what it applies again."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+        self._encode = msgspec.json.Encoder().encode
+
+    def write(self, position: int, run: Run) -> None:
+        lines = []
+        for i, (label, entry) in enumerate(run.labelled(), position):
+            view = f"{label.view_id.epoch}:{label.view_id.digest}"
+            origin = "" if entry.kind == VIEW else str(label.origin)
+            name = f"{view}/{label.seqno}@{label.origin}"
+            lines.append(
+                self._encode(OrderLine(i, name, origin, view, entry.kind, sha256(entry.body).hexdigest())) + b"\n"
+            )
+        self._file.write(b"".join(lines))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def names(processes: tuple[ProcessId, ...]) -> str:
+    return "{" + " ".join(map(str, processes)) + "}"
+
+
+def _listed(before: str, processes: list[ProcessId]) -> str:
+    return before + " ".join(map(str, processes)) if processes else ""

@@ -1,0 +1,117 @@
+"""Frames as bytes: a length of four bytes, then msgpack; bounded before it is parsed, decoded with types.
+
+A payload that goes to several peers is encoded once: `Data` is an array whose last element is the payload, so a peer's
+frame is a header of a few bytes and the payload's bytes as they are.
+Above: connections.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cluster.messages import Data, Hello, LinkAck, Message, Proposal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cluster.messages import Frame, Payload
+
+LENGTH = Struct(">I")
+DATA_HEAD = b"\x94\xa4Data"  # an array of four, the first of which is the tag; see messages.Data
+ADDRESSES_MAX = 256  # processes named in one frame, and known at all
+
+
+class Addresses(Message, frozen=True):
+    """Where processes can be reached, by name: what the sender knows, itself included. No part of the protocol."""
+
+    of: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+Travelling = Hello | Data | LinkAck | Proposal | Addresses
+
+
+class Garbage(Exception):
+    """Bytes that are no frame."""
+
+
+class FrameWriter:
+    """Encodes frames; remembers the last payload, since the same one usually leaves for the next peer too."""
+
+    __slots__ = ("_body", "_body_bytes", "_encode", "frame_len_max")
+
+    def __init__(self, frame_len_max: int) -> None:
+        self.frame_len_max = frame_len_max
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._body: Payload | None = None
+        self._body_bytes = b""
+
+    def parts(self, frame: Frame | Addresses) -> tuple[bytes, ...]:
+        """The bytes of a frame, in pieces that belong one behind the other."""
+        encode = self._encode
+        if type(frame) is Data:
+            if frame.body is not self._body:
+                self._body_bytes = encode(frame.body)
+                self._body = frame.body
+            head = DATA_HEAD + encode(frame.stream) + encode(frame.seqno)
+            length = len(head) + len(self._body_bytes)
+            self._judge(length, frame)
+            return LENGTH.pack(length) + head, self._body_bytes
+        text = encode(frame)
+        self._judge(len(text), frame)
+        return (LENGTH.pack(len(text)) + text,)
+
+    def _judge(self, length: int, frame: Frame | Addresses) -> None:
+        if length > self.frame_len_max:
+            what = type(frame.body if type(frame) is Data else frame).__name__
+            raise Garbage(f"a {what} of {length} bytes would leave; frames have at most {self.frame_len_max} bytes")
+
+
+_decode: Callable[[bytes | memoryview], Travelling] = msgspec.msgpack.Decoder(Travelling).decode
+
+
+def decode_frame(data: bytes | memoryview) -> Travelling:
+    try:
+        return _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError, MemoryError) as error:
+        raise Garbage(f"no frame of the protocol: {error}") from None
+
+
+class Splitter:
+    """Cuts a stream of bytes into frames. Holds at most one frame that is not whole, and no more than is allowed."""
+
+    __slots__ = ("_held", "_wanted", "frame_len_max")
+
+    def __init__(self, frame_len_max: int) -> None:
+        self.frame_len_max = frame_len_max
+        self._held = bytearray()
+        self._wanted = LENGTH.size  # bytes that have to be there before it is worth looking
+
+    @property
+    def held(self) -> int:
+        return len(self._held)
+
+    def feed(self, data: bytes) -> Iterator[memoryview]:
+        """The frames that are whole with these bytes. The limit may be changed between two of them."""
+        if self._held:
+            self._held += data
+            if len(self._held) < self._wanted:
+                return
+            data, self._held = bytes(self._held), bytearray()
+        view, at, end = memoryview(data), 0, len(data)
+        while True:
+            if end - at < LENGTH.size:
+                self._wanted = LENGTH.size
+                break
+            (length,) = LENGTH.unpack_from(view, at)
+            if length > self.frame_len_max:
+                raise Garbage(f"a frame of {length} bytes is announced; at most {self.frame_len_max} are taken")
+            if end - at - LENGTH.size < length:
+                self._wanted = LENGTH.size + length
+                break
+            at += LENGTH.size + length
+            yield view[at - length : at]
+        if at < end:
+            self._held = bytearray(view[at:])

@@ -1,0 +1,143 @@
+"""Traces as text: what a process recorded, line by line, put together with what the others did, and judged.
+
+A file holds one or more lives of one process. A life begins with a `Life`; each other line is an action with its time:
+
+    {"trace":1,"process":["a",0],"boot":1,"founder":["a",0],"at":12.25}
+    [12.251,"Submitted",{"ticket":1,"body":"eA=="}]
+
+Lives of several processes become one trace by their times, so their clocks have to be one clock: processes of one
+machine. Any order that keeps causes before effects is as good as the real one, since what processes do without hearing
+of each other could have happened in either order. That a process crashed is only seen when it begins another life, so
+that is where the crash is put: between the two it did nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cluster.actions import Action, Crashed, Recovered
+from cluster.names import ProcessId
+from cluster.specs.checkers import Checkers
+from cluster.specs.spec import ACTIONS, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+FORMAT = 1
+
+
+class Life(msgspec.Struct, frozen=True):
+    """The first line of a life. `founder`: who founded the group, where this process knows it."""
+
+    trace: int
+    process: ProcessId
+    boot: int
+    at: float
+    founder: ProcessId | None = None
+
+
+class BadTrace(Exception):
+    """A file that is no trace, or traces that do not belong together."""
+
+
+Step = tuple[float, ProcessId, Action]
+
+_encode = msgspec.json.Encoder().encode
+_decode_life = msgspec.json.Decoder(Life).decode
+_decode_line = msgspec.json.Decoder(tuple[float, str, msgspec.Raw]).decode
+_KINDS = {kind.__name__: kind for kind in ACTIONS.values()}
+_DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
+
+
+def life_line(life: Life) -> bytes:
+    return _encode(life) + b"\n"
+
+
+def action_line(at: float, action: Action) -> bytes:
+    return _encode((at, type(action).__name__, action)) + b"\n"
+
+
+def read_trace(name: str, lines: Iterable[bytes]) -> Iterator[Step | Life]:
+    """The lives and steps of one file. A last line that is cut short is what a killed process leaves behind."""
+    life: Life | None = None
+    cut = ""
+    for number, line in enumerate(lines, 1):
+        if cut:
+            raise BadTrace(cut)
+        try:
+            if line.startswith(b"{"):
+                life = _decode_life(line)
+                if life.trace != FORMAT:
+                    raise BadTrace(f"{name}:{number}: a trace of format {life.trace}; this is a reader of {FORMAT}")
+                yield life
+                continue
+            at, kind, fields = _decode_line(line)
+            action = _DECODERS[kind].decode(fields)
+        except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
+            cut = f"{name}:{number}: no line of a trace: {error}"
+            continue
+        if life is None:
+            raise BadTrace(f"{name}:{number}: an action before the line that says whose it is")
+        yield at, life.process, action
+
+
+def merge(files: Mapping[str, Iterable[bytes]]) -> Iterator[Step]:
+    """All steps of all files as one trace, with the crashes that must have been."""
+    streams = [_timed(name, lines) for name, lines in files.items()]
+    for _, step in heapq.merge(*streams, key=lambda pair: pair[0]):
+        yield step
+
+
+def _timed(name: str, lines: Iterable[bytes]) -> Iterator[tuple[float, Step]]:
+    before: Life | None = None
+    for step in read_trace(name, lines):
+        if not isinstance(step, Life):
+            yield step[0], step
+            continue
+        if before is not None and step.process == before.process:
+            yield step.at, (step.at, step.process, Crashed(disk_lost=False))
+            yield step.at, (step.at, step.process, Recovered(step.boot))
+        elif step.boot != 1:
+            raise BadTrace(
+                f"{name}: the first life of {step.process} in it is number {step.boot}: the ones before are missing"
+            )
+        before = step
+
+
+def founder_of(files: Mapping[str, Iterable[bytes]]) -> ProcessId:
+    """Who founded the group, by what the first lines say."""
+    found = {life.founder for name, lines in files.items() for life in _lives(name, lines) if life.founder is not None}
+    if len(found) != 1:
+        said = ", ".join(sorted(map(str, found))) or "nobody"
+        raise BadTrace(f"one process must have founded the group; the traces say: {said}")
+    return found.pop()
+
+
+def _lives(name: str, lines: Iterable[bytes]) -> Iterator[Life]:
+    for line in lines:
+        if line.startswith(b"{"):
+            try:
+                yield _decode_life(line)
+            except msgspec.MsgspecError as error:
+                raise BadTrace(f"{name}: no line of a trace: {error}") from None
+
+
+class Verdict(msgspec.Struct):
+    steps: int
+    violation: Violation | None
+    coverage: dict[str, dict[str, int]]
+
+
+def judge(founder: ProcessId, steps: Iterable[Step]) -> Verdict:
+    """Follow the trace through all specifications, up to the first step that one of them does not allow."""
+    checkers = Checkers(founder)
+    violation = None
+    try:
+        for at, process, action in steps:
+            checkers.observe(process, action, at)
+    except Violation as found:
+        violation = found
+    return Verdict(checkers.count, violation, checkers.coverage())

@@ -1,0 +1,289 @@
+"""The processes of ``./dev bench group``: members of ours, and of a bare sequencer, told what to do line by line.
+
+{"do": "load", "outstanding": 64, "seconds": 2.0, "futures": false}  ->  {"count": ..., "p50_us": ..., ...}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import uvloop
+
+from cluster import Group, Options
+from cluster.runtime.options import RUNTIME_SETTINGS
+from cluster.runtime.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.layer import Delivered
+
+BODY = b"x" * 150
+KEY = b"a key for the benchmark alone...."
+
+
+class Count:
+    """The cheapest state machine."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def apply(self, _position: int, _origin: object, _body: bytes) -> object:
+        self.count += 1
+        return self.count
+
+    def view_changed(self, _position: int, _view: object) -> None: ...
+
+    def snapshot(self) -> bytes:
+        return b"%d" % self.count
+
+    def restore(self, state: bytes) -> None:
+        self.count = int(state)
+
+
+class Ours:
+    def __init__(self, group: Group) -> None:
+        self.group = group
+
+    @classmethod
+    async def begin(cls, role: dict[str, Any]) -> Ours:
+        data = Path(role["data"]) if role.get("data") else None
+        settings = msgspec.structs.replace(RUNTIME_SETTINGS, **role.get("settings", {}))
+        options = Options(
+            name=role["name"], key=KEY, listen=("127.0.0.1:0",), contacts=tuple(role["join"]), data=data,
+            settings=settings,
+        )  # fmt: skip
+        machine = Tally() if role.get("tally") else Count()
+        return cls(await (Group.join if role["join"] else Group.found)(options, machine))
+
+    @property
+    def address(self) -> str:
+        return self.group.addresses[0]
+
+    async def whole(self, count: int) -> None:
+        await self.group.primary_of(count)
+
+    async def call(self, body: bytes) -> object:
+        return await self.group.broadcast(body)
+
+    def post(self, body: bytes, done: Callable[[], None]) -> None:
+        def ended(_end: Delivered) -> None:
+            done()
+
+        self.group.broadcast_nowait(body, ended)
+
+
+# ---- the floor
+
+
+LENGTH = Struct(">I")
+
+
+class Peer(asyncio.Protocol):
+    """Length-prefixed frames, nothing else."""
+
+    def __init__(self, receive: Callable[[Peer, bytes], None], made: Callable[[Peer], None]) -> None:
+        self._receive, self._made, self._held = receive, made, b""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self._made(self)
+
+    def data_received(self, data: bytes) -> None:
+        data = self._held + data if self._held else data
+        at, end = 0, len(data)
+        while end - at >= 4:
+            (length,) = LENGTH.unpack_from(data, at)
+            if end - at - 4 < length:
+                break
+            self._receive(self, data[at + 4 : at + 4 + length])
+            at += 4 + length
+        self._held = data[at:]
+
+    def send(self, data: bytes) -> None:
+        self.transport.write(LENGTH.pack(len(data)) + data)
+
+
+class Floor:
+    """A sequencer that waits for the acknowledgement of all: no membership, no recovery, nothing promised."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.peers: list[Peer] = []
+        self.acked: dict[Peer, int] = {}
+        self.waiting: list[tuple[bytes, Callable[[], None]]] = []
+        self.under_way: dict[int, list[Callable[[], None]]] = {}
+        self.batch = 0
+        self.done = 0
+        self._due = False
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._decode = msgspec.msgpack.Decoder(tuple[int, list[bytes]]).decode
+        self._changed = asyncio.Event()
+        self.delivered = 0
+
+    @classmethod
+    async def begin(cls, role: dict[str, Any]) -> Floor:
+        floor, loop = cls(), asyncio.get_running_loop()
+        if role["join"]:
+            host, port = role["join"][0].split(":")
+            await loop.create_connection(lambda: Peer(floor.follow, floor.made), host, int(port))
+        else:
+            server = await loop.create_server(lambda: Peer(floor.ack, floor.made), "127.0.0.1", 0)
+            floor.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        return floor
+
+    def made(self, peer: Peer) -> None:
+        self.peers.append(peer)
+        self.acked[peer] = 0
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def whole(self, count: int) -> None:
+        while self.address and len(self.peers) < count - 1:
+            await self._changed.wait()
+
+    def follow(self, peer: Peer, data: bytes) -> None:
+        number, bodies = self._decode(data)
+        for _ in bodies:
+            self.delivered += 1
+        peer.send(LENGTH.pack(number))
+
+    def ack(self, peer: Peer, data: bytes) -> None:
+        (self.acked[peer],) = LENGTH.unpack(data)
+        safe = min(self.acked.values())
+        while self.done < safe:
+            self.done += 1
+            for done in self.under_way.pop(self.done):
+                self.delivered += 1
+                done()
+        self._soon()
+
+    def post(self, body: bytes, done: Callable[[], None]) -> None:
+        self.waiting.append((body, done))
+        self._soon()
+
+    async def call(self, body: bytes) -> object:
+        end: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+        def done() -> None:
+            if not end.done():
+                end.set_result(None)
+
+        self.post(body, done)
+        return await end
+
+    def _soon(self) -> None:
+        if not self._due and self.waiting:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._due = False
+        if self.waiting and len(self.under_way) < 2:
+            waiting, self.waiting = self.waiting, []
+            self.batch += 1
+            self.under_way[self.batch] = [done for _, done in waiting]
+            data = self._encode((self.batch, [body for body, _ in waiting]))
+            for peer in self.peers:
+                peer.send(data)
+
+
+# ---- the load
+
+
+Contender = Ours | Floor
+
+
+async def load(to: Contender, order: dict[str, Any]) -> dict[str, float]:
+    seconds, outstanding = order["seconds"], order["outstanding"]
+    latencies: list[float] = []
+    stop = time.perf_counter() + seconds
+    began, cpu = time.perf_counter(), _cpu()
+    if order["futures"]:
+        await asyncio.gather(*(_caller(to, stop, latencies) for _ in range(outstanding)))
+    else:
+        await _post_all(to, stop, outstanding, latencies)
+    lasted = time.perf_counter() - began
+    latencies.sort()
+    count = len(latencies)
+    return {
+        "count": count,
+        "per_s": count / lasted,
+        "p50_us": 1e6 * latencies[count // 2],
+        "p99_us": 1e6 * latencies[count * 99 // 100],
+        "max_us": 1e6 * latencies[-1],
+        "cpu_us": 1e6 * (_cpu() - cpu) / count,
+    }
+
+
+async def _caller(to: Contender, stop: float, latencies: list[float]) -> None:
+    clock = time.perf_counter
+    while (began := clock()) < stop:
+        await to.call(BODY)
+        latencies.append(clock() - began)
+
+
+async def _post_all(to: Contender, stop: float, outstanding: int, latencies: list[float]) -> None:
+    clock, post, add = time.perf_counter, to.post, latencies.append
+    finished = asyncio.get_running_loop().create_future()
+    left = outstanding
+
+    def begin() -> None:
+        began = clock()
+
+        def done() -> None:
+            nonlocal left
+            now = clock()
+            add(now - began)
+            if now < stop:
+                begin()
+            else:
+                left -= 1
+                if not left:
+                    finished.set_result(None)
+
+        post(BODY, done)
+
+    for _ in range(outstanding):
+        begin()
+    await finished
+
+
+def _cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+async def main() -> None:
+    role = json.loads(sys.argv[1])
+    contender: Contender = await (Ours if role["kind"] == "ours" else Floor).begin(role)
+    _tell({"address": contender.address})
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    async for line in reader:
+        order = json.loads(line)
+        if order["do"] == "whole":
+            await contender.whole(order["count"])
+            _tell({"whole": True})
+        elif order["do"] == "load":
+            _tell(await load(contender, order))
+        elif order["do"] == "cpu":
+            _tell({"cpu_s": _cpu()})
+
+
+def _tell(what: dict[str, Any]) -> None:
+    print(json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())

@@ -1,0 +1,28 @@
+"""Stories with members in one event loop, each bounded in time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import uvloop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+WITHIN_S = 30.0
+
+
+def run(story: Callable[[], Coroutine[None, None, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(WITHIN_S):
+            await story()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(bounded())
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until it holds; the story as a whole is bounded."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)

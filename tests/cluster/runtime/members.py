@@ -1,0 +1,251 @@
+"""Members as real processes, for tests: started, killed, stopped, and judged by what they left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cluster.runtime.keys import make_key_file
+from cluster.specs.traces import founder_of, judge, merge
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tests.cluster.runtime.namespaces import Namespaces
+
+TOP = Path(__file__).resolve().parents[3]
+
+
+class Member:
+    """One process. What it tells is kept; `status` is the last of it."""
+
+    def __init__(self, name: str, arguments: list[str], folder: Path, before: list[str]) -> None:
+        self.name = name
+        self.folder = folder
+        self.events: list[dict[str, Any]] = []
+        self._errors = (folder / f"{name}.stderr").open("ab")
+        self.process = subprocess.Popen(
+            [*before, sys.executable, "-m", "cluster", "node", "--name", name, *arguments],
+            cwd=TOP,
+            env={**os.environ, "PYTHONPATH": str(TOP)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+
+    def _last(self, *kinds: str) -> dict[str, Any]:
+        return next((event for event in reversed(self.events) if event["event"] in kinds), {})
+
+    @property
+    def address(self) -> str:
+        def listening() -> str:
+            assert self.process.poll() is None, self.stderr
+            found = self._last("listening").get("addresses")
+            return str(found[0]) if found else ""
+
+        return wait_for(listening, f"{self.name} listens")
+
+    @property
+    def stderr(self) -> str:
+        return (self.folder / f"{self.name}.stderr").read_text()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return self._last("status", "closed")
+
+    @property
+    def primary(self) -> list[str] | None:
+        """The names of the members of the primary view it is in."""
+        members = self._last("primary").get("members")
+        return sorted(member.partition(".")[0] for member in members) if members is not None else None
+
+    @property
+    def delivered(self) -> int:
+        return int(self.status.get("delivered", 0))
+
+    def say(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def confirmed(self, text: str) -> bool:
+        return any(event["event"] == "confirmed" and event["entry"] == text for event in self.events)
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        self._reader.join(10)
+        self._close_files()
+
+    def stop(self) -> int:
+        """Close it properly; its exit code."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        self._reader.join(10)
+        self._close_files()
+        return code
+
+    def _close_files(self) -> None:
+        for file in (self.process.stdin, self.process.stdout, self._errors):
+            if file is not None and not file.closed:
+                with suppress(BrokenPipeError):
+                    file.close()
+
+
+class Cluster:
+    """A group of members; the first founds it. At the end, what they recorded is judged."""
+
+    def __init__(self, folder: Path, *, durable: bool = False, network: Namespaces | None = None) -> None:
+        self.folder = folder
+        self.durable = durable
+        self.network = network  # where the members live, if not all on loopback
+        self.members: dict[str, Member] = {}
+        self._addresses: dict[str, str] = {}  # of the first life: those who come back listen there again
+        self._lives: dict[str, int] = {}
+        self.key_file = folder / "key"
+        make_key_file(self.key_file)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_rest: TracebackType | BaseException | None) -> None:
+        for member in self.members.values():
+            member.kill()
+        if kind is not None:
+            for member in self.members.values():
+                print(f"---- {member.name}\n{member.stderr[-4000:]}\n{member.events[-3:]}")
+
+    def start(self, name: str, *more: str) -> Member:
+        """A process of this name. One that was there before starts again (from its disk, if it has one)."""
+        life = self._lives[name] = self._lives.get(name, 0) + 1
+        file = name if self.durable else f"{name}-{life}"
+        arguments = [
+            "--key-file",
+            str(self.key_file),
+            "--log-level",
+            "INFO",
+            "--confirmed",
+            self._file("confirmed", file),
+        ]
+        arguments += ["--order-log", self._file("order", file)]
+        place = self.network.address(name) if self.network is not None else "127.0.0.1"
+        arguments += ["--listen", self._addresses.get(name, f"{place}:0"), "--trace", self._file("trace", file)]
+        if self.durable:
+            arguments += ["--data", str(self.folder / f"data-{name}")]
+        first = not self._addresses
+        if first:
+            arguments.append("--found")
+        else:
+            contacts = [address for other, address in self._addresses.items() if other != name]
+            arguments += [word for contact in contacts for word in ("--join", contact)]
+        member = self.members[name] = Member(
+            name, [*arguments, *more], self.folder, self.network.command(name) if self.network is not None else []
+        )
+        self._addresses[name] = member.address
+        return member
+
+    def _file(self, kind: str, name: str) -> str:
+        return str(self.folder / f"{kind}-{name}")
+
+    def begin(self, names: str) -> Cluster:
+        for name in names:
+            self.start(name)
+        return self.wait_for_primary(names)
+
+    def load(self, outstanding: int) -> Cluster:
+        """From here on each that runs keeps so many entries of its own under way."""
+        for member in self.members.values():
+            if member.process.poll() is None:
+                member.say(f".load {outstanding}")
+        return self
+
+    def wait_for_primary(self, names: str) -> Cluster:
+        wait_for(
+            lambda: all(self.members[name].primary == sorted(names) for name in names),
+            f"a primary view of {names}; it is {[(n, m.primary) for n, m in self.members.items()]}",
+            30.0,
+        )
+        return self
+
+    def wait_until_confirmed_at(self, names: str, count: int = 200) -> Cluster:
+        """Until each of these had so many more of its own entries confirmed."""
+        before = {name: self.members[name].delivered for name in names}
+        wait_for(
+            lambda: all(self.members[name].delivered >= before[name] + count for name in names),
+            f"{count} more entries confirmed at each of {names}",
+            60.0,
+        )
+        return self
+
+    def quiet(self) -> Cluster:
+        """No more load, and everything that was submitted at its end."""
+        running = [member for member in self.members.values() if member.process.poll() is None]
+        for member in running:
+            member.say(".load 0")
+
+        def settled() -> bool:
+            statuses = [member.status for member in running]
+            return (
+                all(status.get("outstanding") == 0 for status in statuses)
+                and len({(status["position"], status["state"]) for status in statuses}) == 1
+            )
+
+        wait_for(settled, "all members at rest in the same state", 60.0)
+        return self
+
+    def stop(self) -> Cluster:
+        for member in self.members.values():
+            if member.process.poll() is None:
+                assert member.stop() == 0, member.stderr
+        return self
+
+    # ---- what is left behind
+
+    def judge(self) -> None:
+        """Order logs agree, what was confirmed is there and once, and the specifications allow every step."""
+        order: dict[int, tuple[str, str]] = {}
+        for path in sorted(self.folder.glob("order-*")):
+            for line in path.read_bytes().splitlines(keepends=True):
+                if not line.endswith(b"\n"):
+                    continue  # killed in the middle of a write
+                entry = json.loads(line)
+                what = (entry["label"], entry["sha256"])
+                assert order.setdefault(entry["i"], what) == what, f"{path.name} differs at {entry['i']}"
+        assert sorted(order) == list(range(len(order))), "positions are missing"
+        labels = [label for label, _ in order.values()]
+        assert len(set(labels)) == len(labels), "an entry is there twice"
+        for path in sorted(self.folder.glob("confirmed-*")):
+            for line in path.read_bytes().splitlines(keepends=True):
+                if line.endswith(b"\n"):
+                    position = int(line.split()[0])
+                    assert position < 0 or position in order, f"{path.name}: {position} was confirmed and is missing"
+        traces = sorted(self.folder.glob("trace-*"))
+        files = {path.name: path.read_bytes().splitlines(keepends=True) for path in traces}
+        verdict = judge(founder_of(files), merge(files))
+        assert verdict.violation is None, str(verdict.violation)
+        assert verdict.steps > 100

@@ -1,0 +1,126 @@
+"""A process on the loop: effects in their order, records before what depends on them, a disk that is slow or full."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+from cluster import Group, Options
+from cluster.durable import Image
+from cluster.names import ProcessId
+from cluster.runtime.refusals import StoreError
+from cluster.stack import founding_image
+from tests.cluster.runtime.loops import eventually, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cluster.durable import Record
+
+KEY = b"k" * 32
+
+
+class TestStore:
+    """A disk that a test can hold up, or fill."""
+
+    __test__ = False
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self.goes = threading.Event()
+        self.goes.set()
+        self.full = False
+        self.refused = 0
+        self.transactions: list[list[Record]] = []
+
+    def load(self) -> Image:
+        return self._image
+
+    def write(self, records: Sequence[Record]) -> None:
+        self.goes.wait(20)
+        if self.full:
+            self.refused += 1
+            raise StoreError("there is no space left")
+        self.transactions.append(list(records))
+
+    def close(self) -> None: ...
+
+
+async def begin(name: str, *contacts: str) -> tuple[Group, TestStore]:
+    options = Options(name=name, key=KEY, listen=("127.0.0.1:0",), contacts=contacts)
+    me = ProcessId(name)
+    store = TestStore(Image() if contacts else founding_image(me))
+    return await Group._begin(options, me, store, None, "" if contacts else "founded"), store
+
+
+async def three() -> tuple[list[Group], list[TestStore]]:
+    a, disk_a = await begin("a")
+    b, disk_b = await begin("b", *a.addresses)
+    c, disk_c = await begin("c", *a.addresses)
+    for member in (a, b, c):
+        await member.primary_of(3)
+    return [a, b, c], [disk_a, disk_b, disk_c]
+
+
+def test_nothing_is_confirmed_before_it_is_on_every_disk() -> None:
+    async def story() -> None:
+        (a, b, c), (_, _, slow) = await three()
+        async with a, b, c:
+            await a.broadcast(b"x")
+            slow.goes.clear()
+            waiting = asyncio.ensure_future(a.broadcast(b"y"))
+            await eventually(lambda: c.driver._writing)
+            assert not waiting.done()
+            written = len(slow.transactions)
+            slow.goes.set()
+            await waiting
+            assert len(slow.transactions) > written
+
+    run(story)
+
+
+def test_what_arrives_during_a_write_goes_with_the_next_one() -> None:
+    async def story() -> None:
+        (a, b, c), (disk, _, _) = await three()
+        async with a, b, c:
+            await asyncio.gather(*(member.broadcast(b"x" * 50) for member in (a, b, c) for _ in range(100)))
+            records = sum(map(len, disk.transactions))
+            assert len(disk.transactions) < records
+
+    run(story)
+
+
+def test_a_member_whose_disk_is_full_is_left_out_and_comes_back() -> None:
+    async def story() -> None:
+        (a, b, c), (_, _, disk) = await three()
+        async with a, b, c:
+            disk.full = True
+            done = asyncio.ensure_future(a.broadcast(b"x"))
+            await eventually(lambda: disk.refused >= 2)
+            await eventually(lambda: c.driver.write_failing)
+            await done  # the others went on without it
+            assert a.primary is not None
+            assert len(a.primary.members) == 2
+            disk.full = False
+            for member in (a, b, c):
+                await member.primary_of(3)
+            await eventually(lambda: not c.driver.write_failing)
+            await c.broadcast(b"y")
+
+    run(story)
+
+
+def test_a_process_that_raises_stops_and_the_others_go_on() -> None:
+    async def story() -> None:
+        (a, b, c), _ = await three()
+        async with a, b, c:
+            c.driver.process.total_order.next_report = -1  # a state that no process can be in
+            waiting = asyncio.ensure_future(c.broadcast(b"x"))
+            await eventually(lambda: c.error is not None)
+            await asyncio.gather(waiting, return_exceptions=True)
+            assert waiting.exception() is not None
+            await a.primary_of(2)
+            await a.broadcast(b"y")
+
+    run(story)

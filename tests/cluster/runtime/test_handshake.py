@@ -1,0 +1,140 @@
+"""The handshake as a pure exchange of messages: who gets in, who does not, and what the others learn."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from cluster.names import ProcessId
+from cluster.runtime.handshake import (
+    FOREIGN_CLUSTER,
+    FOREIGN_GROUP,
+    GARBAGE,
+    MAGIC,
+    REPLAY,
+    VERSION,
+    VERSION_MISMATCH,
+    WRONG_KEY,
+    Failed,
+    Hail,
+    Handshake,
+    Identity,
+    Proof,
+    SeenNonces,
+    Unwanted,
+)
+
+KEY = b"k" * 32
+A = Identity(ProcessId("a"), 1, ("127.0.0.1:1",), "")
+B = Identity(ProcessId("b"), 3, (), "")
+_numbers = iter(range(1, 1_000_000))
+
+
+def side(who: Identity, *, accepts: bool, key: bytes = KEY, cluster: str = "c", seen: SeenNonces | None = None,
+         decide: str = "") -> Handshake:  # fmt: skip
+    nonce = next(_numbers).to_bytes(32, "big")
+    return Handshake(
+        accepts=accepts, key=key, cluster=cluster, identity=who, nonce=nonce, seen=seen or SeenNonces(),
+        decide=lambda _peer: decide,
+    )  # fmt: skip
+
+
+def meet(dialer: Handshake, acceptor: Handshake) -> list[bytes]:
+    said = [dialer.open()]
+    while said[-1]:
+        said.append((acceptor if len(said) % 2 else dialer).receive(said[-1]))
+    return said
+
+
+def test_two_with_the_key_know_each_other_afterwards() -> None:
+    dialer, acceptor = side(A, accepts=False), side(B, accepts=True)
+    assert acceptor.open() == b""
+    meet(dialer, acceptor)
+    assert (dialer.peer, acceptor.peer) == (B, A)
+
+
+def failure(dialer: Handshake, acceptor: Handshake) -> str:
+    with pytest.raises(Failed) as caught:
+        meet(dialer, acceptor)
+    assert dialer.peer is None
+    return caught.value.kind
+
+
+def test_another_key_is_noticed_by_the_acceptor_first() -> None:
+    assert failure(side(A, accepts=False, key=b"other" * 6), side(B, accepts=True)) == WRONG_KEY
+
+
+def test_another_cluster_is_told_apart() -> None:
+    assert failure(side(A, accepts=False, cluster="d"), side(B, accepts=True)) == FOREIGN_CLUSTER
+
+
+def test_another_founding_is_told_apart() -> None:
+    dialer = side(Identity(ProcessId("a"), 1, (), "one"), accepts=False)
+    assert failure(dialer, side(Identity(ProcessId("b"), 1, (), "two"), accepts=True)) == FOREIGN_GROUP
+
+
+def test_another_version_is_told_apart() -> None:
+    with pytest.raises(Failed) as caught:
+        side(B, accepts=True).receive(msgspec.msgpack.encode(Hail(MAGIC, VERSION + 1, "c", b"n" * 32)))
+    assert caught.value.kind == VERSION_MISMATCH
+    assert f"version {VERSION + 1}" in str(caught.value)
+
+
+def test_what_was_recorded_cannot_be_played_again() -> None:
+    seen = SeenNonces()
+    said = meet(side(A, accepts=False), side(B, accepts=True, seen=seen))
+    with pytest.raises(Failed) as caught:
+        side(B, accepts=True, seen=seen).receive(said[0])
+    assert caught.value.kind == REPLAY
+    later = side(B, accepts=True)  # has forgotten the nonce, or never saw it
+    later.receive(said[0])
+    with pytest.raises(Failed) as caught:
+        later.receive(said[2])
+    assert caught.value.kind == WRONG_KEY
+
+
+def test_a_proof_cannot_be_reflected() -> None:
+    dialer = side(A, accepts=False)
+    hail = msgspec.msgpack.decode(dialer.open(), type=Hail)
+    proof = dialer.receive(msgspec.msgpack.encode(Hail(MAGIC, VERSION, "c", bytes(32))))
+    with pytest.raises(Failed) as caught:
+        dialer.receive(proof)
+    assert caught.value.kind == WRONG_KEY
+    with pytest.raises(Failed) as caught:
+        side(A, accepts=False).receive(b"")
+    assert caught.value.kind == GARBAGE
+    assert len(hail.nonce) == 32
+
+
+def test_a_stranger_learns_no_names() -> None:
+    acceptor = side(B, accepts=True)
+    answer = acceptor.receive(msgspec.msgpack.encode(Hail(MAGIC, VERSION, "c", b"n" * 32)))
+    assert msgspec.msgpack.decode(answer, type=Hail).cluster == "c"
+    with pytest.raises(Failed) as caught:
+        acceptor.receive(msgspec.msgpack.encode(Proof(msgspec.msgpack.encode(A), b"guess")))
+    assert caught.value.kind == WRONG_KEY
+
+
+def test_who_is_not_wanted_is_told_why() -> None:
+    dialer, acceptor = side(A, accepts=False), side(B, accepts=True, decide="not now")
+    proof = dialer.receive(acceptor.receive(dialer.open()))
+    with pytest.raises(Unwanted) as caught:
+        acceptor.receive(proof)
+    with pytest.raises(Failed, match="the peer refused: not now"):
+        dialer.receive(caught.value.answer)
+    assert dialer.refused_by == "b"
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        Identity(ProcessId(""), 1, (), ""),
+        Identity(ProcessId("n" * 65), 1, (), ""),
+        Identity(ProcessId("a"), 0, (), ""),
+        Identity(ProcessId("a", -1), 1, (), ""),
+        Identity(ProcessId("a"), 1, ("x:1",) * 9, ""),
+    ],
+    ids=["no name", "long name", "no boot", "negative", "many addresses"],
+)
+def test_an_identity_has_to_make_sense(who: Identity) -> None:
+    assert failure(side(who, accepts=False), side(B, accepts=True)) == GARBAGE

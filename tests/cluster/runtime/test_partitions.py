@@ -1,0 +1,104 @@
+"""Partitions of a real network, made of namespaces: cut without a word, in one or both directions, and healed."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.runtime.members import Cluster
+from tests.cluster.runtime.namespaces import Namespaces, NotAllowed
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def group(folder: Path, names: str) -> Iterator[tuple[Cluster, Namespaces]]:
+    """Members under load, each in a namespace of its own."""
+    with ExitStack() as stack:
+        try:
+            network = stack.enter_context(Namespaces(names))
+        except NotAllowed as reason:
+            pytest.skip(f"network namespaces are not allowed here: {reason}")
+        cluster = stack.enter_context(Cluster(folder, network=network))
+        yield cluster.begin(names).load(2), network
+
+
+def no_primary(cluster: Cluster, names: str) -> None:
+    """Wait until none of these is in a primary view, and each has told its status since."""
+    wait_for(
+        lambda: all(
+            cluster.members[name].primary is None and cluster.members[name].status["primary"] is None for name in names
+        ),
+        f"no primary view at any of {names}",
+    )
+
+
+def end(cluster: Cluster) -> None:
+    cluster.quiet().stop().judge()
+
+
+@pytest.mark.parametrize(("majority", "minority"), [("abc", "de"), ("abde", "c"), ("bcde", "a")])
+def test_the_larger_side_goes_on_and_the_smaller_delivers_nothing(tmp_path: Path, majority: str, minority: str) -> None:
+    with group(tmp_path, "abcde") as (cluster, network):
+        network.partition(majority, minority)
+        cluster.wait_for_primary(majority)
+        no_primary(cluster, minority)
+        positions = {name: cluster.members[name].status["position"] for name in minority}
+        cluster.wait_until_confirmed_at(majority, 20)
+        assert positions == {name: cluster.members[name].status["position"] for name in minority}
+        network.heal()
+        cluster.wait_for_primary("abcde").wait_until_confirmed_at("abcde", 20)
+        end(cluster)
+
+
+def test_two_two_one_has_no_primary_view_until_it_heals(tmp_path: Path) -> None:
+    with group(tmp_path, "abcde") as (cluster, network):
+        network.partition("ab", "cd", "e")
+        no_primary(cluster, "abcde")
+        network.partition("abcd", "e")
+        cluster.wait_for_primary("abcd").wait_until_confirmed_at("abcd", 20)
+        network.heal()
+        cluster.wait_for_primary("abcde")
+        end(cluster)
+
+
+def test_half_of_an_even_view_goes_on_if_it_has_the_lowest(tmp_path: Path) -> None:
+    with group(tmp_path, "abcd") as (cluster, network):
+        network.partition("ad", "bc")
+        cluster.wait_for_primary("ad").wait_until_confirmed_at("ad", 20)
+        no_primary(cluster, "bc")
+        network.heal()
+        cluster.wait_for_primary("abcd")
+        end(cluster)
+
+
+def test_a_cut_in_one_direction_leaves_one_out(tmp_path: Path) -> None:
+    with group(tmp_path, "abc") as (cluster, network):
+        network.cut("b", "c")
+
+        def two() -> bool:
+            views = [cluster.members[name].primary for name in "abc"]
+            return sum(view in (["a", "b"], ["a", "c"]) for view in views) == 2 and views.count(None) == 1
+
+        wait_for(two, "a primary view of a and one of b and c", 30.0)
+        network.heal()
+        cluster.wait_for_primary("abc").wait_until_confirmed_at("abc", 20)
+        end(cluster)
+
+
+def test_a_link_that_flaps_and_a_merge_in_the_middle_of_a_merge(tmp_path: Path) -> None:
+    with group(tmp_path, "abcde") as (cluster, network):
+        for _ in range(3):
+            network.partition("abc", "de")
+            cluster.wait_for_primary("abc")
+            before = len(cluster.members["a"].stderr)
+            network.partition("abcd", "e")
+            wait_for(lambda: "start_change" in cluster.members["a"].stderr[before:], "a begins to take in d")  # noqa: B023
+            network.heal()
+        cluster.wait_for_primary("abcde").wait_until_confirmed_at("abcde", 20)
+        end(cluster)

@@ -1,0 +1,208 @@
+"""Real processes on loopback: killed, stopped, restarted. What they leave behind is judged by the specifications."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster.runtime.keys import make_key_file
+from tests.cluster.runtime.members import TOP, Cluster
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_three_processes_order_the_same_entries(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        cluster.begin("abc")
+        for name, member in cluster.members.items():
+            member.say(f"hello from {name}")
+        for name, member in cluster.members.items():
+            wait_for(lambda: member.confirmed(f"hello from {name}"), f"{name} sees its entry confirmed")  # noqa: B023
+        cluster.quiet().stop().judge()
+
+
+@pytest.mark.parametrize("victim", ["a", "b", "c"])
+def test_any_member_may_be_killed_under_load(tmp_path: Path, victim: str) -> None:
+    with Cluster(tmp_path) as cluster:
+        cluster.begin("abc").load(4)
+        cluster.wait_until_confirmed_at("abc", 50)
+        cluster.members[victim].kill()
+        rest = "abc".replace(victim, "")
+        cluster.wait_for_primary(rest).wait_until_confirmed_at(rest, 50)
+        cluster.start(victim)
+        cluster.wait_for_primary("abc").wait_until_confirmed_at(rest, 50)
+        cluster.quiet().stop().judge()
+
+
+def test_an_idle_member_may_be_killed(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        cluster.begin("abc")
+        cluster.members["a"].kill()
+        cluster.wait_for_primary("bc").quiet().stop().judge()
+
+
+def test_five_fall_to_two(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        cluster.begin("abcde").load(2)
+        left = "abcde"
+        for victim in "ebd":
+            cluster.wait_until_confirmed_at(left, 20)
+            cluster.members[victim].kill()
+            left = left.replace(victim, "")
+            cluster.wait_for_primary(left)
+        cluster.wait_until_confirmed_at(left, 20).quiet().stop().judge()
+
+
+def test_a_stopped_member_is_left_out_and_comes_back(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        cluster.begin("abc").load(2)
+        cluster.members["b"].signal(signal.SIGSTOP)
+        cluster.wait_for_primary("ac").wait_until_confirmed_at("ac", 20)
+        cluster.members["b"].signal(signal.SIGCONT)
+        cluster.wait_for_primary("abc").wait_until_confirmed_at("abc", 20)
+        cluster.quiet().stop().judge()
+
+
+def test_a_member_that_leaves_is_gone_at_once(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        cluster.begin("abc")
+        cluster.members["c"].say(".leave")
+        cluster.wait_for_primary("ab")
+        assert cluster.members["c"].process.wait(10) == 0
+        cluster.quiet().stop().judge()
+
+
+@pytest.mark.parametrize("victim", ["a", "c"])
+def test_a_member_with_a_disk_resumes_after_kill(tmp_path: Path, victim: str) -> None:
+    with Cluster(tmp_path, durable=True) as cluster:
+        cluster.begin("abc").load(4)
+        cluster.wait_until_confirmed_at("abc", 50)
+        cluster.members[victim].kill()
+        rest = "abc".replace(victim, "")
+        cluster.wait_for_primary(rest).wait_until_confirmed_at(rest, 50)
+        cluster.start(victim, "--load", "4")
+        cluster.wait_for_primary("abc").wait_until_confirmed_at("abc", 50)
+        cluster.quiet().stop().judge()
+
+
+def test_all_lose_power_and_go_on_from_their_disks(tmp_path: Path) -> None:
+    with Cluster(tmp_path, durable=True) as cluster:
+        cluster.begin("abc").load(4)
+        cluster.wait_until_confirmed_at("abc", 50)
+        for member in cluster.members.values():
+            member.kill()
+        for name in "abc":
+            cluster.start(name, "--load", "4")
+        cluster.wait_for_primary("abc").wait_until_confirmed_at("abc", 50)
+        cluster.quiet().stop().judge()
+
+
+def test_a_kill_in_the_middle_of_a_view_change(tmp_path: Path) -> None:
+    """One is killed as soon as another one has noticed that a third is gone."""
+    with Cluster(tmp_path) as cluster:
+        cluster.begin("abcde").load(2).wait_until_confirmed_at("abcde", 20)
+        before = len(cluster.members["a"].stderr)
+        cluster.members["e"].kill()
+        wait_for(lambda: "start_change" in cluster.members["a"].stderr[before:], "a begins to change the view")
+        cluster.members["d"].kill()
+        cluster.wait_for_primary("abc").wait_until_confirmed_at("abc", 20).quiet().stop().judge()
+
+
+def test_a_minority_delivers_nothing_and_goes_on_when_others_are_back(tmp_path: Path) -> None:
+    with Cluster(tmp_path, durable=True) as cluster:
+        cluster.begin("abc").load(2).wait_until_confirmed_at("abc", 20)
+        for victim in "ab":
+            cluster.members[victim].signal(signal.SIGSTOP)
+        c = cluster.members["c"]
+        wait_for(lambda: c.primary is None, "c is not in a primary view")
+        c.say("is anybody there")
+        for victim in "ab":
+            cluster.members[victim].signal(signal.SIGCONT)
+        cluster.wait_for_primary("abc").load(0)
+        wait_for(lambda: c.confirmed("is anybody there"), "what was said meanwhile is confirmed")
+        cluster.quiet().stop().judge()
+
+
+def test_check_says_what_is_wrong(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        cluster.begin("ab").load(1).wait_until_confirmed_at("ab", 20).quiet().stop().judge()
+    traces = sorted(tmp_path.glob("trace-*"))
+    command = [sys.executable, "-m", "cluster", "check"]
+
+    def check(*paths: Path) -> tuple[int, str]:
+        done = subprocess.run([*command, *map(str, paths)], cwd=TOP, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    code, text = check(*traces)
+    assert (code, "all specifications allow them" in text) == (0, True)
+    lines = traces[1].read_bytes().splitlines(keepends=True)
+    at = next(i for i in range(len(lines) // 2, len(lines)) if b'"Deliver"' in lines[i])
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(b"".join(lines[:at] + lines[at + 1 :]))
+    code, text = check(traces[0], damaged)
+    assert (code, "not enabled" in text) == (1, True)
+    code, text = check(damaged)
+    assert (code, "one process must have founded the group" in text) == (2, True)
+    damaged.write_bytes(b"hello\n" + lines[0])
+    assert check(traces[0], damaged)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--key-file", "KEY"], "needs the address of a member"),
+        (["--key-file", "nowhere", "--found"], "cannot be read"),
+        (["--key-file", "OPEN", "--found"], "chmod 600"),
+        (["--key-file", "KEY", "--join", "nonsense"], "is no address"),
+        (["--key-file", "KEY", "--found", "--listen", "192.0.2.1:7"], "cannot listen on 192.0.2.1:7"),
+        (["--key-file", "KEY", "--found", "--tls-cert", "x"], "needs all of"),
+    ],
+    ids=["nobody to join", "no key", "open key", "no address", "no such address", "half of TLS"],
+)
+def test_a_node_that_cannot_start_says_why(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    make_key_file(tmp_path / "KEY")
+    make_key_file(tmp_path / "OPEN")
+    (tmp_path / "OPEN").chmod(0o644)
+    words = [str(tmp_path / word) if word in ("KEY", "OPEN") else word for word in arguments]
+    done = subprocess.run(
+        [sys.executable, "-m", "cluster", "node", "--name", "a", *words],
+        cwd=TOP, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_conversation(tmp_path: Path) -> None:
+    make_key_file(tmp_path / "key")
+    command = [sys.executable, "-u", "-m", "cluster", "chat", "--key-file", str(tmp_path / "key"), "--name"]
+    with subprocess.Popen(
+        [*command, "ann", "--found"], cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as ann:
+        assert ann.stdin is not None
+        assert ann.stdout is not None
+        address = ann.stdout.readline().split()[4].rstrip(";")
+        with subprocess.Popen(
+            [*command, "bob", "--join", address], cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as bob:
+            assert bob.stdin is not None
+            assert bob.stdout is not None
+            bob.stdin.write("hello\n")
+            bob.stdin.flush()
+            for stream in (ann.stdout, bob.stdout):
+                for line in stream:
+                    if line.endswith("bob: hello\n"):
+                        break
+                else:
+                    raise AssertionError("the conversation ended without it")
+            bob.stdin.write("/leave\n")
+            bob.stdin.flush()
+            assert bob.wait(10) == 0
+        ann.stdin.close()
+        assert ann.wait(10) == 0

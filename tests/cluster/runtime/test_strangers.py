@@ -1,0 +1,210 @@
+"""Who knocks at the port of a member and does not belong there: a closed connection and a counter, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from cluster import Group, Options
+from cluster.messages import (
+    CHECKPOINT,
+    VIEW,
+    Ack,
+    AppMsg,
+    Batch,
+    Data,
+    Entry,
+    FwdMsg,
+    Payload,
+    Plain,
+    Registered,
+    Slot,
+    Summary,
+    Supply,
+    SyncMsg,
+    ViewMsg,
+)  # fmt: skip
+from cluster.names import Label, ProcessId, View, ViewId
+from cluster.runtime.handshake import (
+    CROWD,
+    FOREIGN_CLUSTER,
+    GARBAGE,
+    MAGIC,
+    SLOW,
+    VERSION,
+    VERSION_MISMATCH,
+    WRONG_KEY,
+    Hail,
+    Proof,
+)
+from cluster.runtime.options import Bounds
+from cluster.runtime.vetting import vet
+from cluster.runtime.wire import LENGTH, Garbage
+from tests.cluster.runtime.loops import eventually, run
+
+KEY = b"k" * 32
+
+
+def options(name: str, *contacts: str, key: bytes = KEY, cluster: str = "c", bounds: Bounds | None = None) -> Options:
+    return Options(
+        name=name, key=key, cluster=cluster, listen=("127.0.0.1:0",), contacts=contacts, bounds=bounds or Bounds()
+    )
+
+
+def framed(message: object) -> bytes:
+    data = msgspec.msgpack.encode(message)
+    return LENGTH.pack(len(data)) + data
+
+
+async def knock(group: Group, data: bytes) -> bytes:
+    """Say this, and listen until the member hangs up."""
+    host, _, port = group.addresses[0].rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(data)
+    try:
+        async with asyncio.timeout(10):
+            return await reader.read()
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+def failures(group: Group) -> dict[str, int]:
+    return {kind: count for kind, count in group.driver.transport.counters.handshakes_failed.items() if count}
+
+
+HAIL = Hail(MAGIC, VERSION, "c", b"n" * 32)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", GARBAGE),
+        (LENGTH.pack(0xFFFFFFFF), GARBAGE),
+        (LENGTH.pack(5) + b"12345", GARBAGE),
+        (framed(Hail("other", VERSION, "c", b"n" * 32)), GARBAGE),
+        (framed(Hail(MAGIC, VERSION + 1, "c", b"n" * 32)), VERSION_MISMATCH),
+        (framed(Hail(MAGIC, VERSION, "d", b"n" * 32)), FOREIGN_CLUSTER),
+        (framed(Proof(b"", b"")), GARBAGE),
+        (framed(HAIL) + framed(Proof(b"", b"x" * 32)), WRONG_KEY),
+    ],
+    ids=["http", "endless", "bytes", "magic", "version", "cluster", "proof first", "wrong key"],
+)
+def test_a_stranger_is_turned_away_and_counted(said: bytes, kind: str) -> None:
+    async def story() -> None:
+        async with await Group.found(options("a")) as group:
+            await knock(group, said)
+            await eventually(lambda: failures(group) == {kind: 1})
+            assert await group.broadcast(b"goes on") is None
+
+    run(story)
+
+
+def test_a_slow_handshake_ends() -> None:
+    async def story() -> None:
+        async with await Group.found(options("a", bounds=Bounds(handshake_s=0.2))) as group:
+            assert await knock(group, b"\x00") == b""
+            assert failures(group) == {SLOW: 1}
+
+    run(story)
+
+
+def test_a_crowd_of_strangers_costs_so_much_and_no_more() -> None:
+    async def story() -> None:
+        async with await Group.found(options("a", bounds=Bounds(strangers_max=4))) as group:
+            host, _, port = group.addresses[0].rpartition(":")
+            writers = [(await asyncio.open_connection(host, int(port)))[1] for _ in range(10)]
+            await eventually(lambda: failures(group).get(CROWD) == 6)
+            for writer in writers:
+                writer.close()
+            await eventually(lambda: not group.driver.transport._strangers)
+            async with await Group.join(options("b", group.addresses[0])) as other:
+                await other.primary_of(2)
+
+    run(story)
+
+
+def test_one_with_another_key_never_gets_in() -> None:
+    async def story() -> None:
+        async with (
+            await Group.found(options("a")) as group,
+            await Group.join(options("b", group.addresses[0], key=b"x" * 32)) as other,
+        ):
+            await eventually(lambda: failures(group).get(WRONG_KEY, 0) >= 2)
+            assert other.primary is None
+            assert not group.driver.transport.connections
+
+    run(story)
+
+
+def test_a_peer_with_the_key_that_sends_garbage_is_ejected_and_the_others_go_on() -> None:
+    async def story() -> None:
+        async with (
+            await Group.found(options("a")) as a,
+            await Group.join(options("b", a.addresses[0])) as b,
+            await Group.join(options("c", a.addresses[0])) as c,
+        ):
+            for member in (a, b, c):
+                await member.primary_of(3)
+            for connection in c.driver.transport.connections.values():
+                connection.put((LENGTH.pack(3) + b"\xc1\xc1\xc1",))
+            c.driver.transport.flush()
+            await eventually(lambda: a.driver.transport.counters.ejected + b.driver.transport.counters.ejected == 2)
+            await a.broadcast(b"goes on")
+
+    run(story)
+
+
+NO_CHECKPOINT = Batch(99, (Entry(CHECKPOINT, b"nonsense"),))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        AppMsg(Plain(0, NO_CHECKPOINT)),
+        AppMsg(Slot(0, 1, 1, None, 0, Batch(99, (Entry(VIEW, b""),)))),
+        AppMsg(Slot(0, 1, 1, None, 0, Batch(99, (Entry("unheard of", b""),)))),
+        FwdMsg(ProcessId("c"), ViewId(1, "x"), Plain(0, NO_CHECKPOINT), 1),
+        AppMsg(Plain(0, Summary(0, 0, ((Label(ViewId(1, "x"), 1, ProcessId("c")), Entry(VIEW, b"x")),), (), None, ()))),
+        Supply(ViewId(1, "x"), 0, 1, -1, b"", 0, ((Label(ViewId(1, "x"), 1, ProcessId("c")), Entry(VIEW, b"x")),)),
+    ],
+    ids=["checkpoint", "view", "unknown", "forwarded", "summary", "supply"],
+)
+def test_entries_that_no_replica_could_apply_do_not_get_in(body: Payload) -> None:
+    with pytest.raises(Garbage, match="an entry of the kind"):
+        vet(body)
+
+
+def test_what_no_process_would_say_does_not_disturb_the_others() -> None:
+    """A peer with the key that sends frames of the right form and no sense."""
+
+    async def story() -> None:
+        async with (
+            await Group.found(options("a")) as a,
+            await Group.join(options("b", a.addresses[0])) as b,
+            await Group.join(options("c", a.addresses[0])) as c,
+        ):
+            for member in (a, b, c):
+                await member.primary_of(3)
+            nowhere = ViewId(2**40, "nowhere")
+            for payload in (
+                Ack(nowhere, 2**50), SyncMsg(-1, nowhere, (-5,)), ViewMsg(View(nowhere, (c.me,), (-1,))),
+                FwdMsg(b.me, nowhere, Plain(-1, Registered()), -7), AppMsg(Slot(-1, -1, -1, (-1,), 2**60, None)),
+                AppMsg(Plain(0, NO_CHECKPOINT)),
+            ):  # fmt: skip
+                for peer in (a.me, b.me):
+                    link = c.driver.process.links.link(peer)
+                    link.seqno += 1
+                    link.unacked.append(payload)
+                    c.driver.transport.send((peer,), Data(link.stream, link.seqno, payload))
+            c.driver.transport.flush()
+            await eventually(lambda: a.driver.transport.counters.ejected + b.driver.transport.counters.ejected >= 2)
+            await c.close()
+            await a.primary_of(2)
+            await a.broadcast(b"goes on")
+            assert a.error is b.error is None
+
+    run(story)
