@@ -74,8 +74,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "anew=proposal.epoch > self.epoch and peer in self._clique()",
         "anew=False",
         "a proposal of a later epoch is not joined",
-        equivalent="nearly: the rows of a proposal make everybody propose, and in the greatest epoch heard of; only a "
-        "second attempt at the same view needs it, which tests/cluster/test_membership.py shows",
     ),
     # ---- within-view FIFO
     Mutant(
