@@ -172,6 +172,7 @@ class PrimaryViews:
         if len(self.rcvd_rgst) == len(self.cur.members) and (self.act is None or self.cur.id > self.act.id):
             self.act = self.cur
             self._forget_settled()
+            self._persist()  # nothing waits for it, but after a loss of all power it is what the survivors have
 
     def _forget_settled(self) -> None:
         if self.act is not None:

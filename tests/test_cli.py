@@ -294,10 +294,13 @@ def test_demo_shows_addresses_that_work_and_leaves_nothing_behind(tmp_path: Path
             wait_for(lambda: "Ctrl-C ends it" in output.read_text(), "the demo's text", 60)
             urls = re.findall(r"http://\S+", output.read_text())
             assert len(urls) >= 6
+            classes = []
             for url in urls:
                 with urllib.request.urlopen(url, timeout=20) as reply:
                     assert reply.status == 200
                     assert reply.read()
+                    classes.append(reply.headers["QoS-Class"])
+            assert classes[1:6] == ["/index.html", "/free", "/paid/full", "/shop", "/checkout"]
             assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith("qosweb-demo-")]
         finally:
             process.send_signal(end)

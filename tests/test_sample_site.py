@@ -9,14 +9,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from qosweb.webqos.check.check import check_source
 from qosweb.webqos.match.matcher import Matcher
 from qosweb.webqos.model.build import build
 from qosweb.webqos.model.domains import Situation
+from qosweb.webqos.syntax.parser import parse
 from qosweb.webqos.syntax.places import Source
+from qosweb.webqos.syntax.printer import print_tree
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "qosweb" / "sample_site"
-SPEC = ROOT / "webqos_specs" / "shop.webqos"
+SPEC = ROOT / "qosweb" / "sample_site.webqos"
 SITE_BYTES_MAX = 600_000
 PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"))
 
@@ -139,6 +142,12 @@ def test_every_page_names_the_class_that_its_specification_gives_it(name: str) -
 def test_every_class_of_the_specification_has_something_to_serve() -> None:
     files = [f"/{path.relative_to(SITE).as_posix()}" for path in SITE.rglob("*") if path.is_file()]
     assert {class_of(path) for path in files} == {one.name for one in matcher().model.classes}
+
+
+def test_the_specification_has_no_mistake_and_is_in_canonical_form() -> None:
+    source = Source(SPEC.name, SPEC.read_text(encoding="utf-8"))
+    assert check_source(source) == []
+    assert print_tree(source, parse(source)[0]) == source.text
 
 
 def test_promised_shares_leave_room() -> None:

@@ -74,6 +74,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "anew=proposal.epoch > self.epoch and peer in self._clique()",
         "anew=False",
         "a proposal of a later epoch is not joined",
+        equivalent="nearly: the rows of a proposal make everybody propose, and in the greatest epoch heard of; only a "
+        "second attempt at the same view needs it, which tests/cluster/test_membership.py shows",
     ),
     # ---- within-view FIFO
     Mutant(
@@ -390,6 +392,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        key=lambda member: (-_length(gotstate[member]), member),",
         "        key=lambda member: (_length(gotstate[member]), member),",
         "of several orders of one view the shortest is taken",
+        equivalent="the paper takes any of them: what is confirmed they all have, and the rest is exchanged as content",
     ),
     Mutant(
         "nobody lacks anything", "cluster.summaries",

@@ -25,7 +25,17 @@ from cluster.specs.queues import LossyQueue, Window
 from cluster.specs.spec import Spec
 
 if TYPE_CHECKING:
-    from cluster.actions import Broadcast, CatchUp, Confirm, Crashed, Deliver, Established, Recovered
+    from cluster.actions import (
+        Broadcast,
+        CatchUp,
+        Confirm,
+        Crashed,
+        Deliver,
+        DvsNewView,
+        DvsRegister,
+        Established,
+        Recovered,
+    )  # fmt: skip
 
 REMEMBERED = 100_000  # entries; what is older is no longer compared
 
@@ -43,7 +53,8 @@ class TotalOrderSpec(Spec):
         self.confirmed: dict[ProcessId, int] = {}
         self.confirmed_by_any = 0
         self.established: dict[ViewId, int] = {}  # how long an order its members built on
-        self.last_view: ViewId | None = None  # of the last entry of nobody
+        self.current: dict[ProcessId, ViewId] = {}
+        self.last_established: dict[ProcessId, ViewId] = {}
         self._remembered = remembered
 
     # input BCAST(a)_p
@@ -129,8 +140,19 @@ class TotalOrderSpec(Spec):
             act.length > self.next.get(at, 0) or at in self.resumed, "established: what p delivered is in the order"
         )
 
-    def established_eff(self, act: Established, _at: ProcessId) -> None:
+    def established_eff(self, act: Established, at: ProcessId) -> None:
         self.established[act.view.id] = act.length
+        self.last_established[at] = act.view.id
+
+    # input DVS-NEWVIEW(v)_p, output DVS-REGISTER_p (fig. 5)
+    def dvs_new_view_eff(self, act: DvsNewView, at: ProcessId) -> None:
+        self.current[at] = act.view.id
+
+    def dvs_register_pre(self, _act: DvsRegister, at: ProcessId) -> None:
+        current = self.current.get(at)
+        self.require(
+            current is not None and self.last_established.get(at) == current, "register: established[current]", current
+        )
 
     def crashed_eff(self, _act: Crashed, at: ProcessId) -> None:
         pending = self.pending.get(at)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pwd
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from qosweb.http.hosts import parse_host
@@ -22,6 +21,7 @@ from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.values import PPM
+from qosweb.webqos.zones import local_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,16 +106,17 @@ class ExchangeFacts(HeadFacts):
 class Labels:
     """A policy in force. Without one there is one class."""
 
-    def __init__(self, clock: Clock, model: Model | None = None, index: str = "index.html") -> None:
+    def __init__(self, clock: Clock, model: Model | None = None, index: str = "index.html", text: str = "") -> None:
         self.clock = clock
         self.model = model
+        self.text = text  # the specification as it was written
         self.names = ["default"] if model is None else [one.name for one in model.classes]
         self.default = 0 if model is None else model.default
         self.policy = "" if model is None else digest(model)
         self.accesses = Accesses()
-        rules = () if model is None else model.constraints
-        # How many requests each shadow would have been about.
-        self.shadow_counts = {at: 0 for at, rule in enumerate(rules) if rule.shadow}
+        # How many requests each shadow would have been about, by its number among all rules.
+        self.shadow_rules = {} if model is None else {at: rule for at, rule in enumerate(model.rules) if rule.shadow}
+        self.shadow_counts = dict.fromkeys(self.shadow_rules, 0)
         self._matcher = None if model is None else Matcher(model)
         self._coverage = None if model is None else Coverage(model)
         self._watched = set() if model is None else watched(model)
@@ -125,7 +126,7 @@ class Labels:
         self._link_sets = {} if model is None else _link_sets(model)
         # One of its own: it is asked by the thread that reads files.
         self._link_matcher = None if model is None or not self._link_sets else Matcher(model)
-        self.link_map = LinkMap(self._linking, index) if self._link_sets else None
+        self.link_map = LinkMap(self._linking, index, _own_hosts(model)) if model and self._link_sets else None
 
     def of_head(self, message: RawRequestMessage) -> int | None:
         """The class of a plain request, if its head alone decides and nothing has to be noted; else None."""
@@ -152,9 +153,13 @@ class Labels:
 
     def of_exchange(self, exchange: Exchange, now: float) -> int:
         """The class of any request; one without an acceptable target is in ``default``."""
-        if self._matcher is None or exchange.target is None:
+        if self._matcher is None:
             return self.default
-        path = exchange.target.path
+        try:  # what was refused for its method was not looked at yet
+            target = exchange.target or parse_target(exchange.message.path)
+        except BadTarget:
+            return self.default
+        path = target.path
         return self._matcher.classify(exchange.host, path, ExchangeFacts(exchange, self, path, now))
 
     def note(self, exchange: Exchange, now: float) -> None:
@@ -163,7 +168,7 @@ class Labels:
             return
         path = exchange.target.path
         for at in self._matcher.shadows(exchange.host, path) if self.shadow_counts else ():
-            condition = self._matcher.model.constraints[at].condition
+            condition = self.shadow_rules[at].condition
             if condition is None or c.holds(condition, ExchangeFacts(exchange, self, path, now)):
                 self.shadow_counts[at] += 1
         if self._notes_paths:
@@ -180,12 +185,13 @@ class Labels:
 
     def environment(self, now: float) -> Environment:
         """What is the case as far as this node alone can tell."""
-        wall = datetime.fromtimestamp(self.clock.wall(now), UTC)
+        offsets = () if self.model is None else self.model.settings.offsets
+        time_s, weekday, day = local_time(offsets, int(self.clock.wall(now)))
         accessed = {number: self.accesses.of_set_ms(number, now) for number in self._watched}
         return Environment(
-            time_s=wall.hour * 3600 + wall.minute * 60 + wall.second,
-            weekday=wall.weekday(),
-            day=wall.date().toordinal(),
+            time_s=time_s,
+            weekday=weekday,
+            day=day,
             load_ppm=int(os.getloadavg()[0] / (os.cpu_count() or 1) * PPM),
             accessed_ms={number: age for number, age in accessed.items() if age is not None},
         )
@@ -214,6 +220,12 @@ class Labels:
 
 def _link_sets(model: Model) -> dict[int, int]:
     return {number: one.of for number, one in enumerate(model.page_sets) if one.kind == "links"}
+
+
+def _own_hosts(model: Model) -> frozenset[str]:
+    """The hosts that a specification names: they are this site's."""
+    named = {pattern.host for page_set in model.page_sets for pattern in page_set.patterns}
+    return frozenset(host for host in {*named, model.settings.site} if host is not None and "*" not in host)
 
 
 def _is_of_head(leaf: c.Leaf | c.Atom) -> bool:

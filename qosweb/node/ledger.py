@@ -75,6 +75,7 @@ class Ledger:
         self._json = JsonLines(node, view="", policy=policy.labels.policy)
         self._form: JsonLines | Combined = self._json if log_format == "json" else Combined()
         self._lines: list[str] = []
+        self._announced = ""
         self._clock = clock
         self._rid_prefix = os.urandom(4).hex() + "-"
         self._requests = 0
@@ -85,6 +86,15 @@ class Ledger:
         if self._form is self._json:
             self._form = json
         self._json = json
+        self.announce_policy()
+
+    def announce_policy(self) -> None:
+        """A line with the text of the specification, unless the last such line has the same, or the form has none."""
+        text = self.policy.labels.text
+        if text == self._announced or self._log is None or self._form is not self._json:
+            return
+        self._announced = text
+        self._lines.append(self._json.policy_event(self._clock.wall(self._clock.read()), text))
 
     def client_part(self, client: str) -> str:
         return self._json.client_part(client)

@@ -19,11 +19,17 @@ Stamp = tuple[int, int, int]
 
 
 class LinkMap:
-    """``wanted`` says of which page sets a path is one; the links of all their pages together are kept per set."""
+    """``wanted`` says of which page sets a path is one; the links of all their pages together are kept per set.
 
-    def __init__(self, wanted: Callable[[str], frozenset[int]], index: str) -> None:
+    ``hosts`` are names under which the site may link to itself.
+    """
+
+    def __init__(
+        self, wanted: Callable[[str], frozenset[int]], index: str, hosts: frozenset[str] = frozenset()
+    ) -> None:
         self._wanted = wanted
         self._index = index
+        self._hosts = hosts
         self._pages: dict[str, tuple[Stamp, frozenset[str]]] = {}
         self._targets: dict[int, frozenset[str]] = {}
 
@@ -39,7 +45,7 @@ class LinkMap:
         pages: dict[str, tuple[Stamp, frozenset[str]]] = {}
         for path, name, stamp in self._files(root):
             known = self._pages.get(path)
-            pages[path] = known if known is not None and known[0] == stamp else (stamp, _links_of(name, path))
+            pages[path] = known if known is not None and known[0] == stamp else (stamp, self._links_of(name, path))
         targets: dict[int, set[str]] = {}
         for path, (_, links) in pages.items():
             for number in self._wanted(path):
@@ -76,10 +82,9 @@ class LinkMap:
                     return found
         return found
 
-
-def _links_of(name: str, path: str) -> frozenset[str]:
-    try:
-        with open(name, "rb") as file:
-            return links_in_html(file.read(BYTES_MAX).decode("utf-8", "replace"), path)
-    except OSError:
-        return frozenset()
+    def _links_of(self, name: str, path: str) -> frozenset[str]:
+        try:
+            with open(name, "rb") as file:
+                return links_in_html(file.read(BYTES_MAX).decode("utf-8", "replace"), path, self._hosts)
+        except OSError:
+            return frozenset()

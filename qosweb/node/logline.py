@@ -42,6 +42,10 @@ class JsonLines:
     def __init__(self, node: str, view: str, policy: str) -> None:
         self._fixed = f'"node":{quoted(node)},"view":{quoted(view)},"policy":{quoted(policy)}'
 
+    def policy_event(self, at_s: float, text: str) -> str:
+        """A policy takes effect; all lines from here on are under it. ``index`` is its place in the group's order."""
+        return f'{{"event":"policy","ts":{at_s:.3f},{self._fixed},"index":null,"text":{quoted(text)}}}\n'
+
     def client_part(self, client: str) -> str:
         """What stays the same on one connection."""
         return f'{self._fixed},"client":{quoted(client)}'

@@ -71,7 +71,7 @@ class NodeCollector(Collector):
                 "qosweb_shadow_requests", "Requests that a shadow statement would be about.", labels=["statement"]
             )
             for at, count in labels.shadow_counts.items():
-                shadows.add_metric([labels.model.constraints[at].text], count)
+                shadows.add_metric([labels.shadow_rules[at].text], count)
             yield shadows
         if labels_hash := labels.policy:
             info = GaugeMetricFamily("qosweb_policy_info", "The specification in force.", labels=["hash"])

@@ -101,6 +101,7 @@ class Node:
     async def start(self) -> Listening:
         listener = bind(self.settings.listen, "--listen")
         address = address_of(listener)
+        self.ledger.announce_policy()
         if self.tls is not None:
             self._server = TlsListener(self._hub, self.tls, listener)
         else:
@@ -165,8 +166,10 @@ class Node:
         say(f"internal fault: {type(error).__name__} at {place}: {error}; the connection was closed")
 
     def _labels(self) -> Labels:
-        model = None if self.settings.spec is None else load(str(self.settings.spec)).model
-        return Labels(self.clock, model, self.settings.index)
+        if self.settings.spec is None:
+            return Labels(self.clock)
+        built = load(str(self.settings.spec))
+        return Labels(self.clock, built.model, self.settings.index, built.source.text)
 
     async def _follow_links(self) -> None:
         while True:

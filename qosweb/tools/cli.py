@@ -71,7 +71,9 @@ def _add_fmt(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_environment(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--at", metavar="TIME", help="when: 23:30, sat, 2026-12-24 or 2026-12-24T23:30 (now, UTC)")
+    parser.add_argument(
+        "--at", metavar="TIME", help="when, in the specification's time zone: 23:30, sat, 2026-12-24T23:30 (now)"
+    )
     parser.add_argument("--load", metavar="L", help="load of the cluster, such as 80%% (0)")
     parser.add_argument("--nodes", metavar="N", help="nodes of the cluster (1)")
     parser.add_argument(

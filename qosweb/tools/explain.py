@@ -21,6 +21,7 @@ from qosweb.webqos.policy.terms import terms_of
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from qosweb.webqos.model.build import Built
     from qosweb.webqos.model.model import Model
@@ -71,7 +72,7 @@ def _facts(arguments: argparse.Namespace, matcher: Matcher, environment: Environ
     for name in ("last_access", "last_modified"):
         if text := getattr(arguments, name):
             numbers[name] = reading(values.duration_ms, text, "--" + name.replace("_", "-"))
-    texts = {("method", ""): arguments.method, ("host", ""): host}
+    texts = {("method", ""): reading(values.method, arguments.method, "--method"), ("host", ""): host}
     if arguments.client:
         texts["client", ""] = reading(values.address, arguments.client, "--client")
     if arguments.owner:
@@ -106,10 +107,11 @@ class Story:
         self._binding: Binding = bind(model, self._coverage, environment)
         self._terms = terms_of(model, self._coverage, self._binding, self.number)
         self.share_ppm = self._share(environment)
+        rules = model.rules
         self._shadows = [
             at
             for at in matcher.shadows(host, path)
-            if (rule := model.constraints[at]).condition is None or c.holds(rule.condition, facts)
+            if (condition := rules[at].condition) is None or c.holds(condition, facts)
         ]
 
     def as_json(self) -> dict[str, object]:
@@ -205,7 +207,24 @@ class Story:
                 found.append((line, rule.text, "overridden", why))
             else:
                 found.append((line, rule.text, "not now", "its condition does not hold"))
-        return found
+        found += self._orders()
+        return sorted(found, key=lambda entry: entry[0])
+
+    def _orders(self) -> Iterator[tuple[int, str, str, str]]:
+        """The priorities that the class has to do with."""
+        pairs = list(zip(self._binding.before, self._binding.before_rules, strict=True))
+        first = len(self._model.constraints)
+        for number, rule in enumerate(self._model.priorities):
+            line = self._built.source.line_of(self._built.priority_rules[number].span.start)
+            if rule.shadow:
+                if first + number in self._shadows:
+                    yield line, rule.text, "shadow", "counted, without effect"
+            elif any(self.number in self._coverage.classes(pages) for pages in rule.chain):
+                if any(self.number in pair and by == number for pair, by in pairs):
+                    yield line, rule.text, "in force", ""
+                else:
+                    why = "its condition does not hold, or it changes nothing for this class"
+                    yield line, rule.text, "not now", why
 
     def _together(self, classes: tuple[int, ...]) -> str:
         if len(classes) == 1:

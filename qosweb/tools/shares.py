@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from qosweb.webqos.values import BadValue
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
     from qosweb.webqos.model.model import Model
 
@@ -93,7 +95,7 @@ def demand_of(texts: list[str], model: Model, environment: Environment) -> list[
         return [0 if at in always else PPM for at in range(len(model.classes))]
     names = {one.name: at for at, one in enumerate(model.classes)}
     demand = [0] * len(model.classes)
-    for pair in ",".join(texts).split(","):
+    for pair in (pair for text in texts for pair in _pairs(text, names)):
         name, equals, amount = pair.rpartition("=")
         if not equals:
             raise UsageError(f"--demand '{pair}': write it as CLASS=RATE")
@@ -101,6 +103,12 @@ def demand_of(texts: list[str], model: Model, environment: Environment) -> list[
             raise UsageError(f"--demand: there is no class '{name}'{did_you_mean(name, names)}")
         demand[names[name]] = _amount(amount, environment)
     return demand
+
+
+def _pairs(text: str, names: Iterable[str]) -> list[str]:
+    """Split at commas, but not at those within the name of a class."""
+    whole = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True) if "," in name)
+    return re.findall(rf"(?:{whole or '(?!)'})=[^,]*|[^,]+", text) or [text]
 
 
 def _amount(text: str, environment: Environment) -> int:
@@ -112,7 +120,7 @@ def _amount(text: str, environment: Environment) -> int:
     if "/" in text and "B" in text.upper():
         rate = reading(values.rate_bps, text, "--demand")
     else:
-        rate = reading(values.rate_mrps, text, "--demand") * environment.request_bytes // 1000
+        rate = reading(values.rate_urps, text, "--demand") * environment.request_bytes // PPM
     if environment.capacity_bps is None:
         raise UsageError(f"--demand '{text}' is a rate: say --capacity, or give it in %")
     return rate * PPM // environment.capacity_bps

@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from qosweb.errors import UsageError
+from qosweb.http.hosts import parse_host
 from qosweb.http.targets import BadTarget, parse_target
 from qosweb.webqos import values
 from qosweb.webqos.policy.environment import REQUEST_BYTES, Environment
 from qosweb.webqos.values import BadValue
+from qosweb.webqos.zones import local_time
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +32,8 @@ def reading(read: Callable[[str], T], text: str, option: str) -> T:
 
 
 def environment_of(arguments: argparse.Namespace, matcher: Matcher) -> Environment:
-    time_s, weekday, day = moment(arguments.at, datetime.now(UTC))
+    now = local_time(matcher.model.settings.offsets, int(datetime.now(UTC).timestamp()))
+    time_s, weekday, day = moment(arguments.at, now)
     nodes = reading(values.count, arguments.nodes, "--nodes") if arguments.nodes else 1
     if nodes < 1:
         raise UsageError("--nodes: a cluster has at least one node")
@@ -50,16 +53,21 @@ def environment_of(arguments: argparse.Namespace, matcher: Matcher) -> Environme
         reading(values.load_ppm, arguments.load, "--load") if arguments.load else 0,
         nodes,
         accessed,
-        reading(values.rate_bps, capacity, "--capacity") * nodes if capacity else None,
+        _capacity(capacity) * nodes if capacity else None,
         reading(values.positive_size_bytes, size, "--request-size") if size else REQUEST_BYTES,
     )
 
 
-def moment(text: str | None, now: datetime) -> tuple[int, int, int]:
+def _capacity(text: str) -> int:
+    rate = reading(values.rate_bps, text, "--capacity")
+    if not rate:
+        raise UsageError(f"--capacity: '{text}' is nothing (such as 20MB/s)")
+    return rate
+
+
+def moment(text: str | None, now: tuple[int, int, int]) -> tuple[int, int, int]:
     """Second of the day, weekday, day, from parts of a date: what is not said is now."""
-    time_s = now.hour * 3600 + now.minute * 60 + now.second
-    day = now.date().toordinal()
-    weekday = now.weekday()
+    time_s, weekday, day = now
     for part in re.split(r"[T ]+", text or ""):
         if not part:
             continue
@@ -74,14 +82,23 @@ def moment(text: str | None, now: datetime) -> tuple[int, int, int]:
 
 
 def split_url(text: str, site: str | None) -> tuple[str, str]:
-    """Host and canonical, decoded path of ``http://host/path``, ``host/path`` or ``/path``."""
-    rest = re.sub(r"^https?://", "", text)
+    """Host and canonical, decoded path of ``http://host/path``, ``host/path`` or ``/path``. Raises UsageError.
+
+    Characters that an address has to escape may stand as they are; a fragment is none of the server's business.
+    """
+    rest = re.sub(r"^https?://", "", text, flags=re.IGNORECASE).partition("#")[0]
+    if re.match(r"[A-Za-z][A-Za-z+.-]*://", rest):
+        raise UsageError(f"{text}: not the address of a page: write http://host/path, host/path or /path")
     host, slash, path = rest.partition("/")
     if text.startswith("/"):
-        host, path = site or "", text[1:]
+        host, path = site or "", rest[1:]
     elif not slash and "." not in host:
         host, path = site or "", rest
+    known = parse_host(host)
+    if known is None or not rest:
+        raise UsageError(f"{text or 'an empty text'}: not the address of a page: write http://host/path or /path")
+    escaped = re.sub(r"[^!-~]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), path)
     try:
-        return host.lower(), parse_target("/" + path).path
+        return known, parse_target("/" + escaped).path
     except BadTarget as bad:
         raise UsageError(f"{text}: not the address of a page: {bad.reason}") from None

@@ -30,17 +30,3 @@ class Glob(NamedTuple):
 
 def matches(glob: str, text: str) -> bool:
     return Glob.parse(glob).matches(text) if "*" in glob else glob == text
-
-
-def compatible(one: Glob, other: Glob) -> bool:
-    """Whether some text matches both: their heads agree as far as both reach, and so do their tails."""
-    heads = one.head.startswith(other.head) or other.head.startswith(one.head)
-    return heads and (one.tail.endswith(other.tail) or other.tail.endswith(one.tail))
-
-
-def witness(globs: tuple[Glob, ...]) -> str:
-    """A text that matches all of ``globs``, which are compatible with each other, and no more than that."""
-    head = max((glob.head for glob in globs), key=len, default="")
-    tail = max((glob.tail for glob in globs), key=len, default="")
-    middle = [part for glob in globs for part in glob.middle]
-    return FILLER.join((head, *middle, tail)) if middle else f"{head}{FILLER}{tail}"

@@ -1,15 +1,17 @@
 """Which pages of the same site a page links to: by its HTML, and by Link fields (RFC 8288).
 
 What counts is what a browser would ask for or offer: anchors, areas, forms, frames, images, scripts, style sheets and
-other linked resources. Fragments and queries are dropped; what leads to another site is left out.
+other linked resources. A page that is a file gives its fields in ``<meta http-equiv>``. Fragments and queries are
+dropped; what leads to another site is left out.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from html.parser import HTMLParser
 from urllib.parse import urljoin, urlsplit
 
 from qosweb.http.targets import BadTarget, parse_target
+from qosweb.webqos.patterns import without_port
 
 LINKS_MAX = 2_000  # of one page
 
@@ -30,6 +32,8 @@ _ATTRIBUTES = {
     "track": ("src",),
     "video": ("src", "poster"),
 }
+_HERE = "here.invalid"  # the host of the page, whatever it is called
+_REFRESH = re.compile(r"\s*[0-9.]+\s*[;,]\s*url\s*=\s*['\"]?([^'\"]+)", re.IGNORECASE)
 _LINK_VALUE = re.compile(r'<([^<>]*)>((?:\s*;\s*[^\s=;,"]+(?:\s*=\s*(?:"[^"]*"|[^\s;,"]*))?)*)')
 
 
@@ -42,6 +46,8 @@ class _Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "base" and not self.base:
             self.base = next((value for name, value in attrs if name == "href" and value), "")
+        if tag == "meta":
+            self._field(dict(attrs))
         for name, value in attrs:
             if value and name in _ATTRIBUTES.get(tag, ()) and len(self.found) < LINKS_MAX:
                 if name == "srcset":
@@ -49,29 +55,42 @@ class _Reader(HTMLParser):
                 else:
                     self.found[value.strip()] = None
 
+    def _field(self, attributes: dict[str, str | None]) -> None:
+        name, value = (attributes.get("http-equiv") or "").lower(), attributes.get("content") or ""
+        if name == "link":
+            self.found.update((target, None) for target in _targets(value))
+        elif name == "refresh" and (match := _REFRESH.match(value)) is not None:
+            self.found[match[1].strip()] = None
 
-def links_in_html(text: str, path: str, host: str = "") -> frozenset[str]:
-    """The canonical, decoded paths of pages on the same site that the page at ``path`` links to."""
+
+def links_in_html(text: str, path: str, hosts: Collection[str] = ()) -> frozenset[str]:
+    """The canonical, decoded paths of pages on the same site, by any of its ``hosts``, that the page links to."""
     reader = _Reader()
     reader.feed(text)
     reader.close()
-    return _on_site(reader.found, urljoin(f"//{host}{path}", reader.base) if reader.base else f"//{host}{path}", host)
+    own = f"//{_HERE}{path}"
+    return _on_site(list(reader.found)[:LINKS_MAX], urljoin(own, reader.base) if reader.base else own, hosts)
 
 
-def links_in_fields(values: Iterable[str], path: str, host: str = "") -> frozenset[str]:
+def links_in_fields(values: Iterable[str], path: str, hosts: Collection[str] = ()) -> frozenset[str]:
     """The same of the values of Link fields."""
-    targets = [match[1] for value in values for match in _LINK_VALUE.finditer(value)]
-    return _on_site(targets[:LINKS_MAX], f"//{host}{path}", host)
+    targets = [target for value in values for target in _targets(value)]
+    return _on_site(targets[:LINKS_MAX], f"//{_HERE}{path}", hosts)
 
 
-def _on_site(targets: Iterable[str], base: str, host: str) -> frozenset[str]:
+def _targets(value: str) -> list[str]:
+    return [match[1] for match in _LINK_VALUE.finditer(value)]
+
+
+def _on_site(targets: Iterable[str], base: str, hosts: Collection[str]) -> frozenset[str]:
     found = set()
     for target in targets:
         try:
             parts = urlsplit(urljoin(base, target))
         except ValueError:
             continue
-        if parts.scheme not in ("", "http", "https") or (parts.netloc and parts.netloc.lower() != host):
+        host = parts.netloc.lower()
+        if parts.scheme not in ("", "http", "https") or not {host, without_port(host)} & {_HERE, *hosts}:
             continue
         if not target.split("#")[0]:
             continue  # a place on the page itself

@@ -1,6 +1,6 @@
 """Patterns: which pages ``<...>`` means.
 
-A first segment that looks like a host name (a dot, a port, or ``localhost``) and is followed by '/' is a host; a
+A first segment that looks like a host (a dot, a port, ``localhost`` or ``[::1]``) and is followed by '/' is one; a
 pattern that begins with '/' has the host of ``set site``, or any. ``*`` stands for anything within a segment, ``**``,
 alone between slashes, for any number of segments. A pattern without wildcard covers its page and everything below
 it, and, if its last segment has no dot, the page with any extension. A directory is its page ``index.html``.
@@ -17,7 +17,9 @@ INDEX = "index.html"
 LENGTH_MAX = 1024
 SEGMENTS_MAX = 64
 
-_HOSTLIKE = re.compile(r"(?:[A-Za-z0-9_*-]+(?:\.[A-Za-z0-9_*-]+)+|localhost|[A-Za-z0-9_*-]+(?=:[0-9]))(?::[0-9]{1,5})?")
+_HOSTLIKE = re.compile(
+    r"(?:[A-Za-z0-9_*-]+(?:\.[A-Za-z0-9_*-]+)+|localhost|[A-Za-z0-9_*-]+(?=:[0-9])|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
+)
 _BAD = re.compile(r"[\x00-\x20\x7f\\?#]")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ESCAPED_SEPARATOR = re.compile(r"%(?:2[Ff]|5[Cc])")
@@ -96,6 +98,10 @@ def never_served(pattern: PagePattern) -> str:
         if segment.startswith(".") and (place or segment != ".well-known"):
             return f"hidden files such as '{segment}' are never served"
     return ""
+
+
+def without_port(host: str) -> str:
+    return host if host.endswith("]") else host.rpartition(":")[0] or host
 
 
 def path_segments(path: str) -> list[str]:

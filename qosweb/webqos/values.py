@@ -1,13 +1,13 @@
 """What written values mean: exact integers, with the unit in the name. Raises BadValue with a hint otherwise.
 
-Shares are parts per million, times milliseconds, sizes bytes, rates bytes per second and thousandths of a request
+Shares are parts per million, times milliseconds, sizes bytes, rates bytes per second and millionths of a request
 per second: every replica computes the same from them.
 """
 
 import re
 from datetime import date
 from fractions import Fraction
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 PPM = 1_000_000
 
@@ -53,30 +53,40 @@ def share_ppm(text: str) -> int:
     if number > 1:
         hint = f"did you mean {text}%?" if not unit and number <= 100 else "a share is at most 1, or 100%"
         raise BadValue(f"a share of '{text}' is more than everything", hint)
+    if number and not round(number * PPM):
+        raise BadValue(f"a share of '{text}' is less than a millionth", "0 is nothing at all")
     return round(number * PPM)
 
 
-def rate_mrps(text: str) -> int:
-    """Requests per second, in thousandths."""
+def rate_urps(text: str) -> int:
+    """Requests per second, in millionths."""
     number, unit = _split(text, "a number of requests per second", "100 or 30/min")
     per = {"": 1, "/s": 1, "/min": 60, "/h": 3600}.get(unit)
     if per is None:
         raise BadValue(f"'{text}' is not a number of requests per second", "such as 100 or 30/min")
-    return round(number * 1000 / per)
+    return _not_lost(text, number, round(number * 1_000_000 / per))
 
 
 def rate_bps(text: str) -> int:
     """Bytes per second; a bare number is kilobytes per second, as in the paper."""
     number, unit = _split(text, "a byte rate", "500 (kilobytes per second) or 2MB/s")
     if not unit:
-        return round(number * 1024)
+        return _not_lost(text, number, round(number * 1024))
     size, slash, per = unit.partition("/")
     if not slash:
         hint = f"a rate is per second: {text}/s" if size.upper() in BYTES_PER else "such as 500 or 2MB/s"
         raise BadValue(f"'{text}' is not a byte rate", hint)
     if per not in ("s", "min", "h"):
         raise BadValue(f"'{text}' is not a byte rate: unknown time '{per}'", "such as 2MB/s")
-    return round(number * _unit(size, BYTES_PER, "a byte rate", text) / {"s": 1, "min": 60, "h": 3600}[per])
+    rate = round(number * _unit(size, BYTES_PER, "a byte rate", text) / {"s": 1, "min": 60, "h": 3600}[per])
+    return _not_lost(text, number, rate)
+
+
+def _not_lost(text: str, number: Fraction, rate: int) -> int:
+    """What is more than nothing must not become nothing."""
+    if number and not rate:
+        raise BadValue(f"the rate '{text}' is too small to be kept", "0 is nothing at all")
+    return rate
 
 
 def duration_ms(text: str) -> int:
@@ -164,7 +174,7 @@ def day(text: str) -> int:
 def network(text: str) -> str:
     """An address or network in canonical form: ``10.0.0.0/8``."""
     try:
-        return str(ip_network(text))
+        return str(_unmapped(ip_network(text)))
     except ValueError:
         pass
     try:
@@ -174,9 +184,20 @@ def network(text: str) -> str:
     raise BadValue(f"'{text}' has bits beyond its network", f"the network is {loose}")
 
 
+def _unmapped(network: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
+    """An IPv4 network written in IPv6 is that IPv4 network: clients have one address, however they connect."""
+    first = network.network_address
+    if isinstance(first, IPv6Address) and first.ipv4_mapped is not None and network.prefixlen >= 96:
+        return IPv4Network((first.ipv4_mapped, network.prefixlen - 96))
+    return network
+
+
 def address(text: str) -> str:
     try:
-        return str(ip_address(text))
+        found = ip_address(text)
+        if isinstance(found, IPv6Address):
+            found = found.ipv4_mapped or found
+        return str(found)
     except ValueError:
         raise BadValue(f"'{text}' is not an address", "such as 10.0.0.7") from None
 

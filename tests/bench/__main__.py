@@ -6,6 +6,7 @@ import sys
 BENCHMARKS = {
     "group": "totally ordered broadcast by three members, beside a bare sequencer",
     "http": "static files beside nginx and aiohttp's add_static",
+    "loadgen": "the load generator beside wrk at the same rate",
     "memory": "a million requests, and what the process holds before and after",
     "shares": "dividing the capacity among 5, 20 and 50 classes, beside a linear program of scipy",
     "stack": "one broadcast through the whole group stack, by batch size and by layer",

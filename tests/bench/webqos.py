@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RULES = (10, 100, 1_000, 5_000)
-RATIO_MAX = 3.0  # of the time at most rules to that at least
+RATIO_MAX = 2.0  # of the time at most rules to that at least
 PATHS = 400
 
 
@@ -57,14 +57,15 @@ def specification(rules: int) -> str:
 
 
 def paths(rules: int) -> list[tuple[str, str]]:
+    """As many different ones for few rules as for many."""
     found = []
     for at in range(PATHS):
         number = at * rules // PATHS // 10 * 10
         found.append(
             [
-                ("www.example.com", f"/section{number % 97}/page{number}/a/b.html"),
-                (f"host{(number + 7) % 13}.example.com", f"/page{number + 7}"),
-                ("www.example.com", f"/section{(number + 9) % 97}/own{number + 9}/x"),
+                ("www.example.com", f"/section{number % 97}/page{number}/a/b{at}.html"),
+                (f"host{(number + 7) % 13}.example.com", f"/page{number + 7}/{at}"),
+                ("www.example.com", f"/section{(number + 9) % 97}/own{number + 9}/x{at}"),
                 ("www.example.com", f"/nowhere/{at}.html"),
             ][at % 4]
         )
@@ -72,76 +73,100 @@ def paths(rules: int) -> list[tuple[str, str]]:
 
 
 def microseconds(work: Callable[[], object], calls: int) -> float:
-    """Of one call: the median of several runs."""
-    runs = []
-    for _ in range(7):
-        start = time.perf_counter()
-        work()
-        runs.append((time.perf_counter() - start) / calls * 1e6)
-    return statistics.median(runs)
+    """Of processor time, for one call."""
+    start = time.thread_time()
+    work()
+    return (time.thread_time() - start) / calls * 1e6
 
 
-def measure(rules: int) -> dict[str, float]:
-    start = time.perf_counter()
-    built = build(Source("bench", specification(rules)))
-    assert built.model is not None
-    compiled = time.perf_counter()
-    model = built.model
-    matcher = Matcher(model)
-    asked = paths(rules)
-    request = Request()
-    serials = itertools.count()
-    for host, path in asked:
-        matcher.classify(host, path, request)
+class Site:
+    """A specification with so many rules, and requests to its pages."""
 
-    def warm() -> None:
+    def __init__(self, rules: int) -> None:
+        self.rules = rules
+        start = time.thread_time()
+        built = build(Source("bench", specification(rules)))
+        self.compile_s = time.thread_time() - start
+        assert built.model is not None
+        self.model = built.model
+        self._matcher = Matcher(self.model)
+        self._paths = paths(rules)
+        self._request = Request()
+        self._serials = itertools.count()
+        self._scan = [
+            (
+                pattern.host,
+                re.compile("/" + "/".join(map(re.escape, pattern.segments)).replace(r"\*", "[^/]*") + "(/.*)?"),
+            )
+            for page_set in self.model.page_sets
+            for pattern in page_set.patterns
+        ]
+
+    def known(self) -> None:
+        """Paths that were asked for before."""
+        matcher, request = self._matcher, self._request
+        for host, path in self._paths:
+            matcher.classify(host, path, request)
+
+    def new(self) -> list[tuple[str, str]]:
+        """Paths that were never asked for."""
+        serial = next(self._serials)
+        return [(host, f"{path}{serial}") for host, path in self._paths]
+
+    def classify(self, asked: list[tuple[str, str]]) -> None:
+        matcher, request = self._matcher, self._request
         for host, path in asked:
             matcher.classify(host, path, request)
 
-    def fresh() -> None:
-        """Paths that were never asked for."""
-        serial = next(serials)
-        for host, path in asked:
-            matcher.classify(host, f"{path}{serial}", request)
-
-    scan = [
-        (pattern.host, re.compile("/" + "/".join(map(re.escape, pattern.segments)).replace(r"\*", "[^/]*") + "(/.*)?"))
-        for page_set in model.page_sets
-        for pattern in page_set.patterns
-    ]
-
-    def in_turn() -> None:
-        for host, path in asked[:8]:
-            for wanted, expression in scan:
+    def in_turn(self) -> None:
+        for host, path in self._paths[:8]:
+            for wanted, expression in self._scan:
                 if (wanted is None or wanted == host) and expression.fullmatch(path):
                     break
 
-    coverage = Coverage(model)
-    environment = Environment()
-    start_bind = time.perf_counter()
-    problem_of(model, coverage, bind(model, coverage, environment))
-    bind_ms = (time.perf_counter() - start_bind) * 1e3
-    return {
-        "rules": rules,
-        "classes": len(model.classes),
-        "classify_us": microseconds(warm, len(asked)),
-        "classify_new_path_us": microseconds(fresh, len(asked)),
-        "rules_in_turn_us": microseconds(in_turn, 8),
-        "compile_s": compiled - start,
-        "bind_ms": bind_ms,
-    }
+    def bind_ms(self) -> float:
+        coverage = Coverage(self.model)
+        start = time.thread_time()
+        problem_of(self.model, coverage, bind(self.model, coverage, Environment()))
+        return (time.thread_time() - start) * 1e3
+
+
+def measure(runs: int) -> list[dict[str, float]]:
+    """All sizes by turns, so that what else the machine does meets all of them."""
+    sites = [Site(rules) for rules in RULES]
+    times: dict[tuple[int, str], list[float]] = {}
+    for _ in range(runs):
+        for site in sites:
+            new = site.new()
+            for name, work, calls in (
+                ("classify_us", site.known, PATHS),
+                ("classify_new_path_us", lambda site=site, new=new: site.classify(new), PATHS),
+                ("rules_in_turn_us", site.in_turn, 8),
+            ):
+                times.setdefault((site.rules, name), []).append(microseconds(work, calls))
+    return [
+        {
+            "rules": site.rules,
+            "classes": len(site.model.classes),
+            **{name: statistics.median(found) for (rules, name), found in times.items() if rules == site.rules},
+            "compile_s": site.compile_s,
+            "bind_ms": site.bind_ms(),
+        }
+        for site in sites
+    ]
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench webqos", description=__doc__)
     parser.add_argument("--json", action="store_true", help="only JSON")
+    parser.add_argument("--runs", type=int, default=31, help="of which the median counts")
     options = parser.parse_args(arguments)
-    rows = [measure(rules) for rules in RULES]
-    ratio = rows[-1]["classify_us"] / rows[0]["classify_us"]
+    rows = measure(options.runs)
+    ratios = {name: rows[-1][name] / rows[0][name] for name in ("classify_us", "classify_new_path_us")}
     if options.json:
-        print(json.dumps({"python": platform.python_version(), "rows": rows, "ratio": ratio}, indent=2))
+        print(json.dumps({"python": platform.python_version(), "rows": rows, "ratios": ratios}, indent=2))
     else:
-        print(f"Python {platform.python_version()}; microseconds for the class of one request")
+        print(f"Python {platform.python_version()}; microseconds of processor time for the class of one request")
         print(" rules  classes  known path  new path   in turn  compile s  bind ms")
         for row in rows:
             print(
@@ -149,8 +174,9 @@ def main(arguments: list[str]) -> int:
                 f"{row['classify_new_path_us']:>9.2f} {row['rules_in_turn_us']:>9.1f} "
                 f"{row['compile_s']:>10.2f} {row['bind_ms']:>8.1f}"
             )
-        print(f"{RULES[-1]} rules cost {ratio:.2f} times what {RULES[0]} cost")
-    return 0 if ratio <= RATIO_MAX else 1
+        known, new = ratios.values()
+        print(f"{RULES[-1]} rules cost {known:.2f} times what {RULES[0]} cost on a known path, {new:.2f} on a new one")
+    return 0 if max(ratios.values()) <= RATIO_MAX else 1
 
 
 if __name__ == "__main__":

@@ -94,6 +94,17 @@ def test_power_fails_everywhere_and_nothing_confirmed_is_lost(world: World) -> N
     assert after == world.delivered("b") == world.delivered("c")
 
 
+def test_after_a_power_failure_four_of_five_go_on_without_the_founder(world: World) -> None:
+    """What all have registered is on every disk, so the founder's is not needed to tell which view was the last."""
+    world.start("abcde").broadcast("a", b"x").settle()
+    for name in "abcde":
+        world.crash(name)
+    for name in "bcde":
+        world.restart(name)
+    world.broadcast("e", b"y").settle()
+    assert world.delivered("b") == world.delivered("e") == [b"x", b"y"]
+
+
 def test_who_lost_its_disk_comes_back_as_somebody_else_and_gets_everything(world: World) -> None:
     world.start("abc").broadcast("a", b"x").settle().lose_disk("c").settle()
     world.restart("c").settle()

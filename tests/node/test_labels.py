@@ -23,6 +23,7 @@ client accessed(</free>) within 30s => </gift>.available = always
 links(</hub>).server_resource > 3%
 shadow </other>.num_requests < 5
 shadow load > 100000% => </other>.num_requests < 3
+shadow </other> before </free>
 """
 
 
@@ -50,6 +51,17 @@ def spec(tmp_path: Path) -> Path:
 
 def label(node: RunningNode, target: str, *fields: str) -> str:
     return node.get(target, *fields).headers["qos-class"]
+
+
+def test_a_method_that_is_not_allowed_has_the_class_of_its_page(site: Path, spec: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path, "--spec", str(spec)) as node:
+        answer = node.get("/free/a.html", method="POST")
+        assert (answer.status, answer.headers["qos-class"]) == (405, "/free")
+
+
+def reload(node: RunningNode, times: int) -> None:
+    node.kill(Signals.SIGHUP)
+    wait_for(lambda: sum(" reloaded: " in line for line in node.stderr) == times or None, "the reload")
 
 
 def test_every_answer_names_its_class(site: Path, spec: Path, tmp_path: Path) -> None:
@@ -125,6 +137,8 @@ def test_a_shadow_counts_and_changes_nothing(site: Path, spec: Path, tmp_path: P
         assert node.metric("qosweb_shadow_requests_total", statement="shadow </other>.num_requests < 5") == 5
         never = "shadow load > 100000% => </other>.num_requests < 3"
         assert node.metric("qosweb_shadow_requests_total", statement=never) == 0
+        order = "shadow </other> before </free>"
+        assert node.metric("qosweb_shadow_requests_total", statement=order) == 6
 
 
 def test_links_are_followed_when_pages_change(site: Path, spec: Path, tmp_path: Path) -> None:
@@ -170,3 +184,41 @@ def test_reload_changes_the_policy_or_nothing(site: Path, spec: Path, tmp_path: 
     policies = [str(line["policy"]) for line in node.log()]
     assert len(set(policies)) == 2
     assert policies == sorted(policies, key=policies.index)
+    events = [line for line in node.log_lines() if "event" in line]
+    assert [(line["event"], line["policy"], line["text"]) for line in events] == [
+        ("policy", policies[0], SPEC),
+        ("policy", policies[-1], "</free>.available = always as readers"),
+    ]
+
+
+def test_each_policy_has_an_event_before_its_requests(site: Path, spec: Path, tmp_path: Path) -> None:
+    with RunningNode(site, tmp_path, "--spec", str(spec), "--name", "n7") as node, node.connect() as connection:
+        connection.get("/other.html")
+        reload(node, times=1)
+        connection.get("/other.html")
+        spec.write_text(f"# looked at by night\n{SPEC}")
+        reload(node, times=2)
+        connection.get("/other.html")
+        assert node.stop() == 0
+    lines = node.log_lines()
+    # The same text again is no event; the same model with another comment is one.
+    assert ["event" in line for line in lines] == [True, False, False, True, False]
+    assert len({line["policy"] for line in lines}) == 1
+    assert set(lines[0]) == {"event", "ts", "node", "view", "policy", "index", "text"}
+    assert (lines[0]["node"], lines[0]["index"], lines[0]["text"]) == ("n7", None, SPEC)
+    times = [float(str(line["ts"])) for line in lines]
+    assert times == sorted(times)
+
+
+def test_no_event_without_a_specification_or_in_the_combined_form(site: Path, spec: Path, tmp_path: Path) -> None:
+    for number, options in enumerate(([], ["--spec", str(spec), "--access-log-format", "combined"])):
+        scratch = tmp_path / str(number)
+        scratch.mkdir()
+        with RunningNode(site, scratch, *options) as node:
+            node.get("/other.html")
+            reload(node, times=1)
+            node.get("/other.html")
+            assert node.stop() == 0
+        lines = node.access_log.read_text().splitlines()
+        assert len(lines) == 2
+        assert not any('"event"' in line for line in lines)

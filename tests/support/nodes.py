@@ -112,7 +112,11 @@ class RunningNode:
         return self.process.wait(timeout_s)
 
     def log(self) -> list[dict[str, object]]:
-        """The access log so far; every line must be whole and JSON."""
+        """The requests in the access log so far; every line must be whole and JSON."""
+        return [line for line in self.log_lines() if "event" not in line]
+
+    def log_lines(self) -> list[dict[str, object]]:
+        """The same with the events."""
         return [json.loads(line) for line in self.access_log.read_text().splitlines()]
 
     def _collect_stderr(self) -> None:

@@ -1,6 +1,7 @@
 """The commands check, fmt, explain and shares, as a user meets them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -110,9 +111,29 @@ def test_explain_says_which_class_and_why(spec: str, capsys: pytest.CaptureFixtu
         "            in force\n"
         "  ~ line 8: shadow </free/x>.num_requests < 5\n"
         "            shadow: counted, without effect\n"
+        "  * line 9: </paid> before </free>\n"
+        "            in force\n"
         "\n"
         "share if every class asks for more than it gets: 0%\n"
         "it comes after: /paid, /paid#vip\n"
+    )
+
+
+def test_explain_names_a_shadow_order_for_all_its_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.webqos"
+    path.write_text("</b>.num_requests < 5\n\nshadow method = GET => </a> before </b>\n")
+    order = {
+        "line": 3,
+        "text": "shadow method = GET => </a> before </b>",
+        "state": "shadow",
+        "why": "counted, without effect",
+    }
+    for page, names in (("/a", True), ("/b/x", True), ("/c", False)):
+        said = json.loads(run(capsys, "explain", str(path), page, "--json")[1])
+        assert (order in said["constraints"]) is names
+        assert said["before"] == said["after"] == []
+    assert (
+        order not in json.loads(run(capsys, "explain", str(path), "/a", "--method", "HEAD", "--json")[1])["constraints"]
     )
 
 
@@ -120,7 +141,7 @@ def test_explain_as_json(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = json.loads(run(capsys, "explain", spec, "/paid/a", "--cookie", "vip=1", "--json")[1])
     assert said["class"] == "/paid#vip"
     assert said["response_time_ms"] == 200
-    assert [rule["line"] for rule in said["constraints"]] == [6, 7]
+    assert [rule["line"] for rule in said["constraints"]] == [6, 7, 9]
     assert json.loads(run(capsys, "explain", spec, "/", "--json")[1])["always"] is True
 
 
@@ -194,3 +215,83 @@ def test_shares_draw_a_picture(spec: str, tmp_path: Path, capsys: pytest.Capture
     code, _, err = run(capsys, "shares", spec, "--png", str(tmp_path / "no" / "x.png"))
     assert code == 2
     assert err.endswith("x.png: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        ("HTTP://WWW.x.com/paid", "www.x.com/paid is in the class '/paid'"),
+        ("/paid/caf\u00e9 x#top", "/paid/caf\u00e9 x is in the class '/paid'"),
+        ("[::1]:80/paid", "[::1]:80/paid is in the class '/paid'"),
+        ("paid", "/paid is in the class '/paid'"),
+    ],
+)
+def test_addresses_as_people_write_them(spec: str, asked: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "explain", spec, asked)
+    assert (code, out.splitlines()[0]) == (0, first)
+
+
+@pytest.mark.parametrize("asked", ["", "ftp://x.com/y", "bad host/x", "http://", "[::g]/x", "/../x", "x.com/%zz"])
+def test_what_is_no_address(spec: str, asked: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "explain", spec, asked)
+    assert (code, out) == (2, "")
+    assert "not the address of a page" in err
+
+
+def test_demand_of_classes_with_commas_and_equals_signs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.webqos"
+    path.write_text("</a,b>.server_resource < 10%\n</c=d>.server_resource < 5%\n")
+    code, out, _ = run(capsys, "shares", str(path), "--demand", "/a,b=30%,/c=d=20%", "--demand", "default=3%", "--json")
+    assert code == 0
+    assert {one["class"]: one["demand"] for one in json.loads(out)["classes"]} == {
+        "/a,b": 0.3, "/c=d": 0.2, "default": 0.03
+    }  # fmt: skip
+
+
+def test_a_capacity_of_nothing(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "shares", spec, "--capacity", "0")
+    assert (code, err) == (2, "qosweb: error: --capacity: '0' is nothing (such as 20MB/s)\n")
+
+
+def test_at_is_in_the_zone_of_the_specification(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.webqos"
+    path.write_text("set timezone = Asia/Tokyo\ntime in 22:00..06:00 => </a>.server_resource < 10%\n")
+    assert "in force" in run(capsys, "explain", str(path), "/a", "--at", "23:30")[1]
+    assert "not now" in run(capsys, "explain", str(path), "/a", "--at", "14:30")[1]
+
+
+def keys_in(said: object, into: str = "") -> set[str]:
+    """``.key`` of the objects in lists, ``key`` of the outermost."""
+    found: set[str] = set()
+    for key, value in said.items() if isinstance(said, dict) else ():
+        found.add(into + key)
+        for item in value if isinstance(value, list) and not into else ():
+            found |= keys_in(item, ".")
+    return found
+
+
+def test_the_json_of_every_command_is_what_is_documented(
+    spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = (Path(__file__).parents[2] / "webqos_specs" / "README.md").read_text("utf-8")
+    sections = re.findall(r"^`qosweb (\w+) --json.*?`$(.*?)(?=^`qosweb|\Z)", readme, re.MULTILINE | re.DOTALL)
+    documented = {
+        name: {
+            key for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for key in re.findall(r"`([.\w]+)`", row)
+        }
+        for name, text in sections
+    }
+    bad = tmp_path / "bad.webqos"
+    bad.write_text("</a>.sped < 3\n")
+    worse = tmp_path / "worse.webqos"
+    worse.write_text("</a\n")
+    said = {
+        "check": run(capsys, "check", "--json", str(bad))[1],
+        "explain": run(capsys, "explain", "--json", spec, "/paid")[1],
+        "fmt": run(capsys, "fmt", "--check", "--json", spec, str(worse))[1],
+        "shares": run(capsys, "shares", "--json", spec)[1],
+    }
+    assert documented.keys() == said.keys()
+    for name, text in said.items():
+        inner = {".line", ".text", ".state", ".why"} if name == "explain" else set()
+        assert keys_in(json.loads(text)) - inner == documented[name], name

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from qosweb.cli import main
+from qosweb.webqos.model.build import PAIRS_MAX
 from qosweb.webqos.model.lower import ATTRIBUTES
 from qosweb.webqos.model.lower_conditions import TESTS_MAX
+from qosweb.webqos.model.partition import CLASSES_MAX
 from qosweb.webqos.syntax import scanner
 from qosweb.webqos.syntax.grammar import RESERVED
 from tests.webqos.support import found_in
@@ -55,9 +57,15 @@ def test_every_rule_of_the_grammar_is_defined_and_used() -> None:
     assert set(defined) - {"specification"} <= used
 
 
-def test_the_limits_are_those_of_the_scanner() -> None:
+def test_the_limits_are_those_of_the_code() -> None:
     for limit in (
         scanner.TEXT_MAX, scanner.LINES_MAX, scanner.STATEMENTS_MAX, scanner.STATEMENT_MAX, scanner.DEPTH_MAX,
-        TESTS_MAX,
+        TESTS_MAX, CLASSES_MAX, PAIRS_MAX,
     ):  # fmt: skip
         assert f"{limit:,}" in GRAMMAR
+
+
+def test_the_specification_in_the_readme_has_no_mistakes() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    (text,) = re.findall(r"```\n(# shop\.webqos\n.*?)```", readme, re.DOTALL)
+    assert found_in(text) == []

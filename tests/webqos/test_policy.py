@@ -12,7 +12,7 @@ from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.policy.terms import terms_of
-from tests.webqos.support import Facts, class_of, model_of, shares_of
+from tests.webqos.support import Facts, class_of, found_in, model_of, shares_of
 
 NIGHT = Environment(time_s=23 * 3600)
 DAY = Environment(time_s=12 * 3600)
@@ -213,3 +213,65 @@ def test_no_bound_is_broken_and_nothing_is_wasted(demand: dict[str, float]) -> N
         1.0, min(0.4, demand.get("/a", 0) + demand.get("/a/b", 0)) + demand.get("/c", 0) + demand.get("default", 0)
     )
     assert sum(shares.values()) >= free - 1e-3
+
+
+def order(text: str) -> set[tuple[str, str]]:
+    model = model_of(text)
+    found = bind(model, Coverage(model), Environment()).before
+    return {(model.classes[a].name, model.classes[b].name) for a, b in found}
+
+
+def test_what_is_on_both_sides_of_a_priority_comes_between() -> None:
+    assert order("</app/login> before </app>") == {("/app/login", "/app")}
+    assert order("</app> before </app/login>") == {("/app", "/app/login")}
+    assert order("</a> before all") == {("/a", "default")}
+    assert order("</a/*> before </*/b>") == {
+        ("/a/*", "/*/b"), ("/a/*", "/a/*+/*/b"), ("/a/*+/*/b", "/*/b")
+    }  # fmt: skip
+
+
+def test_some_requests_for_a_page_before_the_others() -> None:
+    assert order('let vip = cookie("vip")\nvip => </a> before </a>') == {("/a#vip", "/a")}
+    assert order('let vip = cookie("vip")\nvip => all before all') == {
+        ("default#vip", "default")
+    }  # fmt: skip
+
+
+def test_an_ipv4_network_written_in_ipv6_is_that_network() -> None:
+    text = "client in ::ffff:10.0.0.0/104 => </a>.server_resource < 10%"
+    assert model_of(text).atoms == (c.ClientIn(("10.0.0.0/8",)),)
+
+
+def test_a_long_list_of_robots_is_one_condition() -> None:
+    names = " or ".join(f'header("User-Agent") like "*bot{number}*"' for number in range(80))
+    text = f"let robots = {names}\nrobots => all.num_requests < 5\nnot robots => all before all"
+    model = model_of(text)
+    assert [one.name for one in model.classes] == ["default", "default#robots"]
+    assert found_in(text) == []
+    assert class_of(model, "/", facts=Facts(texts={"header user-agent": "A BOT79 and bot3"})) == "default#robots"
+
+
+def test_many_robots_each_with_a_rule_of_its_own() -> None:
+    text = "".join(f'header("User-Agent") like "*bot{at}*" => all.num_requests < {at + 1}\n' for at in range(20, 50))
+    model = model_of(text)
+    assert len(model.classes) == 1 + 30 + 30 * 29 // 2
+    assert class_of(model, "/", facts=Facts(texts={"header user-agent": "bot33 bot21"})) == "default#2+14"
+    (warned,) = found_in(text)
+    assert warned.message.startswith("a text can fit these conditions in too many ways")
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 2, 1)])
+def test_the_smallest_pages_decide_in_whatever_order_they_are_written(order: tuple[int, ...]) -> None:
+    lines = ["</a/*>.lifetime = 2s", "</*/b*>.lifetime = 3s", "</a/b*>.lifetime = 4s"]
+    text = "\n".join(lines[at] for at in order)
+    model = model_of(text)
+    coverage = Coverage(model)
+    number = Matcher(model).classify("", "/a/bc", Facts())
+    assert terms_of(model, coverage, bind(model, coverage, Environment()), number).lifetime_ms == 4_000
+    assert found_in(text) == []
+
+
+def test_a_condition_that_always_holds_leaves_a_default() -> None:
+    model = model_of('header("x") or not header("x") => all.server_resource > 5%')
+    assert model.classes[model.default].name == "default#1"
+    assert [one.message for one in found_in(model.constraints[0].text)] == ["this condition always holds"]

@@ -192,3 +192,15 @@ def test_comments_stay_where_they_were() -> None:
     assert print_tree(source, parse(source)[0]) == (
         "# top\n\nset lifetime = 1s  #why\n# alone\n</a>.available = always\n</b>.available = always  # both\n# end\n"
     )
+
+
+def test_parentheses_that_change_nothing_change_nothing() -> None:
+    lets = "let a = time > 1:00\nlet b = load > 3\nlet c = nodes > 2\n"
+    one = model_of(f"{lets}a and (b and c) or ((a) or b) => </x>.num_bytes < 5")
+    other = model_of(f"{lets}a and b and c or a or b => </x>.num_bytes < 5")
+    assert one == other
+
+
+def test_a_comment_after_nothing_stays_on_its_own_line() -> None:
+    source = Source("x", "</a>.available = always\n; # c\n;; # d\n")
+    assert print_tree(source, parse(source)[0]) == "</a>.available = always\n# c\n# d\n"

@@ -159,6 +159,8 @@ def test_crawlers() -> None:
     limited = shares_of(text, {"default#robots": 1.0, "default": 0.2}, Environment(capacity_bps=MB))
     assert limited["default#robots"] == pytest.approx(5 * 16 / 1024, abs=1e-3), "also when the rest is idle"
     assert terms(text, "default#robots").lifetime_ms == 100
+    crowded = shares_of(text, {"default#robots": 1.0, "default": 1.0}, Environment(capacity_bps=MB))
+    assert crowded["default#robots"] == 0, "people first"
     assert terms(text, "/robots.txt").always
 
 

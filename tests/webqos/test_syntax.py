@@ -130,7 +130,7 @@ def test_deep_nesting_is_refused_and_quickly() -> None:
 
 
 def test_long_chains_are_read() -> None:
-    chain = " or ".join(f"time = {hour:02}:00" for hour in range(24))
+    chain = " or ".join(f"nodes = {number}" for number in range(1, 25))
     assert found_in(f"{chain} => </a>.available = always") == []
     assert found_in(" before ".join(f"</p{number}>" for number in range(200))) == []
 
@@ -170,3 +170,11 @@ def test_line_ends_of_all_kinds() -> None:
     assert found == []
     assert len(parsed.statements) == 2
     assert [comment.text for comment in parsed.comments] == ["# c", "# d"]
+
+
+def test_an_order_of_too_many_classes_is_refused() -> None:
+    pages = "".join(f"<{side}/p{number}>.num_bytes < 1\n" for side in ("/a", "/b") for number in range(600))
+    (one,) = found_in(f"{pages}</a> before </b>")
+    assert one.message == "this is an order of 361,201 pairs of classes, 300,000 are allowed"
+    assert found_in(f"{pages}</c> before all") == []
+    assert found_in(f"{pages}</a> before default") == []

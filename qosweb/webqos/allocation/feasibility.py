@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
 
+from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.rows import ALWAYS, Row, refuted, rows_of, satisfied, solvable
 
 if TYPE_CHECKING:
@@ -36,9 +37,12 @@ EXCESS_MIN = 1e-4  # parts per million; HiGHS itself is content with 1e-7
 MULTIPLIER_MIN = 1e-9
 
 
-def contradiction(problem: Problem) -> tuple[int, ...] | None:
-    """None if all bounds can be kept together; else a smallest set of constraints that cannot, in rising order."""
-    search = _Search(rows_of(problem), problem.classes)
+def contradiction(problem: Problem, capacity: int = PPM) -> tuple[int, ...] | None:
+    """None if all bounds can be kept together; else a smallest set of constraints that cannot, in rising order.
+
+    ``capacity``: what all shares together may be, where bounds are in another unit than parts per million.
+    """
+    search = _Search(rows_of(problem, capacity), problem.classes)
     everything = sorted(search.by_constraint)
     if search.agree(everything):
         return None

@@ -6,9 +6,9 @@ never falls, so there is a level at which the whole holds what is to be divided.
 has a level of its own inside, found in the same way. Priority is height: the classes of each next level of priority
 stand one whole capacity higher, so the water reaches them when all before them are full.
 
-Between levels the amounts are fractions. The amount of a group is a whole number before its members divide it; each
-member gets its exact part rounded down, and what that leaves goes, one each, to those with the largest fraction, then
-to the lower number. So everything is within one of its exact value, and no bound is broken.
+Between levels the amounts are fractions. The amount of a group that its bound has stopped is a whole number before its
+members divide it; each member gets its exact part rounded down, and what that leaves goes, one each, to those with the
+largest fraction, then to the lower number. So every class is within one of its exact value, and no bound is broken.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class Nested:
     """Bounds that are nested, ready to be filled.
 
-    Of bounds that are not, a nested part is taken, or if ``single`` those of single classes; ``others`` are those left
-    out, floors and ceilings. Classes and groups are numbered together: first the classes, then the groups, each after
-    all that it contains, the last being the whole.
+    Of bounds that are not, a nested part is taken; ``others`` are those left out, floors and ceilings. Classes and
+    groups are numbered together: first the classes, then the groups, each after all that it contains, the last being
+    the whole.
     """
 
     def __init__(
@@ -38,14 +38,12 @@ class Nested:
         levels: Sequence[int],
         floors: Iterable[Group],
         ceilings: Iterable[Group],
-        *,
-        single: bool = False,
     ) -> None:
         self._classes = len(levels)
         self._offsets = [level * PPM for level in levels]
         floors, ceilings = list(floors), list(ceilings)
         whole = tuple(range(self._classes))
-        bound = [] if single else [group for group, _ in (*floors, *ceilings) if len(group) > 1]
+        bound = [group for group, _ in (*floors, *ceilings) if len(group) > 1]
         groups = _nested_part([whole, *bound])
         number = {group: self._classes + g for g, group in enumerate(groups)}
         number |= {(one,): one for one in whole if self._classes > 1}
@@ -70,8 +68,9 @@ class Nested:
         What is ``held`` is kept: all start to fill from there at one time, instead of those who have least.
         """
         classes = self._classes
-        high = [*map(min, demand, self._ceiling)]
-        low = [*map(min, high, held or self._floor)]
+        # Written out: min() takes several times as long.
+        high = [ask if ask < most else most for ask, most in zip(demand, self._ceiling, strict=False)]  # noqa: FURB136
+        low = [least if least < most else most for least, most in zip(held or self._floor, high, strict=False)]  # noqa: FURB136
         offsets = [*map(sub, self._offsets, held)] if held else self._offsets
         for g, children in enumerate(self._tree.children, classes):
             least = sum([low[c] for c in children])
@@ -80,7 +79,7 @@ class Nested:
                 return None
             high.append(most)
             low.append(max(least, min(self._floor[g], most)))
-        shares = pour(low, high, offsets, high[-1])
+        shares = pour(low[:classes], high[:classes], offsets, high[-1])
         if not all(
             low[g] <= sum([shares[one] for one in group]) <= high[g] for g, group in enumerate(self._groups, classes)
         ):

@@ -12,14 +12,18 @@ fast as fractions.
 from __future__ import annotations
 
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.webqos.allocation.groups import Exact
+from qosweb.webqos.allocation.rising import Rising
+from qosweb.webqos.allocation.waterline import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from qosweb.webqos.allocation.groups import Group
+    from qosweb.webqos.allocation.rising import RisingCourse
+    from qosweb.webqos.allocation.waterline import Bounds
 
 
 def fill_under(
@@ -32,24 +36,88 @@ def fill_under(
     if any(sum([low[one] for one in group]) > ppm for group, ppm in ceilings):
         return None
     filling = _Filling(low, high, offsets)
-    # (level at least, its denominator, classes that were stopped when it was computed, ceiling)
-    waiting = [(*filling.level(*ceiling), 0, ceiling) for ceiling in ceilings]
-    while True:
-        waiting = [entry for entry in waiting if entry[1]]
-        if not waiting:
-            return filling.shares()
-        first = waiting[0]
-        for entry in waiting:
-            if entry[0] * first[1] < first[0] * entry[1]:
-                first = entry
-        level, parts, known, ceiling = first
-        waiting.remove(first)
-        if known < len(filling.stopped):
-            level, parts = filling.level(*ceiling)
-            if not parts or level * first[1] > first[0] * parts:
-                waiting.append((level, parts, len(filling.stopped), ceiling))
+    filling.fill(ceilings)
+    return filling.shares()
+
+
+class Packing:
+    """Ceilings that overlap, of some of the classes."""
+
+    def __init__(self, offsets: Sequence[int], ceilings: Sequence[Group]) -> None:
+        self._offsets = offsets
+        self._ceilings = ceilings
+        self.classes = sorted({one for group, _ in ceilings for one in group})
+        self._asked: list[tuple[int, int]] = []
+        self._course: PackingCourse | RisingCourse | None = None
+        self._bounds: Bounds | None = None
+
+    def begin(self, demand: Sequence[int], bounds: Bounds) -> PackingCourse | RisingCourse | None:
+        """How they fill; if lower bounds alone exceed a ceiling and have to yield, how they rise."""
+        if self._bounds is bounds:
+            return self._course
+        self._bounds = bounds
+        low, high = bounds.low, bounds.high
+        asked = [(low[one], high[one]) for one in self.classes]
+        if self._course is not None and self._asked == asked:
+            return self._course
+        self._asked = asked
+        if any(sum([low[one] for one in group]) > ppm for group, ppm in self._ceilings):
+            self._course = Rising(self._offsets, (), self._ceilings, (), frozenset()).begin(demand, bounds)
+            return self._course
+        filling = _Filling(low, high, self._offsets)
+        filling.fill(self._ceilings)
+        stops = [(one, stop, low[one], high[one], self._offsets[one]) for one, stop in filling.stopped.items()]
+        self._course = PackingCourse(stops, filling.scale)
+        return self._course
+
+
+class PackingStanding(NamedTuple):
+    """How the classes stand at a level, in its parts."""
+
+    level: int
+    parts: int
+    beyond: int
+    beyond_pace: int
+    unit: int
+    amounts: dict[int, int]
+
+
+class PackingCourse:
+    """Where each class stops, in parts of a scale, with its own bounds and its offset."""
+
+    def __init__(self, stops: list[tuple[int, int, int, int, int]], scale: int) -> None:
+        self._stops = stops
+        self._scale = scale
+
+    def stand(self, level: int, parts: int) -> PackingStanding:
+        """Everything at ``level / parts``."""
+        finer = self._scale // gcd(self._scale, parts)
+        level, parts = level * finer, parts * finer
+        to_stops = parts // self._scale
+        whole = level // parts
+        beyond = pace = 0
+        amounts: dict[int, int] = {}
+        for one, stop, least, most, offset in self._stops:
+            here = whole - offset
+            if here < least:
+                amounts[one] = least * parts
                 continue
-        filling.stop(ceiling[0], level, parts)
+            own = most * parts if here >= most else level - offset * parts
+            limit = stop * to_stops
+            if own < limit:
+                amounts[one] = own
+            else:
+                beyond -= own - limit
+                pace -= here < most
+                amounts[one] = limit
+        return PackingStanding(level, parts, beyond, pace, 1, amounts)
+
+    def advance(self, standing: PackingStanding) -> PackingStanding:
+        """All has acted already."""
+        return standing
+
+    def found(self, standing: PackingStanding) -> Found:
+        return Found(standing.level, standing.parts, standing.amounts)
 
 
 class _Filling:
@@ -57,8 +125,29 @@ class _Filling:
         self._low = low
         self._high = high
         self._offsets = offsets
-        self._scale = 1
+        self.scale = 1
         self.stopped: dict[int, int] = {}  # in parts of the scale
+
+    def fill(self, ceilings: Iterable[Group]) -> None:
+        """Stop the classes of each ceiling where it is reached."""
+        # (level at least, its denominator, classes that were stopped when it was computed, ceiling)
+        waiting = [(*self.level(*ceiling), 0, ceiling) for ceiling in ceilings]
+        while True:
+            waiting = [entry for entry in waiting if entry[1]]
+            if not waiting:
+                return
+            first = waiting[0]
+            for entry in waiting:
+                if entry[0] * first[1] < first[0] * entry[1]:
+                    first = entry
+            level, parts, known, ceiling = first
+            waiting.remove(first)
+            if known < len(self.stopped):
+                level, parts = self.level(*ceiling)
+                if not parts or level * first[1] > first[0] * parts:
+                    waiting.append((level, parts, len(self.stopped), ceiling))
+                    continue
+            self.stop(ceiling[0], level, parts)
 
     def level(self, group: tuple[int, ...], ppm: int) -> tuple[int, int]:
         """The level at which these classes hold ``ppm`` together, and its denominator: 0 if they never do."""
@@ -76,7 +165,7 @@ class _Filling:
                     marks.append((least + offset, 1))
                     marks.append((most + offset, -1))
         marks.sort()
-        scale = self._scale
+        scale = self.scale
         room += ppm * scale
         level = rising = 0
         for mark, change in marks:
@@ -92,12 +181,12 @@ class _Filling:
         """These classes stay where they are at the level of ``level / parts``."""
         divisor = gcd(level, parts)
         level, parts = level // divisor, parts // divisor
-        more = parts // gcd(parts, self._scale)
+        more = parts // gcd(parts, self.scale)
         if more > 1:
-            self._scale *= more
+            self.scale *= more
             for one in self.stopped:
                 self.stopped[one] *= more
-        scale = self._scale
+        scale = self.scale
         level *= scale // parts
         for one in group:
             if one not in self.stopped:
@@ -105,5 +194,5 @@ class _Filling:
                 self.stopped[one] = min(max(here, self._low[one] * scale), self._high[one] * scale)
 
     def shares(self) -> Exact:
-        scale, stopped = self._scale, self.stopped
+        scale, stopped = self.scale, self.stopped
         return Exact([stopped[one] if one in stopped else most * scale for one, most in enumerate(self._high)], scale)

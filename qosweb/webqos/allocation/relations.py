@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.problem import Problem
 
 
+FEW = 8  # relations are soon looked at one by one
+
+
 class Relations:
     """The relations of a problem: those that bound from above and always bind, and those that can be released."""
 
@@ -37,6 +40,10 @@ class Relations:
         for group in problem.equal:
             self._lapsing += [Relation((one,), (other,), 1, 1) for one, other in permutations(group, 2)]
 
+    def classes(self) -> set[int]:
+        """Those that relations name."""
+        return {one for r in (*self._always, *self._lapsing) for one in (*r.left, *r.right)}
+
     def in_force(self, imposed: Iterable[int]) -> list[Relation]:
         return [*self._always, *(self._lapsing[number] for number in sorted(imposed))]
 
@@ -48,6 +55,8 @@ class Relations:
         self, shares: Exact, demand: Sequence[int], imposed: set[int], released: set[int]
     ) -> tuple[set[int], set[int]]:
         """The relations that have to be imposed, and of those imposed the ones to be released."""
+        if not imposed and len(self._lapsing) > FEW and self._hold(shares, demand):
+            return set(), set()
         broken: set[int] = set()
         lapsed: set[int] = set()
         for number, relation in enumerate(self._lapsing):
@@ -61,18 +70,15 @@ class Relations:
                 broken.add(number)
         return broken, lapsed
 
-    def hold(self, shares: Exact, demand: Sequence[int], *, noise: int = 0) -> bool:
-        """Do all relations hold, or are those that do not to be released? Shares may be off by ``noise`` each."""
-        for relation in self._always:
-            if _surplus(relation, shares) < -noise * _weight(relation):
-                return False
+    def _hold(self, shares: Exact, demand: Sequence[int]) -> bool:
+        """Do all relations hold, or are those that do not to be released? Much sooner than one by one."""
         for relation in self._not_equal:
-            if _surplus(relation, shares) < -noise * _weight(relation) and not _full(relation, shares, demand):
+            if _surplus(relation, shares) < 0 and not _full(relation, shares, demand):
                 return False
         amounts, scale = shares
         for group in self._equal:
             held_back = [amounts[one] for one in group if amounts[one] < demand[one] * scale]
-            if held_back and max([amounts[one] for one in group]) > min(held_back) + 2 * noise:
+            if held_back and max([amounts[one] for one in group]) > min(held_back):
                 return False
         return True
 
@@ -85,7 +91,3 @@ def _surplus(relation: Relation, shares: Exact) -> int:
 
 def _full(relation: Relation, shares: Exact, demand: Sequence[int]) -> bool:
     return all(shares.amounts[one] == demand[one] * shares.scale for one in relation.left)
-
-
-def _weight(relation: Relation) -> int:
-    return relation.weight_left * len(relation.left) + relation.weight_right * len(relation.right)

@@ -17,6 +17,67 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.groups import Exact, Group
 
 
+class Rounding:
+    """The groups of a problem, and the order in which its classes are served."""
+
+    def __init__(self, levels: Sequence[int], floors: Sequence[Group], ceilings: Sequence[Group]) -> None:
+        # A class that was rounded down can have one more without passing a bound of its own.
+        self._by_priority = sorted(range(len(levels)), key=levels.__getitem__)
+        self._floors = [group for group, _ in floors if len(group) > 1]
+        self._ceilings = [(group, ppm) for group, ppm in ceilings if len(group) > 1]
+        self._own = {group[0]: ppm for group, ppm in ceilings if len(group) == 1}
+        self._under = _by_class(len(levels), self._floors)
+        self._over = _by_class(len(levels), [group for group, _ in self._ceilings])
+
+    def complete(
+        self, shares: list[int], rounded: list[tuple[int, int]], scale: int, demand: Sequence[int]
+    ) -> list[int]:
+        """``rounded`` are (remainder in parts of the scale, class) of what was rounded down to ``shares``, negative.
+
+        The shares grow by the sum of the remainders, rounded up, if the ceilings allow it.
+        """
+        left = -(sum([remainder for remainder, _ in rounded]) // scale)
+        if not left:
+            return shares
+        rounded.sort()
+        over, ceilings = self._over, self._ceilings
+        room: dict[int, int] = {}
+
+        def give(one: int, most: int) -> int:
+            for bound in over[one]:
+                if bound not in room:
+                    group, ppm = ceilings[bound]
+                    room[bound] = ppm - sum([shares[other] for other in group])
+                if room[bound] < most:
+                    most = room[bound]
+            if most > 0:
+                shares[one] += most
+                for bound in over[one]:
+                    room[bound] -= most
+            return max(most, 0)
+
+        more: set[int] = set()
+        if self._floors:
+            # The exact sum of a floor is whole whenever the floor binds: what is missing was lost by rounding down.
+            lost = {one: -remainder for remainder, one in rounded}
+            missing = [sum([lost.get(one, 0) for one in group]) // scale for group in self._floors]
+            under = self._under
+            for _, one in rounded if any(missing) else ():
+                if any(missing[bound] > 0 for bound in under[one]) and give(one, min(left, 1)):
+                    more.add(one)
+                    left -= 1
+                    for bound in under[one]:
+                        missing[bound] -= 1
+        for _, one in rounded:
+            if not left:
+                return shares
+            if one not in more:
+                left -= give(one, 1)
+        for one in self._by_priority:
+            left -= give(one, min(left, demand[one] - shares[one], self._own.get(one, demand[one]) - shares[one]))
+        return shares
+
+
 def to_whole(
     exact: Exact,
     demand: Sequence[int],
@@ -27,44 +88,13 @@ def to_whole(
     """Whole shares beside ``exact``, whose sum is that of ``exact``, rounded up, if the ceilings allow it."""
     amounts, scale = exact
     shares = [amount // scale for amount in amounts]
-    left = -(-sum(amounts) // scale) - sum(shares)
-    if not left:
-        return shares
-    over = _by_class(len(shares), ceilings)
-    room = [ppm - sum([shares[one] for one in group]) for group, ppm in ceilings]
-
-    def give(one: int, most: int) -> int:
-        amount = min([most, left, demand[one] - shares[one], *[room[bound] for bound in over[one]]])
-        if amount <= 0:
-            return 0
-        shares[one] += amount
-        for bound in over[one]:
-            room[bound] -= amount
-        return amount
-
-    rounded = [one for one, amount in enumerate(amounts) if amount % scale]
-    rounded.sort(key=lambda one: -(amounts[one] % scale))
-    # The exact sum of a floor is whole whenever the floor binds: what is missing to that was lost by rounding down.
-    missing = [
-        sum([amounts[one] for one in group]) // scale - sum([shares[one] for one in group]) for group, _ in floors
-    ]
-    under = _by_class(len(shares), floors)
-    for one in rounded:
-        if any(missing[bound] > 0 for bound in under[one]) and give(one, 1):
-            left -= 1
-            for bound in under[one]:
-                missing[bound] -= 1
-    for one in rounded:
-        if shares[one] * scale < amounts[one]:
-            left -= give(one, 1)
-    for one in sorted(range(len(shares)), key=levels.__getitem__):
-        left -= give(one, left)
-    return shares
+    rounded = [(-(amount % scale), one) for one, amount in enumerate(amounts) if amount % scale]
+    return Rounding(levels, floors, ceilings).complete(shares, rounded, scale, demand)
 
 
-def _by_class(classes: int, groups: Sequence[Group]) -> list[list[int]]:
+def _by_class(classes: int, groups: Sequence[tuple[int, ...]]) -> list[list[int]]:
     found: list[list[int]] = [[] for _ in range(classes)]
-    for bound, (group, _) in enumerate(groups):
+    for bound, group in enumerate(groups):
         for one in group:
             found[one].append(bound)
     return found

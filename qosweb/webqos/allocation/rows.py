@@ -31,9 +31,9 @@ class Row:
     constraint: int
 
 
-def rows_of(problem: Problem) -> list[Row]:
+def rows_of(problem: Problem, capacity: int = PPM) -> list[Row]:
     """All that binds the shares, but for demand and priority, which bind nobody against his will."""
-    rows = [Row(tuple((one, 1) for one in range(problem.classes)), PPM, ALWAYS)]
+    rows = [Row(tuple((one, 1) for one in range(problem.classes)), capacity, ALWAYS)]
     rows += [_row([(b.classes, -1)], -b.ppm, b.constraint) for b in problem.floors]
     rows += [_row([(b.classes, 1)], b.ppm, b.constraint) for b in problem.ceilings]
     for ratio in problem.ratios:

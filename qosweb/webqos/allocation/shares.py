@@ -31,13 +31,15 @@ Phase 2, *no contention*. Capacity that nobody may take in phase 1 is offered to
 capacity and hard ceilings alone; what they gain on top of what they have is lexicographically max-min by level. (The
 gains and not the sums: shares that were set apart by their ceilings stay apart when somebody else is idle.)
 
-*Rounding.* Each phase ends in whole parts per million. Where bounds are nested, every share and the sum of every group
-is the exact value rounded up or down (``nested``), so all bounds hold exactly; where they overlap otherwise, ceilings
-hold exactly (``rounding``). Ties go to the lower number. The outcome depends on nothing but the arguments.
+*Rounding.* Each phase ends in whole parts per million. Where bounds are nested, every share is the exact value rounded up
+or down, and so is the sum of a group that its bound has stopped (``nested``), so all bounds hold exactly; where they
+overlap otherwise, ceilings hold exactly (``rounding``). Ties go to the lower number. The outcome depends on nothing but the arguments.
 
 A problem in contradiction with itself is no error here: its floors yield as above.
 
-Neighbours: ``contention`` is phase 1, ``leftover`` phase 2.
+Neighbours: ``contention`` is phase 1, ``leftover`` phase 2. Phase 1 by water levels: ``nested`` where all bounds are
+nested; else ``lazy``, which takes only the bounds that bind, and of these what hangs together by itself (``settling``,
+``rising``, ``crossing``, ``packing``). What that cannot do, linear programs can (``reduced``, ``general``).
 """
 
 from __future__ import annotations
@@ -55,10 +57,15 @@ if TYPE_CHECKING:
 
 CACHE_MAX = 1024
 METHODS_MAX = 64
+FEW_CHANGES = 4
 
 
 class Allocator:
-    """The shares of one problem, for one demand after another; what depends on the problem alone is done once."""
+    """The shares of one problem, for one demand after another; what depends on the problem alone is done once.
+
+    A class that does not get all it asks for may ask for more, or for somewhat less, and nothing changes: a change of
+    this kind is recognised without a division.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -66,27 +73,54 @@ class Allocator:
         self._methods: dict[frozenset[int], tuple[Contention, Leftover]] = {}
         self._methods_for(frozenset())
         self._demand = [0] * problem.classes
+        self._found: tuple[int, ...] | None = None  # the shares for this demand
+        self._steps: list[tuple[Contention, list[int]]] = []  # how they were found; none if by looking them up
         self._cache: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def shares(self, demand_ppm: Sequence[int]) -> tuple[int, ...]:
         """The share of each class, in parts per million."""
         if len(demand_ppm) != self.problem.classes:
             raise ValueError(f"{len(demand_ppm)} demands for {self.problem.classes} classes")
+        if self._found is not None:
+            changed = [one for one, (a, b) in enumerate(zip(self._demand, demand_ppm, strict=True)) if a != b]
+            if len(changed) <= FEW_CHANGES and all(self._is_idle(one, demand_ppm[one]) for one in changed):
+                self._demand = list(demand_ppm)
+                return self._found
         self._demand = list(demand_ppm)
         return self._shares()
 
     def update(self, one: int, demand_ppm: int) -> tuple[int, ...]:
         """The shares after the demand of one class has changed."""
+        if self._found is not None and self._is_idle(one, demand_ppm):
+            self._demand[one] = demand_ppm
+            return self._found
         self._demand[one] = demand_ppm
         return self._shares()
+
+    def _is_idle(self, one: int, demand_ppm: int) -> bool:
+        """Is it certain that this change of demand changes no share?"""
+        before = self._demand[one]
+        if before == demand_ppm:
+            return True
+        if self._found is None or not self._steps:
+            return False
+        least = min(before, demand_ppm)
+        if least <= self._found[one]:
+            return False
+        return all(least > shares[one] and least >= method.needed(one) for method, shares in self._steps)
 
     def _shares(self) -> tuple[int, ...]:
         demand = tuple(self._demand)
         found = self._cache.get(demand)
+        self._steps.clear()
         if found is None:
             if len(self._cache) >= CACHE_MAX:
                 self._cache.clear()
-            found = self._cache[demand] = tuple(self._divide([min(max(amount, 0), PPM) for amount in demand]))
+            wanted = list(demand)
+            if wanted and (min(wanted) < 0 or max(wanted) > PPM):
+                wanted = [min(max(amount, 0), PPM) for amount in wanted]
+            found = self._cache[demand] = tuple(self._divide(wanted))
+        self._found = found
         return found
 
     def _divide(self, demand: list[int]) -> list[int]:
@@ -99,8 +133,10 @@ class Allocator:
         """Phase 1, and which classes turned out to be full and hold back nobody."""
         full: frozenset[int] = frozenset()
         while True:
-            shares = self._methods_for(full)[0].divide(demand)
-            found = frozenset(one for one in self._first if shares[one] >= demand[one])
+            method = self._methods_for(full)[0]
+            shares = method.divide(demand)
+            self._steps.append((method, shares))
+            found = frozenset([one for one in self._first if shares[one] >= demand[one]])
             if found <= full:
                 return shares, full
             full |= found

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qosweb.webqos.allocation.waterline import Waterline
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -55,18 +57,18 @@ def surface(low: Sequence[int], high: Sequence[int], offsets: Sequence[int], amo
 
 def pour(low: Sequence[int], high: Sequence[int], offsets: Sequence[int], amount: int) -> list[int]:
     """Divide among classes without groups, what is left of the division to the lower numbers."""
-    level, missing, rising = surface(low, high, offsets, amount)
-    each, left = divmod(missing, rising) if rising else (0, 0)
-    shares: list[int] = []
-    for least, most, offset in zip(low, high, offsets, strict=False):
-        here = level - offset
-        if here < least:
-            shares.append(least)
-        elif here >= most:
-            shares.append(most)
-        else:
-            shares.append(here + each + (left > 0))
-            left -= 1
+    line = Waterline(low, high, offsets)
+    level, parts = line.level(amount)
+    level //= parts
+    shares = line.whole(level)
+    left = amount - sum(shares)
+    if left:
+        for one, (share, most) in enumerate(zip(shares, high, strict=False)):
+            if share < most and share == level - offsets[one]:
+                shares[one] += 1
+                left -= 1
+                if not left:
+                    break
     return shares
 
 

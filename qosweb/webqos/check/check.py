@@ -1,6 +1,6 @@
 """Everything that can be said against a specification, in one call."""
 
-from qosweb.webqos.check.conditions import check_conditions
+from qosweb.webqos.check.conditions import check_conditions, check_texts
 from qosweb.webqos.check.patterns import check_patterns
 from qosweb.webqos.check.promises import check_promises
 from qosweb.webqos.check.surprises import check_surprises
@@ -18,6 +18,7 @@ def check_built(built: Built) -> list[Diagnostic]:
     found = list(built.found)
     if built.model is not None:
         found += check_conditions(built, built.model)
+        found += check_texts(built.model)
         found += check_patterns(built, built.model)
         found += check_promises(built, built.model)
         found += check_surprises(built, built.model)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qosweb.webqos.check.accesses import no_older
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.domains import TooManySituations, situations
+from qosweb.webqos.model.texts import are_told_apart
 from qosweb.webqos.syntax.diagnostics import error, warning
+from qosweb.webqos.syntax.places import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +25,14 @@ TESTS_MAX = 3_000_000  # of all conditions together; beyond it they are believed
 def check_conditions(built: Built, model: Model) -> Iterator[Diagnostic]:
     known: dict[c.Condition, set[bool]] = {}
     tests = 0
+    pairs = no_older(model)
     for rule, node in zip(model.rules, [*built.constraint_rules, *built.priority_rules], strict=True):
         if rule.condition is None or node.condition is None:
             continue
         whole = expand(rule.condition, model)
         if whole not in known:
             try:
-                tried = list(situations([whole], SITUATIONS_MAX))
+                tried = list(situations([whole], SITUATIONS_MAX, pairs))
             except TooManySituations:
                 tried = []
             tests += len(tried) * sum(1 for _ in c.leaves(whole))
@@ -39,6 +43,19 @@ def check_conditions(built: Built, model: Model) -> Iterator[Diagnostic]:
             )
         elif known[whole] == {True}:
             yield warning(node.condition.span, "this condition always holds", "leave it out")
+
+
+def check_texts(model: Model) -> Iterator[Diagnostic]:
+    """Tests of one text that overlap in more ways than there can be classes."""
+    told_apart = {frozenset((*way.held, *way.failed)) for one in model.classes for way in one.ways[:1]}
+    for atoms in sorted(told_apart, key=sorted):
+        if not are_told_apart(model.atoms[at] for at in sorted(atoms)):
+            yield warning(
+                Span(0, 0),
+                "a text can fit these conditions in too many ways: one that fits more than two of them counts as two",
+                "conditions that mean the same for a page can be united with 'or'",
+            )
+            return
 
 
 def expand(condition: c.Condition, model: Model) -> c.Condition:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.feasibility import contradiction
 from qosweb.webqos.allocation.problem import PPM, Bound, Problem
+from qosweb.webqos.check.accesses import no_older
+from qosweb.webqos.check.questions import Asked, Rates, part_of, share_question
 from qosweb.webqos.check.times import describe, distinct
-from qosweb.webqos.model.model import Bytes, Constraint, Requests, Share
-from qosweb.webqos.policy.binding import Binding, bind, problem_of
+from qosweb.webqos.model.model import Word
+from qosweb.webqos.policy.binding import Binding, bind
 from qosweb.webqos.policy.coverage import Coverage
-from qosweb.webqos.policy.environment import Means
 from qosweb.webqos.policy.terms import TwoValues, terms_of
 from qosweb.webqos.syntax.diagnostics import Note, error, warning
 from qosweb.webqos.syntax.places import Span
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 CONTRADICTIONS_MAX = 20
 FLOORS_MANY = 100
 NOTES_MAX = 10
+RATIOS_MAX = 20
 EFFORT_MAX = 400_000  # situations times rules and classes: what is looked at stays a matter of seconds
 
 
@@ -40,6 +42,8 @@ class _Checker:
         self._built = built
         self._model = model
         self._coverage = Coverage(model)
+        self._no_older = no_older(model)
+        self._rates = Rates(model, self._coverage)
         self._said: set[tuple[int, ...]] = set()
 
     def priorities(self) -> Iterator[Diagnostic]:
@@ -48,26 +52,29 @@ class _Checker:
         if not rules:
             return
         said: set[tuple[int, ...]] = set()
-        for situation in distinct(rules)[0]:
+        for situation in distinct(rules, self._no_older)[0]:
             binding = bind(self._model, self._coverage, situation)
-            cycle = _cycle(binding, len(self._model.classes))
-            involved = tuple(sorted(set(cycle)))
-            if not involved or involved in said:
-                continue
-            said.add(involved)
-            *first, last = (self._built.priority_rules[number] for number in involved)
-            when = describe(self._model, situation, [self._model.priorities[number] for number in involved])
-            yield error(
-                last.constraint.span,
-                f"the order of priority goes round in a circle{f' ({when})' if when else ''}",
-                "leave out one of them" if first else "a class cannot come before itself",
-                [Note(rule.constraint.span, "together with this") for rule in first],
-            )
+            without: set[int] = set()  # what would have to go
+            while involved := tuple(sorted({*_cycle(binding, len(self._model.classes), without)})):
+                without.add(involved[-1])
+                if involved in said:
+                    continue
+                said.add(involved)
+                *first, last = (self._built.priority_rules[number] for number in involved)
+                when = describe(self._model, situation, [self._model.priorities[number] for number in involved])
+                yield error(
+                    last.constraint.span,
+                    f"the order of priority goes round in a circle{f' ({when})' if when else ''}",
+                    "leave out one of them" if first else "a class cannot come before itself",
+                    [Note(rule.constraint.span, "together with this") for rule in first],
+                )
+                if len(said) >= CONTRADICTIONS_MAX:
+                    return
 
     def shares(self) -> Iterator[Diagnostic]:
         model = self._model
         rules: list[Rule] = [rule for rule in model.constraints if not rule.shadow]
-        found, partly = distinct(rules)
+        found, partly = distinct(rules, self._no_older)
         most = max(3, EFFORT_MAX // (1 + len(rules) + len(model.classes)))
         partly = partly or len(found) > most
         del found[most:]
@@ -77,25 +84,30 @@ class _Checker:
                 "the conditions can come out in too many ways: not all were checked for contradictions",
                 "fewer different conditions make this complete",
             )
-        problems: dict[Problem, tuple[Situation, Binding]] = {}
+        asked: dict[tuple[Problem, int], Asked] = {}
         for situation in found:
             binding = bind(model, self._coverage, situation)
             yield from self._terms(binding)
-            means = self._means(situation)
-            for only in (_is_share, _is_request_rate, _is_byte_rate):
-                problem = problem_of(model, self._coverage, binding, None if only is _is_share else means, only)
-                if problem.floors or problem.ratios or problem.equal:
-                    problems.setdefault(problem, (situation, binding))
+            for one in (
+                share_question(model, self._coverage, situation, binding),
+                *self._rates.questions(situation, binding),
+            ):
+                if one.problem.floors or one.problem.ratios or one.problem.equal:
+                    asked.setdefault((one.problem, one.capacity), one)
         starved = False
-        for problem, (situation, binding) in problems.items():
+        for one in asked.values():
             if len(self._said) >= CONTRADICTIONS_MAX:
                 return
-            core = _too_much(problem) or contradiction(problem)
-            if core is not None:
-                yield from self._contradiction(core, situation)
-            elif not starved and (warned := self._starved(problem, binding)):
-                starved = True
-                yield warned
+            core = _too_much(one) or contradiction(one.problem, one.capacity)
+            if core is not None and one.is_far:
+                yield from self._too_many_nodes(core, one)
+            elif core is not None:
+                situation = self._rates.when_first(core, one) if one.is_grown else one.situation
+                yield from self._contradiction(self._with_equals(core, one), situation)
+            elif not starved and one.capacity == PPM:
+                for warned in self._starved(one.problem, one.binding):
+                    starved = True
+                    yield warned
 
     def _contradiction(self, core: tuple[int, ...], situation: Situation) -> Iterator[Diagnostic]:
         if core in self._said or not core:
@@ -120,27 +132,62 @@ class _Checker:
             ],
         )
 
-    def _starved(self, problem: Problem, binding: Binding) -> Diagnostic | None:
-        """Lower bounds that leave nothing for what no rule names."""
-        default = self._model.default
-        if default in binding.always or not problem.floors or any(default in bound.classes for bound in problem.floors):
-            return None
-        if any(default in bound.classes and not bound.ppm for bound in problem.ceilings):
-            return None
-        tried = Problem(problem.classes, (*problem.floors, Bound((default,), 1, -1)), problem.ceilings, problem.ratios)
-        core = contradiction(tried)
-        if core is None:
-            return None
-        involved = sorted(number for number in core if number >= 0)
-        rules = [self._built.constraint_rules[number] for number in involved]
-        if not rules:
-            return None
-        return warning(
-            rules[-1].constraint.span,
-            "the lower bounds leave nothing for 'default', the pages that no rule names",
-            "under contention such pages are not served; leave a share for them",
-            [Note(rule.constraint.span, "together with this") for rule in rules[:-1]],
+    def _with_equals(self, core: tuple[int, ...], asked: Asked) -> tuple[int, ...]:
+        """With those of the ``equal`` statements that the contradiction needs."""
+        if not asked.problem.equal:
+            return core
+        equals = {
+            one.number: one.lower
+            for one in asked.binding.in_force
+            if self._model.constraints[one.number].value == Word("equal")
+        }
+        needed = dict(equals)
+        for number in equals:
+            fewer = {other: classes for other, classes in needed.items() if other != number}
+            members = sorted({at for classes in fewer.values() for at in classes}.difference(asked.binding.always))
+            if contradiction(part_of(asked.problem, core, members), asked.capacity) is not None:
+                needed = fewer
+        return tuple(sorted({*core, *needed}))
+
+    def _too_many_nodes(self, core: tuple[int, ...], asked: Asked) -> Iterator[Diagnostic]:
+        """Promises that a cluster outgrows."""
+        if core in self._said:
+            return
+        self._said.add(core)
+        first = self._rates.when_first(core, asked).number("nodes", "")
+        *others, last = (self._built.constraint_rules[number] for number in core)
+        yield warning(
+            last.constraint.span,
+            f"from {first} nodes on, these constraints contradict each other",
+            f"say for how many nodes they are meant: nodes < {first} => ...",
+            [Note(rule.constraint.span, "together with this") for rule in others[:NOTES_MAX]],
         )
+
+    def _starved(self, problem: Problem, binding: Binding) -> Iterator[Diagnostic]:
+        """Bounds that leave nothing for what no rule names, or for pages that are compared with others."""
+        default = self._model.default
+        names = {default: "'default', the pages that no rule names"} if problem.floors else {}
+        for ratio in problem.ratios[:RATIOS_MAX]:
+            names |= {at: f"'{self._model.classes[at].name}'" for side in (ratio.left, ratio.right) for at in side[:1]}
+        for at, name in names.items():
+            if at in binding.always or any(at in bound.classes and bound.ppm for bound in problem.floors):
+                continue
+            if any(at in bound.classes and not bound.ppm for bound in problem.ceilings):
+                continue
+            floors = (*problem.floors, Bound((at,), 1, -1))
+            core = contradiction(Problem(problem.classes, floors, problem.ceilings, problem.ratios))
+            involved = sorted(number for number in core or () if number >= 0)
+            if not involved:
+                continue
+            *others, last = (self._built.constraint_rules[number] for number in involved)
+            bounds = "lower bounds" if at == default else "bounds"
+            yield warning(
+                last.constraint.span,
+                f"the {bounds} leave nothing for {name}",
+                "under contention such pages are not served; leave a share for them",
+                [Note(rule.constraint.span, "together with this") for rule in others],
+            )
+            return
 
     def _terms(self, binding: Binding) -> Iterator[Diagnostic]:
         """Settings of a class that have two values."""
@@ -166,24 +213,14 @@ class _Checker:
                     [Note(first.constraint.span, "the other is here")],
                 )
 
-    def _means(self, situation: Situation) -> Means:
-        """Rates are compared with each other alone: a capacity that all of them fit into."""
-        nodes = situation.number("nodes", "") or 1
-        total = 1
-        for rule in self._model.constraints:
-            if isinstance(rule.value, Bytes):
-                total += rule.value.bps * (nodes if rule.value.per_node else 1)
-            elif isinstance(rule.value, Requests):
-                total += rule.value.mrps * (nodes if rule.value.per_node else 1)
-        return Means(nodes, total * 2, 1_000)
 
-
-def _too_much(problem: Problem) -> tuple[int, ...] | None:
+def _too_much(asked: Asked) -> tuple[int, ...] | None:
     """Lower bounds that alone add up to more than everything, the largest first; only where there are very many.
 
     Then a smallest contradiction may take minutes to find, and this one is as good.
     """
-    if len(problem.floors) < FLOORS_MANY:
+    problem = asked.problem
+    if asked.capacity != PPM or len(problem.floors) < FLOORS_MANY:
         return None
     taken: set[int] = set()
     total = 0
@@ -198,23 +235,12 @@ def _too_much(problem: Problem) -> tuple[int, ...] | None:
     return None
 
 
-def _is_share(rule: Constraint) -> bool:
-    return rule.attribute == "server_resource" or isinstance(rule.value, Share)
-
-
-def _is_request_rate(rule: Constraint) -> bool:
-    return rule.attribute == "num_requests" and not isinstance(rule.value, Share)
-
-
-def _is_byte_rate(rule: Constraint) -> bool:
-    return rule.attribute == "num_bytes" and not isinstance(rule.value, Share)
-
-
-def _cycle(binding: Binding, classes: int) -> list[int]:
-    """The priorities of some cycle of classes; empty if there is none."""
+def _cycle(binding: Binding, classes: int, without: set[int]) -> list[int]:
+    """The priorities, none of them of ``without``, of some cycle of classes; empty if there is none."""
     after: dict[int, list[tuple[int, int]]] = {}
     for (a, b), rule in zip(binding.before, binding.before_rules, strict=True):
-        after.setdefault(a, []).append((b, rule))
+        if rule not in without:
+            after.setdefault(a, []).append((b, rule))
     state = [0] * classes  # 1: on the path, 2: done
     for start in range(classes):
         if state[start]:

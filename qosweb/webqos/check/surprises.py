@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.model.model import Share, Word
+from qosweb.webqos.model.model import Bytes, Requests, Share, Word
 from qosweb.webqos.policy.binding import RESOURCES
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.syntax.diagnostics import Note, warning
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from qosweb.webqos.model.build import Built
     from qosweb.webqos.model.model import Model
     from qosweb.webqos.syntax.diagnostics import Diagnostic
     from qosweb.webqos.syntax.places import Span
+
+BOUNDS_MAX = 200  # that are compared with each other
 
 
 def check_surprises(built: Built, model: Model) -> Iterator[Diagnostic]:
@@ -41,7 +43,7 @@ def _always(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnost
                 )
                 break
     for number, rule in enumerate(model.constraints):
-        if rule.attribute not in RESOURCES or rule.op == ">" or rule.shadow or isinstance(rule.value, Word):
+        if rule.attribute not in RESOURCES or rule.shadow or isinstance(rule.value, Word):
             continue
         covered = set(coverage.classes(rule.pages))
         if covered and covered <= always:
@@ -54,29 +56,46 @@ def _always(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnost
 
 def _bounds(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
     ceilings: list[tuple[int, int, set[int]]] = []
+    floors: list[tuple[int, int, set[int]]] = []
     for number, rule in enumerate(model.constraints):
+        span = built.constraint_rules[number].constraint.span
+        if rule.op == ">" and rule.value in (Requests(0), Bytes(0), Requests(0, True), Bytes(0, True)):
+            yield warning(span, "this lower bound says nothing: it is zero", "leave it out")
         if not isinstance(rule.value, Share) or rule.shadow:
             continue
-        span = built.constraint_rules[number].constraint.span
         if rule.op == "<" and rule.value.ppm >= PPM:
             yield warning(span, "this upper bound can never bind: it is everything", "leave it out")
         elif rule.op == ">" and rule.value.ppm == 0:
             yield warning(span, "this lower bound says nothing: it is zero", "leave it out")
-        elif rule.op == "<" and rule.condition is None and rule.attribute == "server_resource":
-            ceilings.append((number, rule.value.ppm, set(coverage.classes(rule.pages))))
-    for number, ppm, classes in ceilings[:200]:
-        for other, other_ppm, other_classes in ceilings[:200]:
-            if (
-                number != other
-                and classes <= other_classes
-                and (ppm > other_ppm or (ppm == other_ppm and classes < other_classes))
-            ):
-                yield warning(
-                    built.constraint_rules[number].constraint.span,
-                    "this upper bound can never bind: a lower one covers these pages",
-                    "leave it out",
-                    [Note(built.constraint_rules[other].constraint.span, "which is here")],
-                )
+        elif rule.op != "=" and rule.condition is None and rule.attribute == "server_resource":
+            listed = ceilings if rule.op == "<" else floors
+            listed.append((number, rule.value.ppm, set(coverage.classes(rule.pages))))
+    for number, other in _implied(
+        ceilings, lambda ppm, classes, stronger, others: classes <= others and ppm >= stronger
+    ):
+        yield warning(
+            built.constraint_rules[number].constraint.span,
+            "this upper bound can never bind: a lower one covers these pages",
+            "leave it out",
+            [Note(built.constraint_rules[other].constraint.span, "which is here")],
+        )
+    for number, other in _implied(floors, lambda ppm, classes, stronger, others: others == classes and ppm <= stronger):
+        yield warning(
+            built.constraint_rules[number].constraint.span,
+            "this lower bound says nothing: these pages are promised as much already",
+            "leave it out",
+            [Note(built.constraint_rules[other].constraint.span, "which is here")],
+        )
+
+
+def _implied(
+    bounds: list[tuple[int, int, set[int]]], follows: Callable[[int, set[int], int, set[int]], bool]
+) -> Iterator[tuple[int, int]]:
+    """Bounds that follow from another, with that one; of two that say the same, none."""
+    for number, ppm, classes in bounds[:BOUNDS_MAX]:
+        for other, other_ppm, other_classes in bounds[:BOUNDS_MAX]:
+            if follows(ppm, classes, other_ppm, other_classes) and (ppm, classes) != (other_ppm, other_classes):
+                yield number, other
                 break
 
 

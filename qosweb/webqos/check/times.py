@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.domains import Situation, TooManySituations, situations
+from qosweb.webqos.model.model import Bytes, Constraint, Requests
+from qosweb.webqos.model.subjects import DATE_MAX
 from qosweb.webqos.values import PPM, WEEKDAYS
 
 if TYPE_CHECKING:
+    from qosweb.webqos.model.domains import Key
     from qosweb.webqos.model.model import Model, Rule
 
 TESTS_MAX = 2_000_000  # in all situations together
@@ -17,10 +20,10 @@ SITUATIONS_MAX = 20_000
 DISTINCT_MAX = 400
 
 
-def distinct(rules: list[Rule]) -> tuple[list[Situation], bool]:
+def distinct(rules: list[Rule], no_older: list[tuple[Key, Key]]) -> tuple[list[Situation], bool]:
     """One situation for each way in which the conditions of ``rules`` on the cluster come out; True: not all of them.
 
-    If there are too many, those in which one rule's condition holds, rule by rule.
+    If there are too many, those in which one rule's condition holds, rule by rule. ``no_older``: see ``situations``.
     """
     leaves = sorted(
         {
@@ -35,23 +38,23 @@ def distinct(rules: list[Rule]) -> tuple[list[Situation], bool]:
     if not leaves:
         return [Situation()], False
     try:
-        return _tell_apart(leaves)
+        return _tell_apart(leaves, no_older)
     except TooManySituations:
         found: dict[tuple[bool, ...], Situation] = {}
         for rule in rules[:DISTINCT_MAX]:
             if rule.condition is not None:
                 mine = [leaf for leaf in leaves if leaf in set(c.leaves(rule.condition))]
                 try:
-                    for situation in _tell_apart(mine)[0]:
+                    for situation in _tell_apart(mine, no_older)[0]:
                         found.setdefault(_outcome(leaves, situation), situation)
                 except TooManySituations:
                     continue
         return list(found.values())[:DISTINCT_MAX] or [Situation()], True
 
 
-def _tell_apart(leaves: list[c.Within]) -> tuple[list[Situation], bool]:
+def _tell_apart(leaves: list[c.Within], no_older: list[tuple[Key, Key]]) -> tuple[list[Situation], bool]:
     found: dict[tuple[bool, ...], Situation] = {}
-    for situation in situations(leaves, min(SITUATIONS_MAX, TESTS_MAX // max(1, len(leaves)))):
+    for situation in situations(leaves, min(SITUATIONS_MAX, TESTS_MAX // max(1, len(leaves))), no_older):
         found.setdefault(_outcome(leaves, situation), situation)
     return list(found.values())[:DISTINCT_MAX], len(found) > DISTINCT_MAX
 
@@ -69,6 +72,8 @@ def describe(model: Model, situation: Situation, rules: list[Rule]) -> str:
         for leaf in c.leaves(rule.condition)
         if isinstance(leaf, c.Within) and leaf.subject in c.OF_CLUSTER
     }
+    if any(grows_with_nodes(rule) for rule in rules):
+        wanted.add(("nodes", ""))
     words = []
     for (subject, argument), value in sorted(situation.chosen.items()):
         if (subject, argument) not in wanted:
@@ -76,9 +81,31 @@ def describe(model: Model, situation: Situation, rules: list[Rule]) -> str:
         if subject == "accessed":
             name = model.page_sets[int(argument)].name
             words.append(f"{name} accessed" if value is not None and _recent(rules, argument, value) else "")
+        elif subject == "date" and value == 1:
+            first = _first_day(rules)
+            words.append("" if first is None else f"before {date.fromordinal(first)}")
         elif isinstance(value, int):
             words.append(_said(subject, value))
     return ", ".join(word for word in words if word)
+
+
+def grows_with_nodes(rule: Rule) -> bool:
+    return isinstance(rule, Constraint) and isinstance(rule.value, Bytes | Requests) and rule.value.per_node
+
+
+def _first_day(rules: list[Rule]) -> int | None:
+    """The first on which conditions may come out differently."""
+    days = (
+        end
+        for rule in rules
+        if rule.condition is not None
+        for leaf in c.leaves(rule.condition)
+        if isinstance(leaf, c.Within) and leaf.subject == "date"
+        for low, high in leaf.ranges
+        for end in (low, high + 1)
+        if 1 < end <= DATE_MAX
+    )
+    return min(days, default=None)
 
 
 def _recent(rules: list[Rule], argument: str, value: int | str) -> bool:
@@ -95,7 +122,8 @@ def _recent(rules: list[Rule], argument: str, value: int | str) -> bool:
 def _said(subject: str, value: int) -> str:
     match subject:
         case "time":
-            return f"at {value // 3600:02}:{value // 60 % 60:02}"
+            second = f":{value % 60:02}" if value % 60 else ""
+            return f"at {value // 3600:02}:{value // 60 % 60:02}{second}"
         case "weekday":
             return f"on {WEEKDAYS[value]}"
         case "date":
@@ -103,4 +131,4 @@ def _said(subject: str, value: int) -> str:
         case "load":
             return f"at a load of {value * 100 / PPM:.4g}%"
         case _:
-            return f"with {value} nodes"
+            return "with 1 node" if value == 1 else f"with {value} nodes"

@@ -1,18 +1,21 @@
 """Which patterns cover a page: a trie of patterns, walked as an automaton that is built as far as it is used.
 
 A state is a set of trie nodes; its steps are remembered by segment, so a path costs one dictionary lookup per
-segment however many patterns there are. A step that is not remembered yet looks up the segment in each node's
-dictionaries, never in all patterns. What is remembered is bounded: clients choose the segments.
+segment however many patterns there are. All segments that no pattern names lead to the same state, which needs no
+remembering, but where patterns have a star within a segment: there a step that is not remembered yet looks up the
+segment's ends, never all patterns. What is remembered is bounded: clients choose the segments.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from qosweb.webqos.globs import FILLER, Glob, compatible, witness
-from qosweb.webqos.patterns import PagePattern
+from qosweb.webqos.globs import FILLER, Glob
+from qosweb.webqos.overlaps import Overlaps, TooManyOverlaps
+from qosweb.webqos.patterns import PagePattern, without_port
 
 REMEMBERED_MAX = 2_048  # steps per state beyond those the patterns name
 HOSTS_MAX = 1_024
-GLOBS_MAX = 400  # side by side
 STEPS_MAX = 1_000_000  # to find out in which ways patterns overlap
 
 
@@ -20,22 +23,32 @@ class TooManyWays(Exception):
     """The patterns overlap in more ways than can be written down."""
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+_EMPTY: Mapping[Any, Any] = MappingProxyType({})
+_NOTHING: frozenset[int] = frozenset()
+
+
 class _Node:
-    """A place in the trie. ``deep`` is the child for '**': a node that every segment leads back to."""
+    """A place in the trie. ``deep`` is the child for '**': a node that every segment leads back to.
+
+    Most nodes have next to nothing: what is empty takes no room.
+    """
 
     __slots__ = ("accepts", "by_head", "by_tail", "deep", "globs", "is_deep", "literals", "others", "stems")
 
     def __init__(self, *, is_deep: bool = False) -> None:
         self.is_deep = is_deep
-        self.literals: dict[str, _Node] = {}
-        self.stems: dict[str, _Node] = {}  # a page with any extension
-        self.globs: dict[str, tuple[Glob, _Node]] = {}
+        self.literals: Mapping[str, _Node] = _EMPTY
+        self.stems: Mapping[str, _Node] = _EMPTY  # a page with any extension
+        self.globs: Mapping[str, tuple[Glob, _Node]] = _EMPTY
         # The same globs by the end that is literal, per length of it.
-        self.by_head: dict[int, dict[str, list[tuple[Glob, _Node]]]] = {}
-        self.by_tail: dict[int, dict[str, list[tuple[Glob, _Node]]]] = {}
-        self.others: list[tuple[Glob, _Node]] = []
+        self.by_head: Mapping[int, dict[str, list[tuple[Glob, _Node]]]] = _EMPTY
+        self.by_tail: Mapping[int, dict[str, list[tuple[Glob, _Node]]]] = _EMPTY
+        self.others: tuple[tuple[Glob, _Node], ...] = ()
         self.deep: _Node | None = None
-        self.accepts: set[int] = set()
+        self.accepts = _NOTHING
 
     def child(self, segment: str) -> "_Node":
         if segment == "**":
@@ -45,29 +58,42 @@ class _Node:
                 self.deep = _Node(is_deep=True)
             return self.deep
         if "*" not in segment:
-            return self.literals.setdefault(segment, _Node())
-        known = self.globs.get(segment)
-        if known is None:
-            known = self.globs[segment] = (Glob.parse(segment), _Node())
-            self._index(known)
-        return known[1]
+            self.literals = own = _own(self.literals)
+            if segment not in own:
+                own[segment] = _Node()
+            return own[segment]
+        self.globs = own_globs = _own(self.globs)
+        if segment not in own_globs:
+            own_globs[segment] = (Glob.parse(segment), _Node())
+            self._index(own_globs[segment])
+        return own_globs[segment][1]
+
+    def stem(self, segment: str) -> "_Node":
+        self.stems = own = _own(self.stems)
+        if segment not in own:
+            own[segment] = _Node()
+        return own[segment]
 
     def _index(self, entry: tuple[Glob, "_Node"]) -> None:
         head, _, tail = entry[0]
         if len(tail) > len(head):
-            self.by_tail.setdefault(len(tail), {}).setdefault(tail, []).append(entry)
+            self.by_tail = by_tail = _own(self.by_tail)
+            by_tail.setdefault(len(tail), {}).setdefault(tail, []).append(entry)
         elif head:
-            self.by_head.setdefault(len(head), {}).setdefault(head, []).append(entry)
+            self.by_head = by_head = _own(self.by_head)
+            by_head.setdefault(len(head), {}).setdefault(head, []).append(entry)
         else:
-            self.others.append(entry)
+            self.others = (*self.others, entry)
 
     def after(self, segment: str) -> Iterator["_Node"]:
         if self.is_deep:
             yield self
-        if (node := self.literals.get(segment)) is not None:
+        if self.literals and (node := self.literals.get(segment)) is not None:
             yield node
         if self.stems and "." in segment and (node := self.stems.get(segment.partition(".")[0])) is not None:
             yield node
+        if not self.globs:
+            return
         for length, by_head in self.by_head.items():
             for glob, node in by_head.get(segment[:length], ()):
                 if glob.matches(segment):
@@ -81,15 +107,57 @@ class _Node:
                 yield node
 
 
-class State:
-    """``accepts`` are the patterns that cover a page whose segments lead here."""
+def _own(shared: Mapping[K, V]) -> dict[K, V]:
+    return shared if isinstance(shared, dict) else {}
 
-    __slots__ = ("accepts", "next", "nodes")
+
+_NO_STEPS: dict[str, "State"] = {}  # of all states that have none
+
+
+class State:
+    """``accepts`` are the patterns that cover a page whose segments lead here.
+
+    ``meaning`` is for who uses the automaton: what he made of ``accepts``.
+    """
+
+    __slots__ = (
+        "accepts",
+        "by_stem",
+        "has_globs",
+        "has_stems",
+        "is_last",
+        "meaning",
+        "names_nothing",
+        "next",
+        "nodes",
+        "otherwise",
+    )
 
     def __init__(self, nodes: tuple[_Node, ...]) -> None:
         self.nodes = nodes
-        self.accepts = frozenset(pattern for node in nodes for pattern in node.accepts)
-        self.next: dict[str, State] = {}
+        self.accepts = _NOTHING
+        self.otherwise: State | None = None  # after a segment that nothing names
+        self.has_globs = self.has_stems = False
+        self.names_nothing = True  # whatever follows leads to one state,
+        self.is_last = True  # to this one
+        for node in nodes:
+            if node.accepts:
+                self.accepts |= node.accepts
+            if node.globs:
+                self.has_globs = True
+            if node.stems:
+                self.has_stems = True
+            if node.literals:
+                self.names_nothing = False
+            if not node.is_deep:
+                self.is_last = False
+        if self.has_globs or self.has_stems:
+            self.names_nothing = False
+        if not self.names_nothing:
+            self.is_last = False
+        self.next: dict[str, State] = _NO_STEPS if self.names_nothing else {}
+        self.by_stem: dict[str, State] = {} if self.has_stems else _NO_STEPS
+        self.meaning: Any = None
 
 
 class Automaton:
@@ -110,17 +178,29 @@ class Automaton:
         for segment in segments:
             following = state.next.get(segment)
             state = self._step(state, segment) if following is None else following
+            if state.is_last:
+                break
         return state
 
     def reachable(self, states_max: int) -> set[frozenset[int]]:
         """Every set of patterns that covers some page. Raises TooManyWays."""
-        waiting = [self._start(host) for host in self._host_witnesses()]
+        try:
+            return self._reachable(states_max)
+        except TooManyOverlaps:
+            raise TooManyWays from None
+
+    def _reachable(self, states_max: int) -> set[frozenset[int]]:
+        waiting = [self._start(host) for host in self._host_witnesses(states_max)]
         seen = {id(state) for state in waiting}
         found: set[frozenset[int]] = set()
+        overlaps: dict[tuple[str, ...], Overlaps] = {}
         steps = 0
         while waiting:
             state = waiting.pop()
-            for segment in _witnesses(state, states_max):
+            if state.is_last:
+                found.add(state.accepts)
+                continue
+            for segment in _witnesses(state, states_max, overlaps):
                 steps += 1
                 if steps > STEPS_MAX:
                     raise TooManyWays
@@ -142,11 +222,11 @@ class Automaton:
 
     def _start(self, host: str) -> State:
         roots = [self._any]
-        name = host if host.startswith("[") and host.endswith("]") else host.rpartition(":")[0] or host
-        for known in {host, name}:
-            if (root := self._hosts.get(known)) is not None:
-                roots.append(root)
-            roots += [root for glob, root in self._host_globs.values() if glob.matches(known)]
+        name = without_port(host)
+        roots += [self._hosts[known] for known in {host, name} if known in self._hosts]
+        roots += [
+            root for text, (glob, root) in self._host_globs.items() if glob.matches(host if ":" in text else name)
+        ]
         state = self._state(roots)
         if len(self._starts) >= HOSTS_MAX:
             self._starts.clear()
@@ -154,32 +234,76 @@ class Automaton:
         return state
 
     def _step(self, state: State, segment: str) -> State:
-        following = self._state([after for node in state.nodes for after in node.after(segment)])
-        if len(state.next) < REMEMBERED_MAX or any(segment in node.literals for node in state.nodes):
+        """A step that is not remembered."""
+        is_named = False
+        for node in state.nodes:
+            if segment in node.literals:
+                is_named = True
+                break
+        if not is_named and not state.has_globs:
+            if not state.has_stems or "." not in segment:
+                return state.otherwise or self._otherwise(state)
+            stem = segment.partition(".")[0]
+            following = state.by_stem.get(stem)
+            if following is not None:
+                return following
+            if not any(stem in node.stems for node in state.nodes):
+                return state.otherwise or self._otherwise(state)
+            following = state.by_stem[stem] = self._after(state, segment)
+            return following
+        following = self._after(state, segment)
+        if is_named or len(state.next) < REMEMBERED_MAX:
             state.next[segment] = following
         return following
 
+    def _otherwise(self, state: State) -> State:
+        following = state.otherwise = self._state([node for node in state.nodes if node.is_deep])
+        return following
+
+    def _after(self, state: State, segment: str) -> State:
+        if state.has_globs:
+            return self._state([after for node in state.nodes for after in node.after(segment)])
+        nodes: list[_Node] = []
+        stem = segment.partition(".")[0] if state.has_stems and "." in segment else None
+        for node in state.nodes:
+            if node.is_deep:
+                nodes.append(node)
+            if segment in node.literals:
+                nodes.append(node.literals[segment])
+            if stem is not None and stem in node.stems:
+                nodes.append(node.stems[stem])
+        return self._state(nodes)
+
     def _state(self, nodes: list[_Node]) -> State:
-        closed = {id(node): node for node in nodes}
-        for node in nodes:
-            if node.deep is not None:
-                closed[id(node.deep)] = node.deep
-        key = tuple(sorted(closed))
+        if len(nodes) == 1 and nodes[0].deep is None:
+            key: tuple[int, ...] = (id(nodes[0]),)
+            closed = nodes
+        else:
+            by_id = {id(node): node for node in nodes}
+            for node in nodes:
+                if node.deep is not None:
+                    by_id[id(node.deep)] = node.deep
+            key = tuple(sorted(by_id))
+            closed = [by_id[number] for number in key]
         state = self._states.get(key)
         if state is None:
-            state = self._states[key] = State(tuple(closed[number] for number in key))
+            state = self._states[key] = State(tuple(closed))
         return state
 
-    def _host_witnesses(self) -> Iterator[str]:
-        yield FILLER
+    def _host_witnesses(self, most: int) -> Iterator[str]:
+        """A host for every way in which patterns can name it."""
         yield from self._hosts
-        for glob, _ in self._host_globs.values():
-            yield witness((glob,))
-        pairs = list(self._host_globs.values())
-        for at, (one, _) in enumerate(pairs):
-            for other, _ in pairs[at + 1 :]:
-                if compatible(one, other):
-                    yield witness((one, other))
+        by_port: dict[str, list[str]] = {"": []}  # globs without their ports
+        for glob in self._host_globs:
+            name, _, port = glob.partition(":")
+            by_port.setdefault(port, []).append(name)
+        everywhere = by_port[""]
+        for port, globs in by_port.items():
+            end = f":{port}" if port else ""
+            for name in Overlaps({*everywhere, *globs}).texts(most):
+                yield name + end
+            if port:
+                yield from (host + end for host in self._hosts if without_port(host) == host)
 
 
 def _insert(root: _Node, pattern: PagePattern, number: int) -> None:
@@ -188,36 +312,24 @@ def _insert(root: _Node, pattern: PagePattern, number: int) -> None:
         parent = node
         node = node.child(segment)
     if not pattern.is_plain:
-        node.accepts.add(number)
+        node.accepts |= {number}
         return
-    node.child("**").accepts.add(number)
+    deep = node.child("**")
+    deep.accepts |= {number}
     if pattern.segments and "." not in pattern.segments[-1]:
-        parent.stems.setdefault(pattern.segments[-1], _Node()).accepts.add(number)
+        stem = parent.stem(pattern.segments[-1])
+        stem.accepts |= {number}
 
 
-def _witnesses(state: State, most: int) -> Iterator[str]:
+def _witnesses(state: State, most: int, overlaps: dict[tuple[str, ...], Overlaps]) -> Iterator[str]:
     """A segment for every way in which a page's path can go on from ``state``."""
-    literals = {literal for node in state.nodes for literal in node.literals}
-    stems = {stem for node in state.nodes for stem in node.stems}
-    globs = list({glob for node in state.nodes for glob, _ in node.globs.values()})
-    if len(globs) > GLOBS_MAX:
-        raise TooManyWays
-    yield FILLER + FILLER
-    yield from literals
-    for stem in stems:
-        as_glob = Glob(f"{stem}.", (), "")
-        for group in _groups([glob for glob in globs if compatible(as_glob, glob)], most):
-            yield witness((as_glob, *group))
-    for group in _groups(globs, most):
-        if group:
-            yield witness(group)
-
-
-def _groups(globs: list[Glob], most: int) -> list[tuple[Glob, ...]]:
-    """All sets of globs that one text can match together, the empty one too."""
-    groups: list[tuple[Glob, ...]] = [()]
-    for glob in globs:
-        groups += [(*group, glob) for group in groups if all(compatible(glob, other) for other in group)]
-        if len(groups) > most:
-            raise TooManyWays
-    return groups
+    if state.names_nothing:
+        yield FILLER
+        return
+    globs = tuple(sorted({glob for node in state.nodes for glob in node.globs}))
+    if globs not in overlaps:
+        overlaps[globs] = Overlaps(globs)
+    yield from overlaps[globs].texts(most)
+    yield from {literal for node in state.nodes for literal in node.literals}
+    for stem in {stem for node in state.nodes for stem in node.stems}:
+        yield from overlaps[globs].texts(most, f"{stem}.")

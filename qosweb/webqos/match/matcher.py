@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.match.automaton import Automaton
+from qosweb.webqos.match.automaton import Automaton, State
 from qosweb.webqos.match.predicates import as_test
 from qosweb.webqos.model import conditions as c
+from qosweb.webqos.model.model import Constraint
 from qosweb.webqos.model.partition import mentioned
 from qosweb.webqos.patterns import PagePattern, path_segments
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from qosweb.webqos.model.model import Model, Way
+
+
+RECENT_MASK = 4_095
+RECENT_PATH_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +54,19 @@ class Cover:
         self._automaton = Automaton(patterns)
         self._known: dict[frozenset[int], tuple[int, ...]] = {}
 
+    def state(self, host: str, path: str) -> State:
+        """Where ``path``, canonical and decoded, leads: one place for all pages that the same patterns cover."""
+        return self._automaton.cover(host, path_segments(path))
+
     def signature(self, host: str, path: str) -> tuple[int, ...]:
-        """The page sets with patterns that cover ``path``, which is canonical and decoded."""
-        accepts = self._automaton.cover(host, path_segments(path)).accepts
-        known = self._known.get(accepts)
+        """The page sets with patterns that cover ``path``."""
+        return self.signature_of(self.state(host, path))
+
+    def signature_of(self, state: State) -> tuple[int, ...]:
+        known = self._known.get(state.accepts)
         if known is None:
-            known = tuple(sorted({number for at in accepts for number in self._sets_of[at]}))
-            self._known[accepts] = known
+            known = tuple(sorted({number for at in state.accepts for number in self._sets_of[at]}))
+            self._known[state.accepts] = known
         return known
 
     def all_sets(self, host: str, path: str, *, is_default: bool) -> frozenset[int]:
@@ -73,29 +84,52 @@ class Matcher:
             by_signature.setdefault(one.pages, []).extend((number, way) for way in one.ways)
         tests = [as_test(atom) for atom in model.atoms]
         self._decisions = {signature: self._decision(ways, tests, ()) for signature, ways in by_signature.items()}
-        self._watch = Cover(model, watched(model))
-        self._shadows = Cover(model, (rule.pages for rule in model.constraints if rule.shadow))
+        # Pages that many ask for are found in one step. Each has one place, and gives way to the next one there.
+        self._recent: list[tuple[str, str, Decision] | None] = [None] * (RECENT_MASK + 1)
+        self._watched = watched(model)
+        self._watch = Cover(model, self._watched)
+        # By number, constraints before priorities; what a priority is about is any page of its chain.
+        self._shadow_pages = {
+            number: {rule.pages} if isinstance(rule, Constraint) else {*rule.chain}
+            for number, rule in enumerate(model.rules)
+            if rule.shadow
+        }
+        self._shadows = Cover(model, (pages for about in self._shadow_pages.values() for pages in about))
 
     def decide(self, host: str, path: str) -> Decision:
         """``host`` in lower case, ``path`` canonical and decoded."""
-        return self._decisions[self._cover.signature(host, path)]
+        place = hash(path) & RECENT_MASK
+        recent = self._recent[place]
+        if recent is not None and recent[0] == path and recent[1] == host:
+            return recent[2]
+        state = self._cover.state(host, path)
+        decision: Decision | None = state.meaning
+        if decision is None:
+            decision = state.meaning = self._decisions[self._cover.signature_of(state)]
+        if len(path) <= RECENT_PATH_MAX:
+            self._recent[place] = path, host, decision
+        return decision
 
     def classify(self, host: str, path: str, facts: c.Facts) -> int:
-        decision = self._decisions[self._cover.signature(host, path)]
+        decision = self.decide(host, path)
         while isinstance(decision, Branch):
             decision = decision.yes if decision.test(facts) else decision.no
         return decision
 
     def watched_sets(self, host: str, path: str) -> frozenset[int]:
         """The page sets of ``accessed(...)`` and ``links(...)`` that the page is in."""
+        if not self._watched:
+            return frozenset()
         is_default = not self._cover.signature(host, path)
         return self._watch.all_sets(host, path, is_default=is_default)
 
     def shadows(self, host: str, path: str) -> list[int]:
-        """The shadow constraints whose pages include this one."""
+        """The shadows whose pages include this one, as numbers in ``model.rules``."""
+        if not self._shadow_pages:
+            return []
         is_default = not self._cover.signature(host, path)
         sets = self._shadows.all_sets(host, path, is_default=is_default)
-        return [at for at, rule in enumerate(self.model.constraints) if rule.shadow and rule.pages in sets]
+        return [number for number, about in self._shadow_pages.items() if not sets.isdisjoint(about)]
 
     def _decision(
         self, ways: list[tuple[int, Way]], tests: list[Callable[[c.Facts], bool]], decided: tuple[int, ...]

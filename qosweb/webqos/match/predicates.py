@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Test = Callable[[c.Facts], bool]
+
+
+CLIENTS_MAX = 1_024  # whose answers are remembered, for each condition
 
 
 def as_test(condition: c.Condition) -> Test:
@@ -28,7 +32,7 @@ def as_test(condition: c.Condition) -> Test:
             return lambda facts: not inner(facts)
         case c.ClientIn(networks):
             return _client_test(networks)
-        case c.Like(subject, argument, glob) if "*" in glob:
+        case c.Like(subject, argument, glob) if "*" in glob and subject != "host":
             parsed = Glob.parse(glob.lower())
 
             def is_like(facts: c.Facts) -> bool:
@@ -47,15 +51,17 @@ def _client_test(networks: tuple[str, ...]) -> Test:
         for version in (4, 6)
     }
 
-    def is_in(facts: c.Facts) -> bool:
-        client = facts.text("client", "")
-        if client is None:
-            return False
+    @lru_cache(CLIENTS_MAX)
+    def has(client: str) -> bool:
         try:
             address = ip_address(client)
         except ValueError:
             return False
         number = int(address)
         return any(low <= number <= high for low, high in spans[address.version])
+
+    def is_in(facts: c.Facts) -> bool:
+        client = facts.text("client", "")
+        return client is not None and has(client)
 
     return is_in

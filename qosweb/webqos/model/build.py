@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from qosweb.webqos.model.lower import Lowered, lower
@@ -13,10 +15,12 @@ from qosweb.webqos.syntax.parser import parse
 from qosweb.webqos.syntax.places import Source, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from qosweb.webqos.patterns import PagePattern
     from qosweb.webqos.syntax import tree
+
+PAIRS_MAX = 300_000  # of classes, in one order of priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,9 @@ def build(source: Source, *, bind_shadows: bool = False) -> Built:
         span = lowered.places[too_many.page_set] if too_many.page_set >= 0 else Span(0, 0)
         found.append(error(span, too_many.message, "fewer wildcards or conditions make fewer classes"))
         return Built(source, parsed, None, found)
+    found += _too_many_pairs(model, lowered)
+    if has_errors(found):
+        return Built(source, parsed, None, found)
     return Built(
         source,
         parsed,
@@ -61,6 +68,27 @@ def build(source: Source, *, bind_shadows: bool = False) -> Built:
         lowered.pattern_places,
         lowered.atom_texts,
     )
+
+
+def _too_many_pairs(model: Model, lowered: Lowered) -> Iterator[Diagnostic]:
+    """Orders of so many classes that finding out who comes before whom would take too long."""
+    covering = Counter(number for one in model.classes for number in one.pages)
+    uncovered = sum(not one.pages for one in model.classes)
+    sizes = [
+        {"pages": covering[number], "default": uncovered}.get(page_set.kind, len(model.classes))
+        for number, page_set in enumerate(model.page_sets)
+    ]
+    for priority, rule in zip(model.priorities, lowered.priority_rules, strict=True):
+        # Of the same pages some come before the others: at most half of them before the other half.
+        pairs = sum(
+            sizes[first] * sizes[then] // (4 if first == then else 1) for first, then in pairwise(priority.chain)
+        )
+        if pairs > PAIRS_MAX and not priority.shadow:
+            yield error(
+                rule.constraint.span,
+                f"this is an order of {pairs:,} pairs of classes, {PAIRS_MAX:,} are allowed",
+                "these pages have too many rules of their own",
+            )
 
 
 def _model(lowered: Lowered) -> Model:

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from qosweb.webqos import globs
+from qosweb.webqos.patterns import without_port
 
 UNBOUNDED = 1 << 62
 
@@ -122,9 +123,11 @@ def holds(condition: Condition, facts: Facts, atoms_held: frozenset[int] = froze
             return value is not None and any(low <= value <= high for low, high in ranges)
         case OneOf(subject, argument, texts):
             text = facts.text(subject, argument)
-            return text is not None and (text in texts or (subject == "host" and text.partition(":")[0] in texts))
+            return text is not None and (text in texts or (subject == "host" and without_port(text) in texts))
         case Like(subject, argument, glob):
             text = facts.text(subject, argument)
+            if text is not None and subject == "host" and ":" not in glob:
+                text = without_port(text)  # a host without a port is that host on every port
             return text is not None and globs.matches(glob.lower(), text.lower())
         case Has(subject, argument):
             return facts.text(subject, argument) is not None

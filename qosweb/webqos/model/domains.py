@@ -14,16 +14,14 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.globs import Glob, compatible, witness
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.subjects import ORDERED
+from qosweb.webqos.model.texts import text_choices, text_tests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-OTHER = "\x01other"
-
-_Key = tuple[str, str]
+Key = tuple[str, str]
 _Choice = int | str | None
 
 
@@ -35,7 +33,7 @@ class TooManySituations(Exception):
 class Situation:
     """Facts that have been chosen."""
 
-    chosen: dict[_Key, _Choice] = field(default_factory=dict)
+    chosen: dict[Key, _Choice] = field(default_factory=dict)
 
     def number(self, subject: str, argument: str) -> int | None:
         value = self.chosen.get((subject, argument))
@@ -49,12 +47,26 @@ class Situation:
         return self.chosen.get(("linked", str(pages))) == 1
 
 
-def situations(conditions: Iterable[c.Condition], most: int) -> Iterator[Situation]:
-    """Raises TooManySituations at once if there are more than ``most``."""
-    choices = _choices({leaf for one in conditions for leaf in c.leaves(one) if not isinstance(leaf, c.Atom)})
+def situations(
+    conditions: Iterable[c.Condition], most: int, no_older: Iterable[tuple[Key, Key]] = ()
+) -> Iterator[Situation]:
+    """Raises TooManySituations at once if there are more than ``most``.
+
+    Of each pair in ``no_older`` the second is never an older access than the first: its pages include the first's.
+    """
+    choices = _choices(list(conditions))
     if prod(map(len, choices.values())) > most:
         raise TooManySituations
-    return _all_of(choices)
+    pairs = [pair for pair in no_older if pair[0] in choices and pair[1] in choices]
+    return (one for one in _all_of(choices) if all(_is_no_older(one, choices, *pair) for pair in pairs))
+
+
+def _is_no_older(situation: Situation, choices: dict[Key, list[_Choice]], inner: Key, outer: Key) -> bool:
+    age, outer_age = situation.number(*inner), situation.number(*outer)
+    if age is None:
+        return True
+    later = [one for one in choices[inner] if isinstance(one, int) and one > age]
+    return outer_age is not None and (not later or outer_age < min(later))
 
 
 def outcomes(conditions: list[c.Condition], most: int) -> set[tuple[bool, ...]]:
@@ -62,7 +74,7 @@ def outcomes(conditions: list[c.Condition], most: int) -> set[tuple[bool, ...]]:
     return {tuple(c.holds(one, situation) for one in conditions) for situation in situations(conditions, most)}
 
 
-def _all_of(choices: dict[_Key, list[_Choice]]) -> Iterator[Situation]:
+def _all_of(choices: dict[Key, list[_Choice]]) -> Iterator[Situation]:
     keys = sorted(choices)
     days = set(_starts([low for low in choices.get(("date", ""), []) if isinstance(low, int)]))
     for values in product(*(choices[key] for key in keys)):
@@ -85,31 +97,23 @@ def _weekday_fits(situation: Situation, days: set[tuple[int, int]]) -> bool:
     return last - day >= 6 or weekday in {date.fromordinal(one).weekday() for one in range(day, last + 1)}
 
 
-def _choices(leaves: set[c.Leaf]) -> dict[_Key, list[_Choice]]:
-    found: dict[_Key, list[_Choice]] = {}
-    ordered: dict[_Key, set[int]] = {}
-    texts: dict[_Key, set[str]] = {}
-    globs: dict[_Key, set[str]] = {}
+def _choices(conditions: list[c.Condition]) -> dict[Key, list[_Choice]]:
+    found: dict[Key, list[_Choice]] = {}
+    ordered: dict[Key, set[int]] = {}
     networks: set[str] = set()
-    for leaf in leaves:
+    for leaf in {leaf for one in conditions for leaf in c.leaves(one)}:
         match leaf:
             case c.Within(subject, argument, ranges):
                 ends = ordered.setdefault((subject, argument), set())
                 ends.update(end for low, high in ranges for end in (low, high + 1))
-            case c.OneOf(subject, argument, named):
-                texts.setdefault((subject, argument), set()).update(named)
-            case c.Like(subject, argument, glob):
-                globs.setdefault((subject, argument), set()).add(glob)
-            case c.Has(subject, argument):
-                texts.setdefault((subject, argument), set())
             case c.ClientIn(named):
                 networks.update(named)
             case c.Linked(pages):
                 found["linked", str(pages)] = [0, 1]
     for key, ends in ordered.items():
         found[key] = _numbers(key[0], ends)
-    for key in texts.keys() | globs.keys():
-        found[key] = _texts(key[0], texts.get(key, set()), globs.get(key, set()))
+    for key, tests in text_tests(conditions).items():
+        found[key] = text_choices(key, tests)
     if networks:
         found["client", ""] = _addresses(networks)
     return found
@@ -121,19 +125,6 @@ def _numbers(subject: str, ends: set[int]) -> list[_Choice]:
     numbers: list[_Choice] = [*sorted({low, *(end for end in ends if low <= end <= high)})]
     # The age of an access, and what is known of a page, may be unknown.
     return numbers if subject in ("time", "weekday", "date", "load", "nodes") else [*numbers, None]
-
-
-def _texts(subject: str, named: set[str], globs: set[str]) -> list[_Choice]:
-    starred = [Glob.parse(glob) for glob in sorted(globs) if "*" in glob]
-    made = {glob for glob in globs if "*" not in glob}
-    made.update(witness((glob,)) for glob in starred)
-    made.update(
-        witness((one, other)) for at, one in enumerate(starred) for other in starred[at + 1 :] if compatible(one, other)
-    )
-    if len(starred) > 2:
-        made.add(witness(tuple(starred)))
-    choices: list[_Choice] = [*sorted(named | made), OTHER]
-    return choices if subject in ("method", "host") else [*choices, None]
 
 
 def _addresses(networks: set[str]) -> list[_Choice]:

@@ -25,9 +25,10 @@ from qosweb.webqos.model.model import (
     Value,
     Word,
 )
-from qosweb.webqos.model.scope import Scope, Unresolved
+from qosweb.webqos.model.scope import PAGES, Scope, Unresolved
 from qosweb.webqos.syntax import printer, tree
 from qosweb.webqos.syntax.diagnostics import Diagnostic, Note, did_you_mean, has_errors
+from qosweb.webqos.syntax.grammar import RESERVED
 
 if TYPE_CHECKING:
     from qosweb.webqos.patterns import PagePattern
@@ -79,6 +80,7 @@ class _Lowering:
         for statement in parsed.statements:
             if isinstance(statement, tree.Rule):
                 self._rule(statement)
+        self._check_alias_names()
         self._check_unused_lets()
         if not has_errors(self._scope.found):
             self._scope.unused()
@@ -94,6 +96,16 @@ class _Lowering:
         self._out.pattern_places = self._page_sets.pattern_places
         self._out.found = self._scope.found
         return self._out
+
+    def _check_alias_names(self) -> None:
+        """What names pages cannot name a class of others."""
+        for text, (alias, (pages, condition)) in self._aliases.items():
+            let = self._scope.lets.get(text)
+            if let is None or text not in self._scope.used or not isinstance(let.value, PAGES):
+                continue
+            if condition is not None or self._page_sets.number(tree.PageName(alias.span, text)) != pages:
+                note = Note(let.name.span, "it is given here")
+                self._scope.fail(alias.span, f"'{text}' is the name of pages", "choose another name", (note,))
 
     def _check_unused_lets(self) -> None:
         """What nothing uses is still looked at: a mistake in it is a mistake."""
@@ -139,8 +151,10 @@ class _Lowering:
         if rule.alias is not None:
             raise self._scope.fail(rule.alias.span, "'before' speaks of several classes; it cannot name one")
         chain = tuple(self._page_sets.number(member) for member in before.members)
+        divides = condition is not None and any(isinstance(leaf, c.Atom) for leaf in c.leaves(condition))
         for at, member in enumerate(chain):
-            if member in chain[:at]:
+            # Some requests for pages may come before the others, but pages cannot come before themselves.
+            if member in chain[:at] and not (divides and chain == (member, member)):
                 raise self._scope.fail(before.members[at].span, "pages cannot come before themselves")
         if not failed:
             self._out.priorities.append(Priority(chain, printer.print_statement(rule), condition, shadow))
@@ -220,14 +234,10 @@ class _Lowering:
             if node.scale is not None:
                 raise self._scope.fail(node.scale.span, f"'{value.text}' cannot be scaled")
             return Word(value.text)
-        let = self._scope.lets.get(value.text)
-        if let is not None and isinstance(let.value, tree.Literal) and attribute not in ("available", "in_minority"):
-            self._scope.used.add(value.text)
-            return tree.Literal(value.span, let.value.text, let.value.quoted)
-        if let is not None and not isinstance(let.value, tree.Literal):
-            self._scope.used.add(value.text)
-            note = Note(let.name.span, "it is given here")
-            raise self._scope.fail(value.span, f"'{value.text}' is not a value", "", (note,))
+        if value.text in self._scope.lets:
+            literal = self._scope.named_value(value.text, value.span)
+            if attribute not in ("available", "in_minority"):
+                return literal
         if value.text in ("equal", "rest", "always", "serve", "deny") and not words:
             raise self._scope.fail(value.span, f"'{attribute}' cannot be '{value.text}'")
         if value.text == "nodes":
@@ -255,7 +265,7 @@ class _Lowering:
             case "server_resource":
                 return Share(scope.read(values.share_ppm, literal))
             case "num_requests":
-                return Requests(scope.read(values.rate_mrps, literal), per_node)
+                return Requests(scope.read(values.rate_urps, literal), per_node)
             case "num_bytes":
                 return Bytes(scope.read(values.rate_bps, literal), per_node)
             case _:
@@ -274,6 +284,8 @@ class _Lowering:
         return Relative(pages, factor.numerator, factor.denominator)
 
     def _alias(self, alias: tree.Name, pages: int, condition: c.Condition | None, *, shadow: bool) -> None:
+        if alias.text in RESERVED:
+            raise self._scope.fail(alias.span, f"'{alias.text}' is a word of the language", "choose another name")
         if shadow:
             self._scope.warn(alias.span, "a shadow makes no class; the name is not used")
             return

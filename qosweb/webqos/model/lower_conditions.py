@@ -121,6 +121,9 @@ class Conditions:
     def _like(self, subject: tree.Subject, glob: tree.Literal) -> c.Condition:
         if subject.name not in TEXTUAL:
             raise self._scope.fail(subject.span, f"'{subject.name}' is not a text", "'like' compares texts")
+        if "*" not in glob.text:
+            hint = f'anything around it: like "*{glob.text}*"'
+            self._scope.warn(glob.span, "without '*' this is like the whole text only", hint)
         return c.Like(subject.name, self._argument(subject), glob.text.lower())
 
     def _compare(self, node: tree.Compare) -> c.Condition:
@@ -130,6 +133,8 @@ class Conditions:
             if kind.cyclic and op not in ("=", "!=") and name == "weekday":
                 raise self._scope.fail(node.op.span, "days of the week have no order", "such as weekday in mon..fri")
             value = self._value(kind, node.value)
+            if op in ("=", "!="):
+                self._warn_of_a_second(name, node.value)
             return c.Within(name, "", compared(kind, op, value))
         if op not in ("=", "!="):
             hint = f"such as {name} in 10.0.0.0/8" if name == "client" else "use '=', '!=' or 'in'"
@@ -145,6 +150,7 @@ class Conditions:
         for item in node.items:
             if isinstance(item, tree.Literal):
                 ranges += compared(kind, "=", self._value(kind, item))
+                self._warn_of_a_second(node.subject.name, item)
                 continue
             low, high = self._value(kind, item.low), self._value(kind, item.high)
             span = between(kind, low, high)
@@ -152,6 +158,12 @@ class Conditions:
                 raise self._scope.fail(item.span, "the range is empty", "from the lower to the higher value")
             ranges += span
         return c.Within(node.subject.name, "", tidy(ranges))
+
+    def _warn_of_a_second(self, name: str, literal: tree.Literal) -> None:
+        if name == "time":
+            self._scope.warn(
+                literal.span, "a time of day is one second long", "a range is longer: time in 22:00..23:00"
+            )
 
     def _value(self, kind: Ordered, literal: tree.Literal) -> int:
         if literal.quoted:

@@ -63,7 +63,10 @@ class PageSets:
             case tree.Pattern():
                 return "pages", frozenset([self._pattern(node)]), -1
             case tree.Links(pages=linking):
-                return "links", frozenset(), self.number(linking)
+                number = self.number(linking)
+                if self._sets[number].kind == "links":
+                    raise self._scope.fail(linking.span, "links() takes pages, not links", "name the pages themselves")
+                return "links", frozenset(), number
             case tree.PageName(name="default" | "all" as name):
                 return name, frozenset(), -1
             case tree.PageName():

@@ -12,10 +12,14 @@ DEFAULT = "default"
 
 
 class Settings(msgspec.Struct, frozen=True):
+    """``offsets`` are those of the time zone: (from when on, seconds east of UTC)."""
+
     site: str | None = None
     lifetime_ms: int | None = None
     channel_bytes: int | None = None
     channel_ms: int | None = None
+    timezone: str = "UTC"
+    offsets: tuple[tuple[int, int], ...] = ()
 
 
 class PageSet(msgspec.Struct, frozen=True):
@@ -32,7 +36,7 @@ class Share(msgspec.Struct, frozen=True, tag="share"):
 
 
 class Requests(msgspec.Struct, frozen=True, tag="requests"):
-    mrps: int  # thousandths of a request per second
+    urps: int  # millionths of a request per second
     per_node: bool = False
 
 
@@ -122,9 +126,10 @@ class Model(msgspec.Struct, frozen=True):
 
     @property
     def default(self) -> int:
-        """The class of what no rule speaks of."""
-        return next(
-            at for at, one in enumerate(self.classes) if not one.pages and any(not way.held for way in one.ways)
+        """The class of what no rule speaks of: no pages, and as few conditions as may be (some always hold)."""
+        return min(
+            (at for at, one in enumerate(self.classes) if not one.pages),
+            key=lambda at: min(len(way.held) for way in self.classes[at].ways),
         )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 STATES_MAX = 40_000
 CLASSES_MAX = 12_000
 SITUATIONS_MAX = 20_000
+NAMED_MAX = 3  # ways in which a class comes about, in its name
 
 Signature = tuple[int, ...]  # the page sets that cover a page
 
@@ -99,7 +100,7 @@ def partition(lowered: Lowered) -> tuple[list[c.Condition], list[QosClass]]:
             alike.setdefault(rules.treatment(signature, frozenset(held)), []).append(Way(held, failed))
         for ways in alike.values():
             ways.sort(key=lambda way: (len(way.held), way.held))
-            classes.append(QosClass(namer.name(signature, ways[0].held), signature, tuple(ways)))
+            classes.append(QosClass(namer.name(signature, ways), signature, tuple(ways)))
         if len(classes) > CLASSES_MAX:
             raise TooManyClasses(-1, f"there are more than {CLASSES_MAX:,} classes")
     return atoms, classes
@@ -185,7 +186,8 @@ class _Namer:
         kinds = {page_set.kind: number for number, page_set in enumerate(lowered.page_sets)}
         self._wide = [kinds[kind] for kind in ("all", "default") if kind in kinds]
 
-    def name(self, signature: Signature, held: tuple[int, ...]) -> str:
+    def name(self, signature: Signature, ways: list[Way]) -> str:
+        held = ways[0].held
         smallest = [
             one
             for one in signature
@@ -204,9 +206,13 @@ class _Namer:
         told = {atom for _, condition in chosen for atom in _atoms_of(condition)}
         if chosen:
             base = "+".join(dict.fromkeys(name for name, _ in chosen))
-        more = dict.fromkeys(self._atom_names[at] for at in held if at not in told)
-        if more:
-            base += "#" + "+".join(more)
+        more = [
+            "+".join(dict.fromkeys(self._atom_names[at] for at in way.held if at not in told))
+            for way in ways
+            if not any(set(other.held) < set(way.held) for other in ways)
+        ]
+        if all(more):
+            base += "#" + "|".join(dict.fromkeys(more[:NAMED_MAX])) + ("|..." if len(more) > NAMED_MAX else "")
         number = self._taken.get(base, 0)
         self._taken[base] = number + 1
         return base if not number else f"{base}~{number + 1}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from qosweb.webqos import values
+from qosweb.webqos import values, zones
 from qosweb.webqos.model.model import Settings
 from qosweb.webqos.syntax import tree
 from qosweb.webqos.syntax.diagnostics import Diagnostic, Note, did_you_mean, error, warning
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SETTINGS = ("site", "lifetime", "channel")
+SETTINGS = ("site", "lifetime", "channel", "timezone")
 PAGES = (tree.Pattern, tree.PageName, tree.Links, tree.Union)
 
 
@@ -51,14 +51,26 @@ class Scope:
 
     def read(self, read: Callable[[str], T], literal: tree.Literal) -> T:
         """The value of ``literal``, which may be a name that ``let`` gave a value; its error is said at its place."""
-        let = None if literal.quoted else self.lets.get(literal.text)
-        if let is not None and isinstance(let.value, tree.Literal):
-            self.used.add(literal.text)
-            literal = tree.Literal(literal.span, let.value.text, let.value.quoted)
+        if not literal.quoted and literal.text in self.lets:
+            literal = self.named_value(literal.text, literal.span)
         try:
             return read(literal.text)
         except BadValue as bad:
             raise self.fail(literal.span, bad.message, bad.hint) from None
+
+    def named_value(self, name: str, span: Span) -> tree.Literal:
+        """What ``let`` gave the name, which is one of ``lets``, perhaps by way of other names."""
+        let = self.lets[name]
+        passed = {name}
+        self.used.add(name)
+        while isinstance(let.value, tree.Reference) and let.value.name in self.lets and let.value.name not in passed:
+            passed.add(let.value.name)
+            let = self.lets[let.value.name]
+        if not isinstance(let.value, tree.Literal):
+            note = Note(let.name.span, "it is given here")
+            raise self.fail(span, f"'{name}' is not a value", "", (note,))
+        self.used |= passed
+        return tree.Literal(span, let.value.text, let.value.quoted)
 
     def let(self, name: str, span: Span, what: str) -> tree.Let:
         found = self.lets.get(name)
@@ -103,6 +115,7 @@ class Scope:
 
     def _settings(self, sets: dict[str, tree.Set]) -> Settings:
         site = lifetime_ms = channel_bytes = channel_ms = None
+        timezone = zones.DEFAULT
         for name, statement in sets.items():
             value = statement.value
             try:
@@ -115,8 +128,10 @@ class Scope:
                     raise self.fail(value.time.span, f"'{name}' takes one value", "only 'channel' is a size in a time")
                 elif name == "site":
                     site = self.read(values.host, value)
+                elif name == "timezone":
+                    timezone = self.read(zones.zone_name, value)
                 else:
                     lifetime_ms = self.read(values.duration_ms, value)
             except Unresolved:
                 continue
-        return Settings(site, lifetime_ms, channel_bytes, channel_ms)
+        return Settings(site, lifetime_ms, channel_bytes, channel_ms, timezone, zones.zone_offsets(timezone))

@@ -144,14 +144,15 @@ def as_ppm(rule: Constraint, means: Means) -> tuple[int | None, int | None]:
     if isinstance(value, Share):
         return value.ppm, value.ppm
     if isinstance(value, Bytes):
-        bytes_per_1000s = value.bps * 1000 * (means.nodes if value.per_node else 1)
+        numerator, denominator = value.bps, 1
     elif isinstance(value, Requests):
-        bytes_per_1000s = value.mrps * means.request_bytes * (means.nodes if value.per_node else 1)
+        numerator, denominator = value.urps * means.request_bytes, 1_000_000
     else:
         return None, None
     if not means.capacity_bps:
         return None, None
-    numerator, denominator = bytes_per_1000s * PPM, means.capacity_bps * 1000
+    numerator *= PPM * (means.nodes if value.per_node else 1)
+    denominator *= means.capacity_bps
     return numerator // denominator, -(-numerator // denominator)
 
 
@@ -162,15 +163,17 @@ def _directions(rule: Constraint) -> tuple[str, ...]:
 
 
 def _before(model: Model, coverage: Coverage, facts: Facts) -> dict[tuple[int, int], int]:
+    """What is on both sides comes between: after the rest of the first, before the rest of the second."""
     pairs: dict[tuple[int, int], int] = {}
     for number, rule in enumerate(model.priorities):
         if rule.shadow:
             continue
         for first, then in zip(rule.chain, rule.chain[1:], strict=False):
-            later = set(coverage.classes(then))
-            earlier = set(coverage.classes(first))
-            for a in coverage.where_it_holds(rule, first, facts):
-                if a not in later:
-                    for b in sorted(later - earlier):
+            earlier = coverage.where_it_holds(rule, first, facts)
+            later = coverage.classes(then)
+            in_both = set(earlier) & set(later)
+            for a in earlier:
+                for b in later:
+                    if b not in in_both or a not in in_both:
                         pairs.setdefault((a, b), number)
     return pairs

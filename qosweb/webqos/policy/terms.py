@@ -60,16 +60,10 @@ def terms_of(model: Model, coverage: Coverage, binding: Binding, number: int) ->
 
 
 def _decided(model: Model, coverage: Coverage, numbers: list[int]) -> Constraint | None:
-    if not numbers:
-        return None
-    best = numbers[0]
-    for number in numbers[1:]:
-        mine, theirs = model.constraints[number], model.constraints[best]
-        if mine.value == theirs.value:
-            continue
-        my_pages, their_pages = set(coverage.classes(mine.pages)), set(coverage.classes(theirs.pages))
-        if my_pages < their_pages:
-            best = number
-        elif not their_pages < my_pages:
-            raise TwoValues(best, number)
-    return model.constraints[best]
+    """That of the smallest pages. Where there are several, neither within the other, they have to agree."""
+    pages = {number: set(coverage.classes(model.constraints[number].pages)) for number in numbers}
+    smallest = [number for number in numbers if not any(pages[other] < pages[number] for other in numbers)]
+    for number in smallest[1:]:
+        if model.constraints[number].value != model.constraints[smallest[0]].value:
+            raise TwoValues(smallest[0], number)
+    return model.constraints[smallest[0]] if smallest else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from qosweb.webqos.syntax import tree
@@ -29,10 +30,23 @@ def negate(found: ParseResults) -> Any:
 
 
 def gather(kind: type[tree.And] | type[tree.Or]) -> Callable[[ParseResults], Any]:
+    """Parentheses that change nothing leave no trace but in the places: ``a and (b and c)`` has three parts."""
+
     def action(found: ParseResults) -> Any:
-        return found[0] if len(found) == 1 else kind(found[0].span.to(found[-1].span), tuple(found))
+        if len(found) == 1:
+            return found[0]
+        items: list[tree.Condition] = []
+        for item in found:
+            items += item.items if isinstance(item, kind) else (item,)
+        return kind(found[0].span.to(found[-1].span), tuple(items))
 
     return action
+
+
+def in_parentheses(found: ParseResults) -> Any:
+    """They belong to what is in them; only a pattern is nothing but what stands between its brackets."""
+    opening, inner, closing = found
+    return inner if isinstance(inner, tree.Pattern) else replace(inner, span=opening.to(closing))
 
 
 def value_or_channel(found: ParseResults) -> Any:

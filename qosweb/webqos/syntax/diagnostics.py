@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
+from unicodedata import combining, east_asian_width
 
 from qosweb.webqos.syntax.places import Source, Span
 
@@ -107,5 +108,12 @@ def _excerpt(source: Source, span: Span) -> str:
     cut = max(0, min(first - EXCERPT_MAX // 2, len(text) - EXCERPT_MAX))
     shown = text[cut : cut + EXCERPT_MAX]
     dots = "..." if cut else ""
-    marks = "^" * min(length, max(1, EXCERPT_MAX - (first - cut)))
-    return f"{line:5} | {dots}{shown}\n      | {' ' * (len(dots) + first - cut)}{marks}\n"
+    at = first - cut
+    blanks = " " * (len(dots) + _columns(shown[:at]))
+    marks = "^" * max(1, _columns(shown[at : at + length]))
+    return f"{line:5} | {dots}{shown}\n      | {blanks}{marks}\n"
+
+
+def _columns(text: str) -> int:
+    """How wide a terminal shows it."""
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)

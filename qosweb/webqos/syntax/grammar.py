@@ -6,6 +6,7 @@ a failure is final (the operator ``-``), and its place is where the user has to 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pyparsing import (
@@ -47,6 +48,7 @@ RESERVED = frozenset(
 _WORD = r"[A-Za-z_][A-Za-z0-9_-]*"
 _BARE = r'(?:[^\s()",|=<>!;.*]|\.(?!\.))+'
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
+_LOOKS_LIKE_VALUE = re.compile(rf"(?=\S*[:./]){_BARE}")  # www.commerce.com, fd00::/8
 
 
 class Grammar:
@@ -87,12 +89,13 @@ class Grammar:
     def _let(self, text: str, span: Span) -> tree.Let:
         name, _ = self._read(self._let_head, text, 0)
         at = text.index("=") + 1
-        body = text[at:].lstrip()
+        body = text[at:].strip()
+        within = body.lstrip("( \t")
         if not body:
             element = self._let_value
-        elif body[:1] in "<|" or "|" in body or _first_word(body) in ("links", "default", "all") or body[:2] == "(<":
+        elif within[:1] in ("<", "|") or "|" in body or _first_word(within) in ("links", "default", "all"):
             element = self._let_pages
-        elif body[:1].isdigit() or body[:1] in '.+-"':
+        elif body[:1].isdigit() or body[:1] in '.+-"' or _LOOKS_LIKE_VALUE.fullmatch(body):
             element = self._let_value
         else:
             element = self._let_condition
@@ -164,7 +167,7 @@ class Grammar:
         name = self._token(rf"(?!(?:{taken})(?![\w-])){_WORD}", "a name", tree.PageName)
         links = self._keyword("links") + self._sign("(") - pages - self._closing()
         links.set_parse_action(lambda _s, _at, found: tree.Links(found[0].span.to(found[2]), found[1]))
-        group = self._sign("(") - pages - self._sign(")")
+        group = (self._opening() - pages - self._closing()).set_parse_action(actions.in_parentheses)
         primary = MatchFirst([pattern, links, group, name]).set_name("pages such as </shop> or a name")
         union = primary + ZeroOrMore(self._sign("|") - primary)
         union.set_parse_action(
@@ -174,6 +177,9 @@ class Grammar:
         )
         pages <<= union
         return pages, primary
+
+    def _opening(self) -> ParserElement:
+        return self._token(r"\(", "'('", lambda span, _: span)
 
     def _closing(self) -> ParserElement:
         return self._token(r"\)", "')'", lambda span, _: span)
@@ -205,7 +211,7 @@ class Grammar:
                 found[0].span.to(found[-1].span), found[-2], found[-1], by_client=found[0].text == "client"
             )
         )
-        group = self._sign("(") - condition - self._sign(")")
+        group = (self._opening() - condition - self._closing()).set_parse_action(actions.in_parentheses)
         primary = MatchFirst([group, accessed, self._test(), self._reference()]).set_name("a condition")
         negated = ZeroOrMore(self._keyword("not")) + primary
         negated.set_parse_action(actions.negate)

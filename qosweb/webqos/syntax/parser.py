@@ -6,6 +6,7 @@ from qosweb.webqos.syntax.diagnostics import Diagnostic
 from qosweb.webqos.syntax.grammar import Grammar
 from qosweb.webqos.syntax.places import Source
 from qosweb.webqos.syntax.scanner import scan
+from qosweb.webqos.syntax.shapes import Shapes
 from qosweb.webqos.syntax.tree import Statement, Tree
 from qosweb.webqos.syntax.trouble import Trouble
 
@@ -16,13 +17,13 @@ TROUBLES_MAX = 1_000  # beyond it, the file is something else
 def parse(source: Source) -> tuple[Tree, list[Diagnostic]]:
     """The statements that could be read, and what is wrong with the others."""
     pieces = scan(source)
-    grammar = Grammar()
+    shapes = Shapes(Grammar())
     errors = list(pieces.errors)
     statements: list[Statement] = []
     unread: set[str] = set()
     for span in pieces.statements:
         try:
-            statements.append(grammar.statement(source.cut(span), span.start))
+            statements.append(shapes.statement(source.cut(span), span.start))
         except Trouble as trouble:
             errors.append(trouble.diagnostic)
             if (let := _LET.match(source.text, span.start)) is not None:

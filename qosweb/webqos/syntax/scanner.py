@@ -69,7 +69,7 @@ def scan(source: Source) -> Scan:
                 text = match[0].rstrip()
                 span = Span(match.start(), match.start() + len(text))
                 found.comments.append(Comment(span, text, trailing=on_line))
-        on_line = first not in "\r\n" and (on_line or bool(match[0].strip()))
+        on_line = first not in "\r\n" and (on_line or bool(match[0].strip(" \t;\ufeff")))
     _end_statement(source, found, start, len(source.text), deepest)
     if len(found.statements) > STATEMENTS_MAX:
         first_too_many = found.statements[STATEMENTS_MAX]

@@ -71,6 +71,8 @@ def _bracket(part: str, at: int, base: int) -> Trouble:
 def _hint(wanted: str, token: str, previous: str, rest: str) -> str:
     """What would be right, if that can be guessed."""
     low = token.lower()
+    if token.isspace():
+        return "this is a blank of another kind; type an ordinary one"
     if token == "&" and wanted == "the end of the statement":
         return "page sets are united with '|'"
     if wanted == "a condition" and token.startswith("<"):

@@ -10,6 +10,8 @@ from cluster.actions import (
     CatchUp,
     Confirm,
     Deliver,
+    DvsNewView,
+    DvsRegister,
     Established,
     Resolved,
     StateDigest,
@@ -87,6 +89,7 @@ TO_REFUSED: dict[str, Trace] = {
     "confirm: nextconfirm never decreases": [*BASIS, (A, Confirm(3))],
     "established: p in v.set": [(D, Established(V1, 1))],
     "established: all members build on the same order": [(A, Established(V1, 1)), (B, Established(V1, 2))],
+    "register: established[current]": [*BASIS, (A, DvsNewView(V2)), (A, DvsRegister())],
     "established: what p delivered is in the order": [*BASIS, *all_deliver(A), (A, Established(V2, 4))],
 }  # fmt: skip
 

@@ -60,7 +60,16 @@ def test_water_levels(case: Case) -> None:
     assert sum(shares) == sum(exact)
     assert all(abs(share - amount) < 1 for share, amount in zip(shares, exact, strict=True))
     assert all(sum(shares[one] for one in group) <= ppm for group, ppm in ceilings)
-    assert all(int(sum(exact[one] for one in group)) <= sum(shares[one] for one in group) for group, _ in floors)
+    assert all(
+        min(ppm, int(sum(exact[one] for one in group))) <= sum(shares[one] for one in group) for group, ppm in floors
+    )
+
+
+def test_few_parts_among_many() -> None:
+    """Where no bound of a group binds, parts go to classes one each, whatever groups they are in."""
+    everyone, first, last = tuple(range(8)), (0, 1, 2, 3), (4, 5, 6, 7)
+    nested = Nested([0] * 8, [(last, 0)], [(everyone, 3), (first, 50_000)])
+    assert nested.fill([0, PPM, PPM, PPM, 0, 0, PPM, PPM]) == [0, 1, 1, 1, 0, 0, 0, 0]
 
 
 @settings(max_examples=150)

@@ -1,0 +1,301 @@
+"""The load of one process: requests go out when they are due, and each ends with exactly one outcome.
+
+Open loop: nothing that a server does delays a request. If no connection is free it waits in line, its clock running
+since it was due; if it waits too long it counts as unsent. Closed loop: each of so many clients asks again when it has
+its answer, and the clock of a request runs since it was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from loadgen.answers import Remembered
+from loadgen.histogram import VALUE_MAX, index_of
+from loadgen.outcomes import (
+    ACCEPTED,
+    CLOSED,
+    DENIED,
+    FAILED,
+    INTERRUPTED,
+    REDIRECT_UNSENT,
+    REDIRECTED,
+    TIMEOUT,
+    UNSENT,
+    outcome_of,
+)
+from loadgen.pacer import make_pacer
+from loadgen.payloads import Payloads
+from loadgen.pool import Pool, PoolLimits
+from loadgen.redirects import Stray, follow
+from loadgen.results import Result
+from loadgen.shot import Shot
+from loadgen.spread import Spread
+from loadgen.tally import Tally, add_count
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterator
+
+    from loadgen.answers import Head
+    from loadgen.job import Job
+    from loadgen.targets import Target
+    from loadgen.trace.request import Request
+
+_BURST_MAX = 32  # requests sent before answers are looked at again
+_BREATH_S = 0.01  # of a client of a closed loop, after a failure
+_STOP_GRACE_S = 1.0
+_POOLS_MAX = 200
+_WAITING_MAX = 200_000
+
+_monotonic = time.monotonic
+
+
+class Attack:
+    """``start``, ``sweep`` now and then, until ``finished`` is set."""
+
+    def __init__(self, job: Job, requests: Iterator[tuple[int, Request]], tls: ssl.SSLContext) -> None:
+        self._job = job
+        self._requests = requests
+        self._tls = tls
+        self._spread = Spread(job.weights)
+        self._limits = PoolLimits(job.connections, job.connect_timeout_s, job.body_max)
+        self._remembered = Remembered()
+        self._pools: dict[tuple[str, str, int], Pool] = {}
+        self._target_pools = [self._pool_of(target) for target in job.targets]
+        self._pacer = make_pacer(asyncio.get_running_loop(), self._send_due)
+        self._start_s = 0.0
+        self._next: tuple[int, Request] | None = None
+        self._stopping = False
+        self._give_up_at_s = math.inf
+        self._loop = asyncio.get_running_loop()
+        self._encode = msgspec.json.Encoder().encode
+        self.finished = asyncio.Event()
+        self.in_flight = 0  # taken up and without outcome
+        self.tally = Tally()
+        self.lines: list[bytes] = []  # results that nobody has taken yet
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(pool.waiting) for pool in self._pools.values())
+
+    @property
+    def is_closed_loop(self) -> bool:
+        return self._job.closed_loop_clients > 0
+
+    def start(self, start_s: float) -> None:
+        """``start_s`` is when the trace begins."""
+        self._start_s = start_s
+        self._next = next(self._requests, None)
+        if self.is_closed_loop:
+            delay_s = max(0.0, start_s - _monotonic())
+            for _ in range(self._job.closed_loop_clients):
+                self._loop.call_later(delay_s, self._ask_again)
+        elif self._next is None:
+            self._finish_if_done()
+        else:
+            self._pacer.set(start_s + self._next[1].t)
+
+    def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
+        """Send nothing more; what is on its way gets a moment to end."""
+        self._give_up_at_s = _monotonic() + grace_s
+        if not self._stopping:
+            self._stopping = True
+            self._pacer.close()
+            self._finish_if_done()
+
+    def left_over(self) -> int:
+        """How many requests of the trace were not taken up; reads it to the end."""
+        if self.is_closed_loop or self._next is None:
+            return 0
+        return 1 + sum(1 for _ in self._requests)
+
+    def sweep(self) -> None:
+        """Keep the time limits."""
+        now_s = _monotonic()
+        if self.is_closed_loop and not self._stopping and now_s >= self._start_s + self._job.closed_loop_s:
+            self.stop(grace_s=math.inf)  # every request that was sent still gets its time
+        if now_s > self._give_up_at_s:
+            for pool in self._pools.values():
+                for shot in pool.close():
+                    self._end(shot, FAILED, cause=INTERRUPTED)
+            return
+        for pool in tuple(self._pools.values()):
+            for shot in pool.overdue(now_s - self._job.send_within_s):
+                self._give_up(shot)
+            for shot in pool.expired(now_s - self._job.timeout_s):
+                self._end(shot, FAILED, cause=TIMEOUT)
+
+    def close(self) -> None:
+        self._pacer.close()
+        for pool in self._pools.values():
+            pool.close()
+
+    def take(self) -> Tally:
+        """The counts since the last time."""
+        taken, self.tally = self.tally, Tally()
+        return taken
+
+    # What pools tell.
+
+    def answered(self, shot: Shot, head: Head, size: int) -> None:
+        outcome = outcome_of(head.status)
+        if outcome == REDIRECTED and self._job.redirects_max:
+            try:
+                self._follow(shot, head)
+            except Stray as stray:
+                self._end(shot, FAILED, head, cause=str(stray))
+            return
+        if outcome == FAILED:
+            self._end(shot, FAILED, head, size, cause=f"status {head.status}")
+        else:
+            self._end(shot, outcome, head, size)
+
+    def failed(self, shot: Shot, cause: str) -> None:
+        self._end(shot, FAILED, cause=cause)
+
+    # The course of a request.
+
+    def _send_due(self) -> None:
+        """Take up what is due, and set the clock for what comes after it."""
+        upcoming = self._next
+        start_s = self._start_s
+        for _ in range(_BURST_MAX):
+            if upcoming is None:
+                break
+            number, request = upcoming
+            due_s = start_s + request.t
+            now_s = _monotonic()
+            if due_s > now_s:
+                break
+            upcoming = self._next = next(self._requests, None)
+            self._take_up(number, request, due_s, now_s)
+        if self._stopping:
+            return
+        if upcoming is None:
+            self._pacer.close()
+            self._finish_if_done()
+        else:
+            self._pacer.set(start_s + upcoming[1].t)
+
+    def _take_up(self, number: int, request: Request, due_s: float, now_s: float) -> None:
+        at = self._spread.target_of(number)
+        pool = self._target_pools[at]
+        shot = Shot(number, request, due_s, at, pool.payloads.of(request))
+        tally = self.tally
+        late_us = shot.late_us = min(int((now_s - due_s) * 1e6), VALUE_MAX)
+        late = tally.late_us
+        slot = index_of(late_us) if late_us > 2047 else late_us
+        late[slot] = late.get(slot, 0) + 1
+        if late_us > tally.late_max_us:
+            tally.late_max_us = late_us
+        tally.targets[at] = tally.targets.get(at, 0) + 1
+        self.in_flight += 1
+        if len(pool.waiting) >= _WAITING_MAX:
+            self._give_up(shot)
+        else:
+            shot.queued_s = due_s
+            pool.submit(shot)
+
+    def _ask_again(self) -> None:
+        """A client of a closed loop takes the next request, from the beginning again after the last."""
+        upcoming = self._next
+        if self._stopping or upcoming is None:
+            return
+        self._next = next(self._requests, None)
+        now_s = _monotonic()
+        self._take_up(*upcoming, now_s, now_s)
+
+    def _follow(self, shot: Shot, head: Head) -> None:
+        shot.redirects += 1
+        step = follow(shot, head, self._job)
+        target = step.target
+        if _key(target) not in self._pools and len(self._pools) >= _POOLS_MAX:
+            raise Stray("redirects to too many servers")
+        shot.url = step.url
+        shot.method = step.request.method
+        shot.no_body = shot.method == "HEAD"
+        pool = self._pool_of(target)
+        shot.payload = pool.payloads.of(step.request)
+        shot.queued_s = _monotonic()
+        pool.submit(shot)
+
+    def _give_up(self, shot: Shot) -> None:
+        if shot.redirects:
+            self._end(shot, FAILED, cause=REDIRECT_UNSENT)
+        elif shot.sent_s:
+            self._end(shot, FAILED, cause=CLOSED)
+        else:
+            self._end(shot, UNSENT)
+
+    def _end(self, shot: Shot, outcome: str, head: Head | None = None, size: int = 0, cause: str = "") -> None:
+        """The one place where a request gets its outcome."""
+        now_s = _monotonic()
+        since_s = shot.sent_s if self._job.closed_loop_clients and shot.sent_s else shot.due_s
+        latency_us = min(int((now_s - since_s) * 1e6), VALUE_MAX)
+        request = shot.request
+        answered_as = head.qos_class if head is not None else ""
+        mine = self.tally.of(request.class_name or answered_as or "-")
+        mine.outcomes[outcome] = mine.outcomes.get(outcome, 0) + 1
+        reason = ""
+        if outcome == ACCEPTED:
+            slot = index_of(latency_us)
+            slots = mine.latency_us
+            slots[slot] = slots.get(slot, 0) + 1
+            if latency_us > mine.latency_max_us:
+                mine.latency_max_us = latency_us
+            slot = index_of(min(int((now_s - shot.sent_s) * 1e6), VALUE_MAX))
+            slots = mine.answer_us
+            slots[slot] = slots.get(slot, 0) + 1
+            mine.bytes += size
+        elif outcome == DENIED:
+            assert head is not None
+            reason = head.qos_decision or f"status {head.status}"
+            add_count(mine.reasons, reason)
+            slot = index_of(latency_us)
+            mine.denial_us[slot] = mine.denial_us.get(slot, 0) + 1
+        elif outcome == FAILED:
+            add_count(mine.causes, cause)
+        if answered_as:
+            add_count(mine.answered_as, answered_as)
+        if shot.redirects:
+            mine.redirects += shot.redirects
+            mine.redirected += 1
+        mine.retries += shot.retries
+        if self._job.want_results:
+            status = 0 if head is None else head.status
+            sent_us = int((shot.sent_s - shot.due_s) * 1e6) if shot.sent_s else 0
+            result = Result(
+                shot.number, request.t, request.url, outcome, request.method, request.class_name, request.headers,
+                shot.target, status, answered_as, reason, cause, size, shot.late_us, sent_us, latency_us,
+                shot.redirects, shot.retries,
+            )  # fmt: skip
+            self.lines.append(self._encode(result))
+        self.in_flight -= 1
+        if self._job.closed_loop_clients and not self._stopping:
+            if outcome == FAILED:
+                self._loop.call_later(_BREATH_S, self._ask_again)
+            else:
+                self._ask_again()
+        elif self._next is None or self._stopping:
+            self._finish_if_done()
+
+    def _finish_if_done(self) -> None:
+        if not self.in_flight and (self._next is None or self._stopping):
+            self.finished.set()
+
+    def _pool_of(self, target: Target) -> Pool:
+        pool = self._pools.get(_key(target))
+        if pool is None:
+            pool = self._pools[_key(target)] = Pool(
+                self, target, self._limits, Payloads(target, self._job.headers), self._remembered, self._tls
+            )
+        return pool
+
+
+def _key(target: Target) -> tuple[str, str, int]:
+    return target.scheme, target.host, target.port

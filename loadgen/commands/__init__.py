@@ -1,0 +1,1 @@
+"""The commands of ``loadgen``: their arguments, and what they do with them."""

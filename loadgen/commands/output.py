@@ -1,0 +1,51 @@
+"""What a command leaves behind: the summary for people and scripts, files, verdicts, and the exit code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from loadgen.errors import UsageError
+from loadgen.hdrlog import hdr_log, percentiles
+from loadgen.summary import render
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from loadgen.assertions import Assertion, Verdict
+    from loadgen.summary import Summary
+
+
+def write_outputs(arguments: argparse.Namespace, summary: Summary, assertions: Sequence[Assertion]) -> int:
+    """0, or 1 if an assertion does not hold or a process died."""
+    verdicts = [assertion.judge(summary) for assertion in assertions]
+    document = {
+        **msgspec.to_builtins(summary),
+        "assertions": [verdict._asdict() for verdict in verdicts],
+    }
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    to = sys.stderr if getattr(arguments, "out", None) == "-" else sys.stdout  # where the results did not go
+    to.write(text if arguments.json else render(summary) + _rendered(verdicts))
+    to.flush()
+    if arguments.summary:
+        write_text(arguments.summary, text)
+    if arguments.hdr:
+        write_text(arguments.hdr, percentiles(summary) if arguments.hdr.endswith(".hgrm") else hdr_log(summary))
+    return 0 if all(verdict.holds for verdict in verdicts) and not summary.died else 1
+
+
+def write_text(name: str, text: str) -> None:
+    try:
+        Path(name).write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from None
+
+
+def _rendered(verdicts: Sequence[Verdict]) -> str:
+    return "".join(
+        f"{'holds:' if verdict.holds else 'FAILS:':<8}{verdict.text}  ({verdict.actual})\n" for verdict in verdicts
+    )

@@ -1,0 +1,174 @@
+"""Traces as files: JSON lines, compressed if the name ends in .gz, read and written as streams.
+
+A mistake in a file is told with its line. What is written depends on the requests alone: the same requests give the
+same bytes, also compressed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import sys
+import zlib
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+
+import msgspec
+
+from loadgen.errors import UsageError
+from loadgen.trace.request import Request, fault_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+LINE_LEN_MAX = 64 << 10
+EXAMPLE = '{"t":0.25,"method":"GET","url":"/page.html","class":"A"}'
+
+_decoder = msgspec.json.Decoder(Request)
+_encoder = msgspec.json.Encoder()
+
+
+class TraceFacts(NamedTuple):
+    """What is known of a trace after it was read once."""
+
+    requests: int
+    duration_s: float  # until the last request is due
+    peak_per_s: int  # requests of the busiest second
+    classes: dict[str, int]  # requests by class
+
+
+@contextlib.contextmanager
+def reading(name: str) -> Iterator[BinaryIO]:
+    """A file for reading, ``-`` for standard input, uncompressed on the way if it is gzip by name."""
+    try:
+        if name == "-":
+            yield sys.stdin.buffer
+            return
+        with open(name, "rb") as raw:
+            if name.endswith(".gz"):
+                with gzip.GzipFile(fileobj=raw) as unzipped:
+                    yield cast("BinaryIO", io.BufferedReader(unzipped, 1 << 16))
+            else:
+                yield raw
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise UsageError(f"{name}: cannot be uncompressed: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def writing(name: str) -> Iterator[BinaryIO]:
+    """A file for writing, ``-`` for standard output, compressed if it is gzip by name."""
+    try:
+        if name == "-":
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+            return
+        with open(name, "wb") as raw:
+            if name.endswith(".gz"):
+                # Without name and time in its head, so that equal content makes equal files.
+                with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as zipped:
+                    yield cast("BinaryIO", zipped)
+            else:
+                yield raw
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror or error}") from None
+
+
+def lines_of(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers, none longer than ``LINE_LEN_MAX``."""
+    number = 0
+    while line := file.readline(LINE_LEN_MAX + 1):
+        number += 1
+        if len(line) > LINE_LEN_MAX:
+            raise UsageError(
+                f"{name}:{number}: a line of more than {LINE_LEN_MAX} bytes; is this a file of JSON lines?"
+            )
+        yield number, line
+
+
+def read_trace(name: str) -> Iterator[Request]:
+    """The requests of a trace, checked and in order of time."""
+    with reading(name) as file:
+        before_s = 0.0
+        for number, line in lines_of(file, name):
+            if line.isspace():
+                continue
+            request = decode(line, name, number)
+            if request.t < before_s:
+                raise UsageError(
+                    f"{name}:{number}: t is {request.t:g}, but the request before it is due at {before_s:g}; a trace "
+                    f"is in order of time"
+                )
+            before_s = request.t
+            yield request
+
+
+def decode(line: bytes, name: str, number: int) -> Request:
+    try:
+        request = _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{name}:{number}: not a request: {error}; a line is such as {EXAMPLE}") from None
+    if fault := fault_in(request):
+        raise UsageError(f"{name}:{number}: {fault}")
+    return request
+
+
+def read_share(name: str, *, part: int, parts: int) -> Iterator[tuple[int, Request]]:
+    """Every ``parts``-th request of a trace that was found to be right before, with its number in the trace."""
+    decode_line = _decoder.decode
+    with reading(name) as file:
+        number = 0
+        for line in file:
+            if line.isspace():
+                continue
+            if number % parts == part:
+                yield number, decode_line(line)
+            number += 1
+
+
+class Surveyor:
+    """Passes requests on and keeps what has to be known of them."""
+
+    def __init__(self, requests: Iterable[Request]) -> None:
+        self._requests = requests
+        self._count, self._last_s = 0, 0.0
+        self._second, self._in_second, self._peak = -1, 0, 0
+        self._classes: dict[str, int] = {}
+
+    def __iter__(self) -> Iterator[Request]:
+        for request in self._requests:
+            self._count += 1
+            self._last_s = request.t
+            self._classes[request.class_name] = self._classes.get(request.class_name, 0) + 1
+            if int(request.t) != self._second:
+                self._second, self._in_second = int(request.t), 0
+            self._in_second += 1
+            self._peak = max(self._peak, self._in_second)
+            yield request
+
+    def facts(self) -> TraceFacts:
+        return TraceFacts(self._count, self._last_s, self._peak, self._classes)
+
+
+def survey(requests: Iterable[Request]) -> TraceFacts:
+    """Go through a trace once; as a side effect every line of it is checked."""
+    surveyor = Surveyor(requests)
+    for _ in surveyor:
+        pass
+    return surveyor.facts()
+
+
+def write_trace(file: BinaryIO, requests: Iterable[Request]) -> TraceFacts:
+    surveyor = Surveyor(requests)
+    pending: list[bytes] = []
+    for request in surveyor:
+        pending.append(_encoder.encode(request))
+        if len(pending) >= 1000:
+            file.write(b"\n".join(pending) + b"\n")
+            pending.clear()
+    if pending:
+        file.write(b"\n".join(pending) + b"\n")
+    return surveyor.facts()

@@ -1,0 +1,226 @@
+"""Max-min shares with as few of the bounds as bind. Pure, exact.
+
+Of many bounds on groups few bind at one time. The shares are found without them, then again with those that turned out
+to be broken, until all hold: what is best among more is best among fewer, if it is there. Which bounds bound the last
+time is the first guess the next time; it saves time and cannot change the outcome, since there is only one best.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.allocation.groups import Exact, missed
+from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.allocation.reduced import fill_reduced
+from qosweb.webqos.allocation.settling import components, settle
+from qosweb.webqos.allocation.waterline import Bounds, Found, Waterline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from qosweb.webqos.allocation.general import Relation
+    from qosweb.webqos.allocation.groups import Group
+    from qosweb.webqos.allocation.rounding import Rounding
+    from qosweb.webqos.allocation.settling import Component
+
+ROUNDS_MAX = 12
+KEPT_MAX = 256
+
+Key = tuple[tuple[int, ...], tuple[int, ...]]  # numbers of ceilings and of floors that bind
+NOTHING: Key = ((), ())
+
+
+class Lazy:
+    """The bounds of a problem. ``related`` are the classes that relations name."""
+
+    def __init__(
+        self,
+        offsets: Sequence[int],
+        floors: Iterable[Group],
+        ceilings: Iterable[Group],
+        related: Iterable[int],
+    ) -> None:
+        classes = len(offsets)
+        self._offsets = offsets
+        self._top = PPM + max(offsets, default=0)
+        self._near = (PPM // max(classes, 1), 1)  # where the search for the level begins: where the last one ended
+        self._capacity = PPM
+        self._floor_of = [0] * classes
+        self._ceiling_of = [PPM] * classes
+        self._floors: list[Group] = []
+        self._ceilings: list[Group] = []
+        floors, ceilings = list(floors), list(ceilings)
+        self._own_floors = [(group, ppm) for group, ppm in floors if len(group) == 1]
+        self._own_ceilings = [(group, ppm) for group, ppm in ceilings if len(group) in (1, classes)]
+        for group, ppm in floors:
+            if len(group) == 1:
+                self._floor_of[group[0]] = ppm
+            else:
+                self._floors.append((group, ppm))
+        for group, ppm in ceilings:
+            if len(group) == classes:
+                self._capacity = min(self._capacity, ppm)
+            if len(group) == 1:
+                self._ceiling_of[group[0]] = ppm
+            elif len(group) < classes:
+                self._ceilings.append((group, ppm))
+        bound = {one for group, _ in (*self._floors, *self._ceilings) for one in group}
+        self._watched = sorted({*bound, *related})
+        self._bound: dict[tuple[object, Key], list[Component]] = {}
+        self._known: dict[object, Component] = {}
+        self._bound_before: dict[object, Key] = {}
+        self._tangled: dict[object, Key] = {}
+
+    def bounds(self, demand: Sequence[int]) -> Bounds | None:
+        """What does not depend on relations; None if the floors of single classes cannot all be met."""
+        # Written out: min() takes several times as long.
+        high = [most if most < ask else ask for ask, most in zip(demand, self._ceiling_of, strict=True)]  # noqa: FURB136
+        low = [least if least < most else most for least, most in zip(self._floor_of, high, strict=True)]  # noqa: FURB136
+        return (
+            Bounds(low, high, Waterline(low, high, self._offsets), self._capacity)
+            if sum(low) <= self._capacity
+            else None
+        )
+
+    def settle(
+        self,
+        demand: Sequence[int],
+        bounds: Bounds,
+        state: object,
+        relations: Sequence[Relation],
+        full: frozenset[int],
+    ) -> tuple[Exact, Found] | None:
+        """The shares under ``relations``, where ``full`` classes keep all they ask for; None if beyond this method.
+
+        ``state`` names the relations and who is full. The exact shares are right for the classes that bounds on groups
+        or relations name; where the others are, the level tells.
+        """
+        before = binding = self._bound_before.get(state, NOTHING)
+        near = self._near
+        for _ in range(ROUNDS_MAX):
+            found: Found | None = None
+            if relations or full or binding != NOTHING:
+                bound = self._components(state, binding, relations, full)
+                found = settle(bound, demand, bounds, self._top, near)
+            else:
+                found = Found(*bounds.line.level(min(bounds.capacity, bounds.line.most)), {})
+            broken = NOTHING
+            if found is not None:
+                near = self._near = found.level // found.parts, 1
+                amounts = self._amounts(bounds, found)
+                broken = self._broken(amounts, found.parts, demand)
+                if broken == NOTHING:
+                    if binding != before:
+                        self._remember(state, binding)
+                    return Exact(amounts, found.parts), found
+            if found is None and before != NOTHING:  # the guess may have been beyond this method
+                before = binding = NOTHING
+                self._remember(state, NOTHING)
+                continue
+            if found is None:
+                break
+            binding = _with(binding, broken)
+        return None
+
+    def by_programs(
+        self,
+        demand: Sequence[int],
+        levels: Sequence[int],
+        state: object,
+        relations: Sequence[Relation],
+        full: Sequence[tuple[int, ...]],
+    ) -> Exact | None:
+        """The same by exact linear programs, with as few bounds; None if floors have to yield."""
+        binding = self._tangled.get(state, NOTHING)
+        for _ in range(ROUNDS_MAX):
+            floors = [*self._own_floors, *(self._floors[f] for f in binding[1])]
+            ceilings = [*self._own_ceilings, *(self._ceilings[c] for c in binding[0])]
+            exact = fill_reduced(PPM, demand, levels, floors, ceilings, relations, full)
+            if missed(floors, exact, demand):
+                return None
+            broken = self._broken(exact.amounts, exact.scale, demand)
+            if broken == NOTHING:
+                if len(self._tangled) >= KEPT_MAX:
+                    self._tangled.clear()
+                self._tangled[state] = binding
+                return exact
+            binding = _with(binding, broken)
+        return None
+
+    def whole(self, demand: Sequence[int], bounds: Bounds, found: Found, rounding: Rounding) -> list[int]:
+        """The shares in whole parts per million."""
+        level, parts, bound = found
+        level, rest = divmod(level, parts)
+        shares = bounds.line.whole(level)
+        rounded: list[tuple[int, int]] = []
+        if rest:
+            rounded = [
+                (-rest, one)
+                for one, (share, most, offset) in enumerate(zip(shares, bounds.high, self._offsets, strict=True))
+                if share < most and share == level - offset and one not in bound
+            ]
+        for one, amount in bound.items():
+            shares[one], rest = divmod(amount, parts)
+            if rest:
+                rounded.append((-rest, one))
+        return rounding.complete(shares, rounded, parts, demand)
+
+    def amount(self, one: int, bounds: Bounds, found: Found) -> int:
+        """What a class holds, rounded up."""
+        level, parts, bound = found
+        if one in bound:
+            return -(-bound[one] // parts)
+        here = -(-level // parts) - self._offsets[one]
+        return max(bounds.low[one], min(bounds.high[one], here))
+
+    def _components(
+        self, state: object, binding: Key, relations: Sequence[Relation], full: frozenset[int]
+    ) -> list[Component]:
+        key = state, binding
+        found = self._bound.get(key)
+        if found is None:
+            if len(self._bound) >= KEPT_MAX:
+                self._bound.clear()
+                self._known.clear()
+            ceilings, floors = [self._ceilings[c] for c in binding[0]], [self._floors[f] for f in binding[1]]
+            found = self._bound[key] = components(self._offsets, relations, ceilings, floors, full, self._known)
+        return found
+
+    def _remember(self, state: object, binding: Key) -> None:
+        if len(self._bound_before) >= KEPT_MAX:
+            self._bound_before.clear()
+        self._bound_before[state] = binding
+
+    def _amounts(self, bounds: Bounds, found: Found) -> list[int]:
+        """Of the classes that are watched, zero for all others."""
+        low, high, offsets = bounds.low, bounds.high, self._offsets
+        level, parts, bound = found
+        whole = level // parts
+        amounts = [0] * len(offsets)
+        for one in self._watched:
+            if one in bound:
+                amounts[one] = bound[one]
+            else:
+                here = whole - offsets[one]
+                if here < low[one]:
+                    amounts[one] = low[one] * parts
+                elif here >= high[one]:
+                    amounts[one] = high[one] * parts
+                else:
+                    amounts[one] = level - offsets[one] * parts
+        return amounts
+
+    def _broken(self, amounts: Sequence[int], parts: int, demand: Sequence[int]) -> Key:
+        ceilings = [
+            c for c, (group, ppm) in enumerate(self._ceilings) if sum([amounts[one] for one in group]) > ppm * parts
+        ]
+        floors = []
+        for f, (group, ppm) in enumerate(self._floors):
+            held = sum([amounts[one] for one in group])
+            if held < ppm * parts and held < sum([demand[one] for one in group]) * parts:
+                floors.append(f)
+        return (tuple(ceilings), tuple(floors)) if ceilings or floors else NOTHING
+
+
+def _with(binding: Key, broken: Key) -> Key:
+    return tuple(sorted({*binding[0], *broken[0]})), tuple(sorted({*binding[1], *broken[1]}))

@@ -1,0 +1,154 @@
+"""How much classes hold that nothing but their own bounds binds, at any level of the water. Pure.
+
+A class that starts to fill at level s and is full at level e holds max(0, t - s) - max(0, t - e) above its lower bound.
+So two sorted lists with their running sums say what all of them hold together, by two binary searches; a class whose
+bounds are equal is in both lists and cancels out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from math import gcd
+from operator import add
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+Level = tuple[int, int]  # with its denominator
+
+STEPS_MAX = 8
+
+
+class Waterline:
+    """Classes between ``low`` and ``high``; one with an offset starts to rise when the level has reached it."""
+
+    __slots__ = (
+        "_high",
+        "_least",
+        "_low",
+        "_offsets",
+        "_raised",
+        "_starts",
+        "_stops",
+        "_sum_starts",
+        "_sum_stops",
+        "most",
+    )
+
+    def __init__(self, low: Sequence[int], high: Sequence[int], offsets: Sequence[int]) -> None:
+        self._low = low
+        self._high = high
+        self._offsets = offsets
+        self._raised = any(offsets)
+        self._starts = sorted(map(add, low, offsets) if self._raised else low)
+        self._stops = sorted(map(add, high, offsets) if self._raised else high)
+        self._sum_starts = [0, *accumulate(self._starts)]
+        self._sum_stops = [0, *accumulate(self._stops)]
+        self._least = sum(low)
+        self.most = sum(high)
+
+    def held(self, level: int, parts: int) -> tuple[int, int]:
+        """What all hold at ``level / parts``, in the same parts, and how many rise from there on."""
+        whole = level // parts
+        started = bisect_right(self._starts, whole)
+        stopped = bisect_right(self._stops, whole)
+        rising = started - stopped
+        return (self._least - self._sum_starts[started] + self._sum_stops[stopped]) * parts + rising * level, rising
+
+    def level(self, amount: int) -> tuple[int, int]:
+        """A level at which all hold ``amount``, and its denominator; ``amount`` is between the sums of the bounds."""
+        starts, stops = self._starts, self._stops
+        if not stops or amount >= self.most:
+            return (stops[-1] if stops else 0), 1
+        below, above = starts[0], stops[-1]
+        guess = amount // len(stops)
+        while True:
+            if not below <= guess < above:
+                guess = (below + above) >> 1
+            held, rising = self.held(guess, 1)
+            if held > amount:
+                above = guess
+                guess -= (held - amount) // rising + 1 if rising else above
+                continue
+            below = guess
+            if rising:
+                level = guess * rising + amount - held
+                if self.held(level, rising)[0] == amount * rising:
+                    return level, rising
+                guess = level // rising
+                if guess == below:
+                    guess += 1
+            elif held == amount:
+                return guess, 1
+            else:
+                guess = above
+
+    def level_beside(
+        self, amount: int, level: int, parts: int, others: int, pace: int, unit: int, below: Level, above: Level
+    ) -> Level:
+        """The level between two at which all hold ``amount`` together with others, or one near it.
+
+        The others hold ``others / parts`` at ``level / parts`` and gain ``pace / unit`` per level, here and elsewhere.
+        """
+        here, of = level, parts
+        for _ in range(STEPS_MAX):
+            held, rising = self.held(here, of)
+            missing = ((amount * of - held) * parts - others * of) * unit - pace * (here * parts - level * of)
+            if not missing:
+                break
+            if missing > 0:
+                below = here, of
+            else:
+                above = here, of
+            here, of = next_level(here * parts, of * parts, missing, rising * unit + pace, below, above)
+        return here, of
+
+    def whole(self, level: int) -> list[int]:
+        """What each class holds at a whole level."""
+        # Written out: min() and max() take several times as long.
+        if not self._raised:
+            return [
+                least if level < least else level if level < most else most  # noqa: FURB136
+                for least, most in zip(self._low, self._high, strict=True)
+            ]
+        heights = map(level.__sub__, self._offsets)
+        return [
+            least if here < least else here if here < most else most  # noqa: FURB136
+            for least, most, here in zip(self._low, self._high, heights, strict=True)
+        ]
+
+
+class Found(NamedTuple):
+    """The final level, and the amounts of the classes that are bound here."""
+
+    level: int
+    parts: int
+    amounts: dict[int, int]
+
+
+class Bounds(NamedTuple):
+    """For one demand: the own bounds of all classes, what they hold unbound, and what there is to divide."""
+
+    low: Sequence[int]
+    high: Sequence[int]
+    line: Waterline
+    capacity: int
+
+
+def next_level(
+    level: int, parts: int, missing: int, pace: int, below: tuple[int, int], above: tuple[int, int]
+) -> tuple[int, int]:
+    """The level at which nothing would be missing at this pace, or one in the middle if that is out of the question."""
+    if pace > 0:
+        guess, of = level * pace + missing, parts * pace
+        if below[0] * of < guess * below[1] and guess * above[1] < above[0] * of:
+            divisor = gcd(guess, of)
+            return guess // divisor, of // divisor
+    guess, of = below[0] * above[1] + above[0] * below[1], 2 * below[1] * above[1]
+    middle = guess // of
+    if below[0] < middle * below[1] and middle * above[1] < above[0]:
+        return middle, 1
+    return guess, of

@@ -1,0 +1,93 @@
+"""The load generator and a real node: what one says was answered, the other has logged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loadgen.cli import main
+from loadgen.trace.files import read_trace
+from loadgen.trace.request import Request
+from tests.loadgen.runs import evenly, run
+from tests.support.nodes import RunningNode
+from tests.support.sites import write_site
+from tests.support.tls import write_certificate
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    folder = tmp_path_factory.mktemp("node")
+    (write_site(folder / "site") / "folder").mkdir()
+    (folder / "site" / "folder" / "index.html").write_text("in a folder")
+    with RunningNode(folder / "site", folder) as running:
+        yield running
+
+
+def test_log_and_results_agree(node: RunningNode, tmp_path: Path) -> None:
+    pages = ["/page.html", "/", "/thick.html", "/folder", "/nothing"]
+    trace = [Request(at / 400, pages[at % 5], "GET", "AB"[at % 2]) for at in range(200)]
+    before = len(node.log())
+    ran = run(tmp_path, trace, "--target", node.url)
+    assert ran.outcomes == {"accepted": 160, "failed": 40}
+    assert ran.causes == {"status 404": 40}
+    assert ran.summary["all"]["redirected"] == 40  # the folder without its slash
+    wait_for(lambda: len(node.log()) >= before + 240, "the log")
+    logged = Counter((str(entry["path"]), entry["status"]) for entry in node.log()[before:])
+    assert logged == {
+        ("/page.html", 200): 40, ("/", 200): 40, ("/thick.html", 200): 40, ("/nothing", 404): 40,
+        ("/folder", 301): 40, ("/folder/", 200): 40,
+    }  # fmt: skip
+    sizes = {result["url"]: result.get("bytes") for result in ran.results}
+    assert sizes["/thick.html"] == 60_003
+
+
+def test_a_large_file_arrives_whole_and_is_not_held(node: RunningNode, tmp_path: Path) -> None:
+    ran = run(tmp_path, evenly(3, 10, "/large.bin"), "--target", node.url, "--timeout", "60s")
+    assert [result["bytes"] for result in ran.results] == [24 << 20] * 3
+
+
+def test_the_log_becomes_a_trace_that_runs(node: RunningNode, tmp_path: Path) -> None:
+    run(tmp_path / "first", evenly(50, 100, "/page.html"), "--target", node.url)
+    wait_for(lambda: len(node.log()) >= 50, "the log")
+    made = tmp_path / "again.jsonl"
+    assert main(["trace", "--from-log", str(node.access_log), "--out", str(made), "--speed", "20"]) == 0
+    requests = list(read_trace(str(made)))
+    assert len(requests) == len(node.log())
+    assert {request.class_name for request in requests} == {"default"}
+    ran = run(tmp_path / "second", requests, "--target", node.url)
+    assert ran.summary["all"]["requests"] == len(requests)
+
+
+def test_assertions_set_the_exit_code(node: RunningNode, tmp_path: Path) -> None:
+    good = run(
+        tmp_path / "good", evenly(50, 200, "/page.html"), "--target", node.url,
+        "--assert", "A.served>=99.9%", "--assert", "p99<20s", "--assert", "A.failed==0",
+    )  # fmt: skip
+    bad = run(
+        tmp_path / "bad", evenly(50, 200, "/nothing"), "--target", node.url,
+        "--assert", "A.served>=99.9%", "--assert", "requests==50",
+    )  # fmt: skip
+    assert (good.code, bad.code) == (0, 1)
+    assert [verdict["holds"] for verdict in bad.summary["assertions"]] == [False, True]
+
+
+def test_tls(tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path)
+    with RunningNode(
+        write_site(tmp_path / "site"), tmp_path, "--tls-cert", str(certificate), "--tls-key", str(key)
+    ) as node:
+        trace = evenly(20, 100, "/page.html")
+        trusted = run(tmp_path / "a", trace, "--target", f"https://localhost:{node.port}", "--ca", str(certificate))
+        refused = run(tmp_path / "b", trace, "--target", node.url)
+        trusting = run(tmp_path / "c", trace, "--target", node.url, "--insecure")
+        plain = run(tmp_path / "d", trace, "--target", f"http://127.0.0.1:{node.port}", "--timeout", "5s")
+    assert trusted.outcomes == trusting.outcomes == {"accepted": 20}
+    assert all(cause.startswith("certificate not accepted") for cause in refused.causes)
+    assert plain.outcomes == {"failed": 20}

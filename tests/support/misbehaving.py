@@ -1,0 +1,115 @@
+"""Small servers that do to a client whatever a test wants: they read a request head and hand the socket to a script."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Script = Callable[["Talk"], None]
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Talk:
+    """One connection, after the head of a request was read. ``number`` counts the server's requests from 1."""
+
+    def __init__(self, sock: socket.socket, stopping: threading.Event) -> None:
+        self.sock = sock
+        self.stopping = stopping
+        self.number = 0
+        self.head = b""
+
+    @property
+    def path(self) -> str:
+        return self.head.split(b" ")[1].decode()
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def hang(self) -> None:
+        """Say nothing more until the end of the test."""
+        self.stopping.wait(60)
+
+    def pause(self, seconds: float) -> None:
+        self.stopping.wait(seconds)
+
+    def reset(self) -> None:
+        """Close so that the client is told of a reset."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+class MisbehavingServer:
+    """Runs ``script`` for every request; a script that returns without closing keeps the connection."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
+        self.port: int = self._listener.getsockname()[1]
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self.requests = 0
+        self.connections = 0
+        self.heads: list[bytes] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> MisbehavingServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            for sock in self._sockets:
+                sock.close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def _accept(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                self._sockets.append(sock)
+                self.connections += 1
+            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        talk = Talk(sock, self._stopping)
+        buffer = b""
+        with contextlib.suppress(OSError):
+            while True:
+                while b"\r\n\r\n" not in buffer:
+                    data = sock.recv(65536)
+                    if not data:
+                        return
+                    buffer += data
+                talk.head, _, buffer = buffer.partition(b"\r\n\r\n")
+                with self._lock:
+                    self.requests += 1
+                    talk.number = self.requests
+                    self.heads.append(talk.head)
+                self._script(talk)
+
+
+def free_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
