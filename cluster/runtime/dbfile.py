@@ -98,7 +98,8 @@ def create(directory: Path, identity: Identity, founding: str) -> None:
         view = founding_view(identity.process)
         meta |= {"founding": founding, "primaries": rows.Primaries(view, ()), "high_primary": view.id}
     try:
-        new.unlink(missing_ok=True)
+        for left in directory.glob(new.name + "*"):  # by one that was killed; its journal would spoil ours
+            left.unlink()
         os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         connection = sqlite3.connect(new, isolation_level=None)
         try:
@@ -108,6 +109,8 @@ def create(directory: Path, identity: Identity, founding: str) -> None:
             )
             connection.executemany("INSERT INTO meta VALUES (?, ?, ?)", [meta_row(*item) for item in meta.items()])
             connection.execute("COMMIT")
+            # here and not later: the change is made with a journal, and a process killed within would leave that behind
+            connection.execute("PRAGMA journal_mode = WAL")
         finally:
             connection.close()
         new.rename(file)
@@ -116,6 +119,14 @@ def create(directory: Path, identity: Identity, founding: str) -> None:
         raise refusal(new, error, "making a new disk") from error
     except OSError as error:
         raise unwritable(directory, str(error)) from error
+
+
+def make_directory(directory: Path) -> None:
+    """Where it does not exist; then it still does after a loss of power."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path in missing:
+        sync_directory(path.parent)
 
 
 def has_content(file: Path) -> bool:

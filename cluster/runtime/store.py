@@ -88,7 +88,7 @@ class Store:
         To found needs a directory without a disk. To join takes the disk that is there: the process resumes its life.
         """
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            dbfile.make_directory(directory)
         except OSError as error:
             raise unwritable(directory, str(error)) from error
         lock = dbfile.Lock(directory)

@@ -16,6 +16,7 @@ from cluster.durable import Appended, Boot, Image, Labelled, Primaries, Snapshot
 from cluster.messages import APPLICATION, Entry
 from cluster.names import ProcessId, ViewId, make_view
 from cluster.runlog import Run
+from cluster.runtime import dbfile
 from cluster.runtime.dbfile import frames_taken
 from cluster.runtime.refusals import (
     DamagedDisk,
@@ -28,6 +29,7 @@ from cluster.runtime.refusals import (
     NoDisk,
     StoreError,
 )
+from cluster.runtime.rows import Identity
 from cluster.runtime.store import Store
 from tests.cluster.runtime.images import ME, contents
 from tests.cluster.runtime.test_store import held, open_store, run
@@ -169,6 +171,23 @@ def test_a_log_without_its_database(tmp_path: Path) -> None:
     (tmp_path / "copy/group.db").unlink()
     refused(tmp_path / "copy", DamagedDisk, "group.db is missing, though its log is there")
     store.close()
+
+
+def test_what_one_left_that_was_killed_while_it_made_its_disk(tmp_path: Path) -> None:
+    """Above all its journal: SQLite would roll the new database back with it."""
+    for name in ("group.db.new", "group.db.new-journal", "group.db.new-wal"):
+        (tmp_path / name).write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" * 600)
+    open_store(tmp_path).close()
+    assert held(tmp_path) == contents(Image())
+    assert not [*tmp_path.glob("group.db.new*"), *tmp_path.glob("*-journal")]
+
+
+def test_a_disk_never_has_a_journal_that_only_a_writer_could_undo(tmp_path: Path) -> None:
+    """It has a write-ahead log from its first moment: a disk can be looked at, whenever its process was killed."""
+    dbfile.create(tmp_path, Identity("shop", "a", 7, False), "")
+    connection = dbfile.connect_read_only(tmp_path)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
 
 
 def test_a_torn_end_of_the_log_is_a_crash_and_not_damage(tmp_path: Path) -> None:
