@@ -68,6 +68,10 @@ class Ours:
     def address(self) -> str:
         return self.group.addresses[0]
 
+    @property
+    def suspicions(self) -> int:
+        return self.group.driver.watch.suspicions
+
     async def whole(self, count: int) -> None:
         await self.group.primary_of(count)
 
@@ -114,6 +118,8 @@ class Peer(asyncio.Protocol):
 
 class Floor:
     """A sequencer that waits for the acknowledgement of all: no membership, no recovery, nothing promised."""
+
+    suspicions = 0
 
     def __init__(self) -> None:
         self.address = ""
@@ -277,7 +283,7 @@ async def main() -> None:
         elif order["do"] == "load":
             _tell(await load(contender, order))
         elif order["do"] == "cpu":
-            _tell({"cpu_s": _cpu()})
+            _tell({"cpu_s": _cpu(), "suspicions": contender.suspicions})
 
 
 def _tell(what: dict[str, Any]) -> None:
