@@ -38,7 +38,7 @@ def transaction(seed: int, i: int, image: Image) -> list[Record]:
     if chance.random() < 0.1:
         records.append(Snapshotted(log.end, (Label(VIEW, i, ME),), chance.randbytes(chance.randrange(400_000))))
         records.append(Truncated(log.end))
-    if chance.random() < 0.05:
+    elif chance.random() < 0.06:
         entries = tuple(run(100 * i, OTHER).labelled())
         records.append(Rebuilt(chance.randint(log.base, log.end), entries, ViewId(i, "y"), log.base, None))
     records.append(Epoch(i))
