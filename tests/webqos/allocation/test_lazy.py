@@ -14,7 +14,15 @@ from qosweb.webqos.allocation.lazy import Lazy
 from qosweb.webqos.allocation.problem import PPM, Bound, Problem, Ratio
 from qosweb.webqos.allocation.shares import Allocator, allocate
 from qosweb.webqos.allocation.waterline import Waterline
-from tests.webqos.allocation.problems import amounts, any_problems, demands, groups, single_problems, with_demand
+from tests.webqos.allocation.problems import (
+    amounts,
+    any_problems,
+    demands,
+    groups,
+    nested_problems,
+    single_problems,
+    with_demand,
+)
 
 if TYPE_CHECKING:
     from qosweb.webqos.allocation.groups import Group
@@ -122,6 +130,23 @@ def test_one_change_after_another_is_as_good_as_starting_anew(case: Case, data: 
     for one, amount in changes:
         now[one] = amount
         assert allocator.update(one, amount) == allocate(problem, now)
+
+
+@settings(max_examples=150)
+@given(with_demand(any_problems() | nested_problems(classes_max=10, relations=True)), st.data())
+def test_some_changes_after_others_are_as_good_as_starting_anew(case: Case, data: st.DataObject) -> None:
+    """Several classes change at one time, and demands of before come back."""
+    problem, demand = case
+    allocator = Allocator(problem)
+    shares = allocator.shares(demand)
+    asked = [demand]
+    for _ in range(6):
+        now = list(data.draw(st.sampled_from(asked)))
+        for one in data.draw(st.sets(st.integers(0, problem.classes - 1), max_size=3)):
+            now[one] = data.draw(demands | st.integers(max(shares[one] - 2, 0), shares[one] + 3) | st.just(-1))
+        shares = allocator.shares(now)
+        assert shares == allocate(problem, now)
+        asked.append(tuple(now))
 
 
 def test_a_change_that_changes_nothing_is_not_even_divided() -> None:
