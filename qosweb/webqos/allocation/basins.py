@@ -54,7 +54,7 @@ class Basin:
         self.groups = groups
         self.children: list[int | Basin] = []  # both, in the order in which they are rounded
         self.inside: list[Basin] = [inner for group in groups for inner in (*group.inside, group)]
-        self.size = len(ones) + sum(group.size for group in groups)
+        self.size: int = len(ones) + sum(group.size for group in groups)
         self.outer: Basin | None = None
         for group in groups:
             group.outer = self
@@ -174,7 +174,9 @@ class Basins:
         low, high, offsets = self._low, self._high, self._offsets
         around: set[Basin] = set()
         for basin in self._basins:  # each after all that it contains
-            if basin in touched or every:
+            if not self._inner:
+                basin.line = self._line
+            elif basin in touched or every:
                 ones = basin.ones
                 basin.line = Waterline(
                     [low[one] for one in ones], [high[one] for one in ones], [offsets[one] for one in ones]

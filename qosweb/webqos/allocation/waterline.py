@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Level = tuple[int, int]  # with its denominator
 
 STEPS_MAX = 8
+LOOKS_MAX = 8  # levels at which a course remembers how all stood
 
 
 class Waterline:

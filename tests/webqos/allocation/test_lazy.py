@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from random import Random
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -173,3 +175,29 @@ def test_the_level_of_free_classes(classes: list[tuple[int, int, int]], data: st
     assert line.whole(level // parts) == [
         min(max(level // parts - offset, least), most) for least, most, offset in zip(low, high, offsets, strict=True)
     ]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_many_changes_of_many_classes_are_as_good_as_starting_anew(seed: int) -> None:
+    """Enough classes that bounds overlap in several places, and enough changes that what is remembered grows old."""
+    random = Random(seed)
+    classes = random.randrange(10, 16)
+    part = PPM // classes
+
+    def bounds(count: int, least: int, most: int) -> tuple[Bound, ...]:
+        return tuple(
+            Bound(
+                tuple(sorted(random.sample(range(classes), random.randrange(1, 5)))), random.randrange(least, most), k
+            )
+            for k in range(count)
+        )
+
+    floors = bounds(seed % 3, part // 4, part)
+    ratios = (Ratio((0,), (1, 2), "==", 2, 1, 99),) if seed % 4 == 3 else ()
+    problem = Problem(classes, floors, bounds(classes // 2, part, 4 * part), ratios)
+    now = [random.randrange(4 * part) for _ in range(classes)]
+    allocator = Allocator(problem)
+    for _ in range(40):
+        for one in random.sample(range(classes), random.choice((1, 1, 1, 2, 3))):
+            now[one] = random.randrange(4 * part)
+        assert allocator.shares(now) == allocate(problem, now)
