@@ -145,8 +145,7 @@ def _together(courses: Sequence[Course], standings: Sequence[Any]) -> Found | No
     amounts: dict[int, int] = {}
     for found in founds:
         finer = parts // found.parts
-        for one, amount in found.amounts.items():
-            amounts[one] = amount * finer
+        amounts.update(found.amounts if finer == 1 else {one: amount * finer for one, amount in found.amounts.items()})
     return Found(founds[0].level * (parts // founds[0].parts), parts, amounts)
 
 
