@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ROUNDS_MAX = 12
 KEPT_MAX = 256
+TIDY_EVERY = 17  # divisions, after which bounds that no longer bind are left out of the guess; odd, to meet all states
 FEW_CHANGES = 8  # with more, the lists of the waterline are sorted anew
 
 Key = tuple[tuple[int, ...], tuple[int, ...]]  # numbers of ceilings and of floors that bind
@@ -75,6 +76,8 @@ class Lazy:
         self._line = Waterline((), (), ())
         self._bound: dict[tuple[object, Key], list[Component]] = {}
         self._known: dict[object, Component] = {}
+        self._found = 0
+        self._few_changed = False
         self._bound_before: dict[object, Key] = {}
         self._tangled: dict[object, Key] = {}
 
@@ -89,7 +92,8 @@ class Lazy:
         """The same as the last time, but for the classes that have changed: bounds of before have to do without it."""
         before = self._own
         changed = [one for one, (a, b) in enumerate(zip(before[1], high, strict=False)) if a != b]
-        if len(before[1]) != len(high) or len(changed) > FEW_CHANGES:
+        self._few_changed = len(before[1]) == len(high) and len(changed) <= FEW_CHANGES
+        if not self._few_changed:
             self._line = Waterline(low, high, self._offsets)
         else:
             for one in changed:
@@ -113,7 +117,9 @@ class Lazy:
         or relations name; where the others are, the level tells.
         """
         before = binding = self._bound_before.get(state, NOTHING)
-        near = self._near.get(state, self._near_all)
+        near = self._near_all[0] // self._near_all[1], 1
+        if self._few_changed:  # else nobody remembers how all stood there
+            near = self._near.get(state, near)
         for _ in range(ROUNDS_MAX):
             found: Found | None = None
             if relations or full or binding != NOTHING:
@@ -129,6 +135,9 @@ class Lazy:
                 amounts = self._amounts(bounds, found)
                 broken = self._broken(amounts, found.parts, demand)
                 if broken == NOTHING:
+                    self._found += self._few_changed  # when all change, what binds next is anybody's guess
+                    if self._few_changed and not self._found % TIDY_EVERY:
+                        binding = self._tight(binding, amounts, found.parts, demand)
                     if binding != before:
                         self._remember(state, binding)
                     if len(self._near) >= KEPT_MAX:
@@ -142,6 +151,8 @@ class Lazy:
             if found is None:
                 break
             binding = _with(binding, broken)
+            if not self._few_changed:
+                near = near[0] // near[1], 1
         return None
 
     def by_programs(
@@ -238,6 +249,16 @@ class Lazy:
         for f, (held_by, ppm) in enumerate(self._under):
             held = sum(held_by(amounts))
             if held < ppm * parts and held < sum(held_by(demand)) * parts:
+                floors.append(f)
+        return (tuple(ceilings), tuple(floors)) if ceilings or floors else NOTHING
+
+    def _tight(self, binding: Key, amounts: Sequence[int], parts: int, demand: Sequence[int]) -> Key:
+        """Those that really bind."""
+        ceilings = [c for c in binding[0] if sum(self._over[c][0](amounts)) == self._over[c][1] * parts]
+        floors = []
+        for f in binding[1]:
+            held_by, ppm = self._under[f]
+            if sum(held_by(amounts)) <= min(ppm, sum(held_by(demand))) * parts:
                 floors.append(f)
         return (tuple(ceilings), tuple(floors)) if ceilings or floors else NOTHING
 
