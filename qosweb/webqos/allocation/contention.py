@@ -19,6 +19,7 @@ from qosweb.webqos.allocation.rounding import Rounding, to_whole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.problem import Problem
     from qosweb.webqos.allocation.waterline import Bounds, Found
 
@@ -40,6 +41,10 @@ class Contention:
         offsets = [level * PPM for level in levels]
         self._lazy = Lazy(offsets, self._floors, self._ceilings, related)
         self._rounding = Rounding(levels, self._floors, self._ceilings)
+        self._floors_over: list[list[Group]] = [[] for _ in levels]  # for each class: the others in a floor with it
+        for group, ppm in self._floors:
+            for one in group:
+                self._floors_over[one].append((tuple(other for other in group if other != one), ppm))
         self._steps: list[Exact | tuple[Bounds, Found]] = []
 
     def divide(self, demand: list[int]) -> list[int]:
@@ -47,17 +52,20 @@ class Contention:
         shares = None
         self._steps.clear()
         if self._only_nested:
-            shares = self._nested.fill(demand)
+            shares = self._nested.divide(demand)
         if shares is None:
             shares = self._by_need(demand)
         return shares
 
-    def needed(self, one: int) -> int:
+    def needed(self, one: int, demand: Sequence[int]) -> int:
         """What this class must ask for at least for the outcome of the last division to be what it is.
 
-        Had it asked for that much or more, instead of what it asked for, which is more, nothing would be different.
+        Had it asked for that much or more, instead of what it asked for, which is more, nothing would be different: its
+        floors would demand the same, since others make up for what it does not ask for, and it would not be full.
         """
-        most = max([ppm for group, ppm in self._floors if one in group], default=0)
+        most = 0
+        for others, ppm in self._floors_over[one]:
+            most = max(most, ppm - sum([min(max(demand[other], 0), PPM) for other in others]))
         for step in self._steps:
             held = -(-step.amounts[one] // step.scale) if isinstance(step, Exact) else self._lazy.amount(one, *step)
             most = max(most, held + 1)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from qosweb.webqos.allocation.problem import Bound
 
@@ -17,6 +18,13 @@ class Exact(NamedTuple):
 
     amounts: Sequence[int]
     scale: int
+
+
+def picker(ones: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
+    """A function that picks the amounts of these classes out of those of all: twice as fast as a comprehension."""
+    if len(ones) > 1:
+        return itemgetter(*ones)
+    return lambda amounts: tuple([amounts[one] for one in ones])
 
 
 def lower_bounds(bounds: Iterable[Bound]) -> list[Group]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.groups import Exact, missed
+from qosweb.webqos.allocation.groups import Exact, missed, picker
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.reduced import fill_reduced
 from qosweb.webqos.allocation.settling import components, settle
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.rounding import Rounding
     from qosweb.webqos.allocation.settling import Component
+    from qosweb.webqos.allocation.waterline import Level
 
 ROUNDS_MAX = 12
 KEPT_MAX = 256
+TIDY_EVERY = 17  # divisions, after which bounds that no longer bind are left out of the guess; odd, to meet all states
+FEW_CHANGES = 8  # with more, the lists of the waterline are sorted anew
 
 Key = tuple[tuple[int, ...], tuple[int, ...]]  # numbers of ceilings and of floors that bind
 NOTHING: Key = ((), ())
@@ -43,7 +46,8 @@ class Lazy:
         classes = len(offsets)
         self._offsets = offsets
         self._top = PPM + max(offsets, default=0)
-        self._near = (PPM // max(classes, 1), 1)  # where the search for the level begins: where the last one ended
+        self._near: dict[object, Level] = {}  # where the search for the level begins: where the last one ended
+        self._near_all = PPM // max(classes, 1), 1
         self._capacity = PPM
         self._floor_of = [0] * classes
         self._ceiling_of = [PPM] * classes
@@ -64,10 +68,16 @@ class Lazy:
                 self._ceiling_of[group[0]] = ppm
             elif len(group) < classes:
                 self._ceilings.append((group, ppm))
+        self._over = [(picker(group), ppm) for group, ppm in self._ceilings]
+        self._under = [(picker(group), ppm) for group, ppm in self._floors]
         bound = {one for group, _ in (*self._floors, *self._ceilings) for one in group}
         self._watched = sorted({*bound, *related})
+        self._own: tuple[list[int], list[int]] = [], []
+        self._line = Waterline((), (), ())
         self._bound: dict[tuple[object, Key], list[Component]] = {}
         self._known: dict[object, Component] = {}
+        self._found = 0
+        self._few_changed = False
         self._bound_before: dict[object, Key] = {}
         self._tangled: dict[object, Key] = {}
 
@@ -76,11 +86,22 @@ class Lazy:
         # Written out: min() takes several times as long.
         high = [most if most < ask else ask for ask, most in zip(demand, self._ceiling_of, strict=True)]  # noqa: FURB136
         low = [least if least < most else most for least, most in zip(self._floor_of, high, strict=True)]  # noqa: FURB136
-        return (
-            Bounds(low, high, Waterline(low, high, self._offsets), self._capacity)
-            if sum(low) <= self._capacity
-            else None
-        )
+        return Bounds(low, high, self._waterline(low, high), self._capacity) if sum(low) <= self._capacity else None
+
+    def _waterline(self, low: list[int], high: list[int]) -> Waterline:
+        """The same as the last time, but for the classes that have changed: bounds of before have to do without it."""
+        before = self._own
+        changed = [one for one, (a, b) in enumerate(zip(before[1], high, strict=False)) if a != b]
+        self._few_changed = len(before[1]) == len(high) and len(changed) <= FEW_CHANGES
+        if not self._few_changed:
+            self._line = Waterline(low, high, self._offsets)
+        else:
+            for one in changed:
+                offset = self._offsets[one]
+                self._line.move(before[0][one] + offset, before[1][one] + offset, low[one] + offset, high[one] + offset)
+            self._line.moved(low, high)
+        self._own = low, high
+        return self._line
 
     def settle(
         self,
@@ -96,22 +117,32 @@ class Lazy:
         or relations name; where the others are, the level tells.
         """
         before = binding = self._bound_before.get(state, NOTHING)
-        near = self._near
+        near = self._near_all[0] // self._near_all[1], 1
+        if self._few_changed:  # else nobody remembers how all stood there
+            near = self._near.get(state, near)
         for _ in range(ROUNDS_MAX):
             found: Found | None = None
             if relations or full or binding != NOTHING:
                 bound = self._components(state, binding, relations, full)
-                found = settle(bound, demand, bounds, self._top, near)
+                settled = settle(bound, demand, bounds, self._top, near)
+                if settled is not None:
+                    found, near = settled
             else:
-                found = Found(*bounds.line.level(min(bounds.capacity, bounds.line.most)), {})
+                near = bounds.line.level(min(bounds.capacity, bounds.line.most), near[0] // near[1])
+                found = Found(*near, {})
             broken = NOTHING
             if found is not None:
-                near = self._near = found.level // found.parts, 1
                 amounts = self._amounts(bounds, found)
                 broken = self._broken(amounts, found.parts, demand)
                 if broken == NOTHING:
+                    self._found += self._few_changed  # when all change, what binds next is anybody's guess
+                    if self._few_changed and not self._found % TIDY_EVERY:
+                        binding = self._tight(binding, amounts, found.parts, demand)
                     if binding != before:
                         self._remember(state, binding)
+                    if len(self._near) >= KEPT_MAX:
+                        self._near.clear()
+                    self._near[state] = self._near_all = near
                     return Exact(amounts, found.parts), found
             if found is None and before != NOTHING:  # the guess may have been beyond this method
                 before = binding = NOTHING
@@ -120,6 +151,8 @@ class Lazy:
             if found is None:
                 break
             binding = _with(binding, broken)
+            if not self._few_changed:
+                near = near[0] // near[1], 1
         return None
 
     def by_programs(
@@ -211,13 +244,21 @@ class Lazy:
         return amounts
 
     def _broken(self, amounts: Sequence[int], parts: int, demand: Sequence[int]) -> Key:
-        ceilings = [
-            c for c, (group, ppm) in enumerate(self._ceilings) if sum([amounts[one] for one in group]) > ppm * parts
-        ]
+        ceilings = [c for c, (held_by, ppm) in enumerate(self._over) if sum(held_by(amounts)) > ppm * parts]
         floors = []
-        for f, (group, ppm) in enumerate(self._floors):
-            held = sum([amounts[one] for one in group])
-            if held < ppm * parts and held < sum([demand[one] for one in group]) * parts:
+        for f, (held_by, ppm) in enumerate(self._under):
+            held = sum(held_by(amounts))
+            if held < ppm * parts and held < sum(held_by(demand)) * parts:
+                floors.append(f)
+        return (tuple(ceilings), tuple(floors)) if ceilings or floors else NOTHING
+
+    def _tight(self, binding: Key, amounts: Sequence[int], parts: int, demand: Sequence[int]) -> Key:
+        """Those that really bind."""
+        ceilings = [c for c in binding[0] if sum(self._over[c][0](amounts)) == self._over[c][1] * parts]
+        floors = []
+        for f in binding[1]:
+            held_by, ppm = self._under[f]
+            if sum(held_by(amounts)) <= min(ppm, sum(held_by(demand))) * parts:
                 floors.append(f)
         return (tuple(ceilings), tuple(floors)) if ceilings or floors else NOTHING
 

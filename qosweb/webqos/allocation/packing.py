@@ -14,16 +14,19 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING, NamedTuple
 
-from qosweb.webqos.allocation.groups import Exact
+from qosweb.webqos.allocation.groups import Exact, picker
 from qosweb.webqos.allocation.rising import Rising
-from qosweb.webqos.allocation.waterline import Found
+from qosweb.webqos.allocation.waterline import LOOKS_MAX, Found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.rising import RisingCourse
-    from qosweb.webqos.allocation.waterline import Bounds
+    from qosweb.webqos.allocation.waterline import Bounds, Level
+
+FINE = 20
+NEVER = 1 << 200  # above the key of every level
 
 
 def fill_under(
@@ -35,9 +38,18 @@ def fill_under(
     """
     if any(sum([low[one] for one in group]) > ppm for group, ppm in ceilings):
         return None
-    filling = _Filling(low, high, offsets)
-    filling.fill(ceilings)
+    filling = _Filling(low, high, offsets, ceilings, ceilings_over(ceilings))
+    filling.fill([filling.level(c) for c in range(len(ceilings))])
     return filling.shares()
+
+
+def ceilings_over(ceilings: Sequence[Group]) -> dict[int, list[int]]:
+    """For each class, the numbers of its ceilings."""
+    found: dict[int, list[int]] = {}
+    for c, (group, _) in enumerate(ceilings):
+        for one in group:
+            found.setdefault(one, []).append(c)
+    return found
 
 
 class Packing:
@@ -47,7 +59,13 @@ class Packing:
         self._offsets = offsets
         self._ceilings = ceilings
         self.classes = sorted({one for group, _ in ceilings for one in group})
-        self._asked: list[tuple[int, int]] = []
+        self._over = ceilings_over(ceilings)
+        self._own = picker(self.classes)
+        self._low_of = [picker(group) for group, _ in ceilings]
+        self._asked: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
+        self._first: list[tuple[int, int]] = []  # the levels at which the ceilings would be reached one by one
+        self._too_low = False  # do lower bounds alone exceed a ceiling?
+        self._to_renew: set[int] = set()  # those of which are not true any more
         self._course: PackingCourse | RisingCourse | None = None
         self._bounds: Bounds | None = None
 
@@ -57,15 +75,32 @@ class Packing:
             return self._course
         self._bounds = bounds
         low, high = bounds.low, bounds.high
-        asked = [(low[one], high[one]) for one in self.classes]
-        if self._course is not None and self._asked == asked:
-            return self._course
-        self._asked = asked
-        if any(sum([low[one] for one in group]) > ppm for group, ppm in self._ceilings):
+        asked = self._own(low), self._own(high)
+        course = self._course
+        if course is not None and self._asked == asked:
+            return course
+        before, self._asked = self._asked, asked
+        changed = [
+            one
+            for one, least_before, most_before, least, most in zip(self.classes, *before, *asked, strict=False)
+            if most != most_before or least != least_before
+        ]
+        self._to_renew.update([c for one in changed for c in self._over[one]])
+        if isinstance(course, PackingCourse) and course.keep([(one, low[one], high[one]) for one in changed]):
+            return course
+        if asked[0] != before[0]:
+            self._too_low = any(sum(own(low)) > ppm for own, (_, ppm) in zip(self._low_of, self._ceilings, strict=True))
+        if self._too_low:
             self._course = Rising(self._offsets, (), self._ceilings, (), frozenset()).begin(demand, bounds)
             return self._course
-        filling = _Filling(low, high, self._offsets)
-        filling.fill(self._ceilings)
+        filling = _Filling(low, high, self._offsets, self._ceilings, self._over)
+        if not self._first:
+            self._first = [filling.level(c) for c in range(len(self._ceilings))]
+        else:
+            for c in self._to_renew:
+                self._first[c] = filling.level(c)
+        self._to_renew.clear()
+        filling.fill(self._first)
         stops = [(one, stop, low[one], high[one], self._offsets[one]) for one, stop in filling.stopped.items()]
         self._course = PackingCourse(stops, filling.scale)
         return self._course
@@ -88,6 +123,37 @@ class PackingCourse:
     def __init__(self, stops: list[tuple[int, int, int, int, int]], scale: int) -> None:
         self._stops = stops
         self._scale = scale
+        self._place = {stop[0]: k for k, stop in enumerate(stops)}
+        self._stood: dict[Level, PackingStanding] = {}
+
+    def keep(self, changes: Iterable[tuple[int, int, int]]) -> bool:
+        """Classes have other bounds now, from below and from above: is their course the same?
+
+        It is if each was, and is, stopped before it was full.
+        """
+        stops, scale = self._stops, self._scale
+        new: list[tuple[int, tuple[int, int, int, int, int]]] = []
+        for one, least, most in changes:
+            k = self._place.get(one)
+            if k is None:
+                return False
+            _, stop, least_before, most_before, offset = stops[k]
+            if least != least_before or stop >= most * scale or stop >= most_before * scale:
+                return False
+            new.append((k, (one, stop, least, most, offset)))
+        for k, entry in new:
+            stops[k] = entry
+        self._stood.clear()
+        return True
+
+    def look(self, level: int, parts: int) -> PackingStanding:
+        """Everything at ``level / parts``; what was looked at lately is not computed again."""
+        found = self._stood.get((level, parts))
+        if found is None:
+            if len(self._stood) >= LOOKS_MAX:
+                self._stood.clear()
+            found = self._stood[level, parts] = self.stand(level, parts)
+        return found
 
     def stand(self, level: int, parts: int) -> PackingStanding:
         """Everything at ``level / parts``."""
@@ -121,37 +187,55 @@ class PackingCourse:
 
 
 class _Filling:
-    def __init__(self, low: Sequence[int], high: Sequence[int], offsets: Sequence[int]) -> None:
+    """``over`` are the numbers of the ceilings of each class."""
+
+    def __init__(
+        self,
+        low: Sequence[int],
+        high: Sequence[int],
+        offsets: Sequence[int],
+        ceilings: Sequence[Group],
+        over: dict[int, list[int]],
+    ) -> None:
         self._low = low
         self._high = high
         self._offsets = offsets
+        self._ceilings = ceilings
+        self._over = over
         self.scale = 1
         self.stopped: dict[int, int] = {}  # in parts of the scale
 
-    def fill(self, ceilings: Iterable[Group]) -> None:
-        """Stop the classes of each ceiling where it is reached."""
-        # (level at least, its denominator, classes that were stopped when it was computed, ceiling)
-        waiting = [(*self.level(*ceiling), 0, ceiling) for ceiling in ceilings]
-        while True:
-            waiting = [entry for entry in waiting if entry[1]]
-            if not waiting:
-                return
-            first = waiting[0]
-            for entry in waiting:
-                if entry[0] * first[1] < first[0] * entry[1]:
-                    first = entry
-            level, parts, known, ceiling = first
-            waiting.remove(first)
-            if known < len(self.stopped):
-                level, parts = self.level(*ceiling)
-                if not parts or level * first[1] > first[0] * parts:
-                    waiting.append((level, parts, len(self.stopped), ceiling))
-                    continue
-            self.stop(ceiling[0], level, parts)
+    def fill(self, first: Sequence[tuple[int, int]]) -> None:
+        """Stop the classes of each ceiling where it is reached, the lowest first.
 
-    def level(self, group: tuple[int, ...], ppm: int) -> tuple[int, int]:
-        """The level at which these classes hold ``ppm`` together, and its denominator: 0 if they never do."""
+        ``first`` are the levels at which each would be reached if there were no other: none is reached sooner.
+        """
+        levels = [*first]
+        keys = [_key(*level) for level in levels]
+        stale = [False] * len(levels)
+        while True:
+            least = min(keys, default=NEVER)
+            if least == NEVER:
+                return
+            c = keys.index(least)
+            if keys.count(least) > 1:  # nearly the same, or the same
+                for other in range(c + 1, len(keys)):
+                    if keys[other] == least and levels[other][0] * levels[c][1] < levels[c][0] * levels[other][1]:
+                        c = other
+            if stale[c]:
+                stale[c] = False
+                levels[c] = self.level(c)
+                keys[c] = _key(*levels[c])
+                continue
+            keys[c] = NEVER
+            for one in self.stop(self._ceilings[c][0], *levels[c]):
+                for other in self._over[one]:
+                    stale[other] = True
+
+    def level(self, c: int) -> tuple[int, int]:
+        """The level at which a ceiling is reached, and its denominator: 0 if it never is."""
         low, high, offsets, stopped = self._low, self._high, self._offsets, self.stopped
+        group, ppm = self._ceilings[c]
         room = 0
         marks: list[tuple[int, int]] = []
         for one in group:
@@ -177,22 +261,32 @@ class _Filling:
             rising += change
         return 0, 0
 
-    def stop(self, group: tuple[int, ...], level: int, parts: int) -> None:
-        """These classes stay where they are at the level of ``level / parts``."""
+    def stop(self, group: tuple[int, ...], level: int, parts: int) -> list[int]:
+        """These classes stay where they are at the level of ``level / parts``. Which of them rose up to now?"""
         divisor = gcd(level, parts)
         level, parts = level // divisor, parts // divisor
         more = parts // gcd(parts, self.scale)
         if more > 1:
             self.scale *= more
-            for one in self.stopped:
-                self.stopped[one] *= more
-        scale = self.scale
+            self.stopped = {one: amount * more for one, amount in self.stopped.items()}
+        scale, stopped = self.scale, self.stopped
         level *= scale // parts
-        for one in group:
-            if one not in self.stopped:
-                here = level - self._offsets[one] * scale
-                self.stopped[one] = min(max(here, self._low[one] * scale), self._high[one] * scale)
+        rising = [one for one in group if one not in stopped]
+        for one in rising:
+            here = level - self._offsets[one] * scale
+            if here < self._low[one] * scale:
+                stopped[one] = self._low[one] * scale
+            elif here > self._high[one] * scale:
+                stopped[one] = self._high[one] * scale
+            else:
+                stopped[one] = here
+        return rising
 
     def shares(self) -> Exact:
         scale, stopped = self.scale, self.stopped
         return Exact([stopped[one] if one in stopped else most * scale for one, most in enumerate(self._high)], scale)
+
+
+def _key(level: int, parts: int) -> int:
+    """Never greater for a lower level: whole numbers are compared sooner than fractions."""
+    return (level << FINE) // parts if parts else NEVER

@@ -20,15 +20,16 @@ from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.webqos.allocation.crossing import Crossing, Part, crossings
+from qosweb.webqos.allocation.groups import picker
 from qosweb.webqos.allocation.water import surface
-from qosweb.webqos.allocation.waterline import Found, next_level
+from qosweb.webqos.allocation.waterline import LOOKS_MAX, Found, next_level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qosweb.webqos.allocation.general import Relation
     from qosweb.webqos.allocation.groups import Group
-    from qosweb.webqos.allocation.waterline import Bounds
+    from qosweb.webqos.allocation.waterline import Bounds, Level
 
 STEPS_MAX = 60  # in the search for one level
 STOPS_MAX = 40
@@ -67,6 +68,7 @@ class Standing(NamedTuple):
 
 
 Limit = tuple[Sum, int, int]  # a sum, and the most that it can be, with its denominator
+Asked = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # of each class: demand, lower and upper bound
 Stand = Callable[[int, int], "Standing | None"]
 
 
@@ -94,12 +96,13 @@ class Rising:
             and all(r.left and r.weight_left for r in relations)
             and not any(union in lefts for union in unions)
         )
-        self._asked: list[tuple[int, int, int]] = []
+        self._asked: Asked = (), (), ()
         self._course: RisingCourse | None = None
         self._bounds: Bounds | None = None
         if not self.possible:
             return
         self.classes = sorted({one for group in (*sums, *groups, full) for one in group})
+        self._own = picker(self.classes)
         self._place = {one: k for k, one in enumerate(self.classes)}
         self.offsets = [offsets[one] for one in self.classes]
         self.full = [one in full for one in self.classes] if full else None
@@ -133,7 +136,7 @@ class Rising:
         if not self.possible or self._bounds is bounds:
             return self._course
         self._bounds = bounds
-        asked = [(demand[one], bounds.low[one], bounds.high[one]) for one in self.classes]
+        asked = self._own(demand), self._own(bounds.low), self._own(bounds.high)
         if self._course is None or self._asked != asked:
             self._asked = asked
             self._course = RisingCourse(self, asked)
@@ -156,24 +159,28 @@ class RisingCourse:
     every other: a class that stops at a level holds less than that below it.
     """
 
-    def __init__(self, rising: Rising, asked: list[tuple[int, int, int]]) -> None:
+    def __init__(self, rising: Rising, asked: Asked) -> None:
         self._rising = rising
-        self._unbound_low = self._low = [low for _, low, _ in asked]
-        self._unbound_high = self._caps = [high for _, _, high in asked]
+        demand, low, high = asked
+        self._unbound_low: Sequence[int] = low
+        self._unbound_high: Sequence[int] = high
+        self._low: Sequence[int] = low
+        self._caps: Sequence[int] = high
         if rising.full is not None:
             self._low = [
                 most if full else least for least, most, full in zip(self._low, self._caps, rising.full, strict=True)
             ]
         self._needs = [0] * len(rising.groups)
         for g, places, ppm in rising.floors:
-            self._needs[g] = min(ppm, sum([asked[k][0] for k in places]))
+            self._needs[g] = min(ppm, sum([demand[k] for k in places]))
         for crossing, *ppms in rising.crossings:
             for places, ppm in zip((crossing.first, crossing.second), ppms, strict=True):
-                self._needs.append(min(ppm, sum([asked[k][0] for k in places])))
+                self._needs.append(min(ppm, sum([demand[k] for k in places])))
         self._bound_parts = 1
         self._unbound = rising.full is None  # no class holds less or more than it would by itself, but for lifts
         self._yielded = False
-        self._fixed = [False] * len(asked)
+        self._fixed = [False] * len(demand)
+        self._stood: dict[Level, Standing] = {}
 
     def advance(self, standing: Standing) -> Standing | None:
         """How all stand at this level when bounds from above have acted; None if they cannot, or nobody can tell."""
@@ -244,6 +251,17 @@ class RisingCourse:
         finer = self._bound_parts * unit
         return Standing(level * finer, parts * finer, ones, pace, groups, groups_pace, 0, 0, finer)
 
+    def look(self, level: int, parts: int) -> Standing | None:
+        """Everything at ``level / parts``; what was looked at lately is not computed again."""
+        found = self._stood.get((level, parts))
+        if found is None:
+            if len(self._stood) >= LOOKS_MAX:
+                self._stood.clear()
+            found = self.stand(level, parts)
+            if found is not None:
+                self._stood[level, parts] = found
+        return found
+
     def stand(self, level: int, parts: int) -> Standing | None:
         """Everything at ``level / parts``; None if there is no telling."""
         rising = self._rising
@@ -254,29 +272,43 @@ class RisingCourse:
         ones: list[int] = []
         pace: list[int] = []
         beyond = beyond_pace = 0
-        for least, most, offset in zip(self._low, self._caps, rising.offsets, strict=True):
-            here = level - offset * parts
-            if here < least * scale:
-                ones.append(least * scale)
-                pace.append(0)
-            elif here >= most * scale:
-                ones.append(most * scale)
-                pace.append(0)
-            else:
-                ones.append(here)
-                pace.append(unit)
+        whole = level // parts
+        if self._bound_parts == 1:
+            for least, most, offset in zip(self._low, self._caps, rising.offsets, strict=True):
+                here = whole - offset
+                if here < least:
+                    ones.append(least * parts)
+                    pace.append(0)
+                elif here >= most:
+                    ones.append(most * parts)
+                    pace.append(0)
+                else:
+                    ones.append(level - offset * parts)
+                    pace.append(unit)
+        else:
+            for least, most, offset in zip(self._low, self._caps, rising.offsets, strict=True):
+                here = level - offset * parts
+                if here < least * scale:
+                    ones.append(least * scale)
+                    pace.append(0)
+                elif here >= most * scale:
+                    ones.append(most * scale)
+                    pace.append(0)
+                else:
+                    ones.append(here)
+                    pace.append(unit)
         if self._unbound:
             beyond = -sum(ones)
             beyond_pace = -sum(pace)
         else:
             for least, most, offset in zip(self._unbound_low, self._unbound_high, rising.offsets, strict=True):
-                here = level - offset * parts
-                if here < least * parts:
+                here = whole - offset
+                if here < least:
                     beyond -= least * parts
-                elif here >= most * parts:
+                elif here >= most:
                     beyond -= most * parts
                 else:
-                    beyond -= here
+                    beyond -= level - offset * parts
                     beyond_pace -= unit
         groups: list[int] = []
         groups_pace: list[int] = []
@@ -425,6 +457,7 @@ class RisingCourse:
 
     def _rescale(self, low: list[int], caps: list[int], needs: list[int], parts: int) -> None:
         self._unbound = False
+        self._stood.clear()
         divisor = gcd(parts, *low, *caps, *needs)
         self._low = [least // divisor for least in low]
         self._caps = [cap // divisor for cap in caps]

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qosweb.webqos.allocation.groups import picker
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -24,10 +26,10 @@ class Rounding:
         # A class that was rounded down can have one more without passing a bound of its own.
         self._by_priority = sorted(range(len(levels)), key=levels.__getitem__)
         self._floors = [group for group, _ in floors if len(group) > 1]
-        self._ceilings = [(group, ppm) for group, ppm in ceilings if len(group) > 1]
+        self._ceilings = [(picker(group), ppm) for group, ppm in ceilings if len(group) > 1]
         self._own = {group[0]: ppm for group, ppm in ceilings if len(group) == 1}
         self._under = _by_class(len(levels), self._floors)
-        self._over = _by_class(len(levels), [group for group, _ in self._ceilings])
+        self._over = _by_class(len(levels), [group for group, _ in ceilings if len(group) > 1])
 
     def complete(
         self, shares: list[int], rounded: list[tuple[int, int]], scale: int, demand: Sequence[int]
@@ -46,8 +48,8 @@ class Rounding:
         def give(one: int, most: int) -> int:
             for bound in over[one]:
                 if bound not in room:
-                    group, ppm = ceilings[bound]
-                    room[bound] = ppm - sum([shares[other] for other in group])
+                    held_by, ppm = ceilings[bound]
+                    room[bound] = ppm - sum(held_by(shares))
                 if room[bound] < most:
                     most = room[bound]
             if most > 0:

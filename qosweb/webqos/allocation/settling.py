@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from qosweb.webqos.allocation.general import Relation
     from qosweb.webqos.allocation.groups import Group
-    from qosweb.webqos.allocation.waterline import Bounds
+    from qosweb.webqos.allocation.waterline import Bounds, Level
 
 STEPS_MAX = 60  # in the search for the level
 STOPS_MAX = 40
@@ -31,7 +31,7 @@ class Course(Protocol):
     these parts, and what that gains per level (``beyond_pace``, in parts of the ``unit``).
     """
 
-    def stand(self, level: int, parts: int) -> Any: ...
+    def look(self, level: int, parts: int) -> Any: ...
     def advance(self, standing: Any) -> Any: ...
     def found(self, standing: Any) -> Found | None: ...
 
@@ -72,38 +72,44 @@ def components(
 
 
 def settle(
-    bound: Sequence[Component], demand: Sequence[int], bounds: Bounds, top: int, near: tuple[int, int]
-) -> Found | None:
-    """The shares; None if they are beyond this method, or if floors have to yield. The search begins at ``near``."""
+    bound: Sequence[Component], demand: Sequence[int], bounds: Bounds, top: int, near: Level
+) -> tuple[Found, Level] | None:
+    """The shares, and the level; None if they are beyond this method, or if floors have to yield.
+
+    The search begins at ``near``, best where the last one ended: components that have not changed remember that level.
+    """
     courses: list[Course] = []
     for component in bound:
         begun = component.begin(demand, bounds)
         if begun is None:
             return None
         courses.append(begun)
-    level, parts = near
     for _ in range(STOPS_MAX):
-        standings = _search(courses, bounds, level, parts, top)
-        if standings is None:
+        searched = _search(courses, bounds, *near, top)
+        if searched is None:
             return None
+        standings, near = searched
         settled = True
         for course, standing in zip(courses, standings, strict=True):
             after = course.advance(standing)
             if after is None:
                 return None
             settled = settled and after is standing
-            level, parts = standing.level, standing.parts
         if settled:
-            return _together(courses, standings)
+            found = _together(courses, standings)
+            return (found, near) if found is not None else None
     return None
 
 
-def _search(courses: Sequence[Course], bounds: Bounds, level: int, parts: int, top: int) -> list[Any] | None:
+def _search(
+    courses: Sequence[Course], bounds: Bounds, level: int, parts: int, top: int
+) -> tuple[list[Any], Level] | None:
     """How all stand where they hold the capacity together, or at the top; None if they hold more from the start."""
     line, capacity = bounds.line, bounds.capacity
     below, above = (-1, 1), (top + 1, 1)
     for _ in range(STEPS_MAX):
-        standings = [course.stand(level, parts) for course in courses]
+        here = level, parts
+        standings = [course.look(level, parts) for course in courses]
         if None in standings:
             return None
         common = lcm(*[standing.parts for standing in standings])
@@ -113,7 +119,7 @@ def _search(courses: Sequence[Course], bounds: Bounds, level: int, parts: int, t
         level, parts = level * (common // parts), common
         missing = capacity * parts - line.held(level, parts)[0] - others
         if not missing or (missing > 0 and level >= top * parts):
-            return standings
+            return standings, here
         if missing > 0:
             below = level, parts
         elif level <= 0:
@@ -139,8 +145,7 @@ def _together(courses: Sequence[Course], standings: Sequence[Any]) -> Found | No
     amounts: dict[int, int] = {}
     for found in founds:
         finer = parts // found.parts
-        for one, amount in found.amounts.items():
-            amounts[one] = amount * finer
+        amounts.update(found.amounts if finer == 1 else {one: amount * finer for one, amount in found.amounts.items()})
     return Found(founds[0].level * (parts // founds[0].parts), parts, amounts)
 
 

@@ -39,8 +39,9 @@ the arguments.
 A problem in contradiction with itself is no error here: its floors yield as above.
 
 Neighbours: ``contention`` is phase 1, ``leftover`` phase 2. Phase 1 by water levels: ``nested`` where all bounds are
-nested; else ``lazy``, which takes only the bounds that bind, and of these what hangs together by itself (``settling``,
-``rising``, ``crossing``, ``packing``). What that cannot do, linear programs can (``reduced``, ``general``).
+nested (``basins`` remember the last division); else ``lazy``, which takes only the bounds that bind, and of these what
+hangs together by itself (``settling``, ``rising``, ``crossing``, ``packing``). What that cannot do, linear programs can
+(``reduced``, ``general``).
 """
 
 from __future__ import annotations
@@ -84,8 +85,7 @@ class Allocator:
             raise ValueError(f"{len(demand_ppm)} demands for {self.problem.classes} classes")
         if self._found is not None:
             changed = [one for one, (a, b) in enumerate(zip(self._demand, demand_ppm, strict=True)) if a != b]
-            if len(changed) <= FEW_CHANGES and all(self._is_idle(one, demand_ppm[one]) for one in changed):
-                self._demand = list(demand_ppm)
+            if len(changed) <= FEW_CHANGES and self._are_idle(changed, demand_ppm):
                 return self._found
         self._demand = list(demand_ppm)
         return self._shares()
@@ -98,6 +98,14 @@ class Allocator:
         self._demand[one] = demand_ppm
         return self._shares()
 
+    def _are_idle(self, changed: Sequence[int], demand_ppm: Sequence[int]) -> bool:
+        """The same for several, one after the other."""
+        for one in changed:
+            if not self._is_idle(one, demand_ppm[one]):
+                return False
+            self._demand[one] = demand_ppm[one]
+        return True
+
     def _is_idle(self, one: int, demand_ppm: int) -> bool:
         """Is it certain that this change of demand changes no share?"""
         before = self._demand[one]
@@ -108,7 +116,7 @@ class Allocator:
         least = min(before, demand_ppm)
         if least <= self._found[one]:
             return False
-        return all(least > shares[one] and least >= method.needed(one) for method, shares in self._steps)
+        return all(least > shares[one] and least >= method.needed(one, self._demand) for method, shares in self._steps)
 
     def _shares(self) -> tuple[int, ...]:
         demand = tuple(self._demand)

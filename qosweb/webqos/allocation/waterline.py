@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Level = tuple[int, int]  # with its denominator
 
 STEPS_MAX = 8
+LOOKS_MAX = 8  # levels at which a course remembers how all stood
 
 
 class Waterline:
@@ -27,7 +28,6 @@ class Waterline:
 
     __slots__ = (
         "_high",
-        "_least",
         "_low",
         "_offsets",
         "_raised",
@@ -35,6 +35,7 @@ class Waterline:
         "_stops",
         "_sum_starts",
         "_sum_stops",
+        "least",
         "most",
     )
 
@@ -47,7 +48,25 @@ class Waterline:
         self._stops = sorted(map(add, high, offsets) if self._raised else high)
         self._sum_starts = [0, *accumulate(self._starts)]
         self._sum_stops = [0, *accumulate(self._stops)]
-        self._least = sum(low)
+        self.least = sum(low)
+        self.most = sum(high)
+
+    def move(self, start: int, stop: int, new_start: int, new_stop: int) -> None:
+        """A class that starts and stops to fill at other levels than before; ``moved`` has to follow."""
+        if start != new_start:
+            self._starts[bisect_right(self._starts, start) - 1] = new_start
+            self._starts.sort()
+        if stop != new_stop:
+            self._stops[bisect_right(self._stops, stop) - 1] = new_stop
+            self._stops.sort()
+
+    def moved(self, low: Sequence[int], high: Sequence[int]) -> None:
+        """The bounds of all after some have moved."""
+        self._low = low
+        self._high = high
+        self._sum_starts = [0, *accumulate(self._starts)]
+        self._sum_stops = [0, *accumulate(self._stops)]
+        self.least = sum(low)
         self.most = sum(high)
 
     def held(self, level: int, parts: int) -> tuple[int, int]:
@@ -56,15 +75,18 @@ class Waterline:
         started = bisect_right(self._starts, whole)
         stopped = bisect_right(self._stops, whole)
         rising = started - stopped
-        return (self._least - self._sum_starts[started] + self._sum_stops[stopped]) * parts + rising * level, rising
+        return (self.least - self._sum_starts[started] + self._sum_stops[stopped]) * parts + rising * level, rising
 
-    def level(self, amount: int) -> tuple[int, int]:
-        """A level at which all hold ``amount``, and its denominator; ``amount`` is between the sums of the bounds."""
+    def level(self, amount: int, near: int = -1) -> tuple[int, int]:
+        """A level at which all hold ``amount``, and its denominator; ``amount`` is between the sums of the bounds.
+
+        The search begins ``near`` a level, if that is given.
+        """
         starts, stops = self._starts, self._stops
         if not stops or amount >= self.most:
             return (stops[-1] if stops else 0), 1
         below, above = starts[0], stops[-1]
-        guess = amount // len(stops)
+        guess = amount // len(stops) if near < 0 else near
         while True:
             if not below <= guess < above:
                 guess = (below + above) >> 1

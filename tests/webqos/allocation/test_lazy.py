@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from random import Random
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +16,15 @@ from qosweb.webqos.allocation.lazy import Lazy
 from qosweb.webqos.allocation.problem import PPM, Bound, Problem, Ratio
 from qosweb.webqos.allocation.shares import Allocator, allocate
 from qosweb.webqos.allocation.waterline import Waterline
-from tests.webqos.allocation.problems import amounts, any_problems, demands, groups, single_problems, with_demand
+from tests.webqos.allocation.problems import (
+    amounts,
+    any_problems,
+    demands,
+    groups,
+    nested_problems,
+    single_problems,
+    with_demand,
+)
 
 if TYPE_CHECKING:
     from qosweb.webqos.allocation.groups import Group
@@ -124,6 +134,23 @@ def test_one_change_after_another_is_as_good_as_starting_anew(case: Case, data: 
         assert allocator.update(one, amount) == allocate(problem, now)
 
 
+@settings(max_examples=150)
+@given(with_demand(any_problems() | nested_problems(classes_max=10, relations=True)), st.data())
+def test_some_changes_after_others_are_as_good_as_starting_anew(case: Case, data: st.DataObject) -> None:
+    """Several classes change at one time, and demands of before come back."""
+    problem, demand = case
+    allocator = Allocator(problem)
+    shares = allocator.shares(demand)
+    asked = [demand]
+    for _ in range(6):
+        now = list(data.draw(st.sampled_from(asked)))
+        for one in data.draw(st.sets(st.integers(0, problem.classes - 1), max_size=3)):
+            now[one] = data.draw(demands | st.integers(max(shares[one] - 2, 0), shares[one] + 3) | st.just(-1))
+        shares = allocator.shares(now)
+        assert shares == allocate(problem, now)
+        asked.append(tuple(now))
+
+
 def test_a_change_that_changes_nothing_is_not_even_divided() -> None:
     allocator = Allocator(Problem(3, (), (), (Ratio((0,), (1,), "==", 2, 1, 0),)))
     before = allocator.shares([PPM, PPM, 100_000])
@@ -148,3 +175,29 @@ def test_the_level_of_free_classes(classes: list[tuple[int, int, int]], data: st
     assert line.whole(level // parts) == [
         min(max(level // parts - offset, least), most) for least, most, offset in zip(low, high, offsets, strict=True)
     ]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_many_changes_of_many_classes_are_as_good_as_starting_anew(seed: int) -> None:
+    """Enough classes that bounds overlap in several places, and enough changes that what is remembered grows old."""
+    random = Random(seed)
+    classes = random.randrange(10, 16)
+    part = PPM // classes
+
+    def bounds(count: int, least: int, most: int) -> tuple[Bound, ...]:
+        return tuple(
+            Bound(
+                tuple(sorted(random.sample(range(classes), random.randrange(1, 5)))), random.randrange(least, most), k
+            )
+            for k in range(count)
+        )
+
+    floors = bounds(seed % 3, part // 4, part)
+    ratios = (Ratio((0,), (1, 2), "==", 2, 1, 99),) if seed % 4 == 3 else ()
+    problem = Problem(classes, floors, bounds(classes // 2, part, 4 * part), ratios)
+    now = [random.randrange(4 * part) for _ in range(classes)]
+    allocator = Allocator(problem)
+    for _ in range(40):
+        for one in random.sample(range(classes), random.choice((1, 1, 1, 2, 3))):
+            now[one] = random.randrange(4 * part)
+        assert allocator.shares(now) == allocate(problem, now)

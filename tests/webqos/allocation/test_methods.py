@@ -65,6 +65,22 @@ def test_water_levels(case: Case) -> None:
     )
 
 
+@settings(max_examples=300)
+@given(with_demand(nested_problems(classes_max=12)), st.data())
+def test_basins_that_remember_divide_as_those_filled_anew(case: Case, data: st.DataObject) -> None:
+    problem, asked = case
+    demand = [min(amount, PPM) for amount in asked]
+    nested = Nested(problem.levels(), _groups(problem.floors), _groups(problem.ceilings))
+    shares = nested.divide(demand)
+    assert shares == nested.fill(demand)
+    for _ in range(8):
+        for one in data.draw(st.sets(st.integers(0, problem.classes - 1), max_size=3)):
+            near = shares[one] if shares is not None else 0
+            demand[one] = min(data.draw(demands | st.integers(max(near - 2, 0), near + 3)), PPM)
+        shares = nested.divide(demand)
+        assert shares == nested.fill(demand)
+
+
 def test_few_parts_among_many() -> None:
     """Where no bound of a group binds, parts go to classes one each, whatever groups they are in."""
     everyone, first, last = tuple(range(8)), (0, 1, 2, 3), (4, 5, 6, 7)
