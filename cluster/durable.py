@@ -20,7 +20,7 @@ from __future__ import annotations
 import msgspec
 
 from cluster.messages import Entry
-from cluster.names import Label, View, ViewId
+from cluster.names import Label, ProcessId, View, ViewId, founding_view
 from cluster.runlog import Run, RunLog
 
 
@@ -129,3 +129,11 @@ class Image:
                 self.log.drop_below(base)
             case _:
                 raise TypeError(f"no record of the list: {record!r}")
+
+
+def founding_image(founder: ProcessId) -> Image:
+    """The disk of a process that founds a group: it was alone in v_0, and registered it. Made once for a group."""
+    image = Image()
+    image.act = founding_view(founder)
+    image.high_primary = image.act.id
+    return image

@@ -14,11 +14,11 @@ What holds afterwards, with `use` = {w} on all these disks:
   leader has been registered: w has no other quorum.
 - All that is on the leader's disk is in every later order, and so is everything that was confirmed and is on any of
   these disks: it was in the order of all who established the latest of their primary views.
-- w comes a million epochs after all that these disks know of. A process that was given up and meets this group all the
-  same has an older act, and gives way to this one.
-What does not hold: nothing here reaches the processes that were given up. If a quorum of their last view comes back and
-hears nobody of this group, it goes on as if nothing had happened. That is why a recovered group has another cluster id:
-the two can differ, but never mix.
+- w comes a million epochs after all that these disks know of. Processes that were given up, are no quorum of their last
+  view, and meet this group all the same, have an older act and give way to this one.
+What does not hold: nothing here reaches the processes that were given up. If a quorum of their last view comes back, it
+goes on as if nothing had happened, and what it orders would not fit what this group has. That is why a recovered group
+has another cluster id: the two can differ, but never mix.
 
 Paper: none. It breaks the assumption of VS-TO-DVS that `act` changes by registration alone.
 """

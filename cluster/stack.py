@@ -15,7 +15,6 @@ from cluster.layer import Chance, Effect, Persist, Surroundings
 from cluster.links import Links
 from cluster.membership import Membership
 from cluster.messages import Ack, AppMsg, Frame, FwdMsg, Proposal, Supply, SyncMsg, ViewMsg
-from cluster.names import ProcessId, founding_view
 from cluster.primary import PrimaryViews
 from cluster.replica import Replica, StateMachine
 from cluster.self_delivery import SelfDelivery
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cluster.actions import Action
+    from cluster.names import ProcessId
     from cluster.settings import Settings
 
 # Bottom to top. Each layer speaks to its neighbours and to nobody else, but for two short cuts: acknowledgements of the
@@ -40,14 +40,6 @@ STACK = (
     TotalOrder,  # DVS-TO-TO: one order over all primary views
     Replica,  # a deterministic state machine
 )
-
-
-def founding_image(founder: ProcessId) -> Image:
-    """The disk of a process that founds a group: it was alone in v_0, and registered it. Made once for a group."""
-    image = Image()
-    image.act = founding_view(founder)
-    image.high_primary = image.act.id
-    return image
 
 
 class Process:

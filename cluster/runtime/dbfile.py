@@ -94,7 +94,7 @@ def create(directory: Path, identity: Identity, founding: str) -> None:
     if has_content(log):
         raise damaged(log, f"{FILE} is missing, though its log is there")
     meta: dict[str, object] = {"identity": identity}
-    if identity.founder:  # as `cluster.stack.founding_image`: alone in v_0, which it registered
+    if identity.founder:  # as `cluster.durable.founding_image`: alone in v_0, which it registered
         view = founding_view(identity.process)
         meta |= {"founding": founding, "primaries": rows.Primaries(view, ()), "high_primary": view.id}
     try:

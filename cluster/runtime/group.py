@@ -17,12 +17,12 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from cluster.durable import founding_image
 from cluster.names import ProcessId
 from cluster.runtime.driver import Driver
 from cluster.runtime.feed import Event, Feed
 from cluster.runtime.memory import MemoryStore
 from cluster.runtime.store import Purpose, Store
-from cluster.stack import founding_image
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -6,11 +6,15 @@ in the middle of a write leaves no part of that record: a store tells a torn rec
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from cluster.durable import Image, Record, Records
-from cluster.names import ProcessId, founding_view
+from cluster.durable import Image, Record, Records, founding_image
 from cluster.runlog import RunLog
+
+if TYPE_CHECKING:
+    from cluster.names import ProcessId
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[Records] = msgspec.msgpack.Decoder(Records)
@@ -44,8 +48,7 @@ class Disk:
 
     def found(self, founder: ProcessId) -> None:
         """The disk of a process that founds a group: it was alone in v_0, and registered it."""
-        self._image.act = founding_view(founder)
-        self._image.high_primary = self._image.act.id
+        self._image = founding_image(founder)
 
     @property
     def boot(self) -> int:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.durable import Image
+from cluster.durable import Image, founding_image
 from cluster.layer import Delivered, Known, Persist, Send
 from cluster.messages import Frame
 from cluster.names import ProcessId
-from cluster.stack import Process, founding_image
+from cluster.stack import Process
 
 if TYPE_CHECKING:
     from cluster.settings import Settings

@@ -7,12 +7,12 @@ from contextlib import suppress
 
 import pytest
 
-from cluster.durable import Image
+from cluster.durable import Image, founding_image
 from cluster.names import ProcessId
 from cluster.recovery import EPOCH_LEAP, CannotRecover, Plan, follow, plan
 from cluster.settings import Settings
 from cluster.sim.world import World
-from cluster.stack import Process, founding_image
+from cluster.stack import Process
 
 
 @pytest.fixture

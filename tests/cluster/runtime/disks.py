@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from cluster.durable import Image, Record
+from cluster.durable import Image, Record, founding_image
 from cluster.runtime.store import Purpose, Store
 from cluster.settings import Settings
 from cluster.sim.disk import Disk
 from cluster.sim.world import World
-from cluster.stack import Process, founding_image
+from cluster.stack import Process
 from tests.cluster.runtime.images import contents, copy
 
 if TYPE_CHECKING:

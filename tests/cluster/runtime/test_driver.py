@@ -7,10 +7,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from cluster import Group, Options
-from cluster.durable import Image
+from cluster.durable import Image, founding_image
 from cluster.names import ProcessId
 from cluster.runtime.refusals import StoreError
-from cluster.stack import founding_image
 from tests.cluster.runtime.loops import eventually, run
 
 if TYPE_CHECKING:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from cluster.durable import Appended, Boot, Image, Labelled, Snapshotted, Truncated
+from cluster.durable import Appended, Boot, Image, Labelled, Snapshotted, Truncated, founding_image
 from cluster.messages import APPLICATION, Entry
 from cluster.names import ProcessId, ViewId
 from cluster.runlog import Run
 from cluster.runtime.refusals import ForeignDisk
 from cluster.runtime.store import Purpose, Store
-from cluster.stack import founding_image
 from tests.cluster.runtime.images import ME, contents, copy, histories
 
 if TYPE_CHECKING:
