@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAMES = "abcdefg"
+FALL_EVERY = 2.5  # seconds between two falls of many: long enough that each is noticed
 CODED_SHARE = 0.1  # of the runs pass every frame and record through its wire form
 AMBUSH_ACTIONS = (
     "StartChange", "MembershipView", "GcsView", "Block", "VsNewView", "DvsNewView", "DvsRegister", "Established",
@@ -78,6 +79,7 @@ def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 7) -> Plan:
     late = chance.below(2) if len(names) > 3 else 0
     first = names[: len(names) - late]
     lasts = chance.between(5.0, 12.0)
+    faults = _Faults(chance.fork("faults"), names, first, lasts).make()
     return Plan(
         seed=seed,
         names=names,
@@ -85,8 +87,8 @@ def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 7) -> Plan:
         settings=_settings(chance.fork("settings"), len(names)),
         delays=_delays(chance.fork("delays")),
         coded=chance.hits(CODED_SHARE),
-        lasts=lasts,
-        faults=_Faults(chance.fork("faults"), names, first, lasts).make(),
+        lasts=max([lasts, *(fault.at + FALL_EVERY for fault in faults if fault.at > lasts)]),
+        faults=faults,
         submissions=_submissions(chance.fork("submissions"), names, lasts),
     )
 
@@ -235,4 +237,4 @@ class _Faults:
         """One after the other falls, each noticed before the next; two remain."""
         order = self.chance.sample(self.first, len(self.first) - 2)
         start = 1.0 + self.chance.exponential(1.0)
-        return [Crash(start + 2.5 * i, 8.0, name, self.chance.hits(0.5)) for i, name in enumerate(order)]
+        return [Crash(start + FALL_EVERY * i, 8.0, name, self.chance.hits(0.5)) for i, name in enumerate(order)]
