@@ -14,6 +14,7 @@ PPM = 1_000_000
 BYTES_PER = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 MS_PER = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+REDIRECTS = ("client", "forward", "never")
 DAY_S = 86_400
 
 _NUMBER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})(.*)", re.DOTALL)
@@ -214,6 +215,13 @@ def host(text: str) -> str:
     if not re.fullmatch(r"(?:[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", text):
         raise BadValue(f"'{text}' is not a host name", "such as www.commerce.com")
     return text.lower()
+
+
+def redirect(text: str) -> str:
+    """How a request gets to another node. Raises BadValue."""
+    if text not in REDIRECTS:
+        raise BadValue(f"'{text}' is no way to another node", f"one of {', '.join(REDIRECTS)}")
+    return text
 
 
 def plain_text(text: str) -> str:

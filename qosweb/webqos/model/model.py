@@ -12,7 +12,10 @@ DEFAULT = "default"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """``offsets`` are those of the time zone: (from when on, seconds east of UTC)."""
+    """``offsets`` are those of the time zone: (from when on, seconds east of UTC).
+
+    ``redirect``: how a request gets to another node that has room for it: client, forward or never.
+    """
 
     site: str | None = None
     lifetime_ms: int | None = None
@@ -20,6 +23,7 @@ class Settings(msgspec.Struct, frozen=True):
     channel_ms: int | None = None
     timezone: str = "UTC"
     offsets: tuple[tuple[int, int], ...] = ()
+    redirect: str = "client"
 
 
 class PageSet(msgspec.Struct, frozen=True):

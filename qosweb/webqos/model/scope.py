@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SETTINGS = ("site", "lifetime", "channel", "timezone")
+SETTINGS = ("site", "lifetime", "channel", "timezone", "redirect")
 PAGES = (tree.Pattern, tree.PageName, tree.Links, tree.Union)
 
 
@@ -115,7 +115,7 @@ class Scope:
 
     def _settings(self, sets: dict[str, tree.Set]) -> Settings:
         site = lifetime_ms = channel_bytes = channel_ms = None
-        timezone = zones.DEFAULT
+        timezone, redirect = zones.DEFAULT, "client"
         for name, statement in sets.items():
             value = statement.value
             try:
@@ -130,8 +130,11 @@ class Scope:
                     site = self.read(values.host, value)
                 elif name == "timezone":
                     timezone = self.read(zones.zone_name, value)
+                elif name == "redirect":
+                    redirect = self.read(values.redirect, value)
                 else:
                     lifetime_ms = self.read(values.duration_ms, value)
             except Unresolved:
                 continue
-        return Settings(site, lifetime_ms, channel_bytes, channel_ms, timezone, zones.zone_offsets(timezone))
+        offsets = zones.zone_offsets(timezone)
+        return Settings(site, lifetime_ms, channel_bytes, channel_ms, timezone, offsets, redirect)

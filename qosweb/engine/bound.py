@@ -1,0 +1,68 @@
+"""A policy under what is the case: the terms of each class, the division of the capacity, the bounds always enforced.
+
+Made anew when the environment changes (time of day, number of nodes, load, pages accessed, capacity), not per request.
+Below: `qosweb.webqos.policy`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.engine.buckets import Rule
+from qosweb.webqos.model.model import Bytes, Requests, Share
+from qosweb.webqos.policy.binding import bind
+from qosweb.webqos.policy.division import Division
+from qosweb.webqos.policy.environment import Means
+from qosweb.webqos.policy.terms import Terms, terms_of
+from qosweb.webqos.values import PPM
+
+if TYPE_CHECKING:
+    from qosweb.webqos.model.model import Constraint, Model
+    from qosweb.webqos.policy.coverage import Coverage
+    from qosweb.webqos.policy.environment import Environment
+
+CHANNEL_BPS = (128 << 10) * 1000 // 250  # where nothing was said: 128 KB in 250 ms
+
+
+class BoundPolicy:
+    __slots__ = ("_division", "always", "buckets_of", "rules", "terms")
+
+    def __init__(self, model: Model, coverage: Coverage, environment: Environment) -> None:
+        binding = bind(model, coverage, environment)
+        count = len(model.classes)
+        self.terms: list[Terms] = [terms_of(model, coverage, binding, number) for number in range(count)]
+        self.always = [terms.always for terms in self.terms]
+        self._division = Division(model, coverage, binding, Means.of(environment))
+        uppers = [(one.number, one.upper) for one in binding.in_force if one.upper]
+        self.rules = [rule for number, classes in uppers if (rule := _rule(model, number, classes, environment))]
+        self.buckets_of: list[tuple[int, ...]] = [
+            tuple(at for at, rule in enumerate(self.rules) if number in rule.classes and not self.always[number])
+            for number in range(count)
+        ]
+
+    def shares(self, demand_ppm: list[int]) -> tuple[int, ...]:
+        return self._division.shares(demand_ppm)
+
+    def rate_bps(self, number: int, cost: int) -> int:
+        """The channel of a request: that of its class, or as much as its response time asks for."""
+        terms = self.terms[number]
+        rate = 0
+        if terms.channel_bytes is not None and terms.channel_ms:
+            rate = terms.channel_bytes * 1000 // terms.channel_ms
+        if terms.response_ms:
+            rate = max(rate, -(-cost * 1000 // terms.response_ms))
+        return max(1, rate or CHANNEL_BPS)
+
+
+def _rule(model: Model, number: int, classes: tuple[int, ...], environment: Environment) -> Rule | None:
+    constraint: Constraint = model.constraints[number]
+    value = constraint.value
+    nodes = environment.nodes
+    match value:
+        case Requests():
+            return Rule(number, classes, "requests", value.urps * (nodes if value.per_node else 1))
+        case Bytes():
+            return Rule(number, classes, "bytes", value.bps * (nodes if value.per_node else 1))
+        case Share() if constraint.hard and environment.capacity_bps:
+            return Rule(number, classes, "bytes", value.ppm * environment.capacity_bps // PPM)
+    return None

@@ -1,0 +1,72 @@
+"""What the machine knows of one class: who waits at which node, its virtual time, what came and what was started.
+
+The queue of a class is one per node, in the order of arrival. Any entry leaves in constant time, first or not.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from qosweb.engine.flows import Flow
+
+if TYPE_CHECKING:
+    from cluster.names import ProcessId
+
+NEVER_MS = -(1 << 40)
+
+
+class Waiter(NamedTuple):
+    seq: int  # of its arrival in the order: the smallest has waited for longest
+    cost: int
+    at_ms: int
+
+
+class Totals(msgspec.Struct, array_like=True):
+    """Since the founding: over all nodes, and over those that were away and came back."""
+
+    started: int = 0
+    started_cost: int = 0
+    denied: int = 0
+    denied_cost: int = 0
+    cancelled: int = 0
+    redirected: int = 0
+
+
+class ClassState:
+    __slots__ = ("backlog_ms", "came", "got", "name", "queues", "spare_cost", "totals", "virtual", "waiting",
+                 "waiting_cost")  # fmt: skip
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queues: dict[ProcessId, OrderedDict[int, Waiter]] = {}
+        self.waiting = 0
+        self.waiting_cost = 0
+        self.virtual = 0  # its virtual time: the cost of what it started, each divided by its share then
+        self.spare_cost = 0  # started while it had no share at all
+        self.backlog_ms = NEVER_MS  # when it was last seen waiting
+        self.came = Flow()
+        self.got = Flow()
+        self.totals = Totals()
+
+    def add(self, owner: ProcessId, number: int, waiter: Waiter) -> None:
+        queue = self.queues.get(owner)
+        if queue is None:
+            queue = self.queues[owner] = OrderedDict()
+        queue[number] = waiter
+        self.waiting += 1
+        self.waiting_cost += waiter.cost
+
+    def remove(self, owner: ProcessId, number: int) -> Waiter:
+        queue = self.queues[owner]
+        waiter = queue.pop(number)
+        if not queue:
+            del self.queues[owner]
+        self.waiting -= 1
+        self.waiting_cost -= waiter.cost
+        return waiter
+
+    def oldest(self, owner: ProcessId) -> tuple[int, Waiter]:
+        return next(iter(self.queues[owner].items()))

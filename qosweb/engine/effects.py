@@ -1,0 +1,53 @@
+"""What the machine tells its own node when it has applied an entry. No part of the state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from cluster.names import ProcessId, View
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """A request of ours may start: here, or at the node `at`."""
+
+    number: int
+    at: ProcessId
+    rate_bps: int
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """A channel here is held for a request of another node, which will come with a ticket."""
+
+    owner: ProcessId
+    number: int
+    class_number: int
+    cost: int
+    rate_bps: int
+
+
+class Restate(msgspec.Struct, frozen=True):
+    """The others know nothing of us: we are new, or were away. Say everything again."""
+
+
+class PolicyChanged(msgspec.Struct, frozen=True):
+    position: int
+    text: str
+
+
+class Viewed(msgspec.Struct, frozen=True):
+    position: int
+    view: View
+
+
+class Reported(msgspec.Struct, frozen=True):
+    """The capacity of a node was fixed at this place of the order."""
+
+    position: int
+    node: ProcessId
+    capacity_bps: int
+
+
+Effect = Granted | Reserved | Restate | PolicyChanged | Viewed | Reported

@@ -1,0 +1,61 @@
+"""What the nodes tell each other through the total order: one kind of entry, a batch.
+
+A node collects what happened to its requests since its last batch, and says it at once. Requests are numbered by the
+node that has their socket, their owner; no number is used twice. Classes are numbers of the policy of `generation`.
+`cost` is in bytes: those of the answer, and the fixed cost of a request.
+Times are the cluster's: milliseconds since its founding, as the sender reckons them (see `clock`).
+Below: the machine applies them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cluster.names import ProcessId
+
+LIST_MAX = 20_000  # items of one kind that a batch takes; what is left goes with the next
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True):
+    """What a node says of itself. A later one takes the place of an earlier one."""
+
+    capacity_bps: int
+    load_ppm: int
+    wall_ms: int  # what its clock says, less the cluster's time
+    url: str  # where clients reach it
+
+
+class PolicyText(msgspec.Struct, frozen=True, array_like=True):
+    text: str  # as it was written
+    model: bytes  # the same compiled, so that nobody else has to
+
+
+class Restated(msgspec.Struct, frozen=True, array_like=True):
+    """All that the sender has, in place of whatever was known of it: it is new, or was away."""
+
+    running: list[tuple[int, int, int]]  # number, class, cost
+    waiting: list[tuple[int, int, int]]
+
+
+class Batch(msgspec.Struct, array_like=True):
+    """In the order in which it is applied."""
+
+    at_ms: int
+    generation: int
+    restated: Restated | None = None
+    report: Report | None = None
+    policy: PolicyText | None = None
+    accessed: list[tuple[int, int]] = []  # page set, when
+    served: list[tuple[int, int, int]] = []  # class, requests, cost: started at once, and over
+    denied: list[tuple[int, int, int]] = []  # class, requests, cost: at arrival, without having waited
+    started: list[tuple[int, int, int]] = []  # number, class, cost: started at once, and still running
+    submitted: list[tuple[int, int, int]] = []  # number, class, cost: these wait
+    cancelled: list[int] = []  # they wait no longer, or give back what was granted
+    finished: list[tuple[int, int]] = []  # number, what it really cost
+    visited: list[tuple[ProcessId, int, int]] = []  # for others: owner, its number, real cost or UNUSED
+
+
+UNUSED = -1  # the cost of a channel that was held for a visitor who did not come
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(Batch).decode

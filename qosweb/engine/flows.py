@@ -1,0 +1,32 @@
+"""How much of a class came, and how much was started, of late: exponential means over ordered time, in integers.
+
+    mean <- mean + (rate of the last STEP_MS - mean) / 8
+
+so that after a second of steady flow the mean is within 30 %, after two within 7 % of it: slow enough to see through
+the chance of single arrivals, fast enough to follow a crowd.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+STEP_MS = 100
+STEPS_MAX = 200  # after so many without anything all means are zero
+_PER_S = 1000 // STEP_MS
+_WEIGHT = 8
+_FINE = 1 << 10  # means are kept finer than a byte, or they would stop short
+
+
+class Flow(msgspec.Struct, array_like=True):
+    now: int = 0  # in this step
+    mean: int = 0  # in _FINE parts of a byte a second
+
+    def step(self, steps: int) -> None:
+        """So many steps are over."""
+        for _ in range(min(steps, STEPS_MAX)):
+            self.mean += (self.now * _PER_S * _FINE - self.mean) // _WEIGHT
+            self.now = 0
+
+    @property
+    def per_s(self) -> int:
+        return self.mean // _FINE

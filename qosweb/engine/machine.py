@@ -1,0 +1,343 @@
+"""The replicated state machine of the cluster: the global request queue and the resource model.
+
+Paper: the qosd of section 3.2.2 ("a global queue of outstanding HTTP requests, and a global resource model"), which was
+one process at one place; here every node has it, and the total order keeps them equal.
+State: the policy; for each class who waits and its virtual time; for each node its capacity and channels; the
+cluster's time. Deterministic: integers only, no clock but the times in the entries (the largest seen is now).
+Invariants: `invariants.broken`.
+Above: the node, by effects.  Below: the total order, by apply, view_changed, snapshot, restore.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.engine import entries, saved
+from qosweb.engine.buckets import DEPTH_MS, Bucket
+from qosweb.engine.classes import ClassState, Waiter
+from qosweb.engine.demand import BACKLOG_MS, demand_ppm
+from qosweb.engine.effects import Effect, Granted, PolicyChanged, Reported, Reserved, Restate, Viewed
+from qosweb.engine.flows import STEP_MS
+from qosweb.engine.law import Law
+from qosweb.engine.pipes import Pipe, held
+from qosweb.engine.scheduler import Scheduler
+from qosweb.webqos.policy.environment import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cluster.names import ProcessId, View
+    from qosweb.engine.entries import Batch, Restated
+
+SHARES_EVERY_MS = 20  # how often the demand is looked at, unless somebody begins to wait
+GENERATIONS_KEPT = 8  # policies whose class numbers may still be on their way
+
+
+class QosMachine:
+    """One replica. `me` and `effect` are the node's own and no part of the state."""
+
+    def __init__(self, me: ProcessId, law: Law, effect: Callable[[Effect], None]) -> None:
+        self.me = me
+        self.effect = effect
+        self.law = law
+        self.time_ms = 0
+        self.generation = 0
+        self.view: View | None = None
+        self.names: dict[int, list[str]] = {}  # of the classes, by generation
+        self.accessed_ms: dict[int, int] = {}  # when pages of a set were last asked for
+        self.scheduler = Scheduler()
+        self.seq = 0
+        self.shares_at_ms = -1
+        self.bound_ms = 0  # when the policy was last bound, and to what
+        self.environment = Environment()
+        self._bind_all()
+
+    # ---- what can be seen
+
+    @property
+    def classes(self) -> list[ClassState]:
+        return self.scheduler.classes
+
+    @property
+    def pipes(self) -> dict[ProcessId, Pipe]:
+        return self.scheduler.pipes
+
+    @property
+    def capacity_bps(self) -> int:
+        return sum(pipe.capacity_bps for pipe in self.pipes.values())
+
+    @property
+    def is_contended(self) -> bool:
+        """Somebody waits, and not for tokens of its own alone."""
+        return any(one.waiting and not self.scheduler.bound.buckets_of[at] for at, one in enumerate(self.classes))
+
+    def names_now(self) -> list[str]:
+        return [one.name for one in self.classes]
+
+    # ---- the order
+
+    def apply(self, position: int, origin: ProcessId, body: bytes) -> None:
+        batch = entries.decode(body)
+        self._advance(batch.at_ms)
+        if batch.policy is not None:
+            self._change_policy(position, Law.of(batch.policy.text, batch.policy.model))
+        number_of = self._translation(batch.generation)
+        for page_set, at_ms in batch.accessed:
+            if at_ms > self.accessed_ms.get(page_set, -1):
+                self.accessed_ms[page_set] = at_ms
+        for number, count, cost in batch.served:
+            self._started_at_once(number_of(number), count, cost)
+        for number, count, cost in batch.denied:
+            chosen = self.classes[number_of(number)]
+            chosen.came.now += cost
+            chosen.totals.denied += count
+            chosen.totals.denied_cost += cost
+        pipe = self.pipes.get(origin)
+        if pipe is not None:
+            self._apply_of_member(position, origin, pipe, batch, number_of)
+        self._rebind_if_due()
+        self._schedule()
+
+    def _apply_of_member(
+        self, position: int, origin: ProcessId, pipe: Pipe, batch: Batch, number_of: Callable[[int], int]
+    ) -> None:
+        if batch.restated is not None:
+            self._restate(origin, pipe, batch.restated, number_of)
+        if batch.report is not None:
+            report = batch.report
+            if report.capacity_bps != pipe.capacity_bps:
+                self.effect(Reported(position, origin, report.capacity_bps))
+            pipe.capacity_bps, pipe.load_ppm = report.capacity_bps, report.load_ppm
+            pipe.wall_ms, pipe.url = report.wall_ms, report.url
+            self.law.is_due = True
+        for number, class_number, cost in batch.started:
+            if (origin, number) not in pipe.channels:
+                self._started_at_once(number_of(class_number), 1, cost)
+                self._hold(origin, pipe, number, number_of(class_number), cost)
+        for number, class_number, cost in batch.submitted:
+            if number not in pipe.waiting and (origin, number) not in pipe.channels:
+                self._wait(origin, pipe, number, number_of(class_number), cost)
+        for number in batch.cancelled:
+            self._cancel(origin, pipe, number)
+        for number, cost in batch.finished:
+            self._free(pipe, origin, number, cost)
+        for owner, number, cost in batch.visited:
+            self._free(pipe, owner, number, cost)
+
+    def _started_at_once(self, class_number: int, count: int, cost: int) -> None:
+        chosen = self.classes[class_number]
+        chosen.came.now += cost
+        chosen.got.now += cost
+        chosen.totals.started += count
+        chosen.totals.started_cost += cost
+        self.scheduler.charge(class_number, cost)
+        self.scheduler.take_tokens(class_number, cost, self.time_ms)
+
+    def _hold(self, owner: ProcessId, pipe: Pipe, number: int, class_number: int, cost: int) -> None:
+        rate = self.scheduler.bound.rate_bps(class_number, cost)
+        pipe.take(owner, number, held(class_number, cost, rate, visits=False))
+
+    def _wait(self, owner: ProcessId, pipe: Pipe, number: int, class_number: int, cost: int) -> None:
+        chosen = self.classes[class_number]
+        if not chosen.waiting:
+            self.scheduler.begins_to_wait(class_number)
+            if chosen.backlog_ms < self.time_ms - BACKLOG_MS:
+                self.shares_at_ms = -1
+        chosen.came.now += cost
+        self.seq += 1
+        chosen.add(owner, number, Waiter(self.seq, cost, self.time_ms))
+        pipe.waiting[number] = class_number
+
+    def _cancel(self, owner: ProcessId, pipe: Pipe, number: int) -> None:
+        class_number = pipe.waiting.pop(number, None)
+        if class_number is not None:
+            chosen = self.classes[class_number]
+            chosen.remove(owner, number)
+            chosen.totals.cancelled += 1
+            return
+        for other in self.pipes.values():  # it was granted meanwhile, here or elsewhere
+            if (owner, number) in other.channels:
+                self._free(other, owner, number, entries.UNUSED)
+                return
+
+    def _free(self, pipe: Pipe, owner: ProcessId, number: int, cost: int) -> None:
+        channel = pipe.give_back(owner, number)
+        if channel is None:
+            return
+        unused = cost == entries.UNUSED
+        less = max(0, cost) - channel.cost
+        chosen = self.classes[channel.number]
+        self.scheduler.charge(channel.number, less)
+        chosen.got.now += less
+        chosen.totals.started_cost += less
+        if unused:
+            chosen.totals.started -= 1
+            chosen.totals.cancelled += 1
+            self.scheduler.take_tokens(channel.number, -channel.cost, self.time_ms)
+
+    def _restate(
+        self, origin: ProcessId, pipe: Pipe, restated: Restated, number_of: Callable[[int], int]
+    ) -> None:
+        self._forget(origin)
+        for number, class_number, cost in restated.running:
+            self._hold(origin, pipe, number, number_of(class_number), cost)
+        for number, class_number, cost in restated.waiting:
+            self._wait(origin, pipe, number, number_of(class_number), cost)
+
+    # ---- members
+
+    def view_changed(self, position: int, view: View) -> None:
+        before = set(self.pipes)
+        for gone in sorted(before.difference(view.members)):
+            self._forget(gone)
+        self.scheduler.pipes = {member: self.pipes.get(member) or Pipe() for member in view.members}
+        self.view = view
+        self.law.is_due = True
+        self._rebind_if_due()
+        self.effect(Viewed(position, view))
+        if self.me in view.members and self.me not in before:
+            self.effect(Restate())
+        self._schedule()
+
+    def _forget(self, member: ProcessId) -> None:
+        """Its entries and the channels of its pipe. What it has at others ends there."""
+        pipe = self.pipes[member]
+        for number, class_number in pipe.waiting.items():
+            self.classes[class_number].remove(member, number)
+        pipe.waiting.clear()
+        for owner, number in list(pipe.channels):
+            pipe.give_back(owner, number)
+
+    # ---- the policy
+
+    def _change_policy(self, position: int, law: Law) -> None:
+        """Classes are those of the same name before; what waits in one that is gone waits in the default class."""
+        before = {one.name: one for one in self.classes}
+        self.law = law
+        self.generation += 1
+        new_number = {name: at for at, name in enumerate(law.names)}
+        classes = [before.get(name) or ClassState(name) for name in law.names]
+        for one in classes:
+            if one.name not in before:
+                one.virtual = self.scheduler.virtual
+        moved = [
+            (waiter, owner, number)
+            for name, one in before.items()
+            if name not in new_number
+            for owner, queue in one.queues.items()
+            for number, waiter in queue.items()
+        ]
+        default = classes[law.default]
+        waiting = sorted([*moved, *((w, o, n) for o, queue in default.queues.items() for n, w in queue.items())])
+        for _, owner, number in [one for one in waiting if one not in moved]:
+            default.remove(owner, number)
+        for waiter, owner, number in waiting:
+            default.add(owner, number, waiter)
+        names = self.names_now()
+        numbers = [new_number.get(name, law.default) for name in names]
+        for pipe in self.pipes.values():
+            pipe.waiting = {number: numbers[old] for number, old in pipe.waiting.items()}
+            pipe.channels = {key: one._replace(number=numbers[one.number]) for key, one in pipe.channels.items()}
+        self.scheduler.classes = classes
+        self.scheduler.may_redirect = law.may_redirect
+        self.accessed_ms = {}
+        self._bind_all()
+        self.effect(PolicyChanged(position, law.text))
+
+    def _bind_all(self) -> None:
+        """After a change of the policy: nothing of the old one is left."""
+        self.names[self.generation] = list(self.law.names)
+        for old in [one for one in self.names if one <= self.generation - GENERATIONS_KEPT]:
+            del self.names[old]
+        if not self.classes:
+            self.scheduler.classes = [ClassState(name) for name in self.law.names]
+        self.scheduler.may_redirect = self.law.may_redirect
+        self.scheduler.buckets = []
+        self.law.is_due = True
+        self._rebind_if_due()
+
+    def _rebind_if_due(self) -> None:
+        if not self.law.binds_anew(self.bound_ms, self.time_ms):
+            return
+        scheduler = self.scheduler
+        before = {} if not scheduler.buckets else {
+            rule.constraint: bucket for rule, bucket in zip(scheduler.bound.rules, scheduler.buckets, strict=True)
+        }  # fmt: skip
+        self.bind_to(self.law.environment(self.time_ms, list(self.pipes.values()), self.accessed_ms))
+        scheduler.buckets = [
+            before.get(rule.constraint) or Bucket(rule.rate_per_s * DEPTH_MS, self.time_ms)
+            for rule in scheduler.bound.rules
+        ]
+        self.shares_at_ms = -1
+        self._divide()
+
+    def bind_to(self, environment: Environment) -> None:
+        self.law.is_due = False
+        self.bound_ms = self.time_ms
+        self.environment = environment
+        self.scheduler.bound = self.law.bind(environment)
+
+    def _translation(self, generation: int) -> Callable[[int], int]:
+        """From a class number of that generation to one of now."""
+        default = self.law.default
+        names = self.names.get(generation)
+        if names is None:
+            return lambda _number: default
+        if generation == self.generation:
+            count = len(names)
+            return lambda number: number if 0 <= number < count else default
+        now = {name: at for at, name in enumerate(self.law.names)}
+        numbers = [now.get(name, default) for name in names]
+        return lambda number: numbers[number] if 0 <= number < len(numbers) else default
+
+    # ---- time and shares
+
+    def _advance(self, at_ms: int) -> None:
+        if at_ms <= self.time_ms:
+            return
+        steps = at_ms // STEP_MS - self.time_ms // STEP_MS
+        if steps:
+            for one in self.classes:
+                one.came.step(steps)
+                one.got.step(steps)
+        self.time_ms = at_ms
+
+    def _divide(self) -> None:
+        if 0 <= self.shares_at_ms <= self.time_ms < self.shares_at_ms + SHARES_EVERY_MS:
+            return
+        self.shares_at_ms = self.time_ms
+        capacity = self.capacity_bps
+        demand = [demand_ppm(one, capacity, self.time_ms) for one in self.classes]
+        self.scheduler.change_shares(self.scheduler.bound.shares(demand))
+
+    def _schedule(self) -> None:
+        now_ms = self.time_ms
+        for one in self.classes:
+            if one.waiting:
+                one.backlog_ms = now_ms
+        self._divide()
+        for start in self.scheduler.starts(now_ms):
+            chosen = self.classes[start.class_number]
+            chosen.got.now += start.waiter.cost
+            chosen.totals.started += 1
+            chosen.totals.started_cost += start.waiter.cost
+            chosen.totals.redirected += start.at != start.owner
+            if start.owner == self.me:
+                self.effect(Granted(start.number, start.at, start.channel.rate_bps))
+            elif start.at == self.me:
+                self.effect(
+                    Reserved(start.owner, start.number, start.class_number, start.waiter.cost, start.channel.rate_bps)
+                )
+
+    def granted_here(self) -> Sequence[tuple[ProcessId, int]]:
+        return list(self.pipes[self.me].channels) if self.me in self.pipes else []
+
+    # ---- snapshots
+
+    def snapshot(self) -> bytes:
+        return saved.encode(saved.save(self))
+
+    def restore(self, state: bytes) -> None:
+        saved.load(self, saved.decode(state))
+        self.effect(PolicyChanged(-1, self.law.text))
+        self.effect(Restate())

@@ -1,0 +1,163 @@
+"""Who is next: start-time fair queueing over the classes, across the whole cluster.
+
+Derivation. Let class k have the share s_k of the capacity C while it waits. If it were alone on a server of speed
+s_k C, a request of cost c would take c / (s_k C). Virtual time counts the work done in units of such servers: whenever
+something of cost c starts, the virtual time of its class advances by c / s_k. Starting always from the class whose
+virtual time is least keeps all that wait at the same virtual time up to one request, so that over any period in which
+two classes both wait, the costs they start stand in the ratio of their shares, whatever the sizes. A class that comes
+back from idleness starts at the virtual time of the last start: it has saved up nothing and owes nothing.
+(Goyal, Vin and Cheng's start-time fair queueing, with classes for flows and many servers for one.)
+
+The order of classes: those that are always available, oldest first; then by virtual time; last those whose share is
+nothing, because others that come before them want everything: they get what nobody else can use.
+The class is chosen before the place: then it is the entry of that class that has waited longest at a node with a free
+channel, or, if it waits at none of these, longest anywhere; that one is sent to the node with most room.
+When nobody waits, all virtual times are forgotten: what was started then was taken from nobody.
+
+Choosing costs a look at each class that waits, and each node where it does, however many wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from qosweb.engine.pipes import held
+from qosweb.webqos.values import PPM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.names import ProcessId
+    from qosweb.engine.bound import BoundPolicy
+    from qosweb.engine.buckets import Bucket
+    from qosweb.engine.classes import ClassState, Waiter
+    from qosweb.engine.pipes import Held, Pipe
+
+
+class Start(NamedTuple):
+    class_number: int
+    owner: ProcessId
+    number: int
+    at: ProcessId
+    channel: Held
+    waiter: Waiter
+
+
+class Scheduler:
+    __slots__ = ("bound", "buckets", "classes", "may_redirect", "pipes", "shares", "spare", "virtual", "wake_ms")
+
+    def __init__(self) -> None:
+        self.classes: list[ClassState] = []
+        self.pipes: dict[ProcessId, Pipe] = {}
+        self.bound: BoundPolicy
+        self.shares: tuple[int, ...] = ()
+        self.buckets: list[Bucket] = []  # one for each rule of the bound policy
+        self.may_redirect = True
+        self.virtual = 0  # where the last start began
+        self.spare = 0  # the same among those without a share, who are served evenly
+        self.wake_ms: int | None = None  # when a bucket will let somebody through who waits for nothing else
+
+    def begins_to_wait(self, number: int) -> None:
+        """The first of its class; it may also be the first of all."""
+        chosen = self.classes[number]
+        if all(one is chosen or not one.waiting for one in self.classes):
+            for one in self.classes:
+                one.virtual, one.spare_cost = self.virtual, self.spare
+        else:
+            chosen.virtual = max(chosen.virtual, self.virtual)
+            chosen.spare_cost = max(chosen.spare_cost, self.spare)
+
+    def change_shares(self, shares: tuple[int, ...]) -> None:
+        """Who had nothing and has something now has saved up nothing meanwhile."""
+        for one, before, now in zip(self.classes, self.shares, shares, strict=False):
+            if now and not before:
+                one.virtual = max(one.virtual, self.virtual)
+        self.shares = shares
+
+    def charge(self, number: int, cost: int) -> None:
+        """Something of this class started, or (below zero) did not cost what it was charged for."""
+        share = self.shares[number]
+        if share > 0:
+            self.classes[number].virtual += cost * PPM // share
+        else:
+            self.classes[number].spare_cost += cost
+
+    def take_tokens(self, number: int, cost: int, now_ms: int) -> None:
+        for at in self.bound.buckets_of[number]:
+            bucket, rule = self.buckets[at], self.bound.rules[at]
+            bucket.fill(rule, now_ms)
+            bucket.take(rule, cost)
+
+    def starts(self, now_ms: int) -> Iterator[Start]:
+        """All that may start now, each taken out of its queue and given its channel."""
+        self.wake_ms = None
+        stuck: set[int] = set()
+        while True:
+            roomy = [pid for pid, pipe in self.pipes.items() if pipe.free_bps > 0]
+            if not roomy:
+                return
+            number = self._next_class(stuck, now_ms)
+            if number is None:
+                return
+            place = self._place(number, roomy)
+            if place is None:
+                stuck.add(number)
+                continue
+            yield self._start(number, *place, now_ms)
+
+    def _next_class(self, stuck: set[int], now_ms: int) -> int | None:
+        best: int | None = None
+        best_key: tuple[int, int] | None = None
+        bound, shares = self.bound, self.shares
+        for number, one in enumerate(self.classes):
+            if not one.waiting or number in stuck:
+                continue
+            if bound.always[number]:
+                key = (0, min(one.oldest(owner)[1].seq for owner in one.queues))
+            elif shares[number]:
+                key = (1, one.virtual)
+            else:
+                key = (2, one.spare_cost)
+            if (best_key is None or key < best_key) and self._has_tokens(number, now_ms):
+                best, best_key = number, key
+        return best
+
+    def _has_tokens(self, number: int, now_ms: int) -> bool:
+        opens_ms = now_ms
+        for at in self.bound.buckets_of[number]:
+            bucket, rule = self.buckets[at], self.bound.rules[at]
+            bucket.fill(rule, now_ms)
+            opens_ms = max(opens_ms, bucket.open_at_ms(rule))
+        if opens_ms > now_ms:
+            self.wake_ms = opens_ms if self.wake_ms is None else min(opens_ms, self.wake_ms)
+            return False
+        return True
+
+    def _place(self, number: int, roomy: list[ProcessId]) -> tuple[ProcessId, ProcessId] | None:
+        """Whose entry, and where it starts."""
+        chosen = self.classes[number]
+        at_home = [pid for pid in roomy if pid in chosen.queues]
+        if at_home:
+            home = at_home[0] if len(at_home) == 1 else min(at_home, key=lambda pid: chosen.oldest(pid)[1].seq)
+            return home, home
+        if not self.may_redirect:
+            return None
+        owner = min(chosen.queues, key=lambda pid: chosen.oldest(pid)[1].seq)
+        return owner, max(roomy, key=lambda pid: self.pipes[pid].free_bps)
+
+    def _start(self, class_number: int, owner: ProcessId, at: ProcessId, now_ms: int) -> Start:
+        chosen = self.classes[class_number]
+        number, _ = chosen.oldest(owner)
+        waiter = chosen.remove(owner, number)
+        del self.pipes[owner].waiting[number]
+        if not self.bound.always[class_number]:
+            if self.shares[class_number]:
+                self.virtual = max(self.virtual, chosen.virtual)
+            else:
+                self.spare = max(self.spare, chosen.spare_cost)
+            self.charge(class_number, waiter.cost)
+            self.take_tokens(class_number, waiter.cost, now_ms)
+        rate = self.bound.rate_bps(class_number, waiter.cost)
+        channel = held(class_number, waiter.cost, rate, visits=at != owner)
+        self.pipes[at].take(owner, number, channel)
+        return Start(class_number, owner, number, at, channel, waiter)

@@ -1,0 +1,59 @@
+"""A machine driven by hand: nodes that submit, finish and wait, on time that the test sets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.names import ProcessId, make_view
+from qosweb.engine import entries
+from qosweb.engine.entries import Batch, Report
+from qosweb.engine.invariants import broken
+from qosweb.engine.law import Law
+from qosweb.engine.machine import QosMachine
+from qosweb.webqos.model.build import build
+from qosweb.webqos.syntax.places import Source
+
+if TYPE_CHECKING:
+    from qosweb.engine.effects import Effect
+
+
+def law_of(text: str) -> Law:
+    built = build(Source("test.webqos", text))
+    assert built.model is not None, built
+    return Law.of_model(text, built.model)
+
+
+class Cluster:
+    """One replica, seen through the eyes of its first member."""
+
+    def __init__(self, text: str, nodes: str = "a", capacity_bps: int = 2_000_000) -> None:
+        self.pids = {name: ProcessId(name) for name in nodes}
+        self.effects: list[Effect] = []
+        self.machine = QosMachine(self.pids[nodes[0]], law_of(text), self.effects.append)
+        self.position = 0
+        self.epoch = 0
+        self.view(nodes)
+        for name in nodes:
+            self.tell(name, report=Report(capacity_bps, 0, 0, f"http://{name}"))
+
+    def view(self, nodes: str) -> None:
+        self.epoch += 1
+        self.position += 1
+        self.pids.update({name: ProcessId(name) for name in nodes if name not in self.pids})
+        self.machine.view_changed(self.position, make_view(self.epoch, {self.pids[name]: self.epoch for name in nodes}))
+        self.check()
+
+    def tell(self, node: str, at_ms: int | None = None, **what: object) -> None:
+        self.position += 1
+        batch = Batch(self.machine.time_ms if at_ms is None else at_ms, self.machine.generation, **what)  # type: ignore[arg-type]
+        self.machine.apply(self.position, self.pids[node], entries.encode(batch))
+        self.check()
+
+    def check(self) -> None:
+        assert broken(self.machine) == []
+
+    def number(self, name: str) -> int:
+        return self.machine.names_now().index(name)
+
+    def running(self, node: str) -> list[tuple[str, int]]:
+        return [(owner.name, number) for owner, number in self.machine.pipes[self.pids[node]].channels]
