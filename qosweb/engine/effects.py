@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-if TYPE_CHECKING:
-    from cluster.names import ProcessId, View
+from cluster.names import ProcessId, View
 
 
 class Granted(msgspec.Struct, frozen=True):

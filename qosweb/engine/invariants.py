@@ -44,7 +44,7 @@ def broken(machine: QosMachine) -> list[str]:
 def _idle(machine: QosMachine) -> list[str]:
     """No pipe has room while somebody waits who could use it."""
     scheduler = machine.scheduler
-    roomy = [pid for pid, pipe in machine.pipes.items() if pipe.free_bps > 0]
+    roomy = [pid for pid, pipe in machine.pipes.items() if pipe.has_room]
     return [
         f"{one.name} waits while {pid} has room"
         for at, one in enumerate(machine.classes)

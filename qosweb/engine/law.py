@@ -25,14 +25,13 @@ REBIND_MS = 100  # how often conditions are looked at, where there are some that
 
 
 class Law:
-    __slots__ = ("_coverage", "_depends", "digest", "is_due", "model", "packed", "text")
+    __slots__ = ("_coverage", "_depends", "digest", "model", "packed", "text")
 
     def __init__(self, text: str, model: Model, packed: bytes) -> None:
         self.text = text
         self.model = model
         self.packed = packed  # the model as it travels
         self.digest = digest(model)
-        self.is_due = True  # something changed that the binding depends on
         self._coverage = Coverage(model)
         conditions = [rule.condition for rule in model.rules if rule.condition is not None]
         subjects = {
@@ -62,7 +61,8 @@ class Law:
         return self.model.settings.redirect != "never"
 
     def binds_anew(self, bound_ms: int, now_ms: int) -> bool:
-        return self.is_due or (self._depends and now_ms // REBIND_MS != bound_ms // REBIND_MS)
+        """Whether time alone may have changed what holds."""
+        return self._depends and now_ms // REBIND_MS != bound_ms // REBIND_MS
 
     def bind(self, environment: Environment) -> BoundPolicy:
         return BoundPolicy(self.model, self._coverage, environment)

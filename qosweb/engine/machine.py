@@ -24,7 +24,7 @@ from qosweb.engine.scheduler import Scheduler
 from qosweb.webqos.policy.environment import Environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from cluster.names import ProcessId, View
     from qosweb.engine.entries import Batch, Restated
@@ -48,6 +48,7 @@ class QosMachine:
         self.scheduler = Scheduler()
         self.seq = 0
         self.shares_at_ms = -1
+        self.binding_is_due = True  # something changed that it depends on
         self.bound_ms = 0  # when the policy was last bound, and to what
         self.environment = Environment()
         self._bind_all()
@@ -80,11 +81,17 @@ class QosMachine:
         batch = entries.decode(body)
         self._advance(batch.at_ms)
         if batch.policy is not None:
-            self._change_policy(position, Law.of(batch.policy.text, batch.policy.model))
+            self.change_policy(position, Law.of(batch.policy.text, batch.policy.model))
         number_of = self._translation(batch.generation)
         for page_set, at_ms in batch.accessed:
             if at_ms > self.accessed_ms.get(page_set, -1):
                 self.accessed_ms[page_set] = at_ms
+        for number, started, started_cost, denied, denied_cost in batch.accounts:
+            totals = self.classes[number_of(number)].totals
+            totals.started += started
+            totals.started_cost += started_cost
+            totals.denied += denied
+            totals.denied_cost += denied_cost
         for number, count, cost in batch.served:
             self._started_at_once(number_of(number), count, cost)
         for number, count, cost in batch.denied:
@@ -109,7 +116,7 @@ class QosMachine:
                 self.effect(Reported(position, origin, report.capacity_bps))
             pipe.capacity_bps, pipe.load_ppm = report.capacity_bps, report.load_ppm
             pipe.wall_ms, pipe.url = report.wall_ms, report.url
-            self.law.is_due = True
+            self.binding_is_due = True
         for number, class_number, cost in batch.started:
             if (origin, number) not in pipe.channels:
                 self._started_at_once(number_of(class_number), 1, cost)
@@ -175,9 +182,7 @@ class QosMachine:
             chosen.totals.cancelled += 1
             self.scheduler.take_tokens(channel.number, -channel.cost, self.time_ms)
 
-    def _restate(
-        self, origin: ProcessId, pipe: Pipe, restated: Restated, number_of: Callable[[int], int]
-    ) -> None:
+    def _restate(self, origin: ProcessId, pipe: Pipe, restated: Restated, number_of: Callable[[int], int]) -> None:
         self._forget(origin)
         for number, class_number, cost in restated.running:
             self._hold(origin, pipe, number, number_of(class_number), cost)
@@ -192,7 +197,7 @@ class QosMachine:
             self._forget(gone)
         self.scheduler.pipes = {member: self.pipes.get(member) or Pipe() for member in view.members}
         self.view = view
-        self.law.is_due = True
+        self.binding_is_due = True
         self._rebind_if_due()
         self.effect(Viewed(position, view))
         if self.me in view.members and self.me not in before:
@@ -210,8 +215,11 @@ class QosMachine:
 
     # ---- the policy
 
-    def _change_policy(self, position: int, law: Law) -> None:
-        """Classes are those of the same name before; what waits in one that is gone waits in the default class."""
+    def change_policy(self, position: int, law: Law) -> None:
+        """Another policy, from this place in the order on.
+
+        Classes are those of the same name before; what waits in one that is gone waits in the default class.
+        """
         before = {one.name: one for one in self.classes}
         self.law = law
         self.generation += 1
@@ -253,11 +261,11 @@ class QosMachine:
             self.scheduler.classes = [ClassState(name) for name in self.law.names]
         self.scheduler.may_redirect = self.law.may_redirect
         self.scheduler.buckets = []
-        self.law.is_due = True
+        self.binding_is_due = True
         self._rebind_if_due()
 
     def _rebind_if_due(self) -> None:
-        if not self.law.binds_anew(self.bound_ms, self.time_ms):
+        if not (self.binding_is_due or self.law.binds_anew(self.bound_ms, self.time_ms)):
             return
         scheduler = self.scheduler
         before = {} if not scheduler.buckets else {
@@ -272,7 +280,7 @@ class QosMachine:
         self._divide()
 
     def bind_to(self, environment: Environment) -> None:
-        self.law.is_due = False
+        self.binding_is_due = False
         self.bound_ms = self.time_ms
         self.environment = environment
         self.scheduler.bound = self.law.bind(environment)
@@ -328,9 +336,6 @@ class QosMachine:
                 self.effect(
                     Reserved(start.owner, start.number, start.class_number, start.waiter.cost, start.channel.rate_bps)
                 )
-
-    def granted_here(self) -> Sequence[tuple[ProcessId, int]]:
-        return list(self.pipes[self.me].channels) if self.me in self.pipes else []
 
     # ---- snapshots
 

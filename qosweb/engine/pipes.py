@@ -2,11 +2,13 @@
 
 Room: a pipe holds channels until the sum of their rates reaches its capacity; the last one may go beyond (the node then
 gives each its part of the pipe), since a pipe that is filled only as far as whole channels go would stand partly idle.
-Grants ahead: of each channel that is held, the part that will be free within LOOKAHEAD_MS counts as free already,
+Grants ahead: a channel that is held for T becomes free, in the mean, LOOKAHEAD_MS / T times within LOOKAHEAD_MS. What a
+full pipe of such channels will need within that time counts as free already,
 
-    ahead = rate * min(1, LOOKAHEAD_MS / time that the channel is held)
+    ahead = sum(rate * LOOKAHEAD_MS / T) over what is held, scaled down from all that is held to what the pipe holds,
 
-so that the node has the next request ready when a channel becomes free, and never has to wait for a decision.
+so that the node has the next request ready when a channel becomes free, and need not wait for a decision. Where less
+than half a channel will become free, nothing is granted ahead: it had better wait for whichever node is free first.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Held(NamedTuple):
 def held(number: int, cost: int, rate_bps: int, *, visits: bool) -> Held:
     travel_ms = TRAVEL_MS if visits else 0
     hold_ms = max(1, cost * 1000 // rate_bps + travel_ms)
-    return Held(number, cost, rate_bps, rate_bps * min(hold_ms, LOOKAHEAD_MS + travel_ms) // hold_ms)
+    return Held(number, cost, rate_bps, rate_bps * (LOOKAHEAD_MS + travel_ms) // hold_ms)
 
 
 class Pipe:
@@ -49,7 +51,14 @@ class Pipe:
     @property
     def free_bps(self) -> int:
         """What may still be granted, as far as it is positive."""
-        return self.capacity_bps + self.ahead_bps - self.used_bps
+        capacity, used = self.capacity_bps, self.used_bps
+        ahead = self.ahead_bps if used <= capacity else self.ahead_bps * capacity // used
+        return capacity + ahead - used
+
+    @property
+    def has_room(self) -> bool:
+        used = self.used_bps
+        return used < self.capacity_bps or 2 * self.free_bps * len(self.channels) >= used > 0 < self.capacity_bps
 
     def take(self, owner: ProcessId, number: int, channel: Held) -> None:
         self.channels[owner, number] = channel

@@ -113,9 +113,7 @@ def load(machine: QosMachine, state: Saved) -> None:
 
 def _save_class(one: ClassState) -> SavedClass:
     queues = [(owner, list(one.queues[owner].items())) for owner in sorted(one.queues)]
-    return SavedClass(
-        one.name, queues, one.virtual, one.spare_cost, one.backlog_ms, one.came, one.got, one.totals
-    )
+    return SavedClass(one.name, queues, one.virtual, one.spare_cost, one.backlog_ms, one.came, one.got, one.totals)
 
 
 def _load_class(saved: SavedClass) -> ClassState:

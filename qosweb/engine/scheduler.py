@@ -93,7 +93,7 @@ class Scheduler:
         self.wake_ms = None
         stuck: set[int] = set()
         while True:
-            roomy = [pid for pid, pipe in self.pipes.items() if pipe.free_bps > 0]
+            roomy = [pid for pid, pipe in self.pipes.items() if pipe.has_room]
             if not roomy:
                 return
             number = self._next_class(stuck, now_ms)

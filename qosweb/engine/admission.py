@@ -1,0 +1,312 @@
+"""The node's side of the engine: its requests, its pipe, and what it has to tell the others.
+
+A request starts at once where the pipe has room, nobody waits, and no bound of its class is always enforced; the others
+hear of it later, in a batch. Any other is submitted, and waits for a grant, its deadline, or its client's end. A
+deadline is kept by this node's own clock, whatever the group does.
+Neither clock nor sockets: times are arguments, decisions are calls, batches are asked for.
+Invariant: each request gets exactly one decision, and what it held is given back exactly once.
+Above: the node.  Below: the machine, here by its effects and to look at.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from qosweb.engine import requests as r
+from qosweb.engine.buckets import REQUEST
+from qosweb.engine.effects import Effect, Granted, Reserved, Restate
+from qosweb.engine.entries import UNUSED, Batch, Restated
+from qosweb.engine.requests import Decision, Deny, GoTo, Phase, Request, Start
+from qosweb.webqos.values import PPM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.names import ProcessId
+    from qosweb.engine.machine import QosMachine
+    from qosweb.engine.outbox import Outbox
+
+WAITING_MAX = 20_000  # requests of one node that may wait
+VISIT_MS = 2_000  # how long a channel is held for a client that was sent here
+VISITS_MAX = 10_000
+RETRY_MAX_S = 60
+
+
+class Visit:
+    """A channel that is held for a client of another node."""
+
+    __slots__ = ("class_number", "cost", "rate_bps", "until_ms")
+
+    def __init__(self, class_number: int, cost: int, rate_bps: int, until_ms: int) -> None:
+        self.class_number = class_number
+        self.cost = cost
+        self.rate_bps = rate_bps
+        self.until_ms = until_ms
+
+
+class Admission:
+    """One node's requests. `capacity_bps` is that of its own pipe; `machine` the one that decides now."""
+
+    def __init__(self, me: ProcessId, machine: QosMachine, outbox: Outbox) -> None:
+        self.me = me
+        self.machine = machine
+        self.outbox = outbox
+        self.capacity_bps = 0
+        self.used_bps = 0  # by what runs here now
+        self.is_draining = False
+        self.in_minority = False
+        self._numbers = 0
+        self._own: dict[int, Request] = {}  # all that are not over
+        self._waiting = 0
+        self._ready: deque[Request] = deque()
+        self._deadlines: list[tuple[int, int]] = []  # when, number
+        self._visits: dict[tuple[ProcessId, int], Visit] = {}  # who is expected, in the order of their deadlines
+        self._came: dict[tuple[ProcessId, int], Request] = {}  # visitors who run or are ready here
+        self._untold: dict[int, int] = {}  # by class, the cost of what the machine does not know to wait yet
+        self._is_contended = False
+
+    # ---- requests of this node
+
+    def start_at_once(self, class_number: int, cost: int) -> Request | None:
+        """A request that may start without asking anybody."""
+        if not self.is_open_to(class_number) or self.used_bps >= self.capacity_bps:
+            return None
+        self._numbers += 1
+        request = Request(self._numbers, class_number, cost)
+        self._own[request.number] = request
+        self._run(request, self.machine.scheduler.bound.rate_bps(class_number, cost))
+        self.outbox.started(request.number, class_number, cost)
+        return request
+
+    def is_open_to(self, class_number: int) -> bool:
+        """Nobody waits, and the class has no bound that is always enforced."""
+        return not (
+            self._is_contended
+            or self._waiting
+            or self._ready
+            or self.is_draining
+            or self.machine.scheduler.bound.buckets_of[class_number]
+            or (self.in_minority and self.machine.scheduler.bound.terms[class_number].in_minority == "deny")
+        )
+
+    def submit(self, class_number: int, cost: int, now_ms: int, decided: Callable[[Decision], None]) -> Request | Deny:
+        """A request that has to wait: the decision comes by `decided`, or now if it is no already."""
+        denial = self._refusal(class_number)
+        if denial is not None:
+            self.outbox.denied(class_number, cost)
+            return denial
+        lifetime_ms = self.machine.scheduler.bound.terms[class_number].lifetime_ms
+        self._numbers += 1
+        deadline_ms = None if lifetime_ms is None else now_ms + lifetime_ms
+        request = Request(self._numbers, class_number, cost, deadline_ms, decided)
+        self._own[request.number] = request
+        self._waiting += 1
+        if deadline_ms is not None:
+            heappush(self._deadlines, (deadline_ms, request.number))
+        self._untold[class_number] = self._untold.get(class_number, 0) + cost
+        self.outbox.submitted(request.number, class_number, cost)
+        return request
+
+    def finish(self, request: Request, cost: int) -> None:
+        """It ran, and is over; it cost so much."""
+        if request.phase is not Phase.RUNNING:
+            return
+        request.phase = Phase.OVER
+        self.used_bps -= request.rate_bps
+        if request.owner is None:
+            del self._own[request.number]
+            self.outbox.finished(request.number, cost)
+        else:
+            del self._came[request.owner, request.number]
+            self.outbox.visited(request.owner, request.number, cost)
+        self._start_ready()
+
+    def cancel(self, request: Request) -> None:
+        """Its client is gone, or it gave up, before it ran."""
+        if request.phase is Phase.RUNNING:
+            self.finish(request, 0)
+        elif request.phase is not Phase.OVER:
+            self._drop(request)
+
+    def tick(self, now_ms: int) -> None:
+        """Deadlines."""
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            _, number = heappop(self._deadlines)
+            request = self._own.get(number)
+            if request is not None and request.phase in (Phase.WAITING, Phase.READY):
+                self._drop(request)
+                name = self.machine.classes[request.class_number].name
+                _decide(request, Deny(r.EXPIRED, f"It waited for as long as class {name} may.", 1, is_expired=True))
+        while self._visits:
+            key, visit = next(iter(self._visits.items()))
+            if visit.until_ms > now_ms:
+                break
+            del self._visits[key]
+            self.outbox.visited(*key, UNUSED)
+
+    def next_deadline_ms(self) -> int | None:
+        visit_ms = next(iter(self._visits.values())).until_ms if self._visits else None
+        wait_ms = self._deadlines[0][0] if self._deadlines else None
+        return min((one for one in (visit_ms, wait_ms) if one is not None), default=None)
+
+    # ---- requests of others, sent here with a ticket
+
+    def visit(
+        self, owner: ProcessId, number: int, class_number: int, cost: int, decided: Callable[[Decision], None]
+    ) -> Request:
+        """The client has come. (It may be faster than the word that it will.)"""
+        expected = self._visits.pop((owner, number), None)
+        request = Request(number, class_number, cost, None, decided)
+        request.owner = owner
+        request.phase = Phase.READY
+        if expected is not None:
+            request.class_number, request.cost, request.rate_bps = (
+                expected.class_number, expected.cost, expected.rate_bps,
+            )  # fmt: skip
+        else:
+            request.rate_bps = self.machine.scheduler.bound.rate_bps(class_number, cost)
+        self._came[owner, number] = request
+        self._ready.append(request)
+        self._start_ready()
+        return request
+
+    # ---- what the machine says
+
+    def handle(self, effect: Effect, now_ms: int) -> None:
+        match effect:
+            case Granted(number, at, rate_bps):
+                self._granted(number, at, rate_bps)
+            case Reserved(owner, number, class_number, cost, rate_bps):
+                if (owner, number) not in self._came and len(self._visits) < VISITS_MAX:
+                    self._visits[owner, number] = Visit(class_number, cost, rate_bps, now_ms + VISIT_MS)
+            case Restate():
+                self.restate()
+            case _:
+                pass
+
+    def _granted(self, number: int, at: ProcessId, rate_bps: int) -> None:
+        request = self._own.get(number)
+        if request is None or request.phase is not Phase.WAITING:
+            return  # it was given up meanwhile, which the others will hear
+        if at == self.me:
+            self._waiting -= 1
+            request.phase = Phase.READY
+            request.rate_bps = rate_bps
+            self._ready.append(request)
+            self._start_ready()
+            return
+        self._waiting -= 1
+        request.phase = Phase.OVER
+        del self._own[number]
+        _decide(request, GoTo(at, self.machine.pipes[at].url, rate_bps))
+
+    def restate(self) -> None:
+        """Everything that is not over, for those who know nothing of it. Visitors count as our own from now on."""
+        for key, request in list(self._came.items()):
+            del self._came[key]
+            self._numbers += 1
+            request.number, request.owner = self._numbers, None
+            self._own[request.number] = request
+        own = [(one.number, one.class_number, one.cost, one.phase) for one in self._own.values()]
+        self.outbox.restate(
+            Restated(
+                [one[:3] for one in own if one[3] is not Phase.WAITING],
+                [one[:3] for one in own if one[3] is Phase.WAITING],
+            )
+        )
+        self._visits.clear()
+        self._untold.clear()
+
+    def told(self, batch: Batch) -> None:
+        """The machine has applied a batch of ours."""
+        for _, class_number, cost in batch.submitted:
+            self._untell(class_number, cost)
+
+    def _untell(self, class_number: int, cost: int) -> None:
+        self._untold[class_number] = max(0, self._untold.get(class_number, 0) - cost)
+
+    def policy_changed(self, numbers: list[int]) -> None:
+        """Classes have other numbers from now on."""
+        for request in (*self._own.values(), *self._came.values()):
+            request.class_number = numbers[request.class_number]
+        for visit in self._visits.values():
+            visit.class_number = numbers[visit.class_number]
+        self._untold.clear()
+        self.outbox.translate(numbers)
+
+    def refresh(self) -> None:
+        """The machine has applied something, or is another one."""
+        self._is_contended = self.machine.is_contended
+
+    def _start_ready(self) -> None:
+        while self._ready and (self.used_bps < self.capacity_bps or not self.used_bps):
+            request = self._ready.popleft()
+            if request.phase is Phase.READY:
+                self._run(request, request.rate_bps)
+                _decide(request, Start(request.rate_bps))
+
+    def capacity_changed(self, capacity_bps: int) -> None:
+        self.capacity_bps = capacity_bps
+        self._start_ready()
+
+    def _run(self, request: Request, rate_bps: int) -> None:
+        request.phase = Phase.RUNNING
+        request.rate_bps = rate_bps
+        self.used_bps += rate_bps
+
+    def _drop(self, request: Request) -> None:
+        self._waiting -= request.phase is Phase.WAITING
+        request.phase = Phase.OVER
+        if request.owner is None:
+            del self._own[request.number]
+            if not self.outbox.cancelled(request.number):
+                self._untell(request.class_number, request.cost)
+        else:
+            del self._came[request.owner, request.number]
+            self.outbox.visited(request.owner, request.number, UNUSED)
+
+    # ---- early denial
+
+    def _refusal(self, class_number: int) -> Deny | None:
+        machine = self.machine
+        terms = machine.scheduler.bound.terms[class_number]
+        name = machine.classes[class_number].name
+        if self.in_minority and terms.in_minority == "deny":
+            return Deny(r.MINORITY, f"This node is cut off from its cluster, where class {name} is not served.", 5)
+        if self.is_draining:
+            return Deny(r.DRAINING, "This node is about to stop.", 1)
+        if terms.always:
+            return None
+        if self._waiting >= WAITING_MAX:
+            return Deny(r.FULL, f"{self._waiting} requests wait at this node already.", 1)
+        if terms.lifetime_ms is None:
+            return None
+        wait_ms = self.wait_ms(class_number)
+        if wait_ms > terms.lifetime_ms:
+            retry_s = min(RETRY_MAX_S, -(-(wait_ms - terms.lifetime_ms) // 1000))
+            return Deny(r.TOO_FAR, f"Class {name} is over its share; what waits before it takes longer.", retry_s)
+        return None
+
+    def wait_ms(self, class_number: int) -> int:
+        """How long a request would wait for what is ahead of it, at the rate that its class has now.
+
+        Where that is not known (others that come first take everything, for now) it may try.
+        """
+        machine, scheduler = self.machine, self.machine.scheduler
+        chosen = machine.classes[class_number]
+        ahead = chosen.waiting_cost + self._untold.get(class_number, 0)
+        rate_bps = machine.capacity_bps * scheduler.shares[class_number] // PPM
+        wait_ms = ahead * 1000 // rate_bps if rate_bps else 0
+        for at in scheduler.bound.buckets_of[class_number]:
+            rule, bucket = scheduler.bound.rules[at], scheduler.buckets[at]
+            tokens = chosen.waiting * REQUEST if rule.counts == "requests" else ahead
+            wait_ms = max(wait_ms, (1000 * tokens - bucket.level) // max(1, rule.rate_per_s))
+        return wait_ms
+
+
+def _decide(request: Request, decision: Decision) -> None:
+    decided, request.decided = request.decided, None
+    if decided is not None:
+        decided(decision)

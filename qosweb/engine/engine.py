@@ -1,0 +1,230 @@
+"""The engine of one node: the cluster's machine while there is a primary view, one of its own while there is none.
+
+Outside a primary view the same machine runs for this node alone, with the last policy, on its own pipe. Both times
+everything that is not over is restated to the machine that decides from then on; what was served meanwhile goes to the
+cluster's accounts on return.
+Time: the cluster's is counted in milliseconds from its founding. A node that has seen it say T goes on from there by
+its own monotonic clock, and forward to what others say; no wall clock matters but to conditions on the time of day.
+Above: the node, which calls with the time.  Below: the group, by whoever broadcasts what `flush` returns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.names import make_view
+from qosweb.engine import entries
+from qosweb.engine.admission import Admission
+from qosweb.engine.effects import Effect, PolicyChanged, Reported, Viewed
+from qosweb.engine.entries import PolicyText, Report
+from qosweb.engine.machine import QosMachine
+from qosweb.engine.outbox import Outbox
+
+if TYPE_CHECKING:
+    from cluster.names import ProcessId, View
+    from qosweb.engine.entries import Batch
+    from qosweb.engine.law import Law
+
+QUIET_MS = 50  # how long what nobody waits for may wait to be told
+
+
+class Listener(Protocol):
+    """What the node hears."""
+
+    def policy_changed(self, position: int, law: Law) -> None: ...
+    def viewed(self, position: int, view: View) -> None: ...
+    def reported(self, effect: Reported) -> None: ...
+
+
+class Engine:
+    """`is_member`: it belongs to a group, and decides alone only while there is no primary view."""
+
+    def __init__(self, me: ProcessId, law: Law, listener: Listener, *, is_member: bool) -> None:
+        self.me = me
+        self.listener = listener
+        self.outbox = Outbox()
+        self._names = list(law.names)
+        self.now_ms = 0  # by the node's clock
+        self.report = Report(0, 0, 0, "")
+        self.replicated = QosMachine(me, law, self._of_replicated)
+        self.solo: QosMachine | None = None
+        self.admission = Admission(me, self.replicated, self.outbox)
+        self.in_flight: Batch | None = None
+        self._is_member = is_member
+        self._offset_ms = 0  # the cluster's time less ours
+        self._told_at_ms = 0
+        self._solo_position = 0
+        self.alone()
+
+    @property
+    def machine(self) -> QosMachine:
+        """The one that decides."""
+        return self.solo or self.replicated
+
+    @property
+    def time_ms(self) -> int:
+        """The cluster's time."""
+        return self.now_ms + self._offset_ms
+
+    # ---- in and out of the primary view
+
+    def alone(self) -> None:
+        """There is no primary view: decide for this node."""
+        if self.solo is not None:
+            return
+        self.in_flight = None  # whatever becomes of it
+        base = self.replicated
+        self.solo = QosMachine(self.me, base.law, self._of_solo)
+        self.solo.time_ms = base.time_ms
+        self.solo.generation = base.generation
+        self.solo.names = {base.generation: list(base.law.names)}
+        self._use(self.solo)
+        self.admission.in_minority = self._is_member
+        self.solo.view_changed(0, make_view(0, {self.me: 0}))
+        self.outbox.report = self.report
+
+    def together(self) -> None:
+        """The replicated machine decides; we are in its view."""
+        solo, self.solo = self.solo, None
+        self._use(self.replicated)
+        self.admission.in_minority = False
+        if solo is not None:
+            self.admission.restate()
+            self.outbox.report = self.report
+            names = {name: at for at, name in enumerate(self.replicated.law.names)}
+            self.outbox.accounts([
+                (names.get(one.name, self.replicated.law.default), one.totals.started, one.totals.started_cost,
+                 one.totals.denied, one.totals.denied_cost)
+                for one in solo.classes if one.totals.started or one.totals.denied
+            ] if self._is_member else [])  # fmt: skip
+
+    def _use(self, machine: QosMachine) -> None:
+        self.admission.machine = machine
+        self._catch_up(machine.time_ms)
+        self.admission.refresh()
+
+    # ---- the order
+
+    def apply(self, position: int, origin: ProcessId, body: bytes) -> None:
+        self.replicated.apply(position, origin, body)
+        self._applied(self.replicated)
+
+    def view_changed(self, position: int, view: View) -> None:
+        self.replicated.view_changed(position, view)
+        self._applied(self.replicated)
+
+    def snapshot(self) -> bytes:
+        return self.replicated.snapshot()
+
+    def restore(self, state: bytes) -> None:
+        self.replicated.restore(state)
+        self._offset_ms = self.replicated.time_ms - self.now_ms
+        self._applied(self.replicated)
+
+    def _applied(self, machine: QosMachine) -> None:
+        if machine is self.admission.machine:
+            self._catch_up(machine.time_ms)
+            self.admission.refresh()
+
+    def _catch_up(self, time_ms: int) -> None:
+        self._offset_ms = max(self._offset_ms, time_ms - self.now_ms)
+
+    # ---- telling
+
+    @property
+    def wants_to_tell(self) -> bool:
+        """Something is to be told at once, and nothing is on its way."""
+        outbox = self.outbox
+        return self.in_flight is None and (
+            outbox.hurries or (outbox.frees and any(one.waiting for one in self.machine.classes))
+        )
+
+    def next_call_ms(self) -> int | None:
+        """When `flush` and `tick` want to be called at the latest, by the node's clock."""
+        wakes = [self.admission.next_deadline_ms()]
+        if self.in_flight is None and not self.outbox.is_empty:
+            wakes.append(self._told_at_ms + QUIET_MS)
+        if self.machine.scheduler.wake_ms is not None:
+            wakes.append(self.machine.scheduler.wake_ms - self._offset_ms)
+        return min((one for one in wakes if one is not None), default=None)
+
+    def tick(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self.admission.tick(now_ms)
+
+    def flush(self, now_ms: int) -> bytes | None:
+        """What to broadcast now, if anything; its end is to be told by `ended`. Alone, it is applied at once."""
+        self.now_ms = now_ms
+        if self.in_flight is not None:
+            return None
+        wake_ms = self.machine.scheduler.wake_ms
+        is_awake = wake_ms is not None and wake_ms <= self.time_ms
+        if not (is_awake or self.wants_to_tell or (not self.outbox.is_empty and now_ms >= self._told_at_ms + QUIET_MS)):
+            return None
+        self._told_at_ms = now_ms
+        batch = self.outbox.take(self.time_ms, self.machine.generation)
+        body = entries.encode(batch)
+        if self.solo is None:
+            self.in_flight = batch
+            return body
+        self._solo_position += 1
+        self.solo.apply(self._solo_position, self.me, body)
+        self.admission.told(batch)
+        self._applied(self.solo)
+        return None
+
+    def ended(self, batch: Batch, delivered: bool) -> None:
+        """A batch that was on its way has been applied here, or never will be anywhere."""
+        if delivered:
+            self.admission.told(batch)
+        else:
+            self.outbox.put_back(batch)
+            if batch is self.in_flight:
+                self.admission.restate()
+        if batch is self.in_flight:
+            self.in_flight = None
+
+    # ---- what the node wants
+
+    def report_capacity(self, report: Report) -> None:
+        self.report = self.outbox.report = report
+        self.admission.capacity_changed(report.capacity_bps)
+
+    def change_policy(self, law: Law) -> None:
+        """Everywhere, at one place in the order. Only in a primary view, or where there is no group."""
+        self.outbox.policy = PolicyText(law.text, law.packed)
+
+    # ---- effects
+
+    def _of_replicated(self, effect: Effect) -> None:
+        match effect:
+            case PolicyChanged(position, _) if self.solo is not None:
+                self.solo.change_policy(position, self.replicated.law)
+            case PolicyChanged(position, _):
+                self._policy_changed(position, self.replicated.law)
+            case Viewed(position, view):
+                self.listener.viewed(position, view)
+            case Reported():
+                self.listener.reported(effect)
+            case _ if self.solo is None:
+                self.admission.handle(effect, self.now_ms)
+
+    def _of_solo(self, effect: Effect) -> None:
+        match effect:
+            case PolicyChanged(position, _):
+                assert self.solo is not None
+                self._policy_changed(position, self.solo.law)
+            case Reported():
+                if not self._is_member:
+                    self.listener.reported(effect)
+            case Viewed():
+                pass
+            case _:
+                self.admission.handle(effect, self.now_ms)
+
+    def _policy_changed(self, position: int, law: Law) -> None:
+        """Requests on their way keep their class by its name."""
+        before, self._names = self._names, list(law.names)
+        now = {name: at for at, name in enumerate(law.names)}
+        self.admission.policy_changed([now.get(name, law.default) for name in before])
+        self.listener.policy_changed(position, law)

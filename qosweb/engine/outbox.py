@@ -1,0 +1,167 @@
+"""What a node has to tell the others, until its next batch.
+
+What is over before anybody was told is said in short: a request that was submitted and given up is not mentioned, one
+that started at once and ended is a number in a sum.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.engine.entries import LIST_MAX, Batch, PolicyText, Report, Restated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cluster.names import ProcessId
+
+Sums = dict[int, list[int]]  # class: requests, cost
+
+
+class Outbox:
+    __slots__ = ("_accessed", "_accounts", "_cancelled", "_denied", "_finished", "_served", "_started", "_submitted",
+                 "_visited", "policy", "report", "restated")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.restated: Restated | None = None
+        self.report: Report | None = None
+        self.policy: PolicyText | None = None
+        self._accounts: list[tuple[int, int, int, int, int]] = []
+        self._accessed: dict[int, int] = {}
+        self._served: Sums = {}
+        self._denied: Sums = {}
+        self._started: dict[int, tuple[int, int, int]] = {}
+        self._submitted: dict[int, tuple[int, int, int]] = {}
+        self._cancelled: list[int] = []
+        self._finished: list[tuple[int, int]] = []
+        self._visited: list[tuple[ProcessId, int, int]] = []
+
+    # ---- what happened
+
+    def served(self, class_number: int, count: int, cost: int) -> None:
+        _add(self._served, class_number, count, cost)
+
+    def denied(self, class_number: int, cost: int) -> None:
+        _add(self._denied, class_number, 1, cost)
+
+    def started(self, number: int, class_number: int, cost: int) -> None:
+        self._started[number] = (number, class_number, cost)
+
+    def submitted(self, number: int, class_number: int, cost: int) -> None:
+        self._submitted[number] = (number, class_number, cost)
+
+    def cancelled(self, number: int) -> bool:
+        """Whether the others had to be told."""
+        if self._submitted.pop(number, None) is not None:
+            return False
+        self._cancelled.append(number)
+        return True
+
+    def finished(self, number: int, cost: int) -> None:
+        started = self._started.pop(number, None)
+        if started is None:
+            self._finished.append((number, cost))
+        else:
+            self.served(started[1], 1, cost)
+
+    def visited(self, owner: ProcessId, number: int, cost: int) -> None:
+        self._visited.append((owner, number, cost))
+
+    def accessed(self, page_set: int, at_ms: int) -> None:
+        self._accessed[page_set] = at_ms
+
+    def accounts(self, sums: Sequence[tuple[int, int, int, int, int]]) -> None:
+        self._accounts.extend(sums)
+
+    # ---- telling it
+
+    @property
+    def hurries(self) -> bool:
+        """Somebody waits for the answer."""
+        return bool(self._submitted or self._cancelled or self.restated or self.policy or self.report)
+
+    @property
+    def frees(self) -> bool:
+        """Something became free that somebody may wait for."""
+        return bool(self._finished or self._visited)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (
+            self.hurries or self.frees or self._served or self._denied or self._started or self._accessed
+            or self._accounts
+        )  # fmt: skip
+
+    def take(self, at_ms: int, generation: int) -> Batch:
+        """A batch of what there is; what it cannot hold stays."""
+        batch = Batch(
+            at_ms,
+            generation,
+            self.restated,
+            self.report,
+            self.policy,
+            self._accounts,
+            list(self._accessed.items()),
+            [(number, count, cost) for number, (count, cost) in self._served.items()],
+            [(number, count, cost) for number, (count, cost) in self._denied.items()],
+            _some(self._started),
+            _some(self._submitted),
+            self._cancelled[:LIST_MAX],
+            self._finished[:LIST_MAX],
+            self._visited[:LIST_MAX],
+        )
+        self.restated = self.report = self.policy = None
+        self._accounts = []
+        self._accessed, self._served, self._denied = {}, {}, {}
+        del self._cancelled[:LIST_MAX], self._finished[:LIST_MAX], self._visited[:LIST_MAX]
+        return batch
+
+    def put_back(self, batch: Batch) -> None:
+        """A batch that nobody got: its sums are not lost. The rest is said anew by who restates everything."""
+        for number, count, cost in batch.served:
+            _add(self._served, number, count, cost)
+        for number, count, cost in batch.denied:
+            _add(self._denied, number, count, cost)
+        self._accounts.extend(batch.accounts)
+
+    def restate(self, restated: Restated) -> None:
+        """Say all there is, and nothing of what came before it."""
+        self.restated = restated
+        self._started.clear()
+        self._submitted.clear()
+        self._cancelled.clear()
+        self._finished.clear()
+        self._visited.clear()
+
+    def translate(self, numbers: Sequence[int]) -> None:
+        """Classes have other numbers from now on."""
+        self._accounts = [(numbers[one[0]], *one[1:]) for one in self._accounts]
+        self._accessed = {}
+        for sums in (self._served, self._denied):
+            before = list(sums.items())
+            sums.clear()
+            for number, (count, cost) in before:
+                _add(sums, numbers[number], count, cost)
+        for listed in (self._started, self._submitted):
+            for number, (_, class_number, cost) in listed.items():
+                listed[number] = (number, numbers[class_number], cost)
+
+
+def _add(sums: Sums, class_number: int, count: int, cost: int) -> None:
+    so_far = sums.get(class_number)
+    if so_far is None:
+        sums[class_number] = [count, cost]
+    else:
+        so_far[0] += count
+        so_far[1] += cost
+
+
+def _some(listed: dict[int, tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    if len(listed) <= LIST_MAX:
+        found = list(listed.values())
+        listed.clear()
+        return found
+    found = [one for one, _ in zip(listed.values(), range(LIST_MAX), strict=False)]
+    for number, *_ in found:
+        del listed[number]
+    return found

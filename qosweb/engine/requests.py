@@ -1,0 +1,82 @@
+"""One request at the node that has its socket, as the engine sees it, and what may be decided about it.
+
+    arrives --> WAITING --> READY --> RUNNING --> over
+           \\-> RUNNING       |  \\-> over (sent elsewhere)
+                             over (denied, gone, expired)
+
+READY: granted a channel here that is not free yet.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from cluster.names import ProcessId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Phase(Enum):
+    WAITING = "waiting"
+    READY = "ready"
+    RUNNING = "running"
+    OVER = "over"
+
+
+class Start(msgspec.Struct, frozen=True):
+    """It may start now, at this rate."""
+
+    rate_bps: int
+
+
+class GoTo(msgspec.Struct, frozen=True):
+    """It may start at another node, which holds a channel for it."""
+
+    node: ProcessId
+    url: str
+    rate_bps: int
+
+
+class Deny(msgspec.Struct, frozen=True):
+    """It may not start."""
+
+    reason: str  # one word, for logs and metrics
+    because: str  # a sentence, for people
+    retry_s: int
+    is_expired: bool = False  # it waited for as long as it may
+
+
+Decision = Start | GoTo | Deny
+
+FULL: Final = "queue_full"
+TOO_FAR: Final = "cannot_be_reached"
+EXPIRED: Final = "lifetime"
+MINORITY: Final = "minority"
+DRAINING: Final = "draining"
+
+
+class Request:
+    __slots__ = ("class_number", "cost", "deadline_ms", "decided", "number", "owner", "phase", "rate_bps",
+                 "submitted")  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        class_number: int,
+        cost: int,
+        deadline_ms: int | None = None,
+        decided: Callable[[Decision], None] | None = None,
+    ) -> None:
+        self.number = number
+        self.class_number = class_number
+        self.cost = cost
+        self.deadline_ms = deadline_ms  # by the node's own clock
+        self.decided = decided
+        self.phase = Phase.WAITING
+        self.rate_bps = 0
+        self.submitted = False  # the others have been told
+        self.owner: ProcessId | None = None  # the node that sent its client here, if one did
