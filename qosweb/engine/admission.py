@@ -18,6 +18,7 @@ from qosweb.engine import requests as r
 from qosweb.engine.buckets import REQUEST
 from qosweb.engine.effects import Effect, Granted, Reserved, Restate
 from qosweb.engine.entries import UNUSED, Batch, Restated
+from qosweb.engine.pipes import ROOM, whole_channel
 from qosweb.engine.requests import Decision, Deny, GoTo, Phase, Request, Start
 from qosweb.webqos.values import PPM
 
@@ -71,12 +72,13 @@ class Admission:
 
     def start_at_once(self, class_number: int, cost: int) -> Request | None:
         """A request that may start without asking anybody."""
-        if not self.is_open_to(class_number) or self.used_bps >= self.capacity_bps:
+        if not self.is_open_to(class_number) or not self._has_room():
             return None
         self._numbers += 1
         request = Request(self._numbers, class_number, cost)
         self._own[request.number] = request
-        self._run(request, self.machine.scheduler.bound.rate_bps(class_number, cost))
+        rate_bps = self.machine.scheduler.bound.rate_bps(class_number, cost)
+        self._run(request, whole_channel(rate_bps, self.capacity_bps))
         self.outbox.started(request.number, class_number, cost)
         return request
 
@@ -109,8 +111,8 @@ class Admission:
         self.outbox.submitted(request.number, class_number, cost)
         return request
 
-    def finish(self, request: Request, cost: int) -> None:
-        """It ran, and is over; it cost so much."""
+    def finish(self, request: Request, cost: int, until_s: float | None = None) -> None:
+        """It ran, and is over; it cost so much, and its channel is free since then, if not just now."""
         if request.phase is not Phase.RUNNING:
             return
         request.phase = Phase.OVER
@@ -121,7 +123,7 @@ class Admission:
         else:
             del self._came[request.owner, request.number]
             self.outbox.visited(request.owner, request.number, cost)
-        self._start_ready()
+        self._start_ready(until_s)
 
     def cancel(self, request: Request) -> None:
         """Its client is gone, or it gave up, before it ran."""
@@ -166,7 +168,8 @@ class Admission:
                 expected.class_number, expected.cost, expected.rate_bps,
             )  # fmt: skip
         else:
-            request.rate_bps = self.machine.scheduler.bound.rate_bps(class_number, cost)
+            rate_bps = self.machine.scheduler.bound.rate_bps(class_number, cost)
+            request.rate_bps = whole_channel(rate_bps, self.capacity_bps)
         self._came[owner, number] = request
         self._ready.append(request)
         self._start_ready()
@@ -240,12 +243,15 @@ class Admission:
         """The machine has applied something, or is another one."""
         self._is_contended = self.machine.is_contended
 
-    def _start_ready(self) -> None:
-        while self._ready and (self.used_bps < self.capacity_bps or not self.used_bps):
+    def _has_room(self) -> bool:
+        return self.used_bps * ROOM < self.capacity_bps * (ROOM - 1) or not self.used_bps
+
+    def _start_ready(self, since_s: float | None = None) -> None:
+        while self._ready and self._has_room():
             request = self._ready.popleft()
             if request.phase is Phase.READY:
                 self._run(request, request.rate_bps)
-                _decide(request, Start(request.rate_bps))
+                _decide(request, Start(request.rate_bps, since_s))
 
     def capacity_changed(self, capacity_bps: int) -> None:
         self.capacity_bps = capacity_bps
@@ -253,8 +259,8 @@ class Admission:
 
     def _run(self, request: Request, rate_bps: int) -> None:
         request.phase = Phase.RUNNING
-        request.rate_bps = rate_bps
-        self.used_bps += rate_bps
+        request.rate_bps = min(rate_bps, max(self.capacity_bps - self.used_bps, rate_bps // 2, 1))
+        self.used_bps += request.rate_bps
 
     def _drop(self, request: Request) -> None:
         self._waiting -= request.phase is Phase.WAITING

@@ -19,7 +19,7 @@ from qosweb.engine.demand import BACKLOG_MS, demand_ppm
 from qosweb.engine.effects import Effect, Granted, PolicyChanged, Reported, Reserved, Restate, Viewed
 from qosweb.engine.flows import STEP_MS
 from qosweb.engine.law import Law
-from qosweb.engine.pipes import Pipe, held
+from qosweb.engine.pipes import Pipe, held, whole_channel
 from qosweb.engine.scheduler import Scheduler
 from qosweb.webqos.policy.environment import Environment
 
@@ -141,7 +141,7 @@ class QosMachine:
         self.scheduler.take_tokens(class_number, cost, self.time_ms)
 
     def _hold(self, owner: ProcessId, pipe: Pipe, number: int, class_number: int, cost: int) -> None:
-        rate = self.scheduler.bound.rate_bps(class_number, cost)
+        rate = whole_channel(self.scheduler.bound.rate_bps(class_number, cost), pipe.capacity_bps)
         pipe.take(owner, number, held(class_number, cost, rate, visits=False))
 
     def _wait(self, owner: ProcessId, pipe: Pipe, number: int, class_number: int, cost: int) -> None:

@@ -1,7 +1,9 @@
 """A node's pipe as the machine sees it: capacity, the channels in use and granted, and who waits there.
 
-Room: a pipe holds channels until the sum of their rates reaches its capacity; the last one may go beyond (the node then
-gives each its part of the pipe), since a pipe that is filled only as far as whole channels go would stand partly idle.
+Channels: as many as fit of the size that was asked for, and they share what would be left over: a pipe that holds 3.8
+of them is divided into 3 that are faster than asked. A channel wider than the pipe is the whole pipe.
+Room: a pipe is full when less than 1/ROOM of it is free. Where channels of different sizes are mixed the last one may
+not fit; the node then gives it what is left, or half its size if that is more.
 Grants ahead: a channel that is held for T becomes free, in the mean, LOOKAHEAD_MS / T times within LOOKAHEAD_MS. What a
 full pipe of such channels will need within that time counts as free already,
 
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from cluster.names import ProcessId
 
+ROOM = 64
 LOOKAHEAD_MS = 50
 TRAVEL_MS = 100  # how long a redirected client may need to come
 
@@ -33,6 +36,11 @@ def held(number: int, cost: int, rate_bps: int, *, visits: bool) -> Held:
     travel_ms = TRAVEL_MS if visits else 0
     hold_ms = max(1, cost * 1000 // rate_bps + travel_ms)
     return Held(number, cost, rate_bps, rate_bps * (LOOKAHEAD_MS + travel_ms) // hold_ms)
+
+
+def whole_channel(rate_bps: int, capacity_bps: int) -> int:
+    """The size of a channel in a pipe that is divided evenly into such channels."""
+    return max(1, capacity_bps // max(1, capacity_bps // rate_bps))
 
 
 class Pipe:
@@ -57,8 +65,8 @@ class Pipe:
 
     @property
     def has_room(self) -> bool:
-        used = self.used_bps
-        return used < self.capacity_bps or 2 * self.free_bps * len(self.channels) >= used > 0 < self.capacity_bps
+        used, capacity = self.used_bps, self.capacity_bps
+        return used * ROOM < capacity * (ROOM - 1) or 2 * self.free_bps * len(self.channels) >= used > 0 < capacity
 
     def take(self, owner: ProcessId, number: int, channel: Held) -> None:
         self.channels[owner, number] = channel

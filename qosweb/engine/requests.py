@@ -28,9 +28,10 @@ class Phase(Enum):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """It may start now, at this rate."""
+    """It may start now, at this rate; its channel has been free since then, if not just now (seconds)."""
 
     rate_bps: int
+    since_s: float | None = None
 
 
 class GoTo(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from qosweb.engine.pipes import held
+from qosweb.engine.pipes import held, whole_channel
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Scheduler:
                 self.spare = max(self.spare, chosen.spare_cost)
             self.charge(class_number, waiter.cost)
             self.take_tokens(class_number, waiter.cost, now_ms)
-        rate = self.bound.rate_bps(class_number, waiter.cost)
+        rate = whole_channel(self.bound.rate_bps(class_number, waiter.cost), self.pipes[at].capacity_bps)
         channel = held(class_number, waiter.cost, rate, visits=at != owner)
         self.pipes[at].take(owner, number, channel)
         return Start(class_number, owner, number, at, channel, waiter)
