@@ -80,8 +80,14 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--config", metavar="FILE.toml", help="settings from a TOML file")
     for spec in OPTIONS:
-        shown = "" if spec.default in (None, "") or spec.key == "root" else f" ({spec.shown_default})"
-        parser.add_argument(spec.flag, dest=spec.key, metavar=spec.metavar, help=spec.help.replace("%", "%%") + shown)
+        shown = f" ({spec.shown_default})" if spec.has_default else ""
+        help_text = spec.help.replace("%", "%%") + shown
+        if spec.is_flag:
+            parser.add_argument(spec.flag, dest=spec.key, action="store_const", const="yes", help=help_text)
+        elif spec.is_list:
+            parser.add_argument(spec.flag, dest=spec.key, metavar=spec.metavar, action="append", help=help_text)
+        else:
+            parser.add_argument(spec.flag, dest=spec.key, metavar=spec.metavar, help=help_text)
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +98,11 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 def _settings(arguments: argparse.Namespace) -> ServeSettings:
     given = vars(arguments)
-    command_line = {spec.key: given[spec.key] for spec in OPTIONS if given[spec.key] is not None}
+    command_line = {
+        spec.key: ",".join(given[spec.key]) if spec.is_list else given[spec.key]
+        for spec in OPTIONS
+        if given[spec.key] is not None
+    }
     option, config = "--config", given["config"]
     if config is None:
         option, config = f"{ENV_PREFIX}CONFIG", os.environ.get(f"{ENV_PREFIX}CONFIG")

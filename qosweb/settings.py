@@ -69,6 +69,25 @@ def _file_name(text: str) -> str:
     return text
 
 
+def _yes_or_no(text: str) -> bool:
+    word = text.strip().lower()
+    if word in ("yes", "true", "on", "1"):
+        return True
+    if word in ("no", "false", "off", "0"):
+        return False
+    raise ValueError(f"'{text}' is neither yes nor no")
+
+
+def _addresses(text: str) -> tuple[Address, ...]:
+    return tuple(parse_address(one.strip()) for one in text.split(",") if one.strip())
+
+
+def _url(text: str) -> str:
+    if not re.fullmatch(r"https?://[A-Za-z0-9._\[\]:-]+/?", text):
+        raise ValueError(f"'{text}' is not the address of a server, such as http://node1.example:8080")
+    return text.rstrip("/")
+
+
 _seconds = _positive(parse_duration_s)
 
 
@@ -97,6 +116,19 @@ class ServeSettings:
     admin_token_file: Path | None = _option(
         _path, "F", "file with the bearer token of the admin port; required beyond loopback", default=None
     )
+    group: Address | None = _option(
+        parse_address, "H:P", "where the other nodes of the cluster reach this one", default=None
+    )
+    join: tuple[Address, ...] = _option(
+        _addresses, "H:P", "join the cluster of the node at this group address; may be repeated", default=()
+    )
+    bootstrap: bool = _option(_yes_or_no, "", "found a cluster, with this node as its first: once", default=False)
+    data_dir: Path | None = _option(
+        _path, "DIR", "where a member keeps what it promised; without, it comes back as another node", default=None
+    )
+    key_file: Path | None = _option(_path, "F", "the cluster's key; python -m cluster key FILE makes one", default=None)
+    public_url: str = _option(_url, "URL", "where clients reach this node; else its --listen address", default="")
+    order_log: Path | None = _option(_path, "FILE", "a line for each entry of the cluster's order", default=None)
     index: str = _option(_file_name, "NAME", "the page that stands for its directory", default="index.html")
 
     tls_cert: Path | None = _option(_path, "F", "certificate chain (PEM): serve HTTPS", default=None)
@@ -132,6 +164,12 @@ class ServeSettings:
     grace: float = _option(parse_duration_s, "TIME", "how long SIGTERM waits for requests in service", default=10.0)
 
 
+    @property
+    def is_member(self) -> bool:
+        """It belongs to a cluster of several nodes, or is to found one."""
+        return self.bootstrap or bool(self.join)
+
+
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
     """One setting as the user meets it."""
@@ -149,6 +187,20 @@ class OptionSpec:
     @property
     def variable(self) -> str:
         return ENV_PREFIX + self.key.replace("-", "_").upper()
+
+    @property
+    def is_flag(self) -> bool:
+        return self.parse is _yes_or_no
+
+    @property
+    def is_list(self) -> bool:
+        """May be given more than once."""
+        return self.parse is _addresses
+
+    @property
+    def has_default(self) -> bool:
+        """One that is worth showing."""
+        return self.key != "root" and self.default is not False and self.default not in (None, "", ())
 
     @property
     def shown_default(self) -> str:
@@ -198,7 +250,9 @@ def gather(
         spec = by_key.get(key.replace("_", "-"))
         if spec is None:
             raise UsageError(f"{file_name}: unknown key '{key}'{did_you_mean(key, by_key)}")
-        if not isinstance(raw, str | int | float) or isinstance(raw, bool):
+        if isinstance(raw, list) and spec.parse is _addresses and all(isinstance(one, str) for one in raw):
+            raw = ",".join(raw)
+        if not isinstance(raw, str | int | float) or (isinstance(raw, bool) and spec.parse is not _yes_or_no):
             raise UsageError(f"{file_name}: {key}: expected a text or a number, not {_kind(raw)}")
         if spec.field_name in values:
             raise UsageError(f"{file_name}: {key}: given twice, with '-' and with '_'; once is right")
@@ -237,11 +291,24 @@ def _check_together(settings: ServeSettings) -> None:
             f"--max-request-line {format_size(settings.max_request_line)} is larger than --max-header-size "
             f"{format_size(settings.max_header_size)}, which includes it; lower the one or raise the other"
         )
+    _check_group(settings)
     admin = settings.admin
     if admin is not None and not admin.is_loopback and settings.admin_token_file is None:
         raise UsageError(f"admin address {admin} is not loopback: it needs --admin-token-file FILE")
     if admin is not None and admin == settings.listen and admin.port != 0:
         raise UsageError(f"--listen and --admin are both {admin}; give them different ports")
+
+
+def _check_group(settings: ServeSettings) -> None:
+    """One node alone needs none of it; a member needs the cluster's key."""
+    if settings.bootstrap and settings.join:
+        raise UsageError("--bootstrap founds a cluster and --join enters one; give one of them")
+    if settings.is_member and settings.key_file is None:
+        raise UsageError("a node of a cluster needs its key: --key-file FILE ('python -m cluster key FILE' makes one)")
+    if settings.group is not None and not settings.is_member:
+        raise UsageError("--group is for a node of a cluster: say --bootstrap to found one, or --join HOST:PORT")
+    if settings.group is not None and settings.group in (settings.listen, settings.admin) and settings.group.port:
+        raise UsageError(f"--group is {settings.group}, as another address of this node; give them different ports")
 
 
 def _parse(spec: OptionSpec, text: str, where: str) -> object:

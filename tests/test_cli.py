@@ -102,14 +102,14 @@ def test_help_of_serve_documents_every_option_with_its_default() -> None:
     entries = {words[0]: " ".join(words) for words in map(str.split, re.split(r"\n  (?=--)", listed))}
     for spec in OPTIONS:
         entry = entries[spec.flag]
-        assert entry.startswith(f"{spec.flag} {spec.metavar} {spec.help}"), entry
-        if spec.default not in (None, "") and spec.key != "root":
+        assert entry.startswith(f"{spec.flag} {spec.metavar} {spec.help}".replace("  ", " ")), entry
+        if spec.has_default:
             assert entry.endswith(f"({spec.shown_default})"), entry
 
 
 def test_the_shown_defaults_are_the_defaults() -> None:
     for spec in OPTIONS:
-        if spec.default not in (None, "") and spec.key != "root":
+        if spec.has_default:
             assert spec.parse(spec.shown_default) == spec.default
 
 

@@ -18,6 +18,10 @@ VALID = {
     "listen": "127.0.0.1:9000",
     "admin": "none",
     "admin-token-file": "token",
+    "group": "127.0.0.1:9001",
+    "join": "127.0.0.1:9002,127.0.0.1:9003",
+    "bootstrap": "yes",
+    "public-url": "http://n7.example:8080",
     "index": "start.html",
     "tls-cert": "cert.pem",
     "tls-key": "key.pem",
@@ -46,6 +50,8 @@ def test_a_root_is_enough() -> None:
 def test_every_setting_can_be_given_in_all_three_ways(spec: OptionSpec) -> None:
     value = another_value(spec)
     needed = {key: VALID[key] for key in ("root", "tls-cert", "tls-key")} if spec.key.startswith("tls") else {}
+    if spec.key in ("group", "join", "bootstrap"):
+        needed = {"key-file": "key", **({"bootstrap": "yes"} if spec.key == "group" else {})}
     others = {"root": "other", **needed}
     others.pop(spec.key, None)
     ways = [
@@ -61,8 +67,18 @@ def test_every_setting_can_be_given_in_all_three_ways(spec: OptionSpec) -> None:
 
 @pytest.mark.parametrize("spec", [spec for spec in OPTIONS if not spec.key.startswith("tls")], ids=lambda s: s.key)
 def test_command_line_before_environment_before_file_before_default(spec: OptionSpec) -> None:
-    low, middle, high = ("json", "combined", "json") if spec.key == "access-log-format" else ("161", "162", "163")
+    low, middle, high = {
+        "access-log-format": ("json", "combined", "json"),
+        "group": ("h:1", "h:2", "h:3"),
+        "join": ("h:1", "h:2", "h:3"),
+        "bootstrap": ("yes", "no", "yes"),
+        "public-url": ("http://h:1", "http://h:2", "http://h:3"),
+    }.get(spec.key, ("161", "162", "163"))
     names = {} if spec.key == "root" else {"root": "site"}
+    if spec.key in ("group", "join", "bootstrap"):
+        names["key-file"] = "key"
+    if spec.key == "group":
+        names["bootstrap"] = "yes"
     if spec.key == "max-header-size":
         names["max-request-line"] = "16"
     file: dict[str, object] = {spec.key: low}
@@ -209,3 +225,26 @@ def test_a_number_of_thousands_of_digits_is_a_usage_error() -> None:
 )
 def test_what_an_orchestrator_sets_for_a_service_of_our_name_is_left_alone(variable: str) -> None:
     assert gather({"root": "site"}, {variable: "tcp://10.0.0.1:80"}, {}, "").root == Path("site")
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"bootstrap": "yes"}, "needs its key: --key-file"),
+        ({"join": "h:1"}, "needs its key: --key-file"),
+        ({"join": "h:1", "bootstrap": "yes", "key-file": "k"}, "give one of them"),
+        ({"group": "h:1"}, "say --bootstrap to found one, or --join"),
+        ({"group": "127.0.0.1:8080", "bootstrap": "yes", "key-file": "k"}, "different ports"),
+        ({"bootstrap": "maybe"}, "neither yes nor no"),
+        ({"join": "h"}, "is not an address"),
+        ({"public-url": "ftp://h"}, "is not the address of a server"),
+    ],
+)
+def test_what_a_member_of_a_cluster_has_to_say(given: dict[str, str], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        gather({"root": "site", **given}, {}, {}, "")
+
+
+def test_a_list_of_addresses_in_the_file() -> None:
+    settings = from_file({"root": "site", "join": ["a:1", "b:2"], "key-file": "k", "bootstrap": False})
+    assert settings.join == (Address("a", 1), Address("b", 2))

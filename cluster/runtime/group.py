@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from cluster.runtime.options import Options
     from cluster.runtime.rows import Recovery
 
+    # A state machine, or what makes one for the process that it will be part of.
+    AnyMachine = StateMachine | Callable[[ProcessId], StateMachine] | None
+
 VIEWS_KEPT = 64  # changes of the primary view that somebody who listens has not taken yet
 
 log = logging.getLogger("cluster.group")
@@ -52,9 +55,11 @@ class Full(Exception):
 
 
 class Group:
-    def __init__(self, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, group: str):
+    def __init__(self, options: Options, me: ProcessId, store: AnyStore, machine: AnyMachine, group: str):
         self.options = options
         self.me = me
+        if callable(machine):
+            machine = machine(me)
         self.feed = Feed(options.bounds.deliveries_len_max) if machine is None else None
         self.machine: StateMachine = machine if machine is not None else self.feed  # type: ignore[assignment]
         self.primary: View | None = None  # the primary view this process is in now
@@ -78,7 +83,7 @@ class Group:
     # ---- beginning
 
     @classmethod
-    async def found(cls, options: Options, machine: StateMachine | None = None) -> Group:
+    async def found(cls, options: Options, machine: AnyMachine = None) -> Group:
         """Found a group, with this process as its first and only member. Once in the life of a cluster.
 
         Raises a StoreError where the disk is one already: a member goes on from its disk with `join`.
@@ -94,7 +99,7 @@ class Group:
         return await cls._begin(options, me, store, machine, secrets.token_hex(16))
 
     @classmethod
-    async def join(cls, options: Options, machine: StateMachine | None = None) -> Group:
+    async def join(cls, options: Options, machine: AnyMachine = None) -> Group:
         """Join a group, or go on in it from a disk. Tries for ever, and never founds one."""
         options.judge()
         me = ProcessId(options.name, secrets.randbits(32) or 1)
@@ -111,7 +116,7 @@ class Group:
 
     @classmethod
     async def _begin(
-        cls, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, founded: str
+        cls, options: Options, me: ProcessId, store: AnyStore, machine: AnyMachine, founded: str
     ) -> Group:
         group = cls(options, me, store, machine, founded)
         group.recoveries = store.recoveries if isinstance(store, Store) else ()

@@ -42,9 +42,9 @@ class Batch(msgspec.Struct, array_like=True):
 
     at_ms: int
     generation: int
-    restated: Restated | None = None
-    report: Report | None = None
     policy: PolicyText | None = None
+    report: Report | None = None
+    restated: Restated | None = None
     accounts: list[tuple[int, int, int, int, int]] = []  # class, started, its cost, denied, its cost: while away
     accessed: list[tuple[int, int]] = []  # page set, when
     served: list[tuple[int, int, int]] = []  # class, requests, cost: started at once, and over

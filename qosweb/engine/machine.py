@@ -108,8 +108,6 @@ class QosMachine:
     def _apply_of_member(
         self, position: int, origin: ProcessId, pipe: Pipe, batch: Batch, number_of: Callable[[int], int]
     ) -> None:
-        if batch.restated is not None:
-            self._restate(origin, pipe, batch.restated, number_of)
         if batch.report is not None:
             report = batch.report
             if report.capacity_bps != pipe.capacity_bps:
@@ -117,6 +115,8 @@ class QosMachine:
             pipe.capacity_bps, pipe.load_ppm = report.capacity_bps, report.load_ppm
             pipe.wall_ms, pipe.url = report.wall_ms, report.url
             self.binding_is_due = True
+        if batch.restated is not None:
+            self._restate(origin, pipe, batch.restated, number_of)
         for number, class_number, cost in batch.started:
             if (origin, number) not in pipe.channels:
                 self._started_at_once(number_of(class_number), 1, cost)

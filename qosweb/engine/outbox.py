@@ -97,9 +97,9 @@ class Outbox:
         batch = Batch(
             at_ms,
             generation,
-            self.restated,
-            self.report,
             self.policy,
+            self.report,
+            self.restated,
             self._accounts,
             list(self._accessed.items()),
             [(number, count, cost) for number, (count, cost) in self._served.items()],

@@ -1,0 +1,95 @@
+"""Where the engine runs: its timer, its way to the others, and the exchanges that it resumes.
+
+What happens within one turn of the event loop is told together, at its end. There is one timer, for the next deadline
+or the next batch. Exchanges are resumed one after the other, never from within each other.
+Above: `qosgate`.  Below: `qosweb.engine`, and the group if there is one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from qosweb.engine.engine import Engine
+    from qosweb.engine.entries import Batch
+    from qosweb.node.clock import Clock
+    from qosweb.node.exchange import Exchange
+
+TICK_EVERY_MS = 50  # plain requests are counted at least so often
+
+
+class EngineRoom:
+    def __init__(self, loop: asyncio.AbstractEventLoop, engine: Engine, clock: Clock) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.changed: Callable[[], None] = lambda: None  # who may start at once has changed
+        self.count_plain: Callable[[], None] = lambda: None
+        self.broadcast: Callable[[bytes, Batch], bool] | None = None  # to the group
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._poked = False
+        self._resumed: deque[Exchange] = deque()
+        self._closed = False
+
+    def now_ms(self) -> int:
+        return int(perf_counter() * 1000)
+
+    def poke(self) -> None:
+        """Something has happened: look at the end of this turn whether anybody has to be told."""
+        if not self._poked and not self._closed:
+            self._poked = True
+            self._loop.call_soon(self._turn)
+
+    def resume(self, exchange: Exchange) -> None:
+        self._resumed.append(exchange)
+        self.poke()
+
+    def applied(self) -> None:
+        """The machine has applied an entry of the order."""
+        self.changed()
+        self.poke()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _turn(self) -> None:
+        self._poked = False
+        if self._closed:
+            return
+        now_ms = self.now_ms()
+        engine = self.engine
+        engine.tick(now_ms)
+        self.count_plain()
+        body = engine.flush(now_ms)
+        if body is not None:
+            batch = engine.in_flight
+            assert batch is not None
+            if self.broadcast is None or not self.broadcast(body, batch):
+                engine.ended(batch, delivered=False)
+        self.changed()
+        while self._resumed:
+            exchange = self._resumed.popleft()
+            exchange.resume(exchange)
+        self._arm(now_ms)
+
+    def _arm(self, now_ms: int) -> None:
+        at_ms = min(self.engine.next_call_ms() or now_ms + TICK_EVERY_MS, now_ms + TICK_EVERY_MS)
+        at_ms = max(at_ms, now_ms + 1)
+        if self._timer is not None:
+            if self._timer_ms == at_ms and not self._timer.cancelled():
+                return
+            self._timer.cancel()
+        self._timer_ms = at_ms
+        self._timer = self._loop.call_later((at_ms - now_ms) / 1000, self._turn_by_timer)
+
+    def _turn_by_timer(self) -> None:
+        self._timer = None
+        self._turn()

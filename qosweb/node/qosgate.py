@@ -1,0 +1,158 @@
+"""The gate of a node that keeps promises: the engine decides who starts.
+
+A plain request passes while nobody waits: that is one look into a list, and what passed is counted afterwards, from the
+accounts. Any other starts at once if it may, or waits here, without a task, until the engine calls.
+Neighbours: `stages.admit` asks, `connection` says when it is over, `engineroom` carries what the engine has to tell.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+from qosweb.engine.requests import Decision, Deny, GoTo, Phase, Request, Start
+from qosweb.node.answers import Answer, explain
+from qosweb.node.exchange import WAITING, Exchange, Waiting
+
+if TYPE_CHECKING:
+    from qosweb.node.engineroom import EngineRoom
+    from qosweb.node.ledger import ClassAccount
+    from qosweb.node.policy import Policy
+    from qosweb.node.visits import Visits
+
+HEAD_BYTES = 256  # what a request costs beside its body, as long as nobody has measured it
+
+
+class QosGate:
+    __slots__ = ("_counted", "_opens", "_policy", "_room", "_visits", "fixed_bytes", "in_service", "paces")
+
+    def __init__(self, room: EngineRoom, policy: Policy, visits: Visits, *, paces: bool) -> None:
+        self._room = room
+        self._policy = policy
+        self._visits = visits
+        self.paces = paces  # answers leave at the rate of their channel
+        self.fixed_bytes = HEAD_BYTES
+        self.in_service = 0
+        self._opens: list[bool] = []  # by class: whether a plain request may start at once
+        self._counted: dict[str, tuple[int, int]] = {}  # plain requests and their bytes that the engine knows of
+        room.changed = self.renew
+
+    # ---- the fast path
+
+    def start(self, account: ClassAccount) -> bool:
+        """A plain request: it starts and is over at once, or takes the way through the stages."""
+        return self._opens[account.number]
+
+    def renew(self) -> None:
+        """Something has changed that decides who may start at once."""
+        admission = self._room.engine.admission
+        self._opens = [not self.paces and admission.is_open_to(number) for number in range(len(self._policy.accounts))]
+
+    def count_plain(self) -> None:
+        """Tell the engine of the plain requests since the last time."""
+        outbox = self._room.engine.outbox
+        for account in self._policy.accounts:
+            served, size = account.plain_served, account.plain_bytes
+            before = self._counted.get(account.name, (0, 0))
+            if served != before[0]:
+                count = served - before[0]
+                outbox.served(account.number, count, size - before[1] + count * self.fixed_bytes)
+                self._counted[account.name] = served, size
+
+    # ---- the stages
+
+    def admit(self, exchange: Exchange, account: ClassAccount) -> Answer | Waiting | None:
+        """None: it starts. WAITING: it is resumed with a decision. An answer: it may not, or not here."""
+        if exchange.decision is None:
+            step = self._ask(exchange, account)
+            if step is not None:
+                return step
+        decision = exchange.decision
+        match decision:
+            case Start(rate_bps, since_s):
+                exchange.rate_bps = rate_bps if self.paces else None
+                exchange.fixed_bytes = self.fixed_bytes
+                exchange.channel_since = since_s
+                self.in_service += 1
+                return None
+            case GoTo():
+                exchange.outcome = "redirected"
+                return self._visits.send_there(exchange, decision, account)
+            case Deny():
+                exchange.outcome = "expired" if decision.is_expired else "denied"
+                return denial(decision)
+        return None
+
+    def _ask(self, exchange: Exchange, account: ClassAccount) -> Waiting | None:
+        admission = self._room.engine.admission
+        cost = self.fixed_bytes + self._size(exchange)
+        visit = exchange.ticket
+        if visit is not None:
+            request = admission.visit(visit.owner, visit.number, account.number, cost, self._decided_of(exchange))
+        else:
+            started = admission.start_at_once(account.number, cost)
+            if started is not None:
+                exchange.request = started
+                exchange.decision = Start(started.rate_bps)
+                self._room.poke()
+                return None
+            answer = admission.submit(account.number, cost, self._room.now_ms(), self._decided_of(exchange))
+            if isinstance(answer, Deny):
+                exchange.decision = answer
+                self._room.poke()
+                return None
+            request = answer
+        exchange.request = request
+        self.renew()
+        self._room.poke()
+        if request.phase is Phase.RUNNING:  # a visitor who found the channel free
+            exchange.decision = Start(request.rate_bps)
+            return None
+        exchange.forget = lambda: self._forget(exchange, request)
+        return WAITING
+
+    def _decided_of(self, exchange: Exchange) -> _Decided:
+        return _Decided(exchange, self._room)
+
+    def _forget(self, exchange: Exchange, request: Request) -> None:
+        """Its client is gone, or the node ends."""
+        exchange.forget = None
+        self._room.engine.admission.cancel(request)
+        self._room.poke()
+
+    def finish(self, exchange: Exchange, size: int) -> None:
+        """What was admitted is over, after so many bytes of body."""
+        self.in_service -= 1
+        if exchange.request is not None:
+            request, exchange.request = exchange.request, None
+            self._room.engine.admission.finish(request, self.fixed_bytes + size, exchange.channel_until)
+            self._room.poke()
+
+    def _size(self, exchange: Exchange) -> int:
+        if exchange.is_head or exchange.resource is None:
+            return 0
+        return exchange.resource.plain.size
+
+
+class _Decided:
+    """The engine's call for one exchange that waits."""
+
+    __slots__ = ("_exchange", "_room")
+
+    def __init__(self, exchange: Exchange, room: EngineRoom) -> None:
+        self._exchange = exchange
+        self._room = room
+
+    def __call__(self, decision: Decision) -> None:
+        exchange = self._exchange
+        if exchange.forget is None:  # decided at once, before it began to wait
+            return
+        exchange.forget = None
+        exchange.decision = decision
+        exchange.started = self._room.clock.read()
+        self._room.resume(exchange)
+
+
+def denial(decision: Deny) -> Answer:
+    fields = [("Retry-After", str(max(1, ceil(decision.retry_s)))), ("QoS-Decision", f"denied; reason={decision.reason}")]
+    return explain(503, f"The request was not served: {decision.because}", fields)
