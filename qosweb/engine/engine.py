@@ -17,13 +17,13 @@ from qosweb.engine import entries
 from qosweb.engine.admission import Admission
 from qosweb.engine.effects import Effect, PolicyChanged, Reported, Viewed
 from qosweb.engine.entries import PolicyText, Report
+from qosweb.engine.law import Law
 from qosweb.engine.machine import QosMachine
 from qosweb.engine.outbox import Outbox
 
 if TYPE_CHECKING:
     from cluster.names import ProcessId, View
     from qosweb.engine.entries import Batch
-    from qosweb.engine.law import Law
 
 QUIET_MS = 50  # how long what nobody waits for may wait to be told
 
@@ -37,7 +37,10 @@ class Listener(Protocol):
 
 
 class Engine:
-    """`is_member`: it belongs to a group, and decides alone only while there is no primary view."""
+    """`is_member`: it belongs to a group, and decides alone only while there is no primary view.
+
+    `law` is for this node alone. What the group has comes through the order, to all from the same beginning.
+    """
 
     def __init__(self, me: ProcessId, law: Law, listener: Listener, *, is_member: bool) -> None:
         self.me = me
@@ -46,8 +49,9 @@ class Engine:
         self._names = list(law.names)
         self.now_ms = 0  # by the node's clock
         self.report = Report(0, 0, 0, "")
-        self.replicated = QosMachine(me, law, self._of_replicated)
+        self.replicated = QosMachine(me, Law.empty(), self._of_replicated)
         self.solo: QosMachine | None = None
+        self._law = law  # the last that was in force here
         self.admission = Admission(me, self.replicated, self.outbox)
         self.in_flight: Batch | None = None
         self._is_member = is_member
@@ -68,16 +72,19 @@ class Engine:
 
     # ---- in and out of the primary view
 
+    def take_name(self, me: ProcessId) -> None:
+        """Who we are in the group, before anything has happened."""
+        self.me = self.replicated.me = self.admission.me = me
+        self.solo = None
+        self.alone()
+
     def alone(self) -> None:
         """There is no primary view: decide for this node."""
         if self.solo is not None:
             return
         self.in_flight = None  # whatever becomes of it
-        base = self.replicated
-        self.solo = QosMachine(self.me, base.law, self._of_solo)
-        self.solo.time_ms = base.time_ms
-        self.solo.generation = base.generation
-        self.solo.names = {base.generation: list(base.law.names)}
+        self.solo = QosMachine(self.me, self._law, self._of_solo)
+        self.solo.time_ms = self.replicated.time_ms
         self._use(self.solo)
         self.admission.in_minority = self._is_member
         self.solo.view_changed(0, make_view(0, {self.me: 0}))
@@ -86,6 +93,8 @@ class Engine:
     def together(self) -> None:
         """The replicated machine decides; we are in its view."""
         solo, self.solo = self.solo, None
+        if self.replicated.law is not self._law:
+            self._policy_changed(-1, self.replicated.law)
         self._use(self.replicated)
         self.admission.in_minority = False
         if solo is not None:
@@ -224,7 +233,7 @@ class Engine:
 
     def _policy_changed(self, position: int, law: Law) -> None:
         """Requests on their way keep their class by its name."""
-        before, self._names = self._names, list(law.names)
+        before, self._names, self._law = self._names, list(law.names), law
         now = {name: at for at, name in enumerate(law.names)}
         self.admission.policy_changed([now.get(name, law.default) for name in before])
         self.listener.policy_changed(position, law)

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from qosweb.engine.bound import BoundPolicy
 from qosweb.webqos.model import conditions as c
+from qosweb.webqos.model.build import build
 from qosweb.webqos.model.model import Model, decode, digest, encode
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.environment import Environment
+from qosweb.webqos.syntax.places import Source
 from qosweb.webqos.zones import local_time
 
 if TYPE_CHECKING:
@@ -47,6 +49,13 @@ class Law:
     @classmethod
     def of_model(cls, text: str, model: Model) -> Law:
         return cls(text, model, encode(model))
+
+    @classmethod
+    def empty(cls) -> Law:
+        """That of a cluster before anybody said anything: one class, no constraint. All replicas begin with it."""
+        model = build(Source("", "")).model
+        assert model is not None
+        return cls.of_model("", model)
 
     @property
     def names(self) -> list[str]:

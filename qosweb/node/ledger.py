@@ -43,16 +43,26 @@ class ClassAccount:
 
     name: str
     decisions: Counter[str] = field(default_factory=Counter)
+    number: int = 0  # of the class in the policy in force
     plain_served: int = 0  # of decisions["served"], those that took the fast path
     bytes_sent: int = 0
+    other_bytes: int = 0  # of these, what did not take the fast path
+    reasons: Counter[str] = field(default_factory=Counter)  # of denials
+    wait_sum_s: float = 0.0  # of those that waited for their turn
+    wait_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
     service_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
     service_sum_s: float = 0.0
     in_service: int = 0  # but for those that are answered at once
     header_line: bytes = b""  # of its answers
+    served_line: bytes = b""  # of those that were admitted
     quoted: str = ""  # its name in a line of the access log
 
     def __post_init__(self) -> None:
         self.quoted = quoted(self.name)
+
+    @property
+    def plain_bytes(self) -> int:
+        return self.bytes_sent - self.other_bytes
 
     def by_decision(self) -> dict[str, int]:
         counts = {"served": self.plain_served, "denied": 0, "failed": 0}
@@ -64,6 +74,10 @@ class ClassAccount:
         self.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
         self.service_sum_s += service_s
 
+    def observe_wait(self, wait_s: float) -> None:
+        self.wait_counts[bisect_left(SERVICE_BUCKETS_S, wait_s)] += 1
+        self.wait_sum_s += wait_s
+
 
 class Ledger:
     def __init__(self, clock: Clock, node: str, log: LogFile | None, log_format: str, policy: Policy) -> None:
@@ -72,7 +86,8 @@ class Ledger:
         self.hosts: dict[str, str] = {}  # Host fields seen and found valid, as they stand in a JSON line
         self._log = log
         self._node = node
-        self._json = JsonLines(node, view="", policy=policy.labels.policy)
+        self._view = ""
+        self._json = JsonLines(node, self._view, policy.labels.policy)
         self._form: JsonLines | Combined = self._json if log_format == "json" else Combined()
         self._lines: list[str] = []
         self._announced = ""
@@ -80,21 +95,40 @@ class Ledger:
         self._rid_prefix = os.urandom(4).hex() + "-"
         self._requests = 0
 
-    def policy_changed(self) -> None:
-        """Lines say from now on which policy is in force."""
-        json = JsonLines(self._node, view="", policy=self.policy.labels.policy)
+    def policy_changed(self, index: int | None = None) -> None:
+        """Lines say from now on which policy is in force. ``index`` is where it stands in the group's order."""
+        self._renew_form()
+        self.announce_policy(index)
+
+    def announce_policy(self, index: int | None = None) -> None:
+        """A line with the text of the specification, unless the last such line has the same, or the form has none."""
+        text = self.policy.labels.text
+        if text == self._announced and index is None:
+            return
+        self._announced = text
+        self._event(self._json.policy_event(self._now(), text, index))
+
+    def view_changed(self, view: str, index: int | None, members: list[str], *, is_primary: bool) -> None:
+        """Lines say from now on which view the node is in."""
+        self._view = view
+        self._renew_form()
+        self._event(self._json.view_event(self._now(), index, members, is_primary=is_primary))
+
+    def capacity_fixed(self, index: int | None, of_node: str, capacity_bps: int) -> None:
+        self._event(self._json.capacity_event(self._now(), index, of_node, capacity_bps))
+
+    def _renew_form(self) -> None:
+        json = JsonLines(self._node, self._view, self.policy.labels.policy)
         if self._form is self._json:
             self._form = json
         self._json = json
-        self.announce_policy()
 
-    def announce_policy(self) -> None:
-        """A line with the text of the specification, unless the last such line has the same, or the form has none."""
-        text = self.policy.labels.text
-        if text == self._announced or self._log is None or self._form is not self._json:
-            return
-        self._announced = text
-        self._lines.append(self._json.policy_event(self._clock.wall(self._clock.read()), text))
+    def _event(self, line: str) -> None:
+        if self._log is not None and self._form is self._json:
+            self._lines.append(line)
+
+    def _now(self) -> float:
+        return self._clock.wall(self._clock.read())
 
     def client_part(self, client: str) -> str:
         return self._json.client_part(client)
@@ -198,7 +232,9 @@ class Ledger:
     def _write(self, entry: Entry, account: ClassAccount) -> None:
         account.decisions[entry.decision] += 1
         account.bytes_sent += entry.size
+        account.other_bytes += entry.size
         account.observe_service(entry.service_s)
+        account.observe_wait(entry.queue_s)
         self.statuses[entry.status] += 1
         if self._log is not None:
             self._lines.append(self._form.line(entry))

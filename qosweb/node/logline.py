@@ -42,9 +42,23 @@ class JsonLines:
     def __init__(self, node: str, view: str, policy: str) -> None:
         self._fixed = f'"node":{quoted(node)},"view":{quoted(view)},"policy":{quoted(policy)}'
 
-    def policy_event(self, at_s: float, text: str) -> str:
+    def policy_event(self, at_s: float, text: str, index: int | None = None) -> str:
         """A policy takes effect; all lines from here on are under it. ``index`` is its place in the group's order."""
-        return f'{{"event":"policy","ts":{at_s:.3f},{self._fixed},"index":null,"text":{quoted(text)}}}\n'
+        return f'{{"event":"policy","ts":{at_s:.3f},{self._fixed},"index":{_number(index)},"text":{quoted(text)}}}\n'
+
+    def view_event(self, at_s: float, index: int | None, members: list[str], *, is_primary: bool) -> str:
+        """A view begins; all lines from here on are in it. Outside a primary view a node is on its own."""
+        return (
+            f'{{"event":"view","ts":{at_s:.3f},{self._fixed},"index":{_number(index)},'
+            f'"members":{json.dumps(members)},"primary":{"true" if is_primary else "false"}}}\n'
+        )
+
+    def capacity_event(self, at_s: float, index: int | None, of_node: str, capacity_bps: int) -> str:
+        """The capacity of a node was fixed at a place in the order."""
+        return (
+            f'{{"event":"capacity","ts":{at_s:.3f},{self._fixed},"index":{_number(index)},'
+            f'"of":{quoted(of_node)},"capacity_bps":{capacity_bps}}}\n'
+        )
 
     def client_part(self, client: str) -> str:
         """What stays the same on one connection."""
@@ -74,6 +88,10 @@ class JsonLines:
             f'"bytes":{entry.size},"queue_ms":{entry.queue_s * 1e3:.3f},"service_ms":{entry.service_s * 1e3:.3f},'
             f'"total_ms":{total_ms:.3f}}}\n'
         )
+
+
+def _number(index: int | None) -> str:
+    return "null" if index is None or index < 0 else str(index)
 
 
 class Combined:

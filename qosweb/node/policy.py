@@ -20,13 +20,24 @@ class Policy:
         self.labels = labels
         self.accounts: list[ClassAccount] = []
         self._by_name: dict[str, ClassAccount] = {}
+        self._shown = False
+        self._is_local = False
         self.change(labels)
 
     def change(self, labels: Labels) -> None:
         """A class that keeps its name keeps its account."""
         self.labels = labels
-        shown = labels.model is not None
-        self.accounts = [self._account(name, shown=shown) for name in labels.names]
+        self._shown = labels.model is not None
+        self.accounts = [self._account(name) for name in labels.names]
+        for number, account in enumerate(self.accounts):
+            account.number = number
+
+    def change_scope(self, *, is_local: bool) -> None:
+        """Whether answers say that this node decides without the others."""
+        if is_local != self._is_local:
+            self._is_local = is_local
+            for account in self._by_name.values():
+                self._account(account.name)
 
     @property
     def default(self) -> ClassAccount:
@@ -47,11 +58,14 @@ class Policy:
             exchange.account = self.accounts[self.labels.of_exchange(exchange, exchange.started)]
         return exchange.account
 
-    def _account(self, name: str, *, shown: bool) -> ClassAccount:
+    def _account(self, name: str) -> ClassAccount:
         account = self._by_name.setdefault(name, ClassAccount(name))
-        line = f"QoS-Class: {field_text(name)}\r\n".encode() if shown else b""
+        line = f"QoS-Class: {field_text(name)}\r\n".encode() if self._shown else b""
+        if line and self._is_local:
+            line += b"QoS-Scope: local\r\n"
         if account.header_line != line:
             account.header_line = line
+            account.served_line = line + b"QoS-Decision: served\r\n" if line else b""
         return account
 
 

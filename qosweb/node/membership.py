@@ -1,0 +1,163 @@
+"""The node as a member of its cluster: the group that carries the engine's batches, and its primary views.
+
+A node that founds says so once; one that joins tries for as long as it takes and never founds. Either way it serves
+from the beginning, alone until it is in a primary view.
+Above: `engineroom`.  Below: `cluster.Group`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+from cluster import Group, Options
+from cluster.runtime.dbfile import FILE
+from cluster.runtime.group import Full, NotDelivered
+from cluster.runtime.keys import BadKey, read_key_file
+from cluster.runtime.refusals import StoreError
+from qosweb.errors import UsageError
+from qosweb.units import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.layer import Delivered
+    from cluster.names import ProcessId, View
+    from qosweb.engine.entries import Batch
+    from qosweb.node.engineroom import EngineRoom
+    from qosweb.settings import ServeSettings
+
+CLUSTER = "qosweb"
+GROUP = Address("127.0.0.1", 8082)
+LEAVE_S = 3.0
+MEMBER_FILE = "group"  # the folder of the group's disk, within --data-dir
+
+
+class Seat:
+    """The engine as the group's state machine. It reads the clock first: nothing else does, below."""
+
+    def __init__(self, room: EngineRoom) -> None:
+        self._room = room
+        self._engine = room.engine
+
+    def apply(self, position: int, origin: ProcessId, body: bytes) -> None:
+        self._engine.now_ms = self._room.now_ms()
+        self._engine.apply(position, origin, body)
+        self._room.applied()
+
+    def view_changed(self, position: int, view: View) -> None:
+        self._engine.now_ms = self._room.now_ms()
+        self._engine.view_changed(position, view)
+        self._room.applied()
+
+    def snapshot(self) -> bytes:
+        return self._engine.snapshot()
+
+    def restore(self, state: bytes) -> None:
+        self._engine.now_ms = self._room.now_ms()
+        self._engine.restore(state)
+        self._room.applied()
+
+
+class Membership:
+    def __init__(self, group: Group, room: EngineRoom, primary_changed: Callable[[View | None], None]) -> None:
+        self.group = group
+        self._room = room
+        self._primary_changed = primary_changed
+        self._follow = asyncio.create_task(self._follow_views(), name="primary views")
+        room.broadcast = self._broadcast
+
+    @classmethod
+    async def begin(
+        cls, settings: ServeSettings, name: str, room: EngineRoom, primary_changed: Callable[[View | None], None]
+    ) -> Membership:
+        """Raises UsageError for what cannot be."""
+
+        def seat(me: ProcessId) -> Seat:
+            room.engine.take_name(me)
+            return Seat(room)
+
+        try:
+            options = _options(settings, name)
+            has_disk = options.data is not None and (options.data / FILE).exists()
+            begin = Group.found if settings.bootstrap and not has_disk else Group.join
+            group = await begin(options, seat)
+        except (BadKey, StoreError, ValueError) as error:
+            raise UsageError(str(error)) from None
+        except OSError as error:
+            raise UsageError(f"--group {settings.group or ''}: {error.strerror or error}") from None
+        return cls(group, room, primary_changed)
+
+    async def policy_in_force(self, generation: int, within_s: float) -> bool:
+        """Wait until the cluster has had so many policies."""
+        machine = self._room.engine.replicated
+        try:
+            async with asyncio.timeout(within_s):
+                while machine.generation < generation:
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            return False
+        return True
+
+    async def leave(self) -> None:
+        await self.group.leave(LEAVE_S)
+        await self._end()
+
+    async def close(self) -> None:
+        await self.group.close()
+        await self._end()
+
+    async def _end(self) -> None:
+        self._room.broadcast = None
+        self._follow.cancel()
+        await asyncio.gather(self._follow, return_exceptions=True)
+
+    def _broadcast(self, body: bytes, batch: Batch) -> bool:
+        engine, room = self._room.engine, self._room
+
+        def ended(end: Delivered) -> None:
+            engine.ended(batch, delivered=end.delivered)
+            room.applied()
+
+        try:
+            self.group.broadcast_nowait(body, ended)
+        except (Full, NotDelivered, ValueError):
+            return False
+        return True
+
+    async def _follow_views(self) -> None:
+        engine = self._room.engine
+        async for view in self.group.views():
+            engine.now_ms = self._room.now_ms()
+            if view is not None:
+                engine.together()
+            else:
+                engine.alone()
+            self._primary_changed(view)
+            self._room.applied()
+
+
+def _options(settings: ServeSettings, name: str) -> Options:
+    assert settings.key_file is not None
+    listen = settings.group or (_towards(settings.join[0]) if settings.join else GROUP)
+    return Options(
+        name=name,
+        key=read_key_file(settings.key_file),
+        listen=(str(listen),),
+        cluster=CLUSTER,
+        contacts=tuple(map(str, settings.join)),
+        data=None if settings.data_dir is None else settings.data_dir / MEMBER_FILE,
+        order_log=settings.order_log,
+    )
+
+
+def _towards(contact: Address) -> Address:
+    """A free port on the address from which this host reaches the contact."""
+    try:
+        family, kind, protocol, _, name = socket.getaddrinfo(contact.host, contact.port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(name)  # sends nothing
+            return Address(probe.getsockname()[0], 0)
+    except OSError as error:
+        raise UsageError(f"--join {contact}: {error.strerror or error}") from None
