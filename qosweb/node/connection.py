@@ -10,7 +10,7 @@ What a connection is doing follows from what it has, in this order:
 
     _lingering                 everything is said; what still comes is read and thrown away
     _closing                   it closes when what was written has left
-    _sender                    an answer goes out from disk
+    _sender                    an answer goes out from disk, or at the pace of its channel
     _write_paused              the client takes its answers too slowly
     _exchange                  a request waits, for the disk or for its turn
     _in_head                   a head has begun to arrive
@@ -30,6 +30,7 @@ from qosweb.node.exchange import Exchange, Waiting
 from qosweb.node.files import NotServed
 from qosweb.node.filesend import FileSend, unsent
 from qosweb.node.heads import HeadReader, Refused
+from qosweb.node.pacing import PacedSend
 from qosweb.node.plain import PlainHead, read_plain
 from qosweb.server import proceed, restart_at_find_page
 
@@ -99,7 +100,7 @@ class Connection(asyncio.Protocol):
         self._unread = bytearray()
         self._in_head = False  # a head has begun and not ended
         self._exchange: Exchange | None = None  # waiting
-        self._sender: FileSend | None = None
+        self._sender: FileSend | PacedSend | None = None
         self._sending: tuple[Exchange, Answer, bool] | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._lingered = 0
@@ -135,7 +136,7 @@ class Connection(asyncio.Protocol):
             self._record(exchange, "failed", 499, 0)
         if self._sender is not None:
             self._sender.close()
-            self._file_sent(complete=False)
+            self._sent(complete=False)
 
     def eof_received(self) -> bool | None:
         self._eof = True
@@ -230,10 +231,10 @@ class Connection(asyncio.Protocol):
             return False
         page = resource.page_for(accept_encoding) if resource.encoded else resource.plain
         gate = hub.site.gate
-        if not page.log_part or not gate.start():
+        if not page.log_part or not gate.start(account):
             return False
-        if page.wire_second != self._clock.second or page.wire_line is not account.header_line:
-            page.set_wire(self._clock.second, self._clock.date_line, account.header_line)
+        if page.wire_second != self._clock.second or page.wire_line is not account.served_line:
+            page.set_wire(self._clock.second, self._clock.date_line, account.served_line)
         assert self._transport is not None
         if page.wire_has_body:
             self._transport.write(page.wire)
@@ -241,7 +242,6 @@ class Connection(asyncio.Protocol):
             self._transport.writelines((page.wire, page.body))  # type: ignore[arg-type]  # has one: see prepare_plain
         self.active_at = now
         resource.recently_used = True
-        gate.finish()
         hub.ledger.served_plain(self._log_part, page, host_part, account, now)
         return True
 
@@ -267,12 +267,16 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         closes = answer.must_close or not exchange.keeps_alive or self._hub.connections.draining
         last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
-        class_line = self._hub.site.policy.account_of(exchange).header_line
+        account = self._hub.site.policy.account_of(exchange)
+        class_line = account.served_line if exchange.admitted else account.header_line
         head = b"".join((answer.head, class_line, self._clock.date_line, last_line, b"\r\n"))
         if exchange.is_head:
             answer = answer.without_body()
         if answer.from_disk:
             self._send_from_disk(exchange, answer, head, closes=closes)
+            return
+        if exchange.rate_bps is not None:
+            self._send_paced(exchange, answer, head, closes=closes)
             return
         self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # nothing from disk
         self._finish(exchange, answer, answer.length)
@@ -296,14 +300,36 @@ class Connection(asyncio.Protocol):
             self._read_again(exchange)
             return
         hub.open_files.now += 1
+        if exchange.rate_bps is not None:
+            self._send_paced(exchange, answer, head, closes=closes, file=descriptor)
+            return
         self._blocked = True
         self._sending = exchange, answer, closes
-        self._sender = FileSend(hub.loop, self._transport, descriptor, (head, *answer.body), self._file_sent)
+        self._sender = FileSend(hub.loop, self._transport, descriptor, (head, *answer.body), self._sent)
         self._mark_at = 0.0
         if self._transport.get_write_buffer_size():
             self._transport.set_write_buffer_limits(high=0)  # calls resume_writing once it is empty
         else:
             self._start_sender()
+
+    def _send_paced(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool, file: int = -1) -> None:
+        assert self._transport is not None
+        assert exchange.rate_bps is not None
+        self._blocked = True
+        self._mark_at = 0.0
+        self._sending = exchange, answer, closes
+        self._sender = PacedSend(
+            self._hub.pacer,
+            self._transport,
+            head,
+            answer.body,
+            self._sent,
+            rate_bps=exchange.rate_bps,
+            fixed_bytes=exchange.fixed_bytes,
+            since=exchange.channel_since,
+            file=file,
+        )
+        self._sender.start()
 
     def _start_sender(self) -> None:
         assert self._transport is not None
@@ -311,22 +337,26 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
         self._sender.start()
 
-    def _file_sent(self, complete: bool) -> None:
+    def _sent(self, complete: bool) -> None:
         assert self._sender is not None
         assert self._sending is not None
         exchange, answer, closes = self._sending
         body_sent = max(0, self._sender.sent - (self._sender.size - answer.length))
+        if isinstance(self._sender, PacedSend):
+            exchange.channel_until = self._sender.until
         self._sender = self._sending = None
         self._mark_at = 0.0
-        self._hub.open_files.now -= 1
+        self._hub.open_files.now -= answer.from_disk
         self.active_at = self._clock.read()
-        if complete:
-            self._finish(exchange, answer, body_sent)
-        else:
+        if not complete:
             self._record(exchange, "failed", answer.status, body_sent)
             self.abort()
-        if closes:
+            return
+        self._finish(exchange, answer, body_sent)
+        if closes and answer.from_disk:
             self._close()
+        elif closes:
+            self._linger()
         else:
             self._unblock()
 
@@ -343,15 +373,16 @@ class Connection(asyncio.Protocol):
 
     def _finish(self, exchange: Exchange, answer: Answer, size: int) -> None:
         status = answer.status
-        self._record(exchange, "failed" if status >= 500 or answer.must_close else "served", status, size)
+        decision = exchange.outcome or ("failed" if status >= 500 or answer.must_close else "served")
+        self._record(exchange, decision, status, size)
         if status == 200 and exchange.page is not None:
             self._hub.ledger.prepare_plain(exchange, exchange.page)
 
     def _record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
+        self._hub.site.gate.finish(exchange, size)
         if exchange.admitted:
             exchange.admitted = False
             self._hub.site.policy.account_of(exchange).in_service -= 1
-            self._hub.site.gate.finish()
         self._hub.ledger.record(exchange, self._hub.site.policy.account_of(exchange), decision, status, size)
 
     def _turn_away(self, answer: Answer, decision: str, now: float) -> None:
@@ -409,7 +440,7 @@ class Connection(asyncio.Protocol):
                 counts.send_timeouts += 1
                 self.abort()
         elif self._exchange is not None:
-            if now - self._exchange.arrived > limits.send_timeout_s:
+            if self._exchange.request is None and now - self._exchange.arrived > limits.send_timeout_s:
                 self._give_up_waiting(self._exchange)
         elif self._in_head:
             assert self._reader is not None
@@ -434,6 +465,8 @@ class Connection(asyncio.Protocol):
             left = self._transport.get_write_buffer_size() + unsent(self._transport.get_extra_info("socket").fileno())
         else:
             left = -self._sender.progress
+            if isinstance(self._sender, PacedSend) and not self._sender.waits_for_client:
+                self._mark_at = 0.0
         if not self._mark_at or self._mark_left - left >= PROGRESS_MIN:
             self._mark_at, self._mark_left = now, left
         return now - self._mark_at <= self._hub.limits.send_timeout_s

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from aiohttp.http import RawRequestMessage
 
+    from qosweb.engine.requests import Decision, Request
+    from qosweb.engine.tickets import Ticket
     from qosweb.http.targets import Target
     from qosweb.node.ledger import ClassAccount
     from qosweb.node.pages import Page, Resource
@@ -45,6 +47,14 @@ class Exchange:
     page: Page | None = None
     account: ClassAccount | None = None  # of its class, once that is known
     admitted: bool = False
+    request: Request | None = None  # as the engine knows it
+    decision: Decision | None = None  # what the engine decided
+    ticket: Ticket | None = None  # with which another node sent its client here
+    outcome: str = ""  # what the log says was decided, where that does not follow from the answer
+    rate_bps: int | None = None  # of its channel, set when it is admitted; None: as fast as it goes
+    fixed_bytes: int = 0  # what it costs beside its body; see qosweb.node.pacing
+    channel_since: float | None = None  # when its channel became free, if not just now
+    channel_until: float | None = None  # set at the end: when its last byte was due
     stage: int = 0  # where to go on after waiting
     rereads: int = 0
     forget: Callable[[], None] | None = None  # while waiting: how to stop waiting

@@ -1,9 +1,28 @@
-"""The gate: whether a request may start now.
+"""The gate: whether a request may start now, and how fast its answer goes.
 
-It stands between finding a page and answering with it. ``start`` says yes or no at once, which costs the fast path
-neither a task nor a future; after a yes ``finish`` must follow. No means not now. The fast path leaves the request
-to the stages, where ``admit`` may answer WAITING and be resumed, as ``find_page`` does; one with a queue will.
+It stands between finding a page and answering with it. ``start`` says yes or no to a plain request at once, which costs
+the fast path neither a task nor a future: a yes is also its end. No leaves the request to the stages, where ``admit``
+asks again, with all that is known of it, and may give it a channel (``rate_bps`` of the exchange): its answer is then
+paced. ``admit`` may answer WAITING, and the exchange is resumed. ``finish`` follows when the exchange is over.
+Neighbours: ``qosgate`` has the gate that keeps promises; this is the one of a node without a specification.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from qosweb.node.answers import Answer
+    from qosweb.node.exchange import Exchange, Waiting
+    from qosweb.node.ledger import ClassAccount
+
+
+class Gate(Protocol):
+    @property
+    def in_service(self) -> int: ...
+    def start(self, account: ClassAccount) -> bool: ...
+    def admit(self, exchange: Exchange, account: ClassAccount) -> Answer | Waiting | None: ...
+    def finish(self, exchange: Exchange, size: int) -> None: ...
 
 
 class OpenGate:
@@ -14,9 +33,11 @@ class OpenGate:
     def __init__(self) -> None:
         self.in_service = 0
 
-    def start(self) -> bool:
-        self.in_service += 1
+    def start(self, account: ClassAccount) -> bool:  # noqa: ARG002
         return True
 
-    def finish(self) -> None:
-        self.in_service -= 1
+    def admit(self, exchange: Exchange, account: ClassAccount) -> None:  # noqa: ARG002
+        self.in_service += 1
+
+    def finish(self, exchange: Exchange, size: int) -> None:  # noqa: ARG002
+        self.in_service -= exchange.admitted

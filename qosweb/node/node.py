@@ -14,26 +14,37 @@ from typing import TYPE_CHECKING
 
 from aiohttp.base_protocol import BaseProtocol
 
+from cluster.names import ProcessId
+from qosweb.engine.engine import Engine
+from qosweb.engine.entries import Report
+from qosweb.engine.law import Law
 from qosweb.errors import UsageError
 from qosweb.node.clock import Clock
 from qosweb.node.connection import Connection
 from qosweb.node.connections import Connections
 from qosweb.node.files import Root
-from qosweb.node.gate import OpenGate
+from qosweb.node.engineroom import EngineRoom
+from qosweb.node.gate import Gate, OpenGate
 from qosweb.node.heads import HeadLimits
 from qosweb.node.hub import Hub, Limits, OpenFiles
 from qosweb.node.labels import Labels
 from qosweb.node.ledger import Ledger
 from qosweb.node.logfile import LogFile
+from qosweb.node.membership import Membership
+from qosweb.node.pacing import Pacer
 from qosweb.node.plain import PlainHeads
 from qosweb.node.policy import Policy
+from qosweb.node.qosgate import QosGate
 from qosweb.node.stages import Site
 from qosweb.node.store import PageStore
 from qosweb.node.tls import TlsFiles
 from qosweb.node.tlsdoor import TlsListener
+from qosweb.node.visits import Visits
 from qosweb.tools.files import load
 
 if TYPE_CHECKING:
+    from cluster.names import View
+    from qosweb.engine.effects import Reported
     from qosweb.settings import ServeSettings
     from qosweb.units import Address
 
@@ -43,6 +54,8 @@ FLUSH_EVERY_S = 0.2
 LINKS_EVERY_S = 1.0  # how soon a changed page's links are known
 LINKS_REST = 20  # times what looking at the files took, if that is longer: a large site is looked at less often
 LOG_CLOSE_S = 5.0
+FOUNDING_S = 10.0
+UNKNOWN_CAPACITY_BPS = 1 << 30  # as long as nothing has been measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +72,6 @@ class Node:
         self.name = settings.name or _host_name()
         self.clock = Clock()
         self.started_at = self.clock.wall(self.clock.read())
-        self.gate = OpenGate()
         self.store = PageStore(
             _root(settings.root),
             index=settings.index,
@@ -78,6 +90,14 @@ class Node:
         )
         self.open_files = OpenFiles(settings.max_open_files)
         self._loop = asyncio.get_running_loop()
+        self.pacer = Pacer(self._loop)
+        self.membership: Membership | None = None
+        self.room = self._engine_room()
+        self.gate: Gate = OpenGate()
+        if self.room is not None:
+            gate = QosGate(self.room, self.policy, Visits(), paces=settings.capacity is not None)
+            self.room.count_plain = gate.count_plain
+            self.gate = gate
         self._hub = Hub(
             self._loop,
             Site(self.store, self.gate, self.clock, self.policy, is_secure=self.tls is not None),
@@ -92,15 +112,19 @@ class Node:
             self.open_files,
             PlainHeads(),
             BaseProtocol(self._loop),
+            self.pacer,
             self._report_fault,
         )
         self.faults = 0
+        self.primary_since = self.started_at
+        self._view_position = -1
         self._server: asyncio.Server | TlsListener | None = None
         self._chores: list[asyncio.Task[None]] = []
 
     async def start(self) -> Listening:
         listener = bind(self.settings.listen, "--listen")
         address = address_of(listener)
+        await self._enter_cluster(f"{'http' if self.tls is None else 'https'}://{address}")
         self.ledger.announce_policy()
         if self.tls is not None:
             self._server = TlsListener(self._hub, self.tls, listener)
@@ -124,14 +148,85 @@ class Node:
         Raises UsageError, and then changes nothing.
         """
         root = _root(self.settings.root)  # a link may lead to another release now
-        labels = self._labels()
+        law = self._law()
         if self.tls is not None:
             self.tls.reload()
         self.store.start_over(root)
+        if self.room is not None and law is not None and law.digest != self.policy.labels.policy:
+            self.change_policy(law)
+        elif self.room is not None and law is not None:
+            self.policy_changed(-1, law)
+        else:
+            self._hub.plain_heads.forget()
+
+    # The policy
+
+    def change_policy(self, law: Law) -> None:
+        """In the whole cluster, at one place in its order. Raises UsageError where that cannot be."""
+        assert self.room is not None
+        if self.membership is not None and self.room.engine.solo is not None:
+            raise UsageError("this node is not in a primary view of its cluster: policies cannot be changed here")
+        self.room.engine.change_policy(law)
+        self.room.poke()
+
+    def policy_changed(self, position: int, law: Law) -> None:
+        """The engine has it: from here on."""
         self._hub.plain_heads.forget()
-        self.policy.change(labels)
-        self.ledger.policy_changed()
+        self.policy.change(Labels(self.clock, law.model, self.settings.index, law.text))
+        self.ledger.policy_changed(position if position >= 0 else None)
         self.connections.forget_log_parts()
+
+    # The cluster
+
+    def viewed(self, position: int, view: View) -> None:
+        self._view_position = position
+
+    def primary_changed(self, view: View | None) -> None:
+        """In a primary view, or in none."""
+        self.primary_since = self.clock.wall(self.clock.read())
+        self.policy.change_scope(is_local=view is None)
+        if view is None:
+            self.ledger.view_changed("", None, [self.name], is_primary=False)
+            say("no primary view: this node decides alone until there is one")
+        else:
+            members = [str(member) for member in view.members]
+            self.ledger.view_changed(str(view.id), self._view_position, members, is_primary=True)
+            say(f"primary view {view.id}: {' '.join(members)}")
+        self.connections.forget_log_parts()
+
+    def reported(self, effect: Reported) -> None:
+        position = None if self.membership is None else effect.position
+        self.ledger.capacity_fixed(position, effect.node.name, effect.capacity_bps)
+
+    async def _enter_cluster(self, url: str) -> None:
+        """The engine begins; a member of a cluster begins to join it, or founds it."""
+        if self.room is None:
+            return
+        settings, engine = self.settings, self.room.engine
+        if settings.is_member:
+            law = engine.machine.law
+            self.membership = await Membership.begin(settings, self.name, self.room, self.primary_changed)
+            if settings.bootstrap and engine.replicated.generation == 0:
+                await self.membership.group.primary_of(1)
+                engine.change_policy(law)
+        capacity = settings.capacity or UNKNOWN_CAPACITY_BPS
+        engine.report_capacity(Report(capacity, 0, self._wall_ms(), settings.public_url or url))
+        self.room.poke()
+        if settings.bootstrap and self.membership is not None:
+            await self.membership.policy_in_force(1, FOUNDING_S)
+
+    def _wall_ms(self) -> int:
+        assert self.room is not None
+        return int(self.clock.wall(self.clock.read()) * 1000) - self.room.engine.time_ms
+
+    def _engine_room(self) -> EngineRoom | None:
+        """Only where there is something to keep: a specification, a pipe set by hand, or a cluster."""
+        settings = self.settings
+        law = self._law()
+        if law is None and settings.capacity is None and not settings.is_member:
+            return None
+        engine = Engine(ProcessId(self.name), law or Law.empty(), self, is_member=settings.is_member)
+        return EngineRoom(self._loop, engine, self.clock)
 
     def reopen_logs(self) -> None:
         self.ledger.reopen()
@@ -156,6 +251,10 @@ class Node:
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
+        if self.room is not None:
+            self.room.close()
+        if self.membership is not None:
+            await self.membership.close()
         self.store.close()
         self.ledger.close(LOG_CLOSE_S)
 
@@ -166,10 +265,16 @@ class Node:
         say(f"internal fault: {type(error).__name__} at {place}: {error}; the connection was closed")
 
     def _labels(self) -> Labels:
+        law = self._law()
+        return Labels(self.clock) if law is None else Labels(self.clock, law.model, self.settings.index, law.text)
+
+    def _law(self) -> Law | None:
+        """The specification as its file has it now."""
         if self.settings.spec is None:
-            return Labels(self.clock)
+            return Law.empty() if self.settings.is_member or self.settings.capacity is not None else None
         built = load(str(self.settings.spec))
-        return Labels(self.clock, built.model, self.settings.index, built.source.text)
+        assert built.model is not None
+        return Law.of_model(built.source.text, built.model)
 
     async def _follow_links(self) -> None:
         while True:

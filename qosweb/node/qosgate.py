@@ -80,6 +80,7 @@ class QosGate:
                 return self._visits.send_there(exchange, decision, account)
             case Deny():
                 exchange.outcome = "expired" if decision.is_expired else "denied"
+                account.reasons[decision.reason] += 1
                 return denial(decision)
         return None
 
@@ -121,12 +122,17 @@ class QosGate:
         self._room.poke()
 
     def finish(self, exchange: Exchange, size: int) -> None:
-        """What was admitted is over, after so many bytes of body."""
-        self.in_service -= 1
-        if exchange.request is not None:
-            request, exchange.request = exchange.request, None
-            self._room.engine.admission.finish(request, self.fixed_bytes + size, exchange.channel_until)
-            self._room.poke()
+        """The exchange is over, after so many bytes of body, whether or not it was admitted."""
+        self.in_service -= exchange.admitted
+        request, exchange.request = exchange.request, None
+        if request is None:
+            return
+        admission = self._room.engine.admission
+        if exchange.admitted:
+            admission.finish(request, self.fixed_bytes + size, exchange.channel_until)
+        else:
+            admission.cancel(request)  # it may have been decided a moment before its client left
+        self._room.poke()
 
     def _size(self, exchange: Exchange) -> int:
         if exchange.is_head or exchange.resource is None:

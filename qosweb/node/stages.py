@@ -29,7 +29,7 @@ from qosweb.node.store import Loaded, PageStore, status_of
 
 if TYPE_CHECKING:
     from qosweb.node.clock import Clock
-    from qosweb.node.gate import OpenGate
+    from qosweb.node.gate import Gate
     from qosweb.node.policy import Policy
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
@@ -43,7 +43,7 @@ class Site:
     """What the stages work with."""
 
     store: PageStore
-    gate: OpenGate
+    gate: Gate
     clock: Clock
     policy: Policy
     is_secure: bool  # reached by TLS
@@ -137,11 +137,12 @@ def admit(exchange: Exchange, site: Site) -> Step:
     """Whether it may start now."""
     if exchange.admitted:
         return None
-    if not site.gate.start():
-        return explain(503, "The server has no capacity for this request.", [("Retry-After", "1")])
-    exchange.admitted = True
-    site.policy.account_of(exchange).in_service += 1
-    return None
+    account = site.policy.account_of(exchange)
+    step = site.gate.admit(exchange, account)
+    if step is None:
+        exchange.admitted = True
+        account.in_service += 1
+    return step
 
 
 def choose_variant(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
