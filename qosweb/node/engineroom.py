@@ -11,6 +11,8 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -52,6 +54,14 @@ class EngineRoom:
 
     def applied(self) -> None:
         """The machine has applied an entry of the order."""
+        self.changed()
+        self.poke()
+
+    def drain(self) -> None:
+        """Nothing new is to wait here, and nothing is to be sent here."""
+        engine = self.engine
+        engine.admission.is_draining = True
+        engine.outbox.report = msgspec.structs.replace(engine.report, capacity_bps=0)
         self.changed()
         self.poke()
 

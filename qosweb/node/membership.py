@@ -1,7 +1,8 @@
 """The node as a member of its cluster: the group that carries the engine's batches, and its primary views.
 
 A node that founds says so once; one that joins tries for as long as it takes and never founds. Either way it serves
-from the beginning, alone until it is in a primary view.
+from the beginning, alone until it is in a primary view. Between two primary views there is none for a moment: only when
+that lasts for longer than ALONE_AFTER_S the node decides alone; until then who waits goes on waiting.
 Above: `engineroom`.  Below: `cluster.Group`.
 """
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 CLUSTER = "qosweb"
 GROUP = Address("127.0.0.1", 8082)
 LEAVE_S = 3.0
+ALONE_AFTER_S = 0.25
 MEMBER_FILE = "group"  # the folder of the group's disk, within --data-dir
 
 
@@ -65,6 +67,7 @@ class Membership:
         self.group = group
         self._room = room
         self._primary_changed = primary_changed
+        self._alone_timer: asyncio.TimerHandle | None = None
         self._follow = asyncio.create_task(self._follow_views(), name="primary views")
         room.broadcast = self._broadcast
 
@@ -110,6 +113,8 @@ class Membership:
 
     async def _end(self) -> None:
         self._room.broadcast = None
+        if self._alone_timer is not None:
+            self._alone_timer.cancel()
         self._follow.cancel()
         await asyncio.gather(self._follow, return_exceptions=True)
 
@@ -127,15 +132,28 @@ class Membership:
         return True
 
     async def _follow_views(self) -> None:
-        engine = self._room.engine
+        loop = asyncio.get_running_loop()
         async for view in self.group.views():
-            engine.now_ms = self._room.now_ms()
-            if view is not None:
-                engine.together()
+            if self._alone_timer is not None:
+                self._alone_timer.cancel()
+                self._alone_timer = None
+            if view is None:
+                self._alone_timer = loop.call_later(ALONE_AFTER_S, self._enter, None)
             else:
-                engine.alone()
+                self._enter(view)
+
+    def _enter(self, view: View | None) -> None:
+        """A primary view, or being alone."""
+        engine = self._room.engine
+        engine.now_ms = self._room.now_ms()
+        was_alone = engine.solo is not None
+        if view is not None:
+            engine.together()
+        else:
+            engine.alone()
+        if view is not None or not was_alone:
             self._primary_changed(view)
-            self._room.applied()
+        self._room.applied()
 
 
 def _options(settings: ServeSettings, name: str) -> Options:

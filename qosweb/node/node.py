@@ -117,7 +117,8 @@ class Node:
         )
         self.faults = 0
         self.primary_since = self.started_at
-        self._view_position = -1
+        self.primary: View | None = None
+        self._viewed: tuple[int, View | None] = (-1, None)
         self._server: asyncio.Server | TlsListener | None = None
         self._chores: list[asyncio.Task[None]] = []
 
@@ -179,20 +180,29 @@ class Node:
     # The cluster
 
     def viewed(self, position: int, view: View) -> None:
-        self._view_position = position
+        """A primary view stands at this place in the order. The log says so when this node is in it."""
+        self._viewed = position, view
+        self._announce_view()
 
     def primary_changed(self, view: View | None) -> None:
         """In a primary view, or in none."""
+        self.primary = view
         self.primary_since = self.clock.wall(self.clock.read())
         self.policy.change_scope(is_local=view is None)
         if view is None:
             self.ledger.view_changed("", None, [self.name], is_primary=False)
+            self.connections.forget_log_parts()
             say("no primary view: this node decides alone until there is one")
         else:
-            members = [str(member) for member in view.members]
-            self.ledger.view_changed(str(view.id), self._view_position, members, is_primary=True)
-            say(f"primary view {view.id}: {' '.join(members)}")
-        self.connections.forget_log_parts()
+            self._announce_view()
+            say(f"primary view {view.id}: {' '.join(member.name for member in view.members)}")
+
+    def _announce_view(self) -> None:
+        position, view = self._viewed
+        if view is not None and self.primary is not None and view.id == self.primary.id:
+            self._viewed = -1, None
+            self.ledger.view_changed(str(view.id), position, [one.name for one in view.members], is_primary=True)
+            self.connections.forget_log_parts()
 
     def reported(self, effect: Reported) -> None:
         position = None if self.membership is None else effect.position
@@ -231,10 +241,18 @@ class Node:
     def reopen_logs(self) -> None:
         self.ledger.reopen()
 
+    async def leave(self) -> None:
+        """Out of the cluster, in order."""
+        if self.membership is not None:
+            await self.membership.leave()
+            self.membership = None
+
     async def drain(self, grace_s: float) -> bool:
         """No new connections; requests in service may end within the time. True if all of them did."""
         if self._server is not None:
             self._server.close()
+        if self.room is not None:
+            self.room.drain()
         self.connections.drain()
         try:
             await asyncio.wait_for(self.connections.emptied.wait(), grace_s)

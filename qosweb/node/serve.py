@@ -83,6 +83,7 @@ async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], 
         notifier.stopping()
         if number is signal.SIGTERM:
             await _drain_until(node, settings.grace, stopping)
+            await node.leave()
     return 0
 
 
