@@ -22,6 +22,7 @@ from qosweb.engine.law import Law
 from qosweb.engine.pipes import Pipe, held, whole_channel
 from qosweb.engine.scheduler import Scheduler
 from qosweb.webqos.policy.environment import Environment
+from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,7 @@ class QosMachine:
         self.binding_is_due = True  # something changed that it depends on
         self.bound_ms = 0  # when the policy was last bound, and to what
         self.environment = Environment()
+        self._promised: tuple[int, ...] | None = None
         self._bind_all()
 
     # ---- what can be seen
@@ -71,6 +73,13 @@ class QosMachine:
     def is_contended(self) -> bool:
         """Somebody waits, and not for tokens of its own alone."""
         return any(one.waiting and not self.scheduler.bound.buckets_of[at] for at, one in enumerate(self.classes))
+
+    @property
+    def promised(self) -> tuple[int, ...]:
+        """The share of each class if all wanted everything."""
+        if self._promised is None:
+            self._promised = self.scheduler.bound.shares([PPM] * len(self.classes))
+        return self._promised
 
     def names_now(self) -> list[str]:
         return [one.name for one in self.classes]
@@ -283,6 +292,7 @@ class QosMachine:
         self.binding_is_due = False
         self.bound_ms = self.time_ms
         self.environment = environment
+        self._promised = None
         self.scheduler.bound = self.law.bind(environment)
 
     def _translation(self, generation: int) -> Callable[[int], int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import asyncio
 import hmac
 import json
 from typing import TYPE_CHECKING
@@ -11,10 +11,12 @@ from aiohttp import web
 
 from qosweb.errors import UsageError
 from qosweb.node.metrics import exposition, registry_of
-from qosweb.version import VERSION
+from qosweb.node.status import queue_of, scope_of, status_of
+from qosweb.tools.files import BYTES_MAX, compile_text
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
     from pathlib import Path
 
     from aiohttp.typedefs import Handler
@@ -24,16 +26,29 @@ if TYPE_CHECKING:
 TOKEN_LEN_MIN = 16
 IDLE_S = 30.0  # a connection without a whole request is closed
 CLOSE_S = 1.0
+PUT_S = 10.0  # how long a new policy may take to be in force
+ROUTES = """\
+qosweb admin port
+  GET  /livez             alive
+  GET  /readyz?verbose    ready, and what is missing
+  GET  /metrics           for Prometheus
+  GET  /status            this node and its cluster
+  GET  /queue             who waits
+  GET  /policy            the specification in force
+  PUT  /policy            another one, everywhere
+  POST /drain             stop, as SIGTERM does
+"""
 
 
 class Admin:
-    """Serves ``/livez``, ``/readyz``, ``/metrics`` and ``/status`` on a bound socket."""
+    """Serves what ROUTES lists on a bound socket. ``drain`` is what SIGTERM does."""
 
-    def __init__(self, node: Node, token: Token) -> None:
+    def __init__(self, node: Node, token: Token, drain: Callable[[], None]) -> None:
         self._node = node
+        self._start_drain = drain
         self._token = token
         self._registry = registry_of(node)
-        application = web.Application(middlewares=[self._authorise])
+        application = web.Application(middlewares=[self._authorise], client_max_size=BYTES_MAX)
         application.add_routes(
             [
                 web.get("/", self._index),
@@ -41,6 +56,10 @@ class Admin:
                 web.get("/readyz", self._readyz),
                 web.get("/metrics", self._metrics),
                 web.get("/status", self._status),
+                web.get("/queue", self._queue),
+                web.get("/policy", self._policy),
+                web.put("/policy", self._put_policy),
+                web.post("/drain", self._drain),
             ]
         )
         self._runner = web.AppRunner(
@@ -69,7 +88,7 @@ class Admin:
         return await handler(request)
 
     async def _index(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.Response(text="qosweb admin port: /livez /readyz?verbose /metrics /status\n")
+        return web.Response(text=ROUTES)
 
     async def _livez(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.Response(text="ok\n")
@@ -77,6 +96,7 @@ class Admin:
     async def _readyz(self, request: web.Request) -> web.Response:
         checks = {
             "serving": "draining" if self._node.draining else "",
+            "cluster": "" if scope_of(self._node) != "local" else "not in a primary view",
             "root": "" if self._node.store.root.is_there() else f"{self._node.settings.root} is not there",
         }
         missing = [f"{name}: {why}" for name, why in checks.items() if why]
@@ -93,40 +113,34 @@ class Admin:
     async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response(text=json.dumps(status_of(self._node), indent=2) + "\n")
 
+    async def _queue(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.json_response(text=json.dumps(queue_of(self._node), indent=2) + "\n")
 
-def status_of(node: Node) -> dict[str, object]:
-    policy = node.policy
-    return {
-        "name": node.name,
-        "version": VERSION,
-        "since": node.started_at,
-        "draining": node.draining,
-        "root": str(node.store.root.path),
-        "connections": {"open": len(node.connections), **dataclasses.asdict(node.connections.counts)},
-        "cache": {
-            "pages": len(node.store.resources),
-            "bytes": node.store.memory,
-            "reads": node.store.reads,
-        },
-        "access_log": None
-        if node.log is None
-        else {"lines": node.log.lines_written, "waiting": node.log.lines_waiting, "lost": node.log.lines_lost},
-        "policy": {
-            "hash": policy.labels.policy,
-            "file": str(node.settings.spec or ""),
-            "in_force": policy.labels.in_force(node.clock.read()),
-        },
-        "classes": {
-            account.name: {
-                "in_service": account.in_service,
-                "served": account.by_decision()["served"],
-                "denied": account.by_decision()["denied"],
-                "failed": account.by_decision()["failed"],
-                "bytes": account.bytes_sent,
-            }
-            for account in policy.accounts
-        },
-    }
+    async def _policy(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        labels = self._node.policy.labels
+        return web.Response(text=labels.text, headers={"ETag": f'"{labels.policy}"'})
+
+    async def _put_policy(self, request: web.Request) -> web.Response:
+        """A new specification: checked here, then in force everywhere from one place in the order on."""
+        try:
+            text = (await request.read()).decode()
+        except UnicodeDecodeError:
+            return web.Response(status=400, text="the specification is not UTF-8\n")
+        built, complaints = await asyncio.to_thread(compile_text, "policy", text)
+        if built is None:
+            return web.Response(status=422, text=complaints)
+        try:
+            index = await self._node.put_policy(built, PUT_S)
+        except UsageError as error:
+            return web.Response(status=409, text=f"{error}\n")
+        except TimeoutError:
+            return web.Response(status=504, text="the cluster has not taken the policy yet; it may still do so\n")
+        policy = self._node.policy.labels.policy
+        return web.json_response({"policy": policy, "index": index, "warnings": complaints})
+
+    async def _drain(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        self._start_drain()
+        return web.Response(status=202, text="draining\n")
 
 
 class Token:

@@ -22,8 +22,8 @@ from qosweb.errors import UsageError
 from qosweb.node.clock import Clock
 from qosweb.node.connection import Connection
 from qosweb.node.connections import Connections
-from qosweb.node.files import Root
 from qosweb.node.engineroom import EngineRoom
+from qosweb.node.files import Root
 from qosweb.node.gate import Gate, OpenGate
 from qosweb.node.heads import HeadLimits
 from qosweb.node.hub import Hub, Limits, OpenFiles
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from qosweb.engine.effects import Reported
     from qosweb.settings import ServeSettings
     from qosweb.units import Address
+    from qosweb.webqos.model.build import Built
 
 BACKLOG = 2048
 SWEEP_EVERY_S = 0.5
@@ -118,6 +119,7 @@ class Node:
         self.faults = 0
         self.primary_since = self.started_at
         self.primary: View | None = None
+        self._policy_waits: dict[str, asyncio.Future[int | None]] = {}
         self._viewed: tuple[int, View | None] = (-1, None)
         self._server: asyncio.Server | TlsListener | None = None
         self._chores: list[asyncio.Task[None]] = []
@@ -170,12 +172,33 @@ class Node:
         self.room.engine.change_policy(law)
         self.room.poke()
 
+    async def put_policy(self, built: Built, within_s: float) -> int | None:
+        """Change the policy and wait until it is in force here: at which place in the order, if there is one.
+
+        Raises UsageError, or TimeoutError.
+        """
+        if self.room is None:
+            raise UsageError("this node was started without a specification: start it with --spec FILE")
+        assert built.model is not None
+        law = Law.of_model(built.source.text, built.model)
+        self._policy_waits[law.digest] = waiter = self._loop.create_future()
+        try:
+            self.change_policy(law)
+            async with asyncio.timeout(within_s):
+                return await waiter
+        finally:
+            self._policy_waits.pop(law.digest, None)
+
     def policy_changed(self, position: int, law: Law) -> None:
         """The engine has it: from here on."""
         self._hub.plain_heads.forget()
         self.policy.change(Labels(self.clock, law.model, self.settings.index, law.text))
-        self.ledger.policy_changed(position if position >= 0 else None)
+        index = position if self.membership is not None and position >= 0 else None
+        self.ledger.policy_changed(index)
         self.connections.forget_log_parts()
+        waiter = self._policy_waits.get(law.digest)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(index)
 
     # The cluster
 

@@ -50,13 +50,14 @@ def require_c_parser() -> None:
 async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], None], *, ends_on_hangup: bool) -> int:
     loop = asyncio.get_running_loop()
     notifier = Notifier()
+    stopping: asyncio.Queue[signal.Signals] = asyncio.Queue()
     async with contextlib.AsyncExitStack() as cleanup:
         token = Token(settings.admin_token_file)
         node = Node(settings)
         cleanup.push_async_callback(node.close)
         admin_url = None
         if settings.admin is not None:
-            admin = Admin(node, token)
+            admin = Admin(node, token, lambda: stopping.put_nowait(signal.SIGTERM))
             listener = bind(settings.admin, "--admin")
             admin_url = f"http://{address_of(listener)}/"
             await admin.start(listener)
@@ -64,7 +65,6 @@ async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], 
         listening = await node.start()
         _allow_files(settings, node.connections)
 
-        stopping: asyncio.Queue[signal.Signals] = asyncio.Queue()
         loop.add_signal_handler(signal.SIGHUP, _reload, node, token, notifier)
         for number in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if ends_on_hangup else [])):
             loop.add_signal_handler(number, stopping.put_nowait, number)

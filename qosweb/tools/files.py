@@ -50,5 +50,13 @@ def load(name: str, *, bind_shadows: bool = False) -> Built:
     return built
 
 
+def compile_text(name: str, text: str) -> tuple[Built | None, str]:
+    """A specification that was sent: what it became, None if it has mistakes, and what there is to say of it."""
+    source = Source(name, text)
+    built = build(source)
+    found = check_built(built)
+    return (None if has_errors(found) else built), render(source, found)
+
+
 def count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
