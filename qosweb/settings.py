@@ -15,6 +15,7 @@ from typing import Any
 
 from qosweb.errors import UsageError
 from qosweb.units import Address, format_size, parse_address, parse_count, parse_duration_s, parse_size
+from qosweb.webqos.values import BadValue, rate_bps
 
 ENV_PREFIX = "QOSWEB_"
 
@@ -69,6 +70,16 @@ def _file_name(text: str) -> str:
     return text
 
 
+def _byte_rate(text: str) -> int:
+    try:
+        rate = rate_bps(text.strip())
+    except BadValue as bad:
+        raise ValueError(f"{bad.message}{f' ({bad.hint})' if bad.hint else ''}") from None
+    if rate <= 0:
+        raise ValueError(f"'{text}' must be more than 0")
+    return rate
+
+
 _seconds = _positive(parse_duration_s)
 
 
@@ -113,6 +124,10 @@ class ServeSettings:
     )
     cache_fresh: float = _option(
         parse_duration_s, "TIME", "how long a page is served before its file is looked at again", default=1.0
+    )
+
+    capacity: int | None = _option(
+        _byte_rate, "RATE", "this node's pipe, such as 2MB/s: answers are paced by their channels", default=None
     )
 
     max_connections: int = _option(_at_least_one, "N", "connections in total", default=12_000)

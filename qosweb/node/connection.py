@@ -10,7 +10,7 @@ What a connection is doing follows from what it has, in this order:
 
     _lingering                 everything is said; what still comes is read and thrown away
     _closing                   it closes when what was written has left
-    _sender                    an answer goes out from disk
+    _sender                    an answer goes out from disk, or at the pace of its channel
     _write_paused              the client takes its answers too slowly
     _exchange                  a request waits, for the disk or for its turn
     _in_head                   a head has begun to arrive
@@ -30,6 +30,7 @@ from qosweb.node.exchange import Exchange, Waiting
 from qosweb.node.files import NotServed
 from qosweb.node.filesend import FileSend, unsent
 from qosweb.node.heads import HeadReader, Refused
+from qosweb.node.pacing import PacedSend
 from qosweb.node.plain import PlainHead, read_plain
 from qosweb.server import proceed, restart_at_find_page
 
@@ -99,7 +100,7 @@ class Connection(asyncio.Protocol):
         self._unread = bytearray()
         self._in_head = False  # a head has begun and not ended
         self._exchange: Exchange | None = None  # waiting
-        self._sender: FileSend | None = None
+        self._sender: FileSend | PacedSend | None = None
         self._sending: tuple[Exchange, Answer, bool] | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._lingered = 0
@@ -135,7 +136,7 @@ class Connection(asyncio.Protocol):
             self._record(exchange, "failed", 499, 0)
         if self._sender is not None:
             self._sender.close()
-            self._file_sent(complete=False)
+            self._sent(complete=False)
 
     def eof_received(self) -> bool | None:
         self._eof = True
@@ -274,6 +275,9 @@ class Connection(asyncio.Protocol):
         if answer.from_disk:
             self._send_from_disk(exchange, answer, head, closes=closes)
             return
+        if exchange.rate_bps is not None:
+            self._send_paced(exchange, answer, head, closes=closes)
+            return
         self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # nothing from disk
         self._finish(exchange, answer, answer.length)
         if closes:
@@ -296,14 +300,36 @@ class Connection(asyncio.Protocol):
             self._read_again(exchange)
             return
         hub.open_files.now += 1
+        if exchange.rate_bps is not None:
+            self._send_paced(exchange, answer, head, closes=closes, file=descriptor)
+            return
         self._blocked = True
         self._sending = exchange, answer, closes
-        self._sender = FileSend(hub.loop, self._transport, descriptor, (head, *answer.body), self._file_sent)
+        self._sender = FileSend(hub.loop, self._transport, descriptor, (head, *answer.body), self._sent)
         self._mark_at = 0.0
         if self._transport.get_write_buffer_size():
             self._transport.set_write_buffer_limits(high=0)  # calls resume_writing once it is empty
         else:
             self._start_sender()
+
+    def _send_paced(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool, file: int = -1) -> None:
+        assert self._transport is not None
+        assert exchange.rate_bps is not None
+        self._blocked = True
+        self._mark_at = 0.0
+        self._sending = exchange, answer, closes
+        self._sender = PacedSend(
+            self._hub.pacer,
+            self._transport,
+            head,
+            answer.body,
+            self._sent,
+            rate_bps=exchange.rate_bps,
+            fixed_bytes=exchange.fixed_bytes,
+            since=exchange.channel_since,
+            file=file,
+        )
+        self._sender.start()
 
     def _start_sender(self) -> None:
         assert self._transport is not None
@@ -311,22 +337,26 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
         self._sender.start()
 
-    def _file_sent(self, complete: bool) -> None:
+    def _sent(self, complete: bool) -> None:
         assert self._sender is not None
         assert self._sending is not None
         exchange, answer, closes = self._sending
         body_sent = max(0, self._sender.sent - (self._sender.size - answer.length))
+        if isinstance(self._sender, PacedSend):
+            exchange.channel_until = self._sender.until
         self._sender = self._sending = None
         self._mark_at = 0.0
-        self._hub.open_files.now -= 1
+        self._hub.open_files.now -= answer.from_disk
         self.active_at = self._clock.read()
-        if complete:
-            self._finish(exchange, answer, body_sent)
-        else:
+        if not complete:
             self._record(exchange, "failed", answer.status, body_sent)
             self.abort()
-        if closes:
+            return
+        self._finish(exchange, answer, body_sent)
+        if closes and answer.from_disk:
             self._close()
+        elif closes:
+            self._linger()
         else:
             self._unblock()
 
@@ -434,6 +464,8 @@ class Connection(asyncio.Protocol):
             left = self._transport.get_write_buffer_size() + unsent(self._transport.get_extra_info("socket").fileno())
         else:
             left = -self._sender.progress
+            if isinstance(self._sender, PacedSend) and not self._sender.waits_for_client:
+                self._mark_at = 0.0
         if not self._mark_at or self._mark_left - left >= PROGRESS_MIN:
             self._mark_at, self._mark_left = now, left
         return now - self._mark_at <= self._hub.limits.send_timeout_s

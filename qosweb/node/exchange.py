@@ -45,6 +45,10 @@ class Exchange:
     page: Page | None = None
     account: ClassAccount | None = None  # of its class, once that is known
     admitted: bool = False
+    rate_bps: int | None = None  # of its channel, set when it is admitted; None: as fast as it goes
+    fixed_bytes: int = 0  # what it costs beside its body; see qosweb.node.pacing
+    channel_since: float | None = None  # when its channel became free, if not just now
+    channel_until: float | None = None  # set at the end: when its last byte was due
     stage: int = 0  # where to go on after waiting
     rereads: int = 0
     forget: Callable[[], None] | None = None  # while waiting: how to stop waiting

@@ -22,18 +22,14 @@ import os
 import socket
 import sys
 import termios
-from collections import deque
 from collections.abc import Callable
 
-from qosweb.node.answers import FileSpan, Segment
+from qosweb.node.answers import Segment
+from qosweb.node.pieces import ChangedWhileSending, Pieces
 
 TURN_BYTES = 1 << 20  # at most this much before others get their turn
 PIECE_BYTES = 64 << 10  # of what is copied
 TAIL_BYTES = 8 << 20  # what is copied at the end: twice the largest send buffer of an ordinary Linux
-
-
-class ChangedWhileSending(Exception):
-    """The file was overwritten in place."""
 
 
 class FileSend:
@@ -41,14 +37,11 @@ class FileSend:
 
     __slots__ = (
         "_done",
-        "_file",
         "_handle",
-        "_left_on_disk",
         "_loop",
-        "_segments",
+        "_pieces",
         "_socket",
         "_transport",
-        "_version",
         "has_started",
         "sent",
         "size",
@@ -67,17 +60,11 @@ class FileSend:
         self.has_started = False
         self._loop = loop
         self._transport = transport
-        self._file = file
-        self.size = sum(len(part) if isinstance(part, bytes) else part.length for part in segments)
-        self._segments = deque(segments)
-        self._left_on_disk = sum(part.length for part in segments if isinstance(part, FileSpan))
+        self._pieces = Pieces(segments, file)
+        self.size = self._pieces.left
         self._done = done
         self._handle: asyncio.Handle | None = None
         self._socket: socket.socket | None = None
-        # Of the answer's making, not of now: the head already says which version follows.
-        self._version = next(
-            (part.identity.size, part.identity.mtime_ns) for part in segments if isinstance(part, FileSpan)
-        )
         if transport.get_extra_info("sslcontext") is None:
             with contextlib.suppress(OSError):
                 self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
@@ -101,10 +88,9 @@ class FileSend:
         return self.sent - self._transport.get_write_buffer_size() - unsent(descriptor)
 
     def close(self) -> None:
-        if self._file < 0:
+        if self._pieces.file < 0:
             return
-        os.close(self._file)
-        self._file = -1
+        self._pieces.close()
         if self._handle is not None:
             self._handle.cancel()
         if self._socket is not None:
@@ -115,16 +101,16 @@ class FileSend:
         """Under TLS: fill the transport's buffer until it asks to pause. Called again when it has drained."""
         high = self._transport.get_write_buffer_limits()[1]  # beyond it the transport has asked to pause
         self._handle = None
-        if self._file < 0 or self._socket is not None:
+        if self._pieces.file < 0 or self._socket is not None:
             return
         try:
             for _ in range(TURN_BYTES // PIECE_BYTES):
-                if not self._segments:
+                if not self._pieces.left:
                     self._finish(complete=True)
                     return
                 if self._transport.get_write_buffer_size() > high:
                     return
-                piece = self._take_piece()
+                piece = self._pieces.take(PIECE_BYTES)
                 self._transport.write(piece)
                 self.sent += len(piece)
         except (ChangedWhileSending, OSError):
@@ -135,7 +121,7 @@ class FileSend:
     def _pump_socket(self) -> None:
         left = TURN_BYTES
         try:
-            while self._segments and left > 0:
+            while self._pieces.left and left > 0:
                 size = self._send_some()
                 left -= size
                 self.sent += size
@@ -144,49 +130,27 @@ class FileSend:
         except (ChangedWhileSending, OSError):
             self._finish(complete=False)
             return
-        if not self._segments:
+        if not self._pieces.left:
             self._finish(complete=True)
 
     def _send_some(self) -> int:
         assert self._socket is not None
-        segment = self._segments[0]
-        if isinstance(segment, FileSpan) and self._left_on_disk > TAIL_BYTES:
-            most = min(segment.length, self._left_on_disk - TAIL_BYTES, TURN_BYTES)
-            size = os.sendfile(self._socket.fileno(), self._file, segment.offset, most)
-            if size == 0:
-                raise ChangedWhileSending
-            self._advance(segment, size)
+        pieces = self._pieces
+        span = pieces.span
+        if span is not None and pieces.left_on_disk > TAIL_BYTES:
+            most = min(span.length, pieces.left_on_disk - TAIL_BYTES, TURN_BYTES)
+            size = os.sendfile(self._socket.fileno(), pieces.file, span.offset, most)
+            pieces.skip(size)
             return size
-        piece = self._take_piece()
+        piece = pieces.take(PIECE_BYTES)
         size = 0
         try:
-            more = socket.MSG_MORE if self._segments and hasattr(socket, "MSG_MORE") else 0
+            more = socket.MSG_MORE if pieces.left and hasattr(socket, "MSG_MORE") else 0
             size = self._socket.send(piece, more)
         finally:
             if size < len(piece):
-                self._segments.appendleft(piece[size:])
+                pieces.put_back(piece[size:])
         return size
-
-    def _take_piece(self) -> bytes:
-        """The next bytes, out of the queue. The very last ones only if the file is the version it was."""
-        segment = self._segments[0]
-        if isinstance(segment, bytes):
-            self._segments.popleft()
-            return segment
-        piece = os.pread(self._file, min(segment.length, PIECE_BYTES), segment.offset)
-        if not piece:
-            raise ChangedWhileSending
-        self._advance(segment, len(piece))
-        if not self._left_on_disk and _version(self._file) != self._version:
-            raise ChangedWhileSending
-        return piece
-
-    def _advance(self, span: FileSpan, size: int) -> None:
-        self._segments.popleft()
-        self._left_on_disk -= size
-        if size < span.length:
-            rest = FileSpan(span.name, span.identity, span.offset + size, span.length - size)
-            self._segments.appendleft(rest)
 
     def _finish(self, *, complete: bool) -> None:
         self.close()
@@ -202,9 +166,3 @@ def unsent(descriptor: int) -> int:
         return int.from_bytes(fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
     except OSError:
         return 0
-
-
-def _version(descriptor: int) -> tuple[int, int]:
-    """What changes when the content does. Not ctime: that changes too when the name is given to another file."""
-    status = os.fstat(descriptor)
-    return status.st_size, status.st_mtime_ns

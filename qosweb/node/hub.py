@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from qosweb.node.connections import Connections
     from qosweb.node.heads import HeadLimits
     from qosweb.node.ledger import Ledger
+    from qosweb.node.pacing import Pacer
     from qosweb.node.plain import PlainHeads
     from qosweb.node.stages import Site
 
@@ -46,4 +47,5 @@ class Hub:
     open_files: OpenFiles
     plain_heads: PlainHeads
     body_flow: BaseProtocol  # what the parser wants to slow down when a body comes too fast; none is ever read
+    pacer: Pacer
     report_fault: Callable[[Exception], None]

@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING
 from aiohttp.base_protocol import BaseProtocol
 
 from qosweb.errors import UsageError
+from qosweb.node.channels import Channels
 from qosweb.node.clock import Clock
 from qosweb.node.connection import Connection
 from qosweb.node.connections import Connections
 from qosweb.node.files import Root
-from qosweb.node.gate import OpenGate
+from qosweb.node.gate import OpenGate, PacedGate
 from qosweb.node.heads import HeadLimits
 from qosweb.node.hub import Hub, Limits, OpenFiles
 from qosweb.node.labels import Labels
 from qosweb.node.ledger import Ledger
 from qosweb.node.logfile import LogFile
+from qosweb.node.pacing import Pacer
 from qosweb.node.plain import PlainHeads
 from qosweb.node.policy import Policy
 from qosweb.node.stages import Site
@@ -59,7 +61,6 @@ class Node:
         self.name = settings.name or _host_name()
         self.clock = Clock()
         self.started_at = self.clock.wall(self.clock.read())
-        self.gate = OpenGate()
         self.store = PageStore(
             _root(settings.root),
             index=settings.index,
@@ -72,12 +73,14 @@ class Node:
             self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
         self.log = _log_file(settings)
         self.policy = Policy(self._labels())
+        self.gate = OpenGate() if settings.capacity is None else PacedGate(Channels(self.policy, settings.capacity))
         self.ledger = Ledger(self.clock, self.name, self.log, settings.access_log_format, self.policy)
         self.connections = Connections(
             total_max=settings.max_connections, per_client_max=settings.max_connections_per_client
         )
         self.open_files = OpenFiles(settings.max_open_files)
         self._loop = asyncio.get_running_loop()
+        self.pacer = Pacer(self._loop)
         self._hub = Hub(
             self._loop,
             Site(self.store, self.gate, self.clock, self.policy, is_secure=self.tls is not None),
@@ -92,6 +95,7 @@ class Node:
             self.open_files,
             PlainHeads(),
             BaseProtocol(self._loop),
+            self.pacer,
             self._report_fault,
         )
         self.faults = 0

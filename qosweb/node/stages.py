@@ -137,10 +137,11 @@ def admit(exchange: Exchange, site: Site) -> Step:
     """Whether it may start now."""
     if exchange.admitted:
         return None
-    if not site.gate.start():
+    account = site.policy.account_of(exchange)
+    if not site.gate.admit(exchange, account):
         return explain(503, "The server has no capacity for this request.", [("Retry-After", "1")])
     exchange.admitted = True
-    site.policy.account_of(exchange).in_service += 1
+    account.in_service += 1
     return None
 
 

@@ -1,0 +1,179 @@
+"""Paced answers over real sockets: never faster than their channel, whole, and a channel that is always given back.
+
+Only lower bounds on time are asserted: that an answer is not late is the benchmark's matter (``./dev bench pacing``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from signal import Signals
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.nodes import RunningNode, run_command
+from tests.support.raw import RawConnection
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PAGE = hashlib.shake_128(b"page").digest(64 << 10)
+FILE = hashlib.shake_128(b"file").digest(256 << 10)  # above --cache-file-max: from disk
+LONG = hashlib.shake_128(b"long").digest(24 << 20)  # more than the buffers of a socket pair hold
+RATE = 256 << 10  # bytes per second of the channel that most pages have
+SPEC = """\
+set channel = 64KB in 250ms
+</wide*>.channel = 16MB in 100ms
+</narrow*>.channel = 1KB in 1s
+</soon*>.response_time < 250ms
+"""
+EARLY_S = 0.005
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    scratch = tmp_path_factory.mktemp("paced")
+    with running(scratch) as started:
+        yield started
+
+
+def running(scratch: Path, *options: str) -> RunningNode:
+    root = scratch / "site"
+    root.mkdir()
+    for name, content in {
+        "page.bin": PAGE,
+        "file.bin": FILE,
+        "soon.bin": PAGE * 3,
+        "wide.bin": LONG,
+        "empty.bin": b"",
+        "narrow.bin": PAGE[:3000],
+    }.items():
+        (root / name).write_bytes(content)
+    spec = scratch / "site.webqos"
+    spec.write_text(SPEC)
+    return RunningNode(
+        root, scratch, "--spec", str(spec), "--capacity", "100MB/s", "--cache-file-max", "200KB", *options
+    )
+
+
+def settled(node: RunningNode) -> bool:
+    return node.metric("qosweb_requests_in_service") == 0
+
+
+def test_a_page_from_memory_takes_as_long_as_its_channel_says(node: RunningNode) -> None:
+    for _ in range(2):  # the second time it is in memory
+        began = monotonic()
+        assert node.get("/page.bin").body == PAGE
+        assert monotonic() - began >= len(PAGE) / RATE - EARLY_S
+
+
+def test_so_does_a_file_from_disk_and_a_part_of_it(node: RunningNode) -> None:
+    began = monotonic()
+    assert node.get("/file.bin").body == FILE
+    assert monotonic() - began >= len(FILE) / RATE - EARLY_S
+    began = monotonic()
+    reply = node.get("/file.bin", "Range: bytes=1000-66535")
+    assert (reply.status, reply.body) == (206, FILE[1000:66536])
+    assert monotonic() - began >= (64 << 10) / RATE - EARLY_S
+    began = monotonic()
+    reply = node.get("/file.bin", "Range: bytes=0-30000,100000-140000")
+    assert reply.status == 206
+    assert FILE[:30001] in reply.body
+    assert FILE[100000:140001] in reply.body
+    assert monotonic() - began >= len(reply.body) / RATE - EARLY_S
+
+
+def test_answers_without_a_body_are_whole(node: RunningNode) -> None:
+    with node.connect() as connection:
+        head = connection.get("/page.bin", method="HEAD")
+        assert head.headers["content-length"] == str(len(PAGE))
+        assert connection.get("/page.bin", f"If-None-Match: {head.headers['etag']}").status == 304
+        assert connection.get("/empty.bin").body == b""
+        assert connection.get("/page.bin", "Range: bytes=9999999-").status == 416
+    wait_for(lambda: settled(node), "all channels to be free")
+
+
+def test_pipelined_answers_keep_their_order_and_each_its_time(node: RunningNode) -> None:
+    asked = ["/page.bin", "/file.bin", "/empty.bin", "/page.bin"]
+    with node.connect() as connection:
+        began = monotonic()
+        connection.send(b"".join(f"GET {path} HTTP/1.1\r\nHost: h\r\n\r\n".encode() for path in asked))
+        assert [connection.read_reply().body for _ in asked] == [PAGE, FILE, b"", PAGE]
+        assert monotonic() - began >= (2 * len(PAGE) + len(FILE)) / RATE - EARLY_S
+
+
+def test_a_class_has_its_own_channel(node: RunningNode) -> None:
+    began = monotonic()
+    assert node.get("/narrow.bin").body == PAGE[:3000]
+    assert monotonic() - began >= 3000 / 1024 - EARLY_S
+    began = monotonic()
+    assert node.get("/soon.bin").body == PAGE * 3
+    # 192 KB within 250 ms, which the general channel would send in 750 ms.
+    assert monotonic() - began >= 0.25 - EARLY_S
+    wait_for(lambda: any(line["path"] == "/soon.bin" for line in node.log()), "its line in the log")
+    line = next(line for line in node.log() if line["path"] == "/soon.bin")
+    assert (line["bytes"], line["decision"]) == (3 * len(PAGE), "served")
+
+
+def test_a_client_that_goes_away_gives_its_channel_back(node: RunningNode) -> None:
+    for path in ("/page.bin", "/file.bin"):
+        with node.connect() as connection:
+            connection.send(f"GET {path}?gone HTTP/1.1\r\nHost: gone.example\r\n\r\n".encode())
+            assert connection.sock.recv(100)
+    wait_for(lambda: settled(node), "the channels to be free")
+    wait_for(lambda: sum(line["host"] == "gone.example" for line in node.log()) == 2, "their lines in the log")
+    for line in node.log():
+        if line["host"] == "gone.example":
+            assert line["decision"] == "failed"
+            assert line["bytes"] < len(PAGE if line["path"] == "/page.bin" else FILE)  # type: ignore[operator]
+    assert node.metric("qosweb_open_files") == 0
+
+
+def test_a_reader_that_stalls_is_cut_off_and_one_in_a_narrow_channel_is_not(tmp_path: Path) -> None:
+    with running(tmp_path, "--send-timeout", "1s") as node, RawConnection(node.port) as stalled:
+        stalled.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stalled.send(b"GET /wide.bin HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert node.get("/narrow.bin").body == PAGE[:3000]  # takes three times the send timeout
+        wait_for(lambda: node.metric("qosweb_connections_refused_total", reason="send_timeout") == 1, "the cut")
+        wait_for(lambda: settled(node), "the channels to be free")
+        assert len(stalled.read_to_end()) < len(LONG)
+
+
+def test_a_file_that_changes_on_its_way_is_broken_off(tmp_path: Path) -> None:
+    with running(tmp_path) as node, node.connect() as connection:
+        connection.send(b"GET /file.bin HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert connection.sock.recv(100)
+        (tmp_path / "site" / "file.bin").write_bytes(bytes(len(FILE)))
+        assert len(connection.read_to_end()) < len(FILE)
+        wait_for(lambda: settled(node), "the channel to be free")
+
+
+def test_draining_lets_paced_answers_end(tmp_path: Path) -> None:
+    with running(tmp_path, "--grace", "20s") as node, node.connect() as connection:
+        connection.send(b"GET /file.bin HTTP/1.1\r\nHost: h\r\n\r\n")
+        wait_for(lambda: node.metric("qosweb_requests_in_service") == 1, "the start")
+        node.kill(Signals.SIGTERM)
+        assert connection.read_reply().body == FILE
+        assert connection.is_closed()
+        assert node.process.wait(20) == 0
+
+
+def test_a_node_alone_without_a_specification_has_channels_too(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "page.bin").write_bytes(PAGE)
+    with RunningNode(tmp_path / "site", tmp_path, env={"QOSWEB_CAPACITY": "128KB/s"}) as node:
+        began = monotonic()
+        assert node.get("/page.bin").body == PAGE  # 128 KB in 250 ms would be more than the pipe
+        assert monotonic() - began >= 0.5 - EARLY_S
+
+
+@pytest.mark.parametrize("value", ["2MB", "fast", "0KB/s", "-1MB/s", "1MB/week", "0"])
+def test_a_capacity_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
+    ended = run_command("serve", "--root", str(tmp_path), f"--capacity={value}")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("qosweb: error: --capacity: ")
+    assert len(ended.stderr.splitlines()) == 1
