@@ -78,6 +78,8 @@ def _byte_rate(text: str) -> int:
     if rate <= 0:
         raise ValueError(f"'{text}' must be more than 0")
     return rate
+
+
 def _yes_or_no(text: str) -> bool:
     word = text.strip().lower()
     if word in ("yes", "true", "on", "1"):

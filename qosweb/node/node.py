@@ -85,6 +85,7 @@ class Node:
             self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
         self.log = _log_file(settings)
         self.policy = Policy(self._labels())
+        self.gate = OpenGate() if settings.capacity is None else PacedGate(Channels(self.policy, settings.capacity))
         self.ledger = Ledger(self.clock, self.name, self.log, settings.access_log_format, self.policy)
         self.connections = Connections(
             total_max=settings.max_connections, per_client_max=settings.max_connections_per_client
