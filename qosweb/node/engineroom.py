@@ -46,7 +46,7 @@ class EngineRoom:
         """Something has happened: look at the end of this turn whether anybody has to be told."""
         if not self._poked and not self._closed:
             self._poked = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self.turn)
 
     def resume(self, exchange: Exchange) -> None:
         self._resumed.append(exchange)
@@ -71,7 +71,7 @@ class EngineRoom:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
         self._poked = False
         if self._closed:
             return
@@ -103,4 +103,4 @@ class EngineRoom:
 
     def _turn_by_timer(self) -> None:
         self._timer = None
-        self._turn()
+        self.turn()

@@ -92,17 +92,6 @@ class Membership:
             raise UsageError(f"--group {settings.group or ''}: {error.strerror or error}") from None
         return cls(group, room, primary_changed)
 
-    async def policy_in_force(self, generation: int, within_s: float) -> bool:
-        """Wait until the cluster has had so many policies."""
-        machine = self._room.engine.replicated
-        try:
-            async with asyncio.timeout(within_s):
-                while machine.generation < generation:
-                    await asyncio.sleep(0.005)
-        except TimeoutError:
-            return False
-        return True
-
     async def leave(self) -> None:
         await self.group.leave(LEAVE_S)
         await self._end()

@@ -85,7 +85,6 @@ class Node:
             self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
         self.log = _log_file(settings)
         self.policy = Policy(self._labels())
-        self.gate = OpenGate() if settings.capacity is None else PacedGate(Channels(self.policy, settings.capacity))
         self.ledger = Ledger(self.clock, self.name, self.log, settings.access_log_format, self.policy)
         self.connections = Connections(
             total_max=settings.max_connections, per_client_max=settings.max_connections_per_client
@@ -156,12 +155,9 @@ class Node:
         if self.tls is not None:
             self.tls.reload()
         self.store.start_over(root)
-        if self.room is not None and law is not None and law.digest != self.policy.labels.policy:
+        self._hub.plain_heads.forget()
+        if self.room is not None and law is not None and law.text != self.policy.labels.text:
             self.change_policy(law)
-        elif self.room is not None and law is not None:
-            self.policy_changed(-1, law)
-        else:
-            self._hub.plain_heads.forget()
 
     # The policy
 
@@ -171,7 +167,7 @@ class Node:
         if self.membership is not None and self.room.engine.solo is not None:
             raise UsageError("this node is not in a primary view of its cluster: policies cannot be changed here")
         self.room.engine.change_policy(law)
-        self.room.poke()
+        self.room.turn()
 
     async def put_policy(self, built: Built, within_s: float) -> int | None:
         """Change the policy and wait until it is in force here: at which place in the order, if there is one.
@@ -181,14 +177,17 @@ class Node:
         if self.room is None:
             raise UsageError("this node was started without a specification: start it with --spec FILE")
         assert built.model is not None
-        law = Law.of_model(built.source.text, built.model)
-        self._policy_waits[law.digest] = waiter = self._loop.create_future()
+        return await self._change_policy_within(Law.of_model(built.source.text, built.model), within_s)
+
+    async def _change_policy_within(self, law: Law, within_s: float) -> int | None:
+        waiter: asyncio.Future[int | None] = self._loop.create_future()
+        self._policy_waits[law.text] = waiter
         try:
             self.change_policy(law)
             async with asyncio.timeout(within_s):
                 return await waiter
         finally:
-            self._policy_waits.pop(law.digest, None)
+            self._policy_waits.pop(law.text, None)
 
     def policy_changed(self, position: int, law: Law) -> None:
         """The engine has it: from here on."""
@@ -197,7 +196,7 @@ class Node:
         index = position if self.membership is not None and position >= 0 else None
         self.ledger.policy_changed(index)
         self.connections.forget_log_parts()
-        waiter = self._policy_waits.get(law.digest)
+        waiter = self._policy_waits.get(law.text)
         if waiter is not None and not waiter.done():
             waiter.set_result(index)
 
@@ -241,13 +240,22 @@ class Node:
             law = engine.machine.law
             self.membership = await Membership.begin(settings, self.name, self.room, self.primary_changed)
             if settings.bootstrap and engine.replicated.generation == 0:
-                await self.membership.group.primary_of(1)
-                engine.change_policy(law)
+                await self._found(law)
         capacity = settings.capacity or UNKNOWN_CAPACITY_BPS
         engine.report_capacity(Report(capacity, 0, self._wall_ms(), settings.public_url or url))
         self.room.poke()
-        if settings.bootstrap and self.membership is not None:
-            await self.membership.policy_in_force(1, FOUNDING_S)
+
+    async def _found(self, law: Law) -> None:
+        """The first policy of a new cluster is its founder's."""
+        assert self.membership is not None
+        try:
+            async with asyncio.timeout(FOUNDING_S):
+                await self.membership.group.primary_of(1)
+                while self.primary is None:  # told by a task of its own, in one of the next turns
+                    await asyncio.sleep(0)
+            await self._change_policy_within(law, FOUNDING_S)
+        except TimeoutError:
+            raise UsageError(f"the cluster was not founded within {FOUNDING_S:g} s") from None
 
     def _wall_ms(self) -> int:
         assert self.room is not None

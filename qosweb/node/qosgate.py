@@ -160,5 +160,6 @@ class _Decided:
 
 
 def denial(decision: Deny) -> Answer:
-    fields = [("Retry-After", str(max(1, ceil(decision.retry_s)))), ("QoS-Decision", f"denied; reason={decision.reason}")]
+    retry_s = max(1, ceil(decision.retry_s))
+    fields = [("Retry-After", str(retry_s)), ("QoS-Decision", f"denied; reason={decision.reason}")]
     return explain(503, f"The request was not served: {decision.because}", fields)
