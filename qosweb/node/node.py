@@ -26,6 +26,7 @@ from qosweb.node.hub import Hub, Limits, OpenFiles
 from qosweb.node.labels import Labels
 from qosweb.node.ledger import Ledger
 from qosweb.node.logfile import LogFile
+from qosweb.node.meter import Meter
 from qosweb.node.pacing import Pacer
 from qosweb.node.plain import PlainHeads
 from qosweb.node.policy import Policy
@@ -45,6 +46,7 @@ FLUSH_EVERY_S = 0.2
 LINKS_EVERY_S = 1.0  # how soon a changed page's links are known
 LINKS_REST = 20  # times what looking at the files took, if that is longer: a large site is looked at less often
 LOG_CLOSE_S = 5.0
+MEASURE_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,10 @@ class Node:
         self.open_files = OpenFiles(settings.max_open_files)
         self._loop = asyncio.get_running_loop()
         self.pacer = Pacer(self._loop)
+        self.meter = Meter(settings.capacity)
         self._hub = Hub(
             self._loop,
-            Site(self.store, self.gate, self.clock, self.policy, is_secure=self.tls is not None),
+            Site(self.store, self.gate, self.clock, self.policy, self.meter, is_secure=self.tls is not None),
             self.ledger,
             self.connections,
             Limits(
@@ -115,6 +118,7 @@ class Node:
             asyncio.create_task(self._sweep(), name="sweep"),
             asyncio.create_task(self._flush(), name="flush"),
             asyncio.create_task(self._follow_links(), name="links"),
+            asyncio.create_task(self._measure(), name="measure"),
         ]
         return Listening(f"{'http' if self.tls is None else 'https'}://{address}/", address)
 
@@ -180,6 +184,12 @@ class Node:
             began = self._loop.time()
             await asyncio.to_thread(self.policy.labels.refresh_links, self.store.root.path)
             await asyncio.sleep(max(LINKS_EVERY_S, LINKS_REST * (self._loop.time() - began)))
+
+    async def _measure(self) -> None:
+        while True:
+            await asyncio.sleep(MEASURE_EVERY_S)
+            await asyncio.to_thread(self.meter.watch.look)
+            self.meter.tell_plain(self.ledger)
 
     async def _sweep(self) -> None:
         while True:

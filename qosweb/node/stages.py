@@ -30,6 +30,7 @@ from qosweb.node.store import Loaded, PageStore, status_of
 if TYPE_CHECKING:
     from qosweb.node.clock import Clock
     from qosweb.node.gate import OpenGate
+    from qosweb.node.meter import Meter
     from qosweb.node.policy import Policy
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
@@ -46,6 +47,7 @@ class Site:
     gate: OpenGate
     clock: Clock
     policy: Policy
+    meter: Meter
     is_secure: bool  # reached by TLS
 
 
@@ -142,6 +144,7 @@ def admit(exchange: Exchange, site: Site) -> Step:
         return explain(503, "The server has no capacity for this request.", [("Retry-After", "1")])
     exchange.admitted = True
     account.in_service += 1
+    site.meter.began(exchange, site.clock.read())
     return None
 
 
