@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from qosweb.engine.tickets import without_ticket
 from qosweb.http.hosts import parse_host
 from qosweb.http.preconditions import Conditions, Outcome, evaluate, range_applies
 from qosweb.http.ranges import (
@@ -52,7 +53,10 @@ class Site:
 
 
 def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
-    """The message as such: version, host, transfer coding, expectations."""
+    """The message as such: ticket, version, host, transfer coding, expectations."""
+    path, exchange.ticket_text = without_ticket(exchange.message.path)
+    if exchange.ticket_text is not None:
+        exchange.message = exchange.message._replace(path=path)
     if not exchange.speaks_http_1:
         return explain(505, "This server speaks HTTP/1.1 and HTTP/1.0.", must_close=True)
     host = parse_host(exchange.message.headers.get("Host", ""))
