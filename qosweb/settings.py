@@ -178,7 +178,6 @@ class ServeSettings:
     )
     grace: float = _option(parse_duration_s, "TIME", "how long SIGTERM waits for requests in service", default=10.0)
 
-
     @property
     def is_member(self) -> bool:
         """It belongs to a cluster of several nodes, or is to found one."""

@@ -344,6 +344,8 @@ class Connection(asyncio.Protocol):
         body_sent = max(0, self._sender.sent - (self._sender.size - answer.length))
         if isinstance(self._sender, PacedSend):
             exchange.channel_until = self._sender.until
+        else:
+            exchange.slow_reader = self._sender.waited
         self._sender = self._sending = None
         self._mark_at = 0.0
         self._hub.open_files.now -= answer.from_disk
@@ -380,6 +382,8 @@ class Connection(asyncio.Protocol):
 
     def _record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
         self._hub.site.gate.finish(exchange, size)
+        counts = decision == "served" and not exchange.slow_reader
+        self._hub.site.meter.ended(exchange, size, self._clock.read(), counts=counts)
         if exchange.admitted:
             exchange.admitted = False
             self._hub.site.policy.account_of(exchange).in_service -= 1

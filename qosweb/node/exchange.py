@@ -55,6 +55,9 @@ class Exchange:
     fixed_bytes: int = 0  # what it costs beside its body; see qosweb.node.pacing
     channel_since: float | None = None  # when its channel became free, if not just now
     channel_until: float | None = None  # set at the end: when its last byte was due
+    ticket_text: str | None = None  # as it stood behind the target; see qosweb.engine.tickets
+    metered: tuple[float, float] | None = None  # since when it is in service; see qosweb.node.meter
+    slow_reader: bool = False  # its answer had to wait for the client
     stage: int = 0  # where to go on after waiting
     rereads: int = 0
     forget: Callable[[], None] | None = None  # while waiting: how to stop waiting

@@ -45,6 +45,7 @@ class FileSend:
         "has_started",
         "sent",
         "size",
+        "waited",
     )
 
     def __init__(
@@ -58,6 +59,7 @@ class FileSend:
         """Takes over the open descriptor ``file``. ``segments`` begin with the head of the answer."""
         self.sent = 0
         self.has_started = False
+        self.waited = False  # for the client to take what was sent
         self._loop = loop
         self._transport = transport
         self._pieces = Pieces(segments, file)
@@ -109,6 +111,7 @@ class FileSend:
                     self._finish(complete=True)
                     return
                 if self._transport.get_write_buffer_size() > high:
+                    self.waited = True
                     return
                 piece = self._pieces.take(PIECE_BYTES)
                 self._transport.write(piece)
@@ -126,6 +129,7 @@ class FileSend:
                 left -= size
                 self.sent += size
         except (BlockingIOError, InterruptedError):
+            self.waited = True
             return
         except (ChangedWhileSending, OSError):
             self._finish(complete=False)

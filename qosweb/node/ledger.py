@@ -94,6 +94,8 @@ class Ledger:
         self._clock = clock
         self._rid_prefix = os.urandom(4).hex() + "-"
         self._requests = 0
+        self._noted_bytes = 0  # of requests that were no plain ones
+        self._noted_s = 0.0
 
     def policy_changed(self, index: int | None = None) -> None:
         """Lines say from now on which policy is in force. ``index`` is where it stands in the group's order."""
@@ -209,6 +211,15 @@ class Ledger:
             self.policy.default,
         )
 
+    def plain_totals(self) -> tuple[int, int, float]:
+        """Plain requests so far: how many, their bytes, their time in seconds."""
+        accounts = self.policy.all_accounts
+        return (
+            sum(account.plain_served for account in accounts),
+            sum(account.bytes_sent for account in accounts) - self._noted_bytes,
+            sum(account.service_sum_s for account in accounts) - self._noted_s,
+        )
+
     def by_status(self) -> dict[int, int]:
         counts = dict(self.statuses)
         counts[200] = counts.get(200, 0) + sum(account.plain_served for account in self.policy.all_accounts)
@@ -235,6 +246,8 @@ class Ledger:
         account.other_bytes += entry.size
         account.observe_service(entry.service_s)
         account.observe_wait(entry.queue_s)
+        self._noted_bytes += entry.size
+        self._noted_s += entry.service_s
         self.statuses[entry.status] += 1
         if self._log is not None:
             self._lines.append(self._form.line(entry))

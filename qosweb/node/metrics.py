@@ -33,6 +33,7 @@ class NodeCollector(Collector):
         yield from self._connections()
         yield from self._pages()
         yield from self._log()
+        yield from self._pipe()
         info = GaugeMetricFamily("qosweb_build_info", "The version that runs.", labels=["version", "node"])
         info.add_metric([VERSION, self._node.name], 1)
         yield info
@@ -108,6 +109,25 @@ class NodeCollector(Collector):
         yield CounterMetricFamily("qosweb_cache_misses", "Pages that were looked for on the disk.", store.reads)
         yield CounterMetricFamily("qosweb_cache_evictions", "Pages dropped for lack of memory.", store.evictions)
         yield CounterMetricFamily("qosweb_disk_errors", "Reads that failed.", store.disk_errors)
+
+    def _pipe(self) -> Iterator[Metric]:
+        meter = self._node.meter
+        load = meter.watch.latest
+        yield GaugeMetricFamily(
+            "qosweb_capacity_bytes_per_second", "What this node can deliver, set or measured.", meter.capacity_bps
+        )
+        yield GaugeMetricFamily(
+            "qosweb_request_fixed_cost_bytes",
+            "What a request costs beside its bytes, measured.",
+            meter.model.fixed_bytes,
+        )
+        yield GaugeMetricFamily("qosweb_cpu_load_ratio", "Of all processors of the machine.", load.cpu_ppm / 1e6)
+        yield GaugeMetricFamily(
+            "qosweb_network_sent_bytes_per_second", "Of all interfaces of the machine.", load.sent_bps
+        )
+        yield GaugeMetricFamily(
+            "qosweb_network_received_bytes_per_second", "Of all interfaces of the machine.", load.received_bps
+        )
 
     def _log(self) -> Iterator[Metric]:
         log = self._node.log

@@ -31,6 +31,7 @@ from qosweb.node.labels import Labels
 from qosweb.node.ledger import Ledger
 from qosweb.node.logfile import LogFile
 from qosweb.node.membership import Membership
+from qosweb.node.meter import Meter
 from qosweb.node.pacing import Pacer
 from qosweb.node.plain import PlainHeads
 from qosweb.node.policy import Policy
@@ -41,6 +42,7 @@ from qosweb.node.tls import TlsFiles
 from qosweb.node.tlsdoor import TlsListener
 from qosweb.node.visits import Visits
 from qosweb.tools.files import load
+from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
     from cluster.names import View
@@ -56,7 +58,9 @@ LINKS_EVERY_S = 1.0  # how soon a changed page's links are known
 LINKS_REST = 20  # times what looking at the files took, if that is longer: a large site is looked at less often
 LOG_CLOSE_S = 5.0
 FOUNDING_S = 10.0
-UNKNOWN_CAPACITY_BPS = 1 << 30  # as long as nothing has been measured
+NEWS = 10  # a change by a tenth is one
+WALL_NEWS_MS = 500
+MEASURE_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +97,17 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self.pacer = Pacer(self._loop)
         self.membership: Membership | None = None
+        self.visits = Visits()
         self.room = self._engine_room()
         self.gate: Gate = OpenGate()
         if self.room is not None:
-            gate = QosGate(self.room, self.policy, Visits(), paces=settings.capacity is not None)
+            gate = QosGate(self.room, self.policy, self.visits, paces=settings.capacity is not None)
             self.room.count_plain = gate.count_plain
             self.gate = gate
+        self.meter = Meter(settings.capacity)
         self._hub = Hub(
             self._loop,
-            Site(self.store, self.gate, self.clock, self.policy, is_secure=self.tls is not None),
+            Site(self.store, self.gate, self.clock, self.policy, self.meter, is_secure=self.tls is not None),
             self.ledger,
             self.connections,
             Limits(
@@ -119,6 +125,7 @@ class Node:
         self.faults = 0
         self.primary_since = self.started_at
         self.primary: View | None = None
+        self._url = ""
         self._policy_waits: dict[str, asyncio.Future[int | None]] = {}
         self._viewed: tuple[int, View | None] = (-1, None)
         self._server: asyncio.Server | TlsListener | None = None
@@ -138,6 +145,7 @@ class Node:
             asyncio.create_task(self._sweep(), name="sweep"),
             asyncio.create_task(self._flush(), name="flush"),
             asyncio.create_task(self._follow_links(), name="links"),
+            asyncio.create_task(self._measure(), name="measure"),
         ]
         return Listening(f"{'http' if self.tls is None else 'https'}://{address}/", address)
 
@@ -239,11 +247,11 @@ class Node:
         if settings.is_member:
             law = engine.machine.law
             self.membership = await Membership.begin(settings, self.name, self.room, self.primary_changed)
+            self.visits.open(engine, self.membership.group.options.key)
             if settings.bootstrap and engine.replicated.generation == 0:
                 await self._found(law)
-        capacity = settings.capacity or UNKNOWN_CAPACITY_BPS
-        engine.report_capacity(Report(capacity, 0, self._wall_ms(), settings.public_url or url))
-        self.room.poke()
+        self._url = settings.public_url or url
+        self._report_capacity()
 
     async def _found(self, law: Law) -> None:
         """The first policy of a new cluster is its founder's."""
@@ -257,9 +265,28 @@ class Node:
         except TimeoutError:
             raise UsageError(f"the cluster was not founded within {FOUNDING_S:g} s") from None
 
+    def _report_capacity(self) -> None:
+        """Tell the cluster what this node can deliver, if that is not about what it was told."""
+        if self.room is None or self.draining:
+            return
+        engine = self.room.engine
+        told, load_ppm, wall_ms = engine.report, self.meter.watch.latest.cpu_ppm, self._wall_ms()
+        capacity = max(1, self.meter.capacity_bps)
+        if (
+            abs(capacity - told.capacity_bps) * NEWS < told.capacity_bps
+            and abs(load_ppm - told.load_ppm) * NEWS < PPM
+            and abs(wall_ms - told.wall_ms) < WALL_NEWS_MS
+        ):
+            return
+        engine.now_ms = self.room.now_ms()
+        engine.report_capacity(Report(capacity, load_ppm, wall_ms, self._url))
+        self.room.poke()
+
     def _wall_ms(self) -> int:
+        """How the clock stands to the cluster's time."""
         assert self.room is not None
-        return int(self.clock.wall(self.clock.read()) * 1000) - self.room.engine.time_ms
+        engine = self.room.engine
+        return int(self.clock.wall(self.clock.read()) * 1000) - self.room.now_ms() - (engine.time_ms - engine.now_ms)
 
     def _engine_room(self) -> EngineRoom | None:
         """Only where there is something to keep: a specification, a pipe set by hand, or a cluster."""
@@ -331,6 +358,13 @@ class Node:
             began = self._loop.time()
             await asyncio.to_thread(self.policy.labels.refresh_links, self.store.root.path)
             await asyncio.sleep(max(LINKS_EVERY_S, LINKS_REST * (self._loop.time() - began)))
+
+    async def _measure(self) -> None:
+        while True:
+            await asyncio.sleep(MEASURE_EVERY_S)
+            await asyncio.to_thread(self.meter.watch.look)
+            self.meter.tell_plain(self.ledger)
+            self._report_capacity()
 
     async def _sweep(self) -> None:
         while True:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiohttp import hdrs
 from aiohttp.http import HttpVersion11
 
+from qosweb.engine.tickets import PARAMETER
+
 if TYPE_CHECKING:
     from aiohttp.http import RawRequestMessage
 
@@ -55,8 +57,8 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str], policy: Policy
         return None
     encodings = headers.getall(hdrs.ACCEPT_ENCODING, None)
     path, query_mark, _ = message.path.partition("?")
-    if query_mark and ("#" in message.path or not message.path.isascii()):
-        return None  # parse_target refuses these
+    if query_mark and ("#" in message.path or not message.path.isascii() or PARAMETER in message.path):
+        return None  # parse_target refuses these; a ticket has to be looked at
     account = policy.account_of_head(message)
     if account is None:
         return None

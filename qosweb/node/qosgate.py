@@ -87,6 +87,7 @@ class QosGate:
     def _ask(self, exchange: Exchange, account: ClassAccount) -> Waiting | None:
         admission = self._room.engine.admission
         cost = self.fixed_bytes + self._size(exchange)
+        self._visits.look_at_ticket(exchange)
         visit = exchange.ticket
         if visit is not None:
             request = admission.visit(visit.owner, visit.number, account.number, cost, self._decided_of(exchange))

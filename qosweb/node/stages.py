@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from qosweb.engine.tickets import without_ticket
 from qosweb.http.hosts import parse_host
 from qosweb.http.preconditions import Conditions, Outcome, evaluate, range_applies
 from qosweb.http.ranges import (
@@ -30,6 +31,7 @@ from qosweb.node.store import Loaded, PageStore, status_of
 if TYPE_CHECKING:
     from qosweb.node.clock import Clock
     from qosweb.node.gate import Gate
+    from qosweb.node.meter import Meter
     from qosweb.node.policy import Policy
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
@@ -46,11 +48,15 @@ class Site:
     gate: Gate
     clock: Clock
     policy: Policy
+    meter: Meter
     is_secure: bool  # reached by TLS
 
 
 def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
-    """The message as such: version, host, transfer coding, expectations."""
+    """The message as such: ticket, version, host, transfer coding, expectations."""
+    path, exchange.ticket_text = without_ticket(exchange.message.path)
+    if exchange.ticket_text is not None:
+        exchange.message = exchange.message._replace(path=path)
     if not exchange.speaks_http_1:
         return explain(505, "This server speaks HTTP/1.1 and HTTP/1.0.", must_close=True)
     host = parse_host(exchange.message.headers.get("Host", ""))
@@ -142,6 +148,7 @@ def admit(exchange: Exchange, site: Site) -> Step:
     if step is None:
         exchange.admitted = True
         account.in_service += 1
+        site.meter.began(exchange, site.clock.read())
     return step
 
 

@@ -1,18 +1,63 @@
-"""Requests that go to another node of the cluster, and those that come from one, with a ticket."""
+"""Requests that go to another node of the cluster, and those that come from one, with a ticket.
+
+The client is sent with 307 and a ticket behind the target, which holds a channel there. A ticket that is no good is no
+reason to refuse the request: it is one like any other then, and waits for its turn. Both are counted.
+Neighbours: `qosweb.engine.tickets`; `qosgate` asks.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from qosweb.engine.admission import VISIT_MS
+from qosweb.engine.tickets import TicketOffice, Verdict, with_ticket
 from qosweb.node.answers import Answer, explain
 
 if TYPE_CHECKING:
+    from qosweb.engine.engine import Engine
     from qosweb.engine.requests import GoTo
     from qosweb.node.exchange import Exchange
     from qosweb.node.ledger import ClassAccount
 
 
 class Visits:
+    def __init__(self) -> None:
+        self.verdicts: Counter[str] = Counter()  # on the tickets that came
+        self._engine: Engine | None = None
+        self._office: TicketOffice | None = None
+
+    def open(self, engine: Engine, cluster_key: bytes) -> None:
+        """The node is a member of a cluster."""
+        self._engine = engine
+        self._office = TicketOffice(cluster_key, engine.me)
+
     def send_there(self, exchange: Exchange, decision: GoTo, account: ClassAccount) -> Answer:
         """Answer a request that was granted a channel elsewhere."""
-        return explain(307, "Another node has room.", [("Location", decision.url + exchange.message.path)])
+        assert self._office is not None
+        assert self._engine is not None
+        assert exchange.request is not None
+        assert exchange.target is not None
+        target = exchange.target.escaped_path + (f"?{exchange.target.query}" if exchange.target.query else "")
+        authority = decision.url.partition("://")[2]
+        until_ms = self._engine.time_ms + VISIT_MS
+        text = self._office.issue(exchange.request.number, account.number, decision.node, authority, target, until_ms)
+        fields = [
+            ("Location", decision.url + with_ticket(target, text)),
+            ("Cache-Control", "no-store"),
+            ("QoS-Decision", f"redirected; node={decision.node.name}"),
+        ]
+        return explain(307, f"A channel is held for this request at {decision.node.name}.", fields)
+
+    def look_at_ticket(self, exchange: Exchange) -> None:
+        """Take the ticket of a request that brings a good one."""
+        if exchange.ticket_text is None or exchange.target is None:
+            return
+        if self._office is None or self._engine is None:
+            self.verdicts[Verdict.FORGED.value] += 1
+            return
+        target = exchange.target.escaped_path + (f"?{exchange.target.query}" if exchange.target.query else "")
+        verdict, ticket = self._office.check(exchange.ticket_text, exchange.host, target, self._engine.time_ms)
+        self.verdicts[verdict.value] += 1
+        if verdict is Verdict.GOOD:
+            exchange.ticket = ticket
