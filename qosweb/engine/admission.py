@@ -11,12 +11,12 @@ Above: the node.  Below: the machine, here by its effects and to look at.
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from qosweb.engine import requests as r
 from qosweb.engine.buckets import REQUEST
-from qosweb.engine.effects import Effect, Granted, Reserved, Restate
+from qosweb.engine.effects import Effect, Granted, Known, Reserved, Restate
 from qosweb.engine.entries import UNUSED, Batch, Restated
 from qosweb.engine.pipes import ROOM, whole_channel
 from qosweb.engine.requests import Decision, Deny, GoTo, Phase, Request, Start
@@ -33,6 +33,7 @@ WAITING_MAX = 20_000  # requests of one node that may wait
 VISIT_MS = 2_000  # how long a channel is held for a client that was sent here
 VISITS_MAX = 10_000
 RETRY_MAX_S = 60
+DEADLINES_OLD_MAX = 1_000  # of requests that no longer wait
 
 
 class Visit:
@@ -48,9 +49,12 @@ class Visit:
 
 
 class Admission:
-    """One node's requests. `capacity_bps` is that of its own pipe; `machine` the one that decides now."""
+    """One node's requests. `capacity_bps` is that of its own pipe; `machine` the one that decides now.
 
-    def __init__(self, me: ProcessId, machine: QosMachine, outbox: Outbox) -> None:
+    Their numbers begin after `numbers`: none may be used twice, also not by another life of the same node.
+    """
+
+    def __init__(self, me: ProcessId, machine: QosMachine, outbox: Outbox, numbers: int = 0) -> None:
         self.me = me
         self.machine = machine
         self.outbox = outbox
@@ -58,15 +62,18 @@ class Admission:
         self.used_bps = 0  # by what runs here now
         self.is_draining = False
         self.in_minority = False
-        self._numbers = 0
+        self._numbers = numbers
         self._own: dict[int, Request] = {}  # all that are not over
         self._waiting = 0
+        self._waiting_of: dict[int, int] = {}  # by class
         self._ready: deque[Request] = deque()
         self._deadlines: list[tuple[int, int]] = []  # when, number
         self._visits: dict[tuple[ProcessId, int], Visit] = {}  # who is expected, in the order of their deadlines
         self._came: dict[tuple[ProcessId, int], Request] = {}  # visitors who run or are ready here
         self._untold: dict[int, int] = {}  # by class, the cost of what the machine does not know to wait yet
         self._is_contended = False
+        self._restates = 0  # how often everything was said anew, or is to be
+        self._known = 0  # the last of them that the machine has applied
 
     # ---- requests of this node
 
@@ -86,12 +93,17 @@ class Admission:
         """Nobody waits, and the class has no bound that is always enforced."""
         return not (
             self._is_contended
-            or self._waiting
+            or (self._waiting and self._waits_for_room())
             or self._ready
             or self.is_draining
             or self.machine.scheduler.bound.buckets_of[class_number]
             or (self.in_minority and self.machine.scheduler.bound.terms[class_number].in_minority == "deny")
         )
+
+    def _waits_for_room(self) -> bool:
+        """Somebody here waits, and not for tokens of its own alone."""
+        buckets_of = self.machine.scheduler.bound.buckets_of
+        return any(waiting and not buckets_of[number] for number, waiting in self._waiting_of.items())
 
     def submit(self, class_number: int, cost: int, now_ms: int, decided: Callable[[Decision], None]) -> Request | Deny:
         """A request that has to wait: the decision comes by `decided`, or now if it is no already."""
@@ -104,12 +116,16 @@ class Admission:
         deadline_ms = None if lifetime_ms is None else now_ms + lifetime_ms
         request = Request(self._numbers, class_number, cost, deadline_ms, decided)
         self._own[request.number] = request
-        self._waiting += 1
+        self._count_waiting(request, 1)
         if deadline_ms is not None:
             heappush(self._deadlines, (deadline_ms, request.number))
         self._untold[class_number] = self._untold.get(class_number, 0) + cost
         self.outbox.submitted(request.number, class_number, cost)
         return request
+
+    def _count_waiting(self, request: Request, more: int) -> None:
+        self._waiting += more
+        self._waiting_of[request.class_number] = self._waiting_of.get(request.class_number, 0) + more
 
     def finish(self, request: Request, cost: int, until_s: float | None = None) -> None:
         """It ran, and is over; it cost so much, and its channel is free since then, if not just now."""
@@ -117,11 +133,12 @@ class Admission:
             return
         request.phase = Phase.OVER
         self.used_bps -= request.rate_bps
+        self.outbox.account(request.class_number).started_cost += cost - request.cost
         if request.owner is None:
             del self._own[request.number]
             self.outbox.finished(request.number, cost)
         else:
-            del self._came[request.owner, request.number]
+            self._came.pop((request.owner, request.number), None)
             self.outbox.visited(request.owner, request.number, cost)
         self._start_ready(until_s)
 
@@ -136,8 +153,8 @@ class Admission:
         """Deadlines."""
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, number = heappop(self._deadlines)
-            request = self._own.get(number)
-            if request is not None and request.phase in (Phase.WAITING, Phase.READY):
+            if self._may_expire(number):
+                request = self._own[number]
                 self._drop(request)
                 name = self.machine.classes[request.class_number].name
                 _decide(request, Deny(r.EXPIRED, f"It waited for as long as class {name} may.", 1, is_expired=True))
@@ -150,8 +167,21 @@ class Admission:
 
     def next_deadline_ms(self) -> int | None:
         visit_ms = next(iter(self._visits.values())).until_ms if self._visits else None
+        self._drop_old_deadlines()
         wait_ms = self._deadlines[0][0] if self._deadlines else None
         return min((one for one in (visit_ms, wait_ms) if one is not None), default=None)
+
+    def _drop_old_deadlines(self) -> None:
+        """Those of requests that no longer wait: the first of all, and the others when they are too many."""
+        if len(self._deadlines) > 2 * len(self._own) + DEADLINES_OLD_MAX:
+            self._deadlines = [one for one in self._deadlines if self._may_expire(one[1])]
+            heapify(self._deadlines)
+        while self._deadlines and not self._may_expire(self._deadlines[0][1]):
+            heappop(self._deadlines)
+
+    def _may_expire(self, number: int) -> bool:
+        request = self._own.get(number)
+        return request is not None and request.phase in (Phase.WAITING, Phase.READY)
 
     # ---- requests of others, sent here with a ticket
 
@@ -162,6 +192,7 @@ class Admission:
         expected = self._visits.pop((owner, number), None)
         request = Request(number, class_number, cost, None, decided)
         request.owner = owner
+        request.is_visitor = True
         request.phase = Phase.READY
         if expected is not None:
             request.class_number, request.cost, request.rate_bps = (
@@ -182,45 +213,67 @@ class Admission:
             case Granted(number, at, rate_bps):
                 self._granted(number, at, rate_bps)
             case Reserved(owner, number, class_number, cost, rate_bps):
-                if (owner, number) not in self._came and len(self._visits) < VISITS_MAX:
-                    self._visits[owner, number] = Visit(class_number, cost, rate_bps, now_ms + VISIT_MS)
+                self._reserved(owner, number, Visit(class_number, cost, rate_bps, now_ms + VISIT_MS))
             case Restate():
                 self.restate()
+            case Known(count):
+                self._known = count
             case _:
                 pass
 
+    @property
+    def _is_void(self) -> bool:
+        """What the machine knows of this node is about to be forgotten, with all that it grants by it."""
+        return self._known != self._restates
+
+    def _reserved(self, owner: ProcessId, number: int, visit: Visit) -> None:
+        if self._is_void or (owner, number) in self._came:
+            return
+        self._visits.pop((owner, number), None)
+        if len(self._visits) < VISITS_MAX:
+            self._visits[owner, number] = visit
+        else:
+            self.outbox.visited(owner, number, UNUSED)
+
     def _granted(self, number: int, at: ProcessId, rate_bps: int) -> None:
+        if self._is_void:
+            return
         request = self._own.get(number)
         if request is None or request.phase is not Phase.WAITING:
             return  # it was given up meanwhile, which the others will hear
         if at == self.me:
-            self._waiting -= 1
+            self._count_waiting(request, -1)
             request.phase = Phase.READY
             request.rate_bps = rate_bps
             self._ready.append(request)
             self._start_ready()
             return
-        self._waiting -= 1
+        self._count_waiting(request, -1)
         request.phase = Phase.OVER
         del self._own[number]
+        self.outbox.account(request.class_number).redirected += 1
         _decide(request, GoTo(at, self.machine.pipes[at].url, rate_bps))
 
     def restate(self) -> None:
-        """Everything that is not over, for those who know nothing of it. Visitors count as our own from now on."""
+        """Say with the next batch everything that is not over, to those who know nothing of it."""
+        self._restates += 1
+        self.outbox.restate()
+        self._visits.clear()
+        self._untold.clear()
+
+    def restated(self) -> Restated:
+        """Everything that is not over. Visitors count as our own from now on."""
         for key, request in list(self._came.items()):
             del self._came[key]
             self._numbers += 1
             request.number, request.owner = self._numbers, None
             self._own[request.number] = request
         own = [(one.number, one.class_number, one.cost, one.phase) for one in self._own.values()]
-        self.outbox.restate(
-            Restated(
-                [one[:3] for one in own if one[3] is not Phase.WAITING],
-                [one[:3] for one in own if one[3] is Phase.WAITING],
-            )
+        return Restated(
+            self._restates,
+            [one[:3] for one in own if one[3] is not Phase.WAITING],
+            [one[:3] for one in own if one[3] is Phase.WAITING],
         )
-        self._visits.clear()
-        self._untold.clear()
 
     def told(self, batch: Batch) -> None:
         """The machine has applied a batch of ours."""
@@ -232,6 +285,9 @@ class Admission:
 
     def policy_changed(self, numbers: list[int]) -> None:
         """Classes have other numbers from now on."""
+        waiting_of, self._waiting_of = self._waiting_of, {}
+        for number, waiting in waiting_of.items():
+            self._waiting_of[numbers[number]] = self._waiting_of.get(numbers[number], 0) + waiting
         for request in (*self._own.values(), *self._came.values()):
             request.class_number = numbers[request.class_number]
         for visit in self._visits.values():
@@ -251,6 +307,7 @@ class Admission:
             request = self._ready.popleft()
             if request.phase is Phase.READY:
                 self._run(request, request.rate_bps)
+                self.outbox.began(request.class_number, request.cost)
                 _decide(request, Start(request.rate_bps, since_s))
 
     def capacity_changed(self, capacity_bps: int) -> None:
@@ -263,14 +320,16 @@ class Admission:
         self.used_bps += request.rate_bps
 
     def _drop(self, request: Request) -> None:
-        self._waiting -= request.phase is Phase.WAITING
+        if request.phase is Phase.WAITING:
+            self._count_waiting(request, -1)
         request.phase = Phase.OVER
         if request.owner is None:
             del self._own[request.number]
+            self.outbox.account(request.class_number).cancelled += not request.is_visitor
             if not self.outbox.cancelled(request.number):
                 self._untell(request.class_number, request.cost)
         else:
-            del self._came[request.owner, request.number]
+            self._came.pop((request.owner, request.number), None)
             self.outbox.visited(request.owner, request.number, UNUSED)
 
     # ---- early denial
@@ -303,12 +362,14 @@ class Admission:
         machine, scheduler = self.machine, self.machine.scheduler
         chosen = machine.classes[class_number]
         ahead = chosen.waiting_cost + self._untold.get(class_number, 0)
-        rate_bps = machine.capacity_bps * scheduler.shares[class_number] // PPM
+        share = scheduler.shares[class_number] if chosen.waiting else PPM  # of those who do not wait it is a guess
+        rate_bps = machine.capacity_bps * share // PPM
         wait_ms = ahead * 1000 // rate_bps if rate_bps else 0
         for at in scheduler.bound.buckets_of[class_number]:
             rule, bucket = scheduler.bound.rules[at], scheduler.buckets[at]
             tokens = chosen.waiting * REQUEST if rule.counts == "requests" else ahead
-            wait_ms = max(wait_ms, (1000 * tokens - bucket.level) // max(1, rule.rate_per_s))
+            level = bucket.level_at(rule, machine.time_ms)
+            wait_ms = max(wait_ms, (1000 * tokens - level) // max(1, rule.rate_per_s))
         return wait_ms
 
 

@@ -23,8 +23,8 @@ class Rule(msgspec.Struct, frozen=True):
     counts: Literal["requests", "bytes"]
     rate_per_s: int
 
-    def price(self, cost: int) -> int:
-        return REQUEST if self.counts == "requests" else cost
+    def price(self, requests: int, cost: int) -> int:
+        return requests * REQUEST if self.counts == "requests" else cost
 
 
 class Bucket(msgspec.Struct, array_like=True):
@@ -33,14 +33,21 @@ class Bucket(msgspec.Struct, array_like=True):
 
     def fill(self, rule: Rule, now_ms: int) -> None:
         if now_ms > self.at_ms:
-            self.level = min(self.level + rule.rate_per_s * (now_ms - self.at_ms), rule.rate_per_s * DEPTH_MS)
+            self.level = self.level_at(rule, now_ms)
             self.at_ms = now_ms
 
-    def take(self, rule: Rule, cost: int) -> None:
-        self.level -= 1000 * rule.price(cost)
+    def level_at(self, rule: Rule, now_ms: int) -> int:
+        """What `fill` would bring it to."""
+        return min(self.level + rule.rate_per_s * max(0, now_ms - self.at_ms), rule.rate_per_s * DEPTH_MS)
 
-    def open_at_ms(self, rule: Rule) -> int:
-        """From when on something may start."""
+    def take(self, rule: Rule, requests: int, cost: int) -> None:
+        """Both may be negative: something is given back, and what flows over is lost."""
+        self.level = min(self.level - 1000 * rule.price(requests, cost), rule.rate_per_s * DEPTH_MS)
+
+    def open_at_ms(self, rule: Rule) -> int | None:
+        """From when on something may start, if ever."""
         if self.level > 0:
             return self.at_ms
-        return self.at_ms + -self.level // max(1, rule.rate_per_s) + 1
+        if not rule.rate_per_s:
+            return None
+        return self.at_ms + -self.level // rule.rate_per_s + 1

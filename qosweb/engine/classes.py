@@ -13,6 +13,8 @@ import msgspec
 from qosweb.engine.flows import Flow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cluster.names import ProcessId
 
 NEVER_MS = -(1 << 40)
@@ -25,7 +27,11 @@ class Waiter(NamedTuple):
 
 
 class Totals(msgspec.Struct, array_like=True):
-    """Since the founding: over all nodes, and over those that were away and came back."""
+    """What became of requests: since the founding, over all nodes, and over those that were away and came back.
+
+    Each request that came is in one of `started`, `denied`, `cancelled` and `redirected` in the end; one that was
+    redirected and came to the other node is in `started` there besides.
+    """
 
     started: int = 0
     started_cost: int = 0
@@ -33,6 +39,14 @@ class Totals(msgspec.Struct, array_like=True):
     denied_cost: int = 0
     cancelled: int = 0
     redirected: int = 0
+
+    def add(self, more: Totals) -> None:
+        self.started += more.started
+        self.started_cost += more.started_cost
+        self.denied += more.denied
+        self.denied_cost += more.denied_cost
+        self.cancelled += more.cancelled
+        self.redirected += more.redirected
 
 
 class ClassState:
@@ -67,6 +81,15 @@ class ClassState:
         self.waiting -= 1
         self.waiting_cost -= waiter.cost
         return waiter
+
+    def all(self) -> Iterator[tuple[Waiter, ProcessId, int]]:
+        return (
+            (waiter, owner, number) for owner, queue in self.queues.items() for number, waiter in queue.items()
+        )  # fmt: skip
+
+    def clear(self) -> None:
+        self.queues.clear()
+        self.waiting = self.waiting_cost = 0
 
     def oldest(self, owner: ProcessId) -> tuple[int, Waiter]:
         return next(iter(self.queues[owner].items()))

@@ -29,6 +29,12 @@ class Restate(msgspec.Struct, frozen=True):
     """The others know nothing of us: we are new, or were away. Say everything again."""
 
 
+class Known(msgspec.Struct, frozen=True):
+    """The others know what we restated for the `count`th time."""
+
+    count: int
+
+
 class PolicyChanged(msgspec.Struct, frozen=True):
     position: int
     text: str
@@ -47,4 +53,4 @@ class Reported(msgspec.Struct, frozen=True):
     capacity_bps: int
 
 
-Effect = Granted | Reserved | Restate | PolicyChanged | Viewed | Reported
+Effect = Granted | Reserved | Restate | Known | PolicyChanged | Viewed | Reported

@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING, Protocol
 from cluster.names import make_view
 from qosweb.engine import entries
 from qosweb.engine.admission import Admission
-from qosweb.engine.effects import Effect, PolicyChanged, Reported, Viewed
+from qosweb.engine.effects import Effect, PolicyChanged, Reported, Restate, Viewed
 from qosweb.engine.entries import PolicyText, Report
 from qosweb.engine.law import Law
 from qosweb.engine.machine import QosMachine
 from qosweb.engine.outbox import Outbox
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cluster.names import ProcessId, View
     from qosweb.engine.entries import Batch
 
+NUMBERS_BITS = 20  # requests in a second of life, at most
 QUIET_MS = 50  # how long what nobody waits for may wait to be told
 
 
@@ -40,9 +43,10 @@ class Engine:
     """`is_member`: it belongs to a group, and decides alone only while there is no primary view.
 
     `law` is for this node alone. What the group has comes through the order, to all from the same beginning.
+    `life` is larger for each life of the node: the seconds of its wall clock will do.
     """
 
-    def __init__(self, me: ProcessId, law: Law, listener: Listener, *, is_member: bool) -> None:
+    def __init__(self, me: ProcessId, law: Law, listener: Listener, *, is_member: bool, life: int = 0) -> None:
         self.me = me
         self.listener = listener
         self.outbox = Outbox()
@@ -52,10 +56,12 @@ class Engine:
         self.replicated = QosMachine(me, Law.empty(), self._of_replicated)
         self.solo: QosMachine | None = None
         self._law = law  # the last that was in force here
-        self.admission = Admission(me, self.replicated, self.outbox)
+        self.admission = Admission(me, self.replicated, self.outbox, life << NUMBERS_BITS)
         self.in_flight: Batch | None = None
         self._is_member = is_member
         self._offset_ms = 0  # the cluster's time less ours
+        self._solo_offset_ms = 0  # the same for the time of the machine that decides alone
+        self._is_applying = False
         self._told_at_ms = 0
         self._solo_position = 0
         self.alone()
@@ -68,7 +74,7 @@ class Engine:
     @property
     def time_ms(self) -> int:
         """The cluster's time."""
-        return self.now_ms + self._offset_ms
+        return self.now_ms + (self._offset_ms if self.solo is None else self._solo_offset_ms)
 
     # ---- in and out of the primary view
 
@@ -85,6 +91,9 @@ class Engine:
         self.in_flight = None  # whatever becomes of it
         self.solo = QosMachine(self.me, self._law, self._of_solo)
         self.solo.time_ms = self.replicated.time_ms
+        self._solo_offset_ms = self.solo.time_ms - self.now_ms
+        if self._is_member:
+            self.outbox.policy = None  # it is for the cluster, or for nobody
         self._use(self.solo)
         self.admission.in_minority = self._is_member
         self.solo.view_changed(0, make_view(0, {self.me: 0}))
@@ -101,15 +110,13 @@ class Engine:
             self.admission.restate()
             self.outbox.report = self.report
             names = {name: at for at, name in enumerate(self.replicated.law.names)}
-            self.outbox.accounts([
-                (names.get(one.name, self.replicated.law.default), one.totals.started, one.totals.started_cost,
-                 one.totals.denied, one.totals.denied_cost)
-                for one in solo.classes if one.totals.started or one.totals.denied
-            ] if self._is_member else [])  # fmt: skip
+            for one in solo.classes if self._is_member else ():
+                self.outbox.account(names.get(one.name, self.replicated.law.default)).add(one.totals)
 
     def _use(self, machine: QosMachine) -> None:
         self.admission.machine = machine
-        self._catch_up(machine.time_ms)
+        if machine is self.replicated:
+            self._catch_up(machine.time_ms)
         self.admission.refresh()
 
     # ---- the order
@@ -131,8 +138,9 @@ class Engine:
         self._applied(self.replicated)
 
     def _applied(self, machine: QosMachine) -> None:
-        if machine is self.admission.machine:
+        if machine is self.replicated:
             self._catch_up(machine.time_ms)
+        if machine is self.admission.machine:
             self.admission.refresh()
 
     def _catch_up(self, time_ms: int) -> None:
@@ -154,7 +162,7 @@ class Engine:
         if self.in_flight is None and not self.outbox.is_empty:
             wakes.append(self._told_at_ms + QUIET_MS)
         if self.machine.scheduler.wake_ms is not None:
-            wakes.append(self.machine.scheduler.wake_ms - self._offset_ms)
+            wakes.append(self.machine.scheduler.wake_ms - (self.time_ms - self.now_ms))
         return min((one for one in wakes if one is not None), default=None)
 
     def tick(self, now_ms: int) -> None:
@@ -164,20 +172,25 @@ class Engine:
     def flush(self, now_ms: int) -> bytes | None:
         """What to broadcast now, if anything; its end is to be told by `ended`. Alone, it is applied at once."""
         self.now_ms = now_ms
-        if self.in_flight is not None:
+        if self.in_flight is not None or self._is_applying:
             return None
         wake_ms = self.machine.scheduler.wake_ms
         is_awake = wake_ms is not None and wake_ms <= self.time_ms
         if not (is_awake or self.wants_to_tell or (not self.outbox.is_empty and now_ms >= self._told_at_ms + QUIET_MS)):
             return None
         self._told_at_ms = now_ms
-        batch = self.outbox.take(self.time_ms, self.machine.generation)
+        restated = self.admission.restated() if self.outbox.restates else None
+        batch = self.outbox.take(self.time_ms, self.machine.generation, restated)
         body = entries.encode(batch)
         if self.solo is None:
             self.in_flight = batch
             return body
         self._solo_position += 1
-        self.solo.apply(self._solo_position, self.me, body)
+        self._is_applying = True
+        try:
+            self.solo.apply(self._solo_position, self.me, body)
+        finally:
+            self._is_applying = False
         self.admission.told(batch)
         self._applied(self.solo)
         return None
@@ -187,11 +200,20 @@ class Engine:
         if delivered:
             self.admission.told(batch)
         else:
-            self.outbox.put_back(batch)
+            self.outbox.put_back(batch, self._number_of(batch.generation))
+            if self.solo is not None and self._is_member:
+                self.outbox.policy = None
             if batch is self.in_flight:
                 self.admission.restate()
         if batch is self.in_flight:
             self.in_flight = None
+
+    def _number_of(self, generation: int) -> Callable[[int], int]:
+        """From class numbers of a policy of the cluster to those in force here."""
+        names = self.replicated.names.get(generation, [])
+        now = {name: at for at, name in enumerate(self._names)}
+        default = self._law.default
+        return lambda number: now.get(names[number], default) if 0 <= number < len(names) else default
 
     # ---- what the node wants
 
@@ -216,7 +238,7 @@ class Engine:
             case Reported():
                 self.listener.reported(effect)
             case _ if self.solo is None:
-                self.admission.handle(effect, self.now_ms)
+                self._handle(effect)
 
     def _of_solo(self, effect: Effect) -> None:
         match effect:
@@ -229,7 +251,12 @@ class Engine:
             case Viewed():
                 pass
             case _:
-                self.admission.handle(effect, self.now_ms)
+                self._handle(effect)
+
+    def _handle(self, effect: Effect) -> None:
+        if isinstance(effect, Restate):
+            self.outbox.report = self.report
+        self.admission.handle(effect, self.now_ms)
 
     def _policy_changed(self, position: int, law: Law) -> None:
         """Requests on their way keep their class by its name."""

@@ -3,6 +3,8 @@
 A node collects what happened to its requests since its last batch, and says it at once. Requests are numbered by the
 node that has their socket, their owner; no number is used twice. Classes are numbers of the policy of `generation`.
 `cost` is in bytes: those of the answer, and the fixed cost of a request.
+What a node counts it says once, in `accounts`. The totals come from there alone, so that each request is counted once,
+whatever became of its channel.
 Times are the cluster's: milliseconds since its founding, as the sender reckons them (see `clock`).
 Below: the machine applies them.
 """
@@ -33,6 +35,7 @@ class PolicyText(msgspec.Struct, frozen=True, array_like=True):
 class Restated(msgspec.Struct, frozen=True, array_like=True):
     """All that the sender has, in place of whatever was known of it: it is new, or was away."""
 
+    count: int  # so many times it has restated: whatever it is told before this one is known to the others is void
     running: list[tuple[int, int, int]]  # number, class, cost
     waiting: list[tuple[int, int, int]]
 
@@ -45,7 +48,7 @@ class Batch(msgspec.Struct, array_like=True):
     policy: PolicyText | None = None
     report: Report | None = None
     restated: Restated | None = None
-    accounts: list[tuple[int, int, int, int, int]] = []  # class, started, its cost, denied, its cost: while away
+    accounts: list[tuple[int, int, int, int, int, int, int]] = []  # class, and what to add to its `Totals`
     accessed: list[tuple[int, int]] = []  # page set, when
     served: list[tuple[int, int, int]] = []  # class, requests, cost: started at once, and over
     denied: list[tuple[int, int, int]] = []  # class, requests, cost: at arrival, without having waited

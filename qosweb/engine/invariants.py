@@ -49,10 +49,5 @@ def _idle(machine: QosMachine) -> list[str]:
         f"{one.name} waits while {pid} has room"
         for at, one in enumerate(machine.classes)
         for pid in roomy
-        if one.waiting
-        and (scheduler.may_redirect or pid in one.queues)
-        and not any(
-            scheduler.buckets[bucket].open_at_ms(scheduler.bound.rules[bucket]) > machine.time_ms
-            for bucket in scheduler.bound.buckets_of[at]
-        )
+        if one.waiting and (scheduler.may_redirect or pid in one.queues) and scheduler.has_tokens(at, machine.time_ms)
     ]

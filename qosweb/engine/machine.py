@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from qosweb.engine import entries, saved
 from qosweb.engine.buckets import DEPTH_MS, Bucket
-from qosweb.engine.classes import ClassState, Waiter
+from qosweb.engine.classes import ClassState, Totals, Waiter
 from qosweb.engine.demand import BACKLOG_MS, demand_ppm
-from qosweb.engine.effects import Effect, Granted, PolicyChanged, Reported, Reserved, Restate, Viewed
+from qosweb.engine.effects import Effect, Granted, Known, PolicyChanged, Reported, Reserved, Restate, Viewed
 from qosweb.engine.flows import STEP_MS
 from qosweb.engine.law import Law
-from qosweb.engine.pipes import Pipe, held, whole_channel
+from qosweb.engine.pipes import FREE, Charge, Pipe, held, whole_channel
 from qosweb.engine.scheduler import Scheduler
 from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.values import PPM
@@ -72,7 +72,9 @@ class QosMachine:
     @property
     def is_contended(self) -> bool:
         """Somebody waits, and not for tokens of its own alone."""
-        return any(one.waiting and not self.scheduler.bound.buckets_of[at] for at, one in enumerate(self.classes))
+        return any(
+            one.waiting and self.scheduler.has_tokens(number, self.time_ms) for number, one in enumerate(self.classes)
+        )
 
     @property
     def promised(self) -> tuple[int, ...]:
@@ -92,22 +94,16 @@ class QosMachine:
         if batch.policy is not None:
             self.change_policy(position, Law.of(batch.policy.text, batch.policy.model))
         number_of = self._translation(batch.generation)
-        for page_set, at_ms in batch.accessed:
-            if at_ms > self.accessed_ms.get(page_set, -1):
-                self.accessed_ms[page_set] = at_ms
-        for number, started, started_cost, denied, denied_cost in batch.accounts:
-            totals = self.classes[number_of(number)].totals
-            totals.started += started
-            totals.started_cost += started_cost
-            totals.denied += denied
-            totals.denied_cost += denied_cost
+        if batch.generation == self.generation:  # page sets of another policy are other pages
+            for page_set, at_ms in batch.accessed:
+                if at_ms > self.accessed_ms.get(page_set, -1):
+                    self.accessed_ms[page_set] = at_ms
+        for number, *counts in batch.accounts:
+            self.classes[number_of(number)].totals.add(Totals(*counts))
         for number, count, cost in batch.served:
             self._started_at_once(number_of(number), count, cost)
-        for number, count, cost in batch.denied:
-            chosen = self.classes[number_of(number)]
-            chosen.came.now += cost
-            chosen.totals.denied += count
-            chosen.totals.denied_cost += cost
+        for number, _, cost in batch.denied:
+            self.classes[number_of(number)].came.now += cost
         pipe = self.pipes.get(origin)
         if pipe is not None:
             self._apply_of_member(position, origin, pipe, batch, number_of)
@@ -128,8 +124,8 @@ class QosMachine:
             self._restate(origin, pipe, batch.restated, number_of)
         for number, class_number, cost in batch.started:
             if (origin, number) not in pipe.channels:
-                self._started_at_once(number_of(class_number), 1, cost)
-                self._hold(origin, pipe, number, number_of(class_number), cost)
+                charge = self._started_at_once(number_of(class_number), 1, cost)
+                self._hold(origin, pipe, number, number_of(class_number), cost, charge)
         for number, class_number, cost in batch.submitted:
             if number not in pipe.waiting and (origin, number) not in pipe.channels:
                 self._wait(origin, pipe, number, number_of(class_number), cost)
@@ -140,18 +136,18 @@ class QosMachine:
         for owner, number, cost in batch.visited:
             self._free(pipe, owner, number, cost)
 
-    def _started_at_once(self, class_number: int, count: int, cost: int) -> None:
+    def _started_at_once(self, class_number: int, count: int, cost: int) -> Charge:
         chosen = self.classes[class_number]
         chosen.came.now += cost
         chosen.got.now += cost
-        chosen.totals.started += count
-        chosen.totals.started_cost += cost
-        self.scheduler.charge(class_number, cost)
-        self.scheduler.take_tokens(class_number, cost, self.time_ms)
+        self.scheduler.take_tokens(class_number, count, cost, self.time_ms)
+        return self.scheduler.charge(class_number, cost)
 
-    def _hold(self, owner: ProcessId, pipe: Pipe, number: int, class_number: int, cost: int) -> None:
+    def _hold(
+        self, owner: ProcessId, pipe: Pipe, number: int, class_number: int, cost: int, charge: Charge = FREE
+    ) -> None:
         rate = whole_channel(self.scheduler.bound.rate_bps(class_number, cost), pipe.capacity_bps)
-        pipe.take(owner, number, held(class_number, cost, rate, visits=False))
+        pipe.take(owner, number, held(class_number, cost, rate, charge, visits=False))
 
     def _wait(self, owner: ProcessId, pipe: Pipe, number: int, class_number: int, cost: int) -> None:
         chosen = self.classes[class_number]
@@ -167,9 +163,7 @@ class QosMachine:
     def _cancel(self, owner: ProcessId, pipe: Pipe, number: int) -> None:
         class_number = pipe.waiting.pop(number, None)
         if class_number is not None:
-            chosen = self.classes[class_number]
-            chosen.remove(owner, number)
-            chosen.totals.cancelled += 1
+            self.classes[class_number].remove(owner, number)
             return
         for other in self.pipes.values():  # it was granted meanwhile, here or elsewhere
             if (owner, number) in other.channels:
@@ -180,19 +174,20 @@ class QosMachine:
         channel = pipe.give_back(owner, number)
         if channel is None:
             return
-        unused = cost == entries.UNUSED
-        less = max(0, cost) - channel.cost
-        chosen = self.classes[channel.number]
-        self.scheduler.charge(channel.number, less)
-        chosen.got.now += less
-        chosen.totals.started_cost += less
-        if unused:
-            chosen.totals.started -= 1
-            chosen.totals.cancelled += 1
-            self.scheduler.take_tokens(channel.number, -channel.cost, self.time_ms)
+        more = max(0, cost) - channel.cost
+        if more or cost == entries.UNUSED:
+            self.classes[channel.number].got.now += more
+            self.scheduler.settle(channel.number, more, channel.charge)
+            self.scheduler.take_tokens(channel.number, -(cost == entries.UNUSED), more, self.time_ms)
 
     def _restate(self, origin: ProcessId, pipe: Pipe, restated: Restated, number_of: Callable[[int], int]) -> None:
         self._forget(origin)
+        waiting = {number for number, *_ in restated.waiting}
+        for other in self.pipes.values():  # channels that were granted to them while nobody there listened
+            for key in [key for key in other.channels if key[0] == origin and key[1] in waiting]:
+                other.give_back(*key)
+        if origin == self.me:
+            self.effect(Known(restated.count))
         for number, class_number, cost in restated.running:
             self._hold(origin, pipe, number, number_of(class_number), cost)
         for number, class_number, cost in restated.waiting:
@@ -227,36 +222,29 @@ class QosMachine:
     def change_policy(self, position: int, law: Law) -> None:
         """Another policy, from this place in the order on.
 
-        Classes are those of the same name before; what waits in one that is gone waits in the default class.
+        Classes are those of the same name before; what waits in one that is gone waits in the default class, which
+        takes its totals, too. Nobody has saved up anything.
         """
         before = {one.name: one for one in self.classes}
         self.law = law
         self.generation += 1
         new_number = {name: at for at, name in enumerate(law.names)}
         classes = [before.get(name) or ClassState(name) for name in law.names]
-        for one in classes:
-            if one.name not in before:
-                one.virtual = self.scheduler.virtual
-        moved = [
-            (waiter, owner, number)
-            for name, one in before.items()
-            if name not in new_number
-            for owner, queue in one.queues.items()
-            for number, waiter in queue.items()
-        ]
         default = classes[law.default]
-        waiting = sorted([*moved, *((w, o, n) for o, queue in default.queues.items() for n, w in queue.items())])
-        for _, owner, number in [one for one in waiting if one not in moved]:
-            default.remove(owner, number)
+        gone = [one for one in self.classes if one.name not in new_number]
+        waiting = sorted(waiter for one in (*gone, default) for waiter in one.all())
+        default.clear()
         for waiter, owner, number in waiting:
             default.add(owner, number, waiter)
+        for one in gone:
+            default.totals.add(one.totals)
         names = self.names_now()
         numbers = [new_number.get(name, law.default) for name in names]
         for pipe in self.pipes.values():
             pipe.waiting = {number: numbers[old] for number, old in pipe.waiting.items()}
             pipe.channels = {key: one._replace(number=numbers[one.number]) for key, one in pipe.channels.items()}
         self.scheduler.classes = classes
-        self.scheduler.may_redirect = law.may_redirect
+        self.scheduler.forget()
         self.accessed_ms = {}
         self._bind_all()
         self.effect(PolicyChanged(position, law.text))
@@ -280,6 +268,8 @@ class QosMachine:
         before = {} if not scheduler.buckets else {
             rule.constraint: bucket for rule, bucket in zip(scheduler.bound.rules, scheduler.buckets, strict=True)
         }  # fmt: skip
+        for rule, bucket in zip(scheduler.bound.rules, scheduler.buckets, strict=True) if before else ():
+            bucket.fill(rule, self.time_ms)
         self.bind_to(self.law.environment(self.time_ms, list(self.pipes.values()), self.accessed_ms))
         scheduler.buckets = [
             before.get(rule.constraint) or Bucket(rule.rate_per_s * DEPTH_MS, self.time_ms)
@@ -337,9 +327,6 @@ class QosMachine:
         for start in self.scheduler.starts(now_ms):
             chosen = self.classes[start.class_number]
             chosen.got.now += start.waiter.cost
-            chosen.totals.started += 1
-            chosen.totals.started_cost += start.waiter.cost
-            chosen.totals.redirected += start.at != start.owner
             if start.owner == self.me:
                 self.effect(Granted(start.number, start.at, start.channel.rate_bps))
             elif start.at == self.me:

@@ -1,17 +1,20 @@
 """What a node has to tell the others, until its next batch.
 
 What is over before anybody was told is said in short: a request that was submitted and given up is not mentioned, one
-that started at once and ended is a number in a sum.
+that started at once and ended is a number in a sum. What is counted is counted once, whatever else is forgotten.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import astuple
+
+from qosweb.engine.classes import Totals
 from qosweb.engine.entries import LIST_MAX, Batch, PolicyText, Report, Restated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cluster.names import ProcessId
 
@@ -20,13 +23,13 @@ Sums = dict[int, list[int]]  # class: requests, cost
 
 class Outbox:
     __slots__ = ("_accessed", "_accounts", "_cancelled", "_denied", "_finished", "_served", "_started", "_submitted",
-                 "_visited", "policy", "report", "restated")  # fmt: skip
+                 "_visited", "policy", "report", "restates")  # fmt: skip
 
     def __init__(self) -> None:
-        self.restated: Restated | None = None
+        self.restates = False  # the next batch says everything anew
         self.report: Report | None = None
         self.policy: PolicyText | None = None
-        self._accounts: list[tuple[int, int, int, int, int]] = []
+        self._accounts: dict[int, Totals] = {}
         self._accessed: dict[int, int] = {}
         self._served: Sums = {}
         self._denied: Sums = {}
@@ -38,14 +41,36 @@ class Outbox:
 
     # ---- what happened
 
+    def account(self, class_number: int) -> Totals:
+        """What has been counted of this class since the last batch; to add to."""
+        found = self._accounts.get(class_number)
+        if found is None:
+            found = self._accounts[class_number] = Totals()
+        return found
+
     def served(self, class_number: int, count: int, cost: int) -> None:
+        """So many started at once, and are over."""
         _add(self._served, class_number, count, cost)
+        account = self.account(class_number)
+        account.started += count
+        account.started_cost += cost
 
     def denied(self, class_number: int, cost: int) -> None:
         _add(self._denied, class_number, 1, cost)
+        account = self.account(class_number)
+        account.denied += 1
+        account.denied_cost += cost
 
     def started(self, number: int, class_number: int, cost: int) -> None:
+        """At once."""
         self._started[number] = (number, class_number, cost)
+        self.began(class_number, cost)
+
+    def began(self, class_number: int, cost: int) -> None:
+        """One that had been granted its channel."""
+        account = self.account(class_number)
+        account.started += 1
+        account.started_cost += cost
 
     def submitted(self, number: int, class_number: int, cost: int) -> None:
         self._submitted[number] = (number, class_number, cost)
@@ -62,7 +87,7 @@ class Outbox:
         if started is None:
             self._finished.append((number, cost))
         else:
-            self.served(started[1], 1, cost)
+            _add(self._served, started[1], 1, cost)
 
     def visited(self, owner: ProcessId, number: int, cost: int) -> None:
         self._visited.append((owner, number, cost))
@@ -70,15 +95,12 @@ class Outbox:
     def accessed(self, page_set: int, at_ms: int) -> None:
         self._accessed[page_set] = at_ms
 
-    def accounts(self, sums: Sequence[tuple[int, int, int, int, int]]) -> None:
-        self._accounts.extend(sums)
-
     # ---- telling it
 
     @property
     def hurries(self) -> bool:
         """Somebody waits for the answer."""
-        return bool(self._submitted or self._cancelled or self.restated or self.policy or self.report)
+        return bool(self._submitted or self._cancelled or self.restates or self.policy or self.report)
 
     @property
     def frees(self) -> bool:
@@ -92,15 +114,17 @@ class Outbox:
             or self._accounts
         )  # fmt: skip
 
-    def take(self, at_ms: int, generation: int) -> Batch:
-        """A batch of what there is; what it cannot hold stays."""
+    def take(self, at_ms: int, generation: int, restated: Restated | None = None) -> Batch:
+        """A batch of what there is; what it cannot hold stays. `restated` is needed where it `restates`."""
+        if restated is not None:
+            self.restate()
         batch = Batch(
             at_ms,
             generation,
             self.policy,
             self.report,
-            self.restated,
-            self._accounts,
+            restated,
+            [(number, *astuple(totals)) for number, totals in self._accounts.items()],
             list(self._accessed.items()),
             [(number, count, cost) for number, (count, cost) in self._served.items()],
             [(number, count, cost) for number, (count, cost) in self._denied.items()],
@@ -110,23 +134,30 @@ class Outbox:
             self._finished[:LIST_MAX],
             self._visited[:LIST_MAX],
         )
-        self.restated = self.report = self.policy = None
-        self._accounts = []
-        self._accessed, self._served, self._denied = {}, {}, {}
+        self.restates = False
+        self.report = self.policy = None
+        self._accounts, self._accessed, self._served, self._denied = {}, {}, {}, {}
         del self._cancelled[:LIST_MAX], self._finished[:LIST_MAX], self._visited[:LIST_MAX]
         return batch
 
-    def put_back(self, batch: Batch) -> None:
-        """A batch that nobody got: its sums are not lost. The rest is said anew by who restates everything."""
+    def put_back(self, batch: Batch, number_of: Callable[[int], int]) -> None:
+        """A batch that nobody got: what it counts is not lost. The rest is said anew by who restates everything."""
         for number, count, cost in batch.served:
-            _add(self._served, number, count, cost)
+            _add(self._served, number_of(number), count, cost)
+        for _, number, cost in batch.started:
+            _add(self._served, number_of(number), 1, cost)
         for number, count, cost in batch.denied:
-            _add(self._denied, number, count, cost)
-        self._accounts.extend(batch.accounts)
+            _add(self._denied, number_of(number), count, cost)
+        for number, *counts in batch.accounts:
+            self.account(number_of(number)).add(Totals(*counts))
+        self.report = self.report or batch.report
+        self.policy = self.policy or batch.policy
 
-    def restate(self, restated: Restated) -> None:
-        """Say all there is, and nothing of what came before it."""
-        self.restated = restated
+    def restate(self) -> None:
+        """Say all there is with the next batch, and nothing of what came before it."""
+        self.restates = True
+        for _, class_number, cost in self._started.values():
+            _add(self._served, class_number, 1, cost)
         self._started.clear()
         self._submitted.clear()
         self._cancelled.clear()
@@ -135,7 +166,9 @@ class Outbox:
 
     def translate(self, numbers: Sequence[int]) -> None:
         """Classes have other numbers from now on."""
-        self._accounts = [(numbers[one[0]], *one[1:]) for one in self._accounts]
+        accounts, self._accounts = self._accounts, {}
+        for number, totals in accounts.items():
+            self.account(numbers[number]).add(totals)
         self._accessed = {}
         for sums in (self._served, self._denied):
             before = list(sums.items())

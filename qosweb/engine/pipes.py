@@ -25,17 +25,28 @@ LOOKAHEAD_MS = 50
 TRAVEL_MS = 100  # how long a redirected client may need to come
 
 
+class Charge(NamedTuple):
+    """What a class paid for a start: its cost by the share of then, in the era of then (see the scheduler)."""
+
+    share_ppm: int
+    era: int
+
+
+FREE = Charge(-1, -1)
+
+
 class Held(NamedTuple):
     number: int  # of the class
     cost: int
     rate_bps: int
     ahead_bps: int
+    charge: Charge = FREE
 
 
-def held(number: int, cost: int, rate_bps: int, *, visits: bool) -> Held:
+def held(number: int, cost: int, rate_bps: int, charge: Charge = FREE, *, visits: bool) -> Held:
     travel_ms = TRAVEL_MS if visits else 0
     hold_ms = max(1, cost * 1000 // rate_bps + travel_ms)
-    return Held(number, cost, rate_bps, rate_bps * (LOOKAHEAD_MS + travel_ms) // hold_ms)
+    return Held(number, cost, rate_bps, rate_bps * (LOOKAHEAD_MS + travel_ms) // hold_ms, charge)
 
 
 def whole_channel(rate_bps: int, capacity_bps: int) -> int:

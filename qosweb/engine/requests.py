@@ -61,8 +61,8 @@ DRAINING: Final = "draining"
 
 
 class Request:
-    __slots__ = ("class_number", "cost", "deadline_ms", "decided", "number", "owner", "phase", "rate_bps",
-                 "submitted")  # fmt: skip
+    __slots__ = ("class_number", "cost", "deadline_ms", "decided", "is_visitor", "number", "owner", "phase",
+                 "rate_bps", "submitted")  # fmt: skip
 
     def __init__(
         self,
@@ -80,4 +80,5 @@ class Request:
         self.phase = Phase.WAITING
         self.rate_bps = 0
         self.submitted = False  # the others have been told
+        self.is_visitor = False  # the node that sent its client here has counted it
         self.owner: ProcessId | None = None  # the node that sent its client here, if one did

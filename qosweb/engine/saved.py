@@ -56,6 +56,7 @@ class Saved(msgspec.Struct, array_like=True):
     bound_ms: int
     environment: tuple[int, int, int, int, int, list[tuple[int, int]], int | None]
     spare: int
+    era: int
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -87,6 +88,7 @@ def save(machine: QosMachine) -> Saved:
             facts.capacity_bps,
         ),
         spare=scheduler.spare,
+        era=scheduler.era,
     )  # fmt: skip
 
 
@@ -108,6 +110,7 @@ def load(machine: QosMachine, state: Saved) -> None:
     scheduler.buckets = [bucket for _, bucket in state.buckets]
     scheduler.may_redirect = law.may_redirect
     scheduler.virtual, scheduler.spare, scheduler.shares = state.virtual, state.spare, state.shares
+    scheduler.era = state.era
     scheduler.wake_ms = None
 
 

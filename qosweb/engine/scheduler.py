@@ -12,7 +12,8 @@ The order of classes: those that are always available, oldest first; then by vir
 nothing, because others that come before them want everything: they get what nobody else can use.
 The class is chosen before the place: then it is the entry of that class that has waited longest at a node with a free
 channel, or, if it waits at none of these, longest anywhere; that one is sent to the node with most room.
-When nobody waits, all virtual times are forgotten: what was started then was taken from nobody.
+When nobody waits, all virtual times are forgotten: what was started then was taken from nobody. A new era begins; what
+was paid in an earlier one is not given back.
 
 Choosing costs a look at each class that waits, and each node where it does, however many wait.
 """
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from qosweb.engine.pipes import held, whole_channel
+from qosweb.engine.pipes import FREE, Charge, held, whole_channel
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Start(NamedTuple):
 
 
 class Scheduler:
-    __slots__ = ("bound", "buckets", "classes", "may_redirect", "pipes", "shares", "spare", "virtual", "wake_ms")
+    __slots__ = ("bound", "buckets", "classes", "era", "may_redirect", "pipes", "shares", "spare", "virtual", "wake_ms")
 
     def __init__(self) -> None:
         self.classes: list[ClassState] = []
@@ -55,17 +56,23 @@ class Scheduler:
         self.may_redirect = True
         self.virtual = 0  # where the last start began
         self.spare = 0  # the same among those without a share, who are served evenly
+        self.era = 0  # how often virtual times were forgotten
         self.wake_ms: int | None = None  # when a bucket will let somebody through who waits for nothing else
 
     def begins_to_wait(self, number: int) -> None:
         """The first of its class; it may also be the first of all."""
         chosen = self.classes[number]
         if all(one is chosen or not one.waiting for one in self.classes):
-            for one in self.classes:
-                one.virtual, one.spare_cost = self.virtual, self.spare
+            self.forget()
         else:
             chosen.virtual = max(chosen.virtual, self.virtual)
             chosen.spare_cost = max(chosen.spare_cost, self.spare)
+
+    def forget(self) -> None:
+        """Nobody has saved up anything, and nobody owes anything."""
+        self.era += 1
+        for one in self.classes:
+            one.virtual, one.spare_cost = self.virtual, self.spare
 
     def change_shares(self, shares: tuple[int, ...]) -> None:
         """Who had nothing and has something now has saved up nothing meanwhile."""
@@ -74,19 +81,34 @@ class Scheduler:
                 one.virtual = max(one.virtual, self.virtual)
         self.shares = shares
 
-    def charge(self, number: int, cost: int) -> None:
-        """Something of this class started, or (below zero) did not cost what it was charged for."""
-        share = self.shares[number]
-        if share > 0:
-            self.classes[number].virtual += cost * PPM // share
+    def charge(self, number: int, cost: int) -> Charge:
+        """Something of this class started. Those that are always available come first whatever they had."""
+        if self.bound.always[number]:
+            return FREE
+        charge = Charge(self.shares[number], self.era)
+        self._pay(number, cost, charge)
+        return charge
+
+    def settle(self, number: int, more: int, charge: Charge) -> None:
+        """It cost so much more than it was charged for, or less."""
+        if charge.era == self.era:
+            self._pay(number, more, charge)
+
+    def _pay(self, number: int, cost: int, charge: Charge) -> None:
+        if charge.share_ppm > 0:
+            self.classes[number].virtual += cost * PPM // charge.share_ppm
         else:
             self.classes[number].spare_cost += cost
 
-    def take_tokens(self, number: int, cost: int, now_ms: int) -> None:
+    def take_tokens(self, number: int, requests: int, cost: int, now_ms: int) -> None:
         for at in self.bound.buckets_of[number]:
             bucket, rule = self.buckets[at], self.bound.rules[at]
             bucket.fill(rule, now_ms)
-            bucket.take(rule, cost)
+            bucket.take(rule, requests, cost)
+
+    def has_tokens(self, number: int, now_ms: int) -> bool:
+        bound = self.bound
+        return all(self.buckets[at].level_at(bound.rules[at], now_ms) > 0 for at in bound.buckets_of[number])
 
     def starts(self, now_ms: int) -> Iterator[Start]:
         """All that may start now, each taken out of its queue and given its channel."""
@@ -118,16 +140,19 @@ class Scheduler:
                 key = (1, one.virtual)
             else:
                 key = (2, one.spare_cost)
-            if (best_key is None or key < best_key) and self._has_tokens(number, now_ms):
+            if (best_key is None or key < best_key) and self._is_open(number, now_ms):
                 best, best_key = number, key
         return best
 
-    def _has_tokens(self, number: int, now_ms: int) -> bool:
+    def _is_open(self, number: int, now_ms: int) -> bool:
         opens_ms = now_ms
         for at in self.bound.buckets_of[number]:
             bucket, rule = self.buckets[at], self.bound.rules[at]
             bucket.fill(rule, now_ms)
-            opens_ms = max(opens_ms, bucket.open_at_ms(rule))
+            open_ms = bucket.open_at_ms(rule)
+            if open_ms is None:
+                return False
+            opens_ms = max(opens_ms, open_ms)
         if opens_ms > now_ms:
             self.wake_ms = opens_ms if self.wake_ms is None else min(opens_ms, self.wake_ms)
             return False
@@ -150,14 +175,15 @@ class Scheduler:
         number, _ = chosen.oldest(owner)
         waiter = chosen.remove(owner, number)
         del self.pipes[owner].waiting[number]
+        charge = FREE
         if not self.bound.always[class_number]:
             if self.shares[class_number]:
                 self.virtual = max(self.virtual, chosen.virtual)
             else:
                 self.spare = max(self.spare, chosen.spare_cost)
-            self.charge(class_number, waiter.cost)
-            self.take_tokens(class_number, waiter.cost, now_ms)
+            charge = self.charge(class_number, waiter.cost)
+            self.take_tokens(class_number, 1, waiter.cost, now_ms)
         rate = whole_channel(self.bound.rate_bps(class_number, waiter.cost), self.pipes[at].capacity_bps)
-        channel = held(class_number, waiter.cost, rate, visits=at != owner)
+        channel = held(class_number, waiter.cost, rate, charge, visits=at != owner)
         self.pipes[at].take(owner, number, channel)
         return Start(class_number, owner, number, at, channel, waiter)
