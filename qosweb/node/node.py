@@ -126,6 +126,7 @@ class Node:
         self.primary_since = self.started_at
         self.primary: View | None = None
         self._url = ""
+        self._has_primary = asyncio.Event()
         self._policy_waits: dict[str, asyncio.Future[int | None]] = {}
         self._viewed: tuple[int, View | None] = (-1, None)
         self._server: asyncio.Server | TlsListener | None = None
@@ -218,6 +219,8 @@ class Node:
     def primary_changed(self, view: View | None) -> None:
         """In a primary view, or in none."""
         self.primary = view
+        if view is not None:
+            self._has_primary.set()
         self.primary_since = self.clock.wall(self.clock.read())
         self.policy.change_scope(is_local=view is None)
         if view is None:
@@ -258,9 +261,7 @@ class Node:
         assert self.membership is not None
         try:
             async with asyncio.timeout(FOUNDING_S):
-                await self.membership.group.primary_of(1)
-                while self.primary is None:  # told by a task of its own, in one of the next turns
-                    await asyncio.sleep(0)
+                await self._has_primary.wait()
             await self._change_policy_within(law, FOUNDING_S)
         except TimeoutError:
             raise UsageError(f"the cluster was not founded within {FOUNDING_S:g} s") from None
@@ -294,7 +295,8 @@ class Node:
         law = self._law()
         if law is None and settings.capacity is None and not settings.is_member:
             return None
-        engine = Engine(ProcessId(self.name), law or Law.empty(), self, is_member=settings.is_member)
+        life = int(self.started_at)
+        engine = Engine(ProcessId(self.name), law or Law.empty(), self, is_member=settings.is_member, life=life)
         return EngineRoom(self._loop, engine, self.clock)
 
     def reopen_logs(self) -> None:
