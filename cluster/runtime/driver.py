@@ -23,11 +23,12 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from cluster.layer import Delivered, Diverged, Effect, Known, Persist, PrimaryChanged, Send
+from cluster.layer import Delivered, Diverged, Effect, Known, Outvoted, Persist, PrimaryChanged, Send
 from cluster.messages import Data
 from cluster.runtime.latency import Latency
 from cluster.runtime.memory import MemoryStore
 from cluster.runtime.recording import Recorder
+from cluster.runtime.stops import MemberStops
 from cluster.runtime.transport import Transport
 from cluster.runtime.watch import Watch
 from cluster.stack import Process
@@ -61,6 +62,7 @@ class Above(Protocol):
     def roomy(self) -> None: ...
     def primary_changed(self, view: View | None) -> None: ...
     def diverged(self, effect: Diverged) -> None: ...
+    def outvoted(self, effect: Outvoted) -> MemberStops: ...
     def failed(self, error: BaseException) -> None: ...
 
 
@@ -149,7 +151,7 @@ class Driver:
 
     def _fail(self, error: BaseException) -> None:
         """The process cannot go on: what it did last may be half done."""
-        log.error("this member stops: %s", error, exc_info=error)
+        log.error("this member stops: %s", error, exc_info=None if isinstance(error, MemberStops) else error)
         self._stopped = True
         for connection in list(self.transport.connections.values()):
             connection.close()
@@ -375,3 +377,5 @@ class Driver:
             self.transport.know(peer.name for peer in effect.peers)
         elif isinstance(effect, Diverged):
             self.above.diverged(effect)
+        elif isinstance(effect, Outvoted):
+            raise self.above.outvoted(effect)

@@ -13,7 +13,7 @@ from cluster.durable import Image
 from cluster.layer import Persist, Surroundings
 from cluster.names import ProcessId, View, ViewId, founding_view, make_view
 from cluster.primary import PrimaryViews
-from cluster.replica import Replica
+from cluster.replica import ReplicaLayer
 from cluster.settings import Settings
 from cluster.total_order import TotalOrder
 
@@ -77,7 +77,7 @@ class Member:
         self.around = Surroundings(me, Half(), service.trace_of(me))
         self.primary = PrimaryViews(self.around, image)
         self.total_order = TotalOrder(self.around, settings, image)
-        self.replica = Replica(self.around, settings, self.machine)
+        self.replica = ReplicaLayer(self.around, settings, self.machine)
         self.primary.above, self.primary.below = self.total_order, self
         self.total_order.above, self.total_order.below, self.total_order.links = self.replica, self.primary, self
         self.replica.below = self.total_order

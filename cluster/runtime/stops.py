@@ -1,0 +1,11 @@
+"""Why a member stops by itself, in words that need no traceback: others go on without it, and an operator can act."""
+
+from __future__ import annotations
+
+
+class MemberStops(Exception):
+    """Base: this member cannot go on, and nothing is wrong with the program."""
+
+
+class StateDiverged(MemberStops):
+    """The state of this replica is not that of the others."""
