@@ -75,7 +75,7 @@ class Driver:
         machine: StateMachine,
         above: Above,
         *,
-        group: str,
+        founder: bool,
         order_log: Path | None = None,
         trace: Path | None = None,
     ) -> None:
@@ -88,9 +88,9 @@ class Driver:
         self.watch = Watch(self.process, order_log)
         self.recorder: Recorder | None = None
         if trace is not None:
-            self.recorder = Recorder(trace, me, self.process.boot, me if group else None)
+            self.recorder = Recorder(trace, me, self.process.boot, me if founder else None)
             self.recorder.follow(self.process.around)
-        self.transport = Transport(options, me, self.process.boot, group, self)
+        self.transport = Transport(options, me, self.process.boot, store.founding, self)
         self.writes = 0  # transactions
         self.write_failing = False
         self.batches = 0
@@ -177,6 +177,22 @@ class Driver:
         if type(frame) is not Data:
             self._rearm = True
         self._dirty = True
+
+    def belongs(self, founding: str) -> None:
+        """This process was told which founding of the cluster it belongs to, by the first member that it met.
+
+        One thread writes, in the order of the calls: it is on disk before anything that comes from that group.
+        """
+        if self._thread is None:
+            self.store.belong_to(founding)
+        elif not self._stopped:
+            told = self._loop.run_in_executor(self._thread, self.store.belong_to, founding)
+            told.add_done_callback(self._told)
+
+    def _told(self, told: asyncio.Future[None]) -> None:
+        error = None if told.cancelled() else told.exception()
+        if error is not None and not self._stopped:
+            self._fail(error)
 
     def _input(self, hand_in: Callable[[float], None]) -> None:
         """An input that may move the next deadline. A process that raises is in no state that anybody described."""

@@ -22,6 +22,7 @@ from cluster.runtime.driver import Driver
 from cluster.runtime.feed import Event, Feed
 from cluster.runtime.memory import MemoryStore
 from cluster.runtime.news import PrimaryNews
+from cluster.runtime.probing import refuse_if_founded
 from cluster.runtime.stops import StateDiverged
 from cluster.runtime.store import Purpose, Store
 from cluster.tickets import NO_TICKET
@@ -55,7 +56,7 @@ class Full(Exception):
 
 
 class Group:
-    def __init__(self, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, group: str):
+    def __init__(self, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, founder: bool):
         self.options = options
         self.me = me
         self.feed = Feed(options.bounds.deliveries_len_max) if machine is None else None
@@ -66,7 +67,7 @@ class Group:
         self.diverged_count = 0
         self.recoveries: tuple[Recovery, ...] = ()  # when an operator went on without a majority: see `recover`
         self.driver = Driver(
-            options, me, store, self.machine, self, group=group, order_log=options.order_log, trace=options.trace
+            options, me, store, self.machine, self, founder=founder, order_log=options.order_log, trace=options.trace
         )
         self._room: list[asyncio.Future[None]] = []
         self._open = True
@@ -81,17 +82,20 @@ class Group:
     async def found(cls, options: Options, machine: StateMachine | None = None) -> Group:
         """Found a group, with this process as its first and only member. Once in the life of a cluster.
 
-        Raises a StoreError where the disk is one already: a member goes on from its disk with `join`.
+        Raises AlreadyFounded where one of `options.contacts` is a member of a group of this cluster, and a StoreError
+        where the disk is one already: a member goes on from its disk with `join`. Contacts that do not answer are not
+        waited for: they may be started later.
         """
         options.judge()
         me = ProcessId(options.name, secrets.randbits(32) or 1)
-        store: AnyStore = MemoryStore(founding_image(me))
+        await refuse_if_founded(options, me)
+        store: AnyStore = MemoryStore(founding_image(me), secrets.token_hex(16))
         if options.data is not None:
             store = disk = Store.open(
                 options.data, create_for=Purpose.FOUNDING, name=options.name, cluster_id=options.cluster
             )
             me = disk.me
-        return await cls._begin(options, me, store, machine, secrets.token_hex(16))
+        return await cls._begin(options, me, store, machine, founder=True)
 
     @classmethod
     async def join(cls, options: Options, machine: StateMachine | None = None) -> Group:
@@ -107,13 +111,13 @@ class Group:
         if not options.contacts and store.load().boot == 0:
             store.close()
             raise ValueError("a process that joins needs the address of a member: options.contacts is empty")
-        return await cls._begin(options, me, store, machine, "")
+        return await cls._begin(options, me, store, machine, founder=False)
 
     @classmethod
     async def _begin(
-        cls, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, founded: str
+        cls, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, *, founder: bool
     ) -> Group:
-        group = cls(options, me, store, machine, founded)
+        group = cls(options, me, store, machine, founder)
         group.recoveries = store.recoveries if isinstance(store, Store) else ()
         for recovery in group.recoveries:
             log.warning("this group was recovered without a majority, and may have lost entries: %s", recovery)

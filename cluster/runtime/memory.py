@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 class AnyStore(Protocol):
     """What a driver needs of a store. `write` makes all of the records durable in one transaction, or none."""
 
+    @property
+    def founding(self) -> str: ...
+    def belong_to(self, founding: str) -> None: ...
     def load(self) -> Image: ...
     def write(self, records: Sequence[Record]) -> None: ...
     def close(self) -> None: ...
@@ -21,10 +24,14 @@ class AnyStore(Protocol):
 class MemoryStore:
     """The image that it is made with, and no more."""
 
-    __slots__ = ("_image",)
+    __slots__ = ("_image", "founding")
 
-    def __init__(self, image: Image | None = None) -> None:
+    def __init__(self, image: Image | None = None, founding: str = "") -> None:
         self._image = image or Image()
+        self.founding = founding
+
+    def belong_to(self, founding: str) -> None:
+        self.founding = founding
 
     def load(self) -> Image:
         return self._image

@@ -45,6 +45,7 @@ class Listener(Protocol):
     def disconnected(self, peer: ProcessId) -> None: ...
     def received(self, peer: ProcessId, frame: Frame) -> None: ...
     def turn(self) -> None: ...
+    def belongs(self, founding: str) -> None: ...
 
 
 class CannotListen(Exception):
@@ -202,7 +203,7 @@ class Transport:
         self.counters.opened += 1
         self.connections[peer] = connection
         if identity.group and not self.group:
-            self.group = identity.group
+            self._belong(identity.group, connection)
         self._dialing.reached(peer.name)
         news = self.book.said_of_itself(peer.name, identity.addresses)
         self.listener.connected(peer)
@@ -210,6 +211,15 @@ class Transport:
             self._tell_addresses()
         else:
             connection.put(self._writer.parts(self.book.all(self.addresses)))
+
+    def _belong(self, group: str, teller: Connection) -> None:
+        """Who met this process before it knew where it belongs has to meet it again: that one may belong elsewhere."""
+        self.group = group
+        log.info("belongs to the founding %s of the cluster, as %s does", group[:12], teller.peer)
+        self.listener.belongs(group)
+        for other in [*self.connections.values(), *self._strangers]:
+            if other is not teller and (other.identity is None or not other.identity.group):
+                other.close()
 
     def arrived(self, connection: Connection, frame: Travelling) -> None:
         if type(frame) is Data:

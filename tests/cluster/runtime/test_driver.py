@@ -25,8 +25,9 @@ class TestStore:
 
     __test__ = False
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, founding: str) -> None:
         self._image = image
+        self.founding = founding
         self.goes = threading.Event()
         self.goes.set()
         self.full = False
@@ -43,14 +44,17 @@ class TestStore:
             raise StoreError("there is no space left")
         self.transactions.append(list(records))
 
+    def belong_to(self, founding: str) -> None:
+        self.founding = founding
+
     def close(self) -> None: ...
 
 
 async def begin(name: str, *contacts: str) -> tuple[Group, TestStore]:
     options = Options(name=name, key=KEY, listen=("127.0.0.1:0",), contacts=contacts)
     me = ProcessId(name)
-    store = TestStore(Image() if contacts else founding_image(me))
-    return await Group._begin(options, me, store, None, "" if contacts else "founded"), store
+    store = TestStore(Image(), "") if contacts else TestStore(founding_image(me), "founded")
+    return await Group._begin(options, me, store, None, founder=not contacts), store
 
 
 async def three() -> tuple[list[Group], list[TestStore]]:
