@@ -21,7 +21,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cluster.layer import Delivered, Diverged, Effect, Known, Outvoted, Persist, PrimaryChanged, Send
 from cluster.messages import Data
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from cluster.replica import StateMachine
     from cluster.runtime.memory import AnyStore
     from cluster.runtime.options import Options
+    from cluster.runtime.rows import Recovery
 
 PIPELINE = 2  # batches of this process that may be under way
 PIPELINE_FROM = 128  # entries that are worth a batch beside one that is under way
@@ -52,6 +53,7 @@ EFFECTS_MAX = 200_000  # that may wait for the disk
 
 log = logging.getLogger("cluster.driver")
 
+Kept = TypeVar("Kept")
 Handle = asyncio.Future[object] | Callable[[Delivered], None] | None
 
 
@@ -91,6 +93,7 @@ class Driver:
             self.recorder = Recorder(trace, me, self.process.boot, me if founder else None)
             self.recorder.follow(self.process.around)
         self.transport = Transport(options, me, self.process.boot, store.founding, self)
+        self.transport.recoveries = store.recoveries
         self.writes = 0  # transactions
         self.write_failing = False
         self.batches = 0
@@ -183,11 +186,16 @@ class Driver:
 
         One thread writes, in the order of the calls: it is on disk before anything that comes from that group.
         """
+        self._keep(self.store.belong_to, founding)
+
+    def learned(self, recoveries: tuple[Recovery, ...]) -> None:
+        self._keep(self.store.learn_recoveries, recoveries)
+
+    def _keep(self, keep: Callable[[Kept], None], what: Kept) -> None:
         if self._thread is None:
-            self.store.belong_to(founding)
+            keep(what)
         elif not self._stopped:
-            told = self._loop.run_in_executor(self._thread, self.store.belong_to, founding)
-            told.add_done_callback(self._told)
+            self._loop.run_in_executor(self._thread, keep, what).add_done_callback(self._told)
 
     def _told(self, told: asyncio.Future[None]) -> None:
         error = None if told.cancelled() else told.exception()

@@ -65,7 +65,6 @@ class Group:
         self.stopped = asyncio.Event()  # by itself, or closed
         self.error: BaseException | None = None  # why this member stopped by itself
         self.diverged_count = 0
-        self.recoveries: tuple[Recovery, ...] = ()  # when an operator went on without a majority: see `recover`
         self.driver = Driver(
             options, me, store, self.machine, self, founder=founder, order_log=options.order_log, trace=options.trace
         )
@@ -118,7 +117,6 @@ class Group:
         cls, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, *, founder: bool
     ) -> Group:
         group = cls(options, me, store, machine, founder)
-        group.recoveries = store.recoveries if isinstance(store, Store) else ()
         for recovery in group.recoveries:
             log.warning("this group was recovered without a majority, and may have lost entries: %s", recovery)
         try:
@@ -217,6 +215,11 @@ class Group:
         It is called inside the work of the member. One that raises stops the member; one that is slow makes it slow.
         """
         self.news.on_change(callback)
+
+    @property
+    def recoveries(self) -> tuple[Recovery, ...]:
+        """When an operator went on without a majority: `python -m cluster recover`. All members know, for ever."""
+        return self.driver.transport.recoveries
 
     @property
     def position(self) -> int:

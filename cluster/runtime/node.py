@@ -110,7 +110,7 @@ def _status(group: Group, machine: Tally) -> dict[str, object]:
         "primary": [str(member) for member in group.primary.members] if group.primary is not None else None,
         "delivered": group.driver.delivered,
         "outstanding": group.driver.outstanding,
-        "recoveries": len(group.recoveries),
+        "recoveries": [mark.at for mark in group.recoveries],
     }
 
 

@@ -20,8 +20,9 @@ from cluster.runtime.connection import Connection
 from cluster.runtime.counters import Counters
 from cluster.runtime.dialing import Dialing
 from cluster.runtime.handshake import BROKEN, CROWD, NONCE_LEN, REFUSED, Failed, Handshake, Identity, SeenNonces
+from cluster.runtime.rows import RECOVERIES_MAX, all_recoveries
 from cluster.runtime.vetting import vet
-from cluster.runtime.wire import Addresses, FrameWriter, Garbage, Travelling
+from cluster.runtime.wire import Addresses, FrameWriter, Garbage, Past, Travelling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cluster.messages import Frame
     from cluster.names import ProcessId
     from cluster.runtime.options import Options
+    from cluster.runtime.rows import Recovery
 
 MEETING_S = 1.0  # two connections within this time are one meeting
 EVERYWHERE = ("0.0.0.0", "::")
@@ -46,6 +48,7 @@ class Listener(Protocol):
     def received(self, peer: ProcessId, frame: Frame) -> None: ...
     def turn(self) -> None: ...
     def belongs(self, founding: str) -> None: ...
+    def learned(self, recoveries: tuple[Recovery, ...]) -> None: ...
 
 
 class CannotListen(Exception):
@@ -59,6 +62,7 @@ class Transport:
         self.boot = boot
         self.group = group  # which founding of the cluster; empty: not known yet
         self.listener = listener
+        self.recoveries: tuple[Recovery, ...] = ()  # when an operator went on without a majority; told to all
         self.counters = Counters()
         self.connections: dict[ProcessId, Connection] = {}
         self.addresses: tuple[str, ...] = ()  # where others reach this process
@@ -211,6 +215,21 @@ class Transport:
             self._tell_addresses()
         else:
             connection.put(self._writer.parts(self.book.all(self.addresses)))
+        if self.recoveries:
+            connection.put(self._writer.parts(Past(self.recoveries)))
+
+    def _learn(self, past: Past) -> None:
+        """What the others know of recoveries goes on from here, so that no member is without it."""
+        if len(past.recoveries) > RECOVERIES_MAX:
+            raise Garbage(f"{len(past.recoveries)} recoveries; no group has more than {RECOVERIES_MAX}")
+        marks = all_recoveries(self.recoveries, past.recoveries)
+        if marks != self.recoveries:
+            self.recoveries = marks
+            log.warning("this group was recovered without a majority, and may have lost entries: %s", marks[-1])
+            self.listener.learned(marks)
+            parts = self._writer.parts(Past(marks))
+            for connection in self.connections.values():
+                connection.put(parts)
 
     def _belong(self, group: str, teller: Connection) -> None:
         """Who met this process before it knew where it belongs has to meet it again: that one may belong elsewhere."""
@@ -232,6 +251,8 @@ class Transport:
             if self.book.learn(frame):
                 self.know(self.book.names)
                 self._tell_addresses()
+        elif isinstance(frame, Past):
+            self._learn(frame)
         else:
             self.listener.received(connection.peer, frame)
 

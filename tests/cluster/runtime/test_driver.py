@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cluster.durable import Record
+    from cluster.runtime.rows import Recovery
 
 KEY = b"k" * 32
 
@@ -28,6 +29,7 @@ class TestStore:
     def __init__(self, image: Image, founding: str) -> None:
         self._image = image
         self.founding = founding
+        self.recoveries: tuple[Recovery, ...] = ()
         self.goes = threading.Event()
         self.goes.set()
         self.full = False
@@ -46,6 +48,8 @@ class TestStore:
 
     def belong_to(self, founding: str) -> None:
         self.founding = founding
+
+    def learn_recoveries(self, theirs: tuple[Recovery, ...]) -> None: ...
 
     def close(self) -> None: ...
 
