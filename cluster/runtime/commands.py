@@ -16,7 +16,7 @@ from cluster.runtime import chat, node
 from cluster.runtime.addresses import BadAddress, parse_address
 from cluster.runtime.keys import BadKey, make_key_file, read_key_file
 from cluster.runtime.metrics import serve_metrics
-from cluster.runtime.options import RUNTIME_SETTINGS, Options, Tls
+from cluster.runtime.options import RUNTIME_SETTINGS, Bounds, Options, Tls
 from cluster.runtime.probing import AlreadyFounded
 from cluster.runtime.refusals import StoreError
 from cluster.runtime.transport import CannotListen
@@ -66,6 +66,13 @@ def _member_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--join", type=_address, action="append", metavar="ADDRESS", help="of a member; repeatable")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep the state there; else it is volatile")
+    parser.add_argument(
+        "--disk-wait",
+        type=float,
+        default=Bounds().disk_wait_s,
+        metavar="S",
+        help="for a full disk, then stop (else 30)",
+    )
     parser.add_argument("--order-log", type=Path, metavar="FILE", help="a line for each entry delivered")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions, for 'check'; slow")
     parser.add_argument("--metrics", type=_address, metavar="ADDRESS", help="serve figures for Prometheus there")
@@ -87,6 +94,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         order_log=arguments.order_log,
         trace=arguments.trace,
         tls=_tls(arguments),
+        bounds=Bounds(disk_wait_s=arguments.disk_wait),
         settings=msgspec.structs.replace(RUNTIME_SETTINGS, order=arguments.order),
     )
 

@@ -28,7 +28,8 @@ from cluster.messages import Data
 from cluster.runtime.latency import Latency
 from cluster.runtime.memory import MemoryStore
 from cluster.runtime.recording import Recorder
-from cluster.runtime.stops import MemberStops
+from cluster.runtime.refusals import DiskFull, StoreError
+from cluster.runtime.stops import DiskRefuses, MemberStops
 from cluster.runtime.transport import Transport
 from cluster.runtime.watch import Watch
 from cluster.stack import Process
@@ -96,6 +97,7 @@ class Driver:
         self.transport.recoveries = store.recoveries
         self.writes = 0  # transactions
         self.write_failing = False
+        self._refused_since = 0.0
         self.batches = 0
         self.waiting: list[bytes] = []  # submissions that are not with the process yet
         self.waiting_handles: list[Handle] = []
@@ -156,8 +158,7 @@ class Driver:
         """The process cannot go on: what it did last may be half done."""
         log.error("this member stops: %s", error, exc_info=None if isinstance(error, MemberStops) else error)
         self._stopped = True
-        for connection in list(self.transport.connections.values()):
-            connection.close()
+        self.transport.hang_up()
         self.above.failed(error)
 
     # ---- inputs
@@ -200,7 +201,7 @@ class Driver:
     def _told(self, told: asyncio.Future[None]) -> None:
         error = None if told.cancelled() else told.exception()
         if error is not None and not self._stopped:
-            self._fail(error)
+            self._fail(DiskRefuses(str(error)) if isinstance(error, StoreError) else error)
 
     def _input(self, hand_in: Callable[[float], None]) -> None:
         """An input that may move the next deadline. A process that raises is in no state that anybody described."""
@@ -341,15 +342,7 @@ class Driver:
             return
         error = done.exception()
         if error is not None:
-            if len(self._effects) > EFFECTS_MAX:
-                self._fail(
-                    RuntimeError(f"the disk takes nothing, and {len(self._effects)} effects wait for it: {error}")
-                )
-                return
-            if not self.write_failing:
-                log.error("the disk refuses, this member waits until it does not: %s", error)
-            self.write_failing = True
-            self._loop.call_later(WRITE_AGAIN_S, self._write, records, count)
+            self._refused(error, records, count)
             return
         self.writes += 1
         self.write_failing = self._writing = False
@@ -363,6 +356,20 @@ class Driver:
         self.transport.flush()
         if not self._effects:
             self._idle.set()
+
+    def _refused(self, error: BaseException, records: list[Record], count: int) -> None:
+        """A full disk may have room again: that is waited for. After any other failure nobody knows what is there."""
+        now, wait_s = time.monotonic(), self.options.bounds.disk_wait_s
+        if not self.write_failing:
+            self.write_failing, self._refused_since = True, now
+            if isinstance(error, DiskFull):
+                log.error("this member waits for its disk, at most %g s: %s", wait_s, error)
+        if not isinstance(error, DiskFull):
+            self._fail(DiskRefuses(str(error)) if isinstance(error, StoreError) else error)
+        elif now - self._refused_since > wait_s or len(self._effects) > EFFECTS_MAX:
+            self._fail(DiskRefuses(f"the disk was full for {now - self._refused_since:.0f} s: {error}"))
+        else:
+            self._loop.call_later(WRITE_AGAIN_S, self._write, records, count)
 
     def _do_all(self, effects: list[Effect]) -> None:
         for effect in effects:

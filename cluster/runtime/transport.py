@@ -120,6 +120,15 @@ class Transport:
             self._dialing.contact(contact)
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._look_for_silence)
 
+    def hang_up(self) -> None:
+        """At once, and for good: nobody is let in or called any more."""
+        self._closing = True
+        for server in self._servers:
+            server.close()
+        self._dialing.stop()
+        for connection in [*self.connections.values(), *self._strangers]:
+            connection.close()
+
     async def close(self) -> None:
         """Say what is still to be said, then hang up."""
         self._closing = True
