@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,11 +41,11 @@ def small_disk(folder: Path) -> tuple[str, ...]:
 def fill(member: Member, folder: Path) -> Path:
     """Take all the room that is left on the disk of this member."""
     filler = folder_of(member, folder) / "filler"
-    chunk = bytes(64 * 1024)
-    with filler.open("wb", buffering=0) as file:
-        with pytest.raises(OSError, match="No space left"):
-            while True:
-                file.write(chunk)
+    place = os.statvfs(filler.parent)
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        for _ in range(2 * place.f_blocks):
+            file.write(bytes(place.f_frsize))
+    wait_for(lambda: os.statvfs(filler.parent).f_bavail == 0, "no room is left")
     return filler
 
 
