@@ -1,7 +1,7 @@
 """A totally ordered broadcast that survives crashes, partitions and merges; primary views; replicated state machines.
 
-`Group` and `Options` are the library. They are imported when they are first asked for: who uses the pure stack alone
-pays nothing for sockets.
+`Group`, `Replica` and `Options` are the library. They are imported when they are first asked for: who uses the pure
+stack alone pays nothing for sockets.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from cluster.runtime.group import Group as Group
     from cluster.runtime.group import NotDelivered as NotDelivered
     from cluster.runtime.options import Options as Options
+    from cluster.runtime.replica import Replica as Replica
 
 _PUBLIC = {
     "Group": "cluster.runtime.group",
     "NotDelivered": "cluster.runtime.group",
     "Options": "cluster.runtime.options",
+    "Replica": "cluster.runtime.replica",
     "StateMachine": "cluster.replica",
 }
 

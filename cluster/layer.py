@@ -69,6 +69,15 @@ class Diverged(Effect, frozen=True):
     theirs: str
 
 
+class Outvoted(Effect, frozen=True):
+    """For the application: of the members whose states at `position` differ, this process is the one to start anew."""
+
+    position: int
+    ours: str
+    theirs: str  # the digest that counts
+    kept: tuple[ProcessId, ...]  # the members that have it
+
+
 class Chance(Protocol):
     """A seeded source of random numbers, handed in."""
 

@@ -8,6 +8,8 @@ Above: the payloads' receivers, by type.  Below: frames on connections, `Hello` 
 
 A connection carries no `Data` before the peer's `Hello` said which life of it this is and how far it has our stream.
 From there everything else of the stream is sent again, so a break loses nothing and repeats nothing.
+A long series for one peer (`feed`) enters the stream piece by piece, as the peer acknowledges what came before: so it
+never looks like a peer that takes nothing, and goes on after a break where it was.
 """
 
 from __future__ import annotations
@@ -18,15 +20,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.actions import LinkDeliver, LinkLive, LinkReliable, LinkSend
 from cluster.layer import Send, Surroundings
-from cluster.messages import Data, Hello, LinkAck, Payload
+from cluster.messages import Data, Hello, LinkAck, Payload, Supply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from cluster.names import ProcessId
     from cluster.settings import Settings
 
 ACK_EVERY = 32  # payloads received after which an acknowledgement leaves without waiting for the next tick
+FED_MAX = 32  # pieces of a feed that are on their way to a peer at a time
 
 
 class Suspicion(Protocol):
@@ -45,8 +48,8 @@ class Link:
     """Both directions between this process and one peer."""
 
     __slots__ = (
-        "asked", "boot", "connected", "greeted", "in_seqno", "in_stream", "overfull", "owed", "reliable", "seqno",
-        "stream", "unacked",
+        "asked", "boot", "connected", "fed", "greeted", "in_seqno", "in_stream", "later", "overfull", "owed",
+        "reliable", "seqno", "stream", "unacked",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -59,6 +62,8 @@ class Link:
         self.seqno = 0  # of the last payload sent in this stream
         self.unacked: deque[Payload] = deque()  # the last of them is number `seqno`
         self.overfull = False
+        self.later: deque[Payload] = deque()  # of a feed, in no stream yet
+        self.fed = 0  # the number of the last payload of the feed that was sent
         # from the peer
         self.in_stream = 0
         self.in_seqno = 0
@@ -67,8 +72,9 @@ class Link:
 
     def new_stream(self) -> None:
         self.stream += 1
-        self.seqno = 0
+        self.seqno = self.fed = 0
         self.unacked.clear()
+        self.later.clear()
 
     def acknowledged(self, seqno: int) -> None:
         """The peer has the stream up to `seqno`, which was sent."""
@@ -129,6 +135,7 @@ class Links:
                 link = self.link(peer)
                 link.reliable = False
                 link.unacked.clear()
+                link.later.clear()
         for peer in members:
             if peer not in before and peer != me:
                 link = self.link(peer)
@@ -140,10 +147,24 @@ class Links:
             self.around.trace(LinkLive(members))
         self.live_set = members
 
-    def congested(self, peer: ProcessId) -> bool:
-        """So much waits for this peer that nothing new should be made for it."""
+    def feed(self, peer: ProcessId, pieces: Sequence[Payload]) -> None:
+        """Send these in their order, as fast as the peer takes them. What was left of another feed is forgotten."""
         link = self._links.get(peer)
-        return link is not None and len(link.unacked) >= self.settings.link_len_slow
+        if link is not None and link.reliable:
+            link.later = deque(pieces)
+            self._feed(peer, link)
+
+    def stop_feeding(self) -> None:
+        """What is left of all feeds is of no use any more."""
+        for link in self._links.values():
+            link.later.clear()
+
+    def _feed(self, peer: ProcessId, link: Link) -> None:
+        """The next pieces, when all that were sent are with the peer: a part of what makes a queue overfull."""
+        if link.later and link.fed <= link.seqno - len(link.unacked):
+            for _ in range(min(FED_MAX, max(1, self.settings.link_len_max // 4), len(link.later))):
+                self.send((peer,), link.later.popleft())
+            link.fed = link.seqno
 
     # ---- from below
 
@@ -175,6 +196,7 @@ class Links:
         elif type(frame) is LinkAck:
             if frame.stream == link.stream and link.seqno - len(link.unacked) < frame.seqno <= link.seqno:
                 link.acknowledged(frame.seqno)
+                self._feed(peer, link)
         elif type(frame) is Hello:
             self._hello(peer, link, frame)
 
@@ -194,7 +216,7 @@ class Links:
         link.in_seqno = expected
         link.asked = False
         link.owed += 1
-        if link.owed >= ACK_EVERY:
+        if link.owed >= ACK_EVERY or type(frame.body) is Supply:  # a feed goes on when it is told
             self._acknowledge(peer, link)
         elif self._ack_at == inf:
             self._ack_at = self.around.now + self.settings.heartbeat
@@ -226,6 +248,7 @@ class Links:
         first = link.seqno - len(link.unacked) + 1
         for seqno, body in enumerate(link.unacked, first):
             self.around.outbox.append(Send((peer,), Data(link.stream, seqno, body)))
+        self._feed(peer, link)
 
     # ---- time
 

@@ -2,7 +2,8 @@
 
 The machine sees the same entries at the same positions everywhere. What the replica adds: changes of the primary view
 as entries of the order; a snapshot every so many positions, its digest sent through the order so that replicas that
-differ find out, and the log dropped below what all members have snapshots of; an end for every submission.
+differ find out (`divergence.py`), and the log dropped below what all members have snapshots of; an end for every
+submission. What users of the library get is `cluster.Replica` (`runtime/replica.py`), a whole member around this layer.
 Departs: the papers end at the totally ordered broadcast.
 Below: total order.
 """
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from cluster.actions import Resolved, StateDigest, Submitted
-from cluster.layer import Delivered, Diverged, PrimaryChanged, Surroundings
+from cluster.divergence import judge_states
+from cluster.layer import Delivered, Diverged, Outvoted, PrimaryChanged, Surroundings
 from cluster.messages import APPLICATION, CHECKPOINT, VIEW, Entry
 from cluster.names import ProcessId, View, ViewId
 from cluster.summaries import view_of_entry
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from cluster.runlog import Run
     from cluster.settings import Settings
 
-DIGESTS_KEPT = 8  # own snapshots whose digests are remembered, to compare those of others with
+DIGESTS_KEPT = 8  # positions whose digests are remembered, to compare them
 
 
 class StateMachine(Protocol):
@@ -68,9 +70,9 @@ _decode_state = msgspec.msgpack.Decoder(State).decode
 _decode_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
 
 
-class Replica:
-    __slots__ = ("_checkpoint_waits", "_digests", "_tickets", "_unlabelled", "around", "below", "checkpoints",
-                 "leaving", "machine", "primary", "settings", "ticket", "view")  # fmt: skip
+class ReplicaLayer:
+    __slots__ = ("_checkpoint_waits", "_digests", "_said", "_tickets", "_unlabelled", "around", "below",
+                 "checkpoints", "leaving", "machine", "primary", "settings", "ticket", "view")  # fmt: skip
 
     below: Below
 
@@ -85,7 +87,8 @@ class Replica:
         self.ticket = NO_TICKET
         self._unlabelled = 0  # submissions without a label
         self._tickets = Tickets()  # of those with one
-        self._digests: dict[int, str] = {}
+        self._digests: dict[int, str] = {}  # of the own snapshots, by position
+        self._said: dict[int, dict[ProcessId, str]] = {}  # of the last positions: the digest of each who announced one
         self._checkpoint_waits = NO_TICKET  # the ticket of a checkpoint without a label
 
     # ---- submissions
@@ -174,9 +177,20 @@ class Replica:
             self.around.outbox.append(Diverged(checkpoint.position, origin, ours, checkpoint.digest))
         if self.view is None or origin not in self.view.members:
             return
+        self._compare(origin, checkpoint, self.view)
         self.checkpoints[origin] = max(checkpoint.position, self.checkpoints.get(origin, 0))
         if len(self.checkpoints) == len(self.view.members):
             self.below.truncate(min(self.checkpoints.values()))
+
+    def _compare(self, origin: ProcessId, checkpoint: Checkpoint, view: View) -> None:
+        """When all members of the view have said what their states at a position are, one who is wrong is told so."""
+        said = self._said.setdefault(checkpoint.position, {})
+        said[origin] = checkpoint.digest
+        verdict = judge_states(view, said)
+        if verdict is not None and verdict.wrong == self.around.me:
+            self.around.outbox.append(Outvoted(checkpoint.position, said[self.around.me], verdict.digest, verdict.kept))
+        if len(self._said) > DIGESTS_KEPT:
+            del self._said[min(self._said)]
 
     def _take_snapshot(self, position: int) -> None:
         state = _encode(State(self.view, sorted(self.checkpoints.items()), self.machine.snapshot()))

@@ -14,8 +14,7 @@ class Settings(msgspec.Struct, frozen=True):
     retry: float = 0.5  # a view that did not form in this time is tried again
 
     # links
-    link_len_slow: int = 1_000  # payloads waiting for one peer from which on nothing new is accepted for it
-    link_len_max: int = 10_000  # from which on the peer counts as gone
+    link_len_max: int = 10_000  # payloads waiting for one peer from which on it counts as gone
 
     # order in a view
     order: str = "atop"  # or "sequencer"

@@ -16,7 +16,7 @@ from cluster.links import Links
 from cluster.membership import Membership
 from cluster.messages import Ack, AppMsg, Frame, FwdMsg, Proposal, Supply, SyncMsg, ViewMsg
 from cluster.primary import PrimaryViews
-from cluster.replica import Replica, StateMachine
+from cluster.replica import ReplicaLayer, StateMachine
 from cluster.self_delivery import SelfDelivery
 from cluster.sequencer import Sequencer
 from cluster.total_order import TotalOrder
@@ -38,7 +38,7 @@ STACK = (
     (Atop, Sequencer),  # VS: one order in the view, and safe; either of the two
     PrimaryViews,  # VS-TO-DVS: which views may decide
     TotalOrder,  # DVS-TO-TO: one order over all primary views
-    Replica,  # a deterministic state machine
+    ReplicaLayer,  # a deterministic state machine
 )
 
 
@@ -65,7 +65,7 @@ class Process:
         self.order = {"atop": Atop, "sequencer": Sequencer}[settings.order](around, settings)
         self.primary = PrimaryViews(around, image)
         self.total_order = TotalOrder(around, settings, image)
-        self.replica = Replica(around, settings, machine)
+        self.replica = ReplicaLayer(around, settings, machine)
         self._wire()
 
     def _wire(self) -> None:

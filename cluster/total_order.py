@@ -57,7 +57,8 @@ class Below(Protocol):
 
 
 class Links(Protocol):
-    def send(self, to: tuple[ProcessId, ...], body: Payload) -> None: ...
+    def feed(self, peer: ProcessId, pieces: Sequence[Payload]) -> None: ...
+    def stop_feeding(self) -> None: ...
 
 
 class TotalOrder:
@@ -161,6 +162,7 @@ class TotalOrder:
     # input DVS-NEWVIEW(v)_p, and output DVS-GPSND(x)_p
     def new_view(self, view: View) -> None:
         self.current = view
+        self.links.stop_feeding()
         self.nextseqno = 1
         self.gotstate = {}
         self.safe_exch = set()
@@ -221,8 +223,7 @@ class TotalOrder:
             if snapshot is not None:
                 position = snapshot.position
             entries = list(self.log.since(position, outcome.position))
-            for piece in supplies(self.current.id, snapshot, position, entries, self.settings.supply_bytes):
-                self.links.send((member,), piece)
+            self.links.feed(member, supplies(self.current.id, snapshot, position, entries, self.settings.supply_bytes))
 
     def supplied(self, _sender: ProcessId, supply: Supply) -> None:
         """A piece of the confirmed past, perhaps for a view that is not attempted here yet."""

@@ -50,6 +50,11 @@ class AddressBook:
     def names(self) -> list[str]:
         return list(self._known)
 
+    @property
+    def addresses(self) -> list[str]:
+        """Of all who are known."""
+        return [address for addresses in self._known.values() for address in addresses]
+
     def said_of_itself(self, name: str, addresses: Iterable[str]) -> bool:
         """Whether this is news."""
         self._first_hand.add(name)

@@ -16,7 +16,8 @@ from cluster.runtime import chat, node
 from cluster.runtime.addresses import BadAddress, parse_address
 from cluster.runtime.keys import BadKey, make_key_file, read_key_file
 from cluster.runtime.metrics import serve_metrics
-from cluster.runtime.options import RUNTIME_SETTINGS, Options, Tls
+from cluster.runtime.options import RUNTIME_SETTINGS, Bounds, Options, Tls
+from cluster.runtime.probing import AlreadyFounded
 from cluster.runtime.refusals import StoreError
 from cluster.runtime.transport import CannotListen
 from cluster.specs.traces import BadTrace, founder_of, judge, merge
@@ -60,10 +61,18 @@ def _member_options(parser: argparse.ArgumentParser) -> None:
         "--listen", type=_address, action="append", metavar="ADDRESS", help="else 127.0.0.1:0; repeatable"
     )
     parser.add_argument("--advertise", type=_address, action="append", metavar="ADDRESS", help="where others reach it")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--found", action="store_true", help="found the cluster: once, by one process")
-    how.add_argument("--join", type=_address, action="append", metavar="ADDRESS", help="a member's address; repeatable")
+    parser.add_argument(
+        "--found", action="store_true", help="found the cluster: once, by one process; not if --join finds a member"
+    )
+    parser.add_argument("--join", type=_address, action="append", metavar="ADDRESS", help="of a member; repeatable")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep the state there; else it is volatile")
+    parser.add_argument(
+        "--disk-wait",
+        type=float,
+        default=Bounds().disk_wait_s,
+        metavar="S",
+        help="for a full disk, then stop (else 30)",
+    )
     parser.add_argument("--order-log", type=Path, metavar="FILE", help="a line for each entry delivered")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions, for 'check'; slow")
     parser.add_argument("--metrics", type=_address, metavar="ADDRESS", help="serve figures for Prometheus there")
@@ -85,6 +94,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         order_log=arguments.order_log,
         trace=arguments.trace,
         tls=_tls(arguments),
+        bounds=Bounds(disk_wait_s=arguments.disk_wait),
         settings=msgspec.structs.replace(RUNTIME_SETTINGS, order=arguments.order),
     )
 
@@ -122,7 +132,7 @@ def _run(
             serve_metrics(arguments.metrics)
         with asyncio.Runner(loop_factory=_new_loop) as runner:
             return runner.run(main(options, arguments))
-    except (BadKey, StoreError, CannotListen, ValueError, ssl.SSLError, OSError) as error:
+    except (BadKey, StoreError, CannotListen, AlreadyFounded, ValueError, ssl.SSLError, OSError) as error:
         print(f"python -m cluster {arguments.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 FILE = "group.db"
 LOCK = "lock"
+ASIDE = "given-up"  # where the disk of a process goes whose state was wrong
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x51475250  # "QGRP"
 LOG_PAGES = 1_000  # in the log, from which on SQLite brings them into the database and begins it anew
@@ -127,6 +128,26 @@ def make_directory(directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in missing:
         sync_directory(path.parent)
+
+
+def set_aside(directory: Path) -> Path:
+    """Move the disk of a process that will not go on into a folder of its own, in place of an earlier one."""
+    folder = directory / ASIDE
+    lock = Lock(directory)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for left in folder.iterdir():
+            left.unlink()
+        for part in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                (directory / (FILE + part)).rename(folder / (FILE + part))
+        sync_directory(folder)
+        sync_directory(directory)
+    except OSError as error:
+        raise unwritable(directory, str(error)) from error
+    finally:
+        lock.release()
+    return folder
 
 
 def has_content(file: Path) -> bool:

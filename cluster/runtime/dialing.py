@@ -55,8 +55,11 @@ class Dialing:
         if errand is not None:
             errand.attempts = 0
 
-    async def close(self) -> None:
+    def stop(self) -> None:
         self._closing = True
+
+    async def close(self) -> None:
+        self.stop()
         tasks = [errand.task for errand in self._errands.values() if errand.task is not None]
         for task in tasks:
             task.cancel()

@@ -21,13 +21,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from cluster.layer import Delivered, Diverged, Effect, Known, Persist, PrimaryChanged, Send
+from cluster.layer import Delivered, Diverged, Effect, Known, Outvoted, Persist, PrimaryChanged, Send
 from cluster.messages import Data
 from cluster.runtime.latency import Latency
 from cluster.runtime.memory import MemoryStore
 from cluster.runtime.recording import Recorder
+from cluster.runtime.refusals import DiskFull, StoreError
+from cluster.runtime.stops import DiskRefuses, MemberStops
 from cluster.runtime.transport import Transport
 from cluster.runtime.watch import Watch
 from cluster.stack import Process
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from cluster.replica import StateMachine
     from cluster.runtime.memory import AnyStore
     from cluster.runtime.options import Options
+    from cluster.runtime.rows import Recovery
 
 PIPELINE = 2  # batches of this process that may be under way
 PIPELINE_FROM = 128  # entries that are worth a batch beside one that is under way
@@ -51,6 +54,7 @@ EFFECTS_MAX = 200_000  # that may wait for the disk
 
 log = logging.getLogger("cluster.driver")
 
+Kept = TypeVar("Kept")
 Handle = asyncio.Future[object] | Callable[[Delivered], None] | None
 
 
@@ -61,6 +65,7 @@ class Above(Protocol):
     def roomy(self) -> None: ...
     def primary_changed(self, view: View | None) -> None: ...
     def diverged(self, effect: Diverged) -> None: ...
+    def outvoted(self, effect: Outvoted) -> MemberStops: ...
     def failed(self, error: BaseException) -> None: ...
 
 
@@ -73,7 +78,7 @@ class Driver:
         machine: StateMachine,
         above: Above,
         *,
-        group: str,
+        founder: bool,
         order_log: Path | None = None,
         trace: Path | None = None,
     ) -> None:
@@ -86,11 +91,13 @@ class Driver:
         self.watch = Watch(self.process, order_log)
         self.recorder: Recorder | None = None
         if trace is not None:
-            self.recorder = Recorder(trace, me, self.process.boot, me if group else None)
+            self.recorder = Recorder(trace, me, self.process.boot, me if founder else None)
             self.recorder.follow(self.process.around)
-        self.transport = Transport(options, me, self.process.boot, group, self)
+        self.transport = Transport(options, me, self.process.boot, store.founding, self)
+        self.transport.recoveries = store.recoveries
         self.writes = 0  # transactions
         self.write_failing = False
+        self._refused_since = 0.0
         self.batches = 0
         self.waiting: list[bytes] = []  # submissions that are not with the process yet
         self.waiting_handles: list[Handle] = []
@@ -149,10 +156,9 @@ class Driver:
 
     def _fail(self, error: BaseException) -> None:
         """The process cannot go on: what it did last may be half done."""
-        log.error("this member stops: %s", error, exc_info=error)
+        log.error("this member stops: %s", error, exc_info=None if isinstance(error, MemberStops) else error)
         self._stopped = True
-        for connection in list(self.transport.connections.values()):
-            connection.close()
+        self.transport.hang_up()
         self.above.failed(error)
 
     # ---- inputs
@@ -175,6 +181,27 @@ class Driver:
         if type(frame) is not Data:
             self._rearm = True
         self._dirty = True
+
+    def belongs(self, founding: str) -> None:
+        """This process was told which founding of the cluster it belongs to, by the first member that it met.
+
+        One thread writes, in the order of the calls: it is on disk before anything that comes from that group.
+        """
+        self._keep(self.store.belong_to, founding)
+
+    def learned(self, recoveries: tuple[Recovery, ...]) -> None:
+        self._keep(self.store.learn_recoveries, recoveries)
+
+    def _keep(self, keep: Callable[[Kept], None], what: Kept) -> None:
+        if self._thread is None:
+            keep(what)
+        elif not self._stopped:
+            self._loop.run_in_executor(self._thread, keep, what).add_done_callback(self._told)
+
+    def _told(self, told: asyncio.Future[None]) -> None:
+        error = None if told.cancelled() else told.exception()
+        if error is not None and not self._stopped:
+            self._fail(DiskRefuses(str(error)) if isinstance(error, StoreError) else error)
 
     def _input(self, hand_in: Callable[[float], None]) -> None:
         """An input that may move the next deadline. A process that raises is in no state that anybody described."""
@@ -315,15 +342,7 @@ class Driver:
             return
         error = done.exception()
         if error is not None:
-            if len(self._effects) > EFFECTS_MAX:
-                self._fail(
-                    RuntimeError(f"the disk takes nothing, and {len(self._effects)} effects wait for it: {error}")
-                )
-                return
-            if not self.write_failing:
-                log.error("the disk refuses, this member waits until it does not: %s", error)
-            self.write_failing = True
-            self._loop.call_later(WRITE_AGAIN_S, self._write, records, count)
+            self._refused(error, records, count)
             return
         self.writes += 1
         self.write_failing = self._writing = False
@@ -337,6 +356,20 @@ class Driver:
         self.transport.flush()
         if not self._effects:
             self._idle.set()
+
+    def _refused(self, error: BaseException, records: list[Record], count: int) -> None:
+        """A full disk may have room again: that is waited for. After any other failure nobody knows what is there."""
+        now, wait_s = time.monotonic(), self.options.bounds.disk_wait_s
+        if not self.write_failing:
+            self.write_failing, self._refused_since = True, now
+            if isinstance(error, DiskFull):
+                log.error("this member waits for its disk, at most %g s: %s", wait_s, error)
+        if not isinstance(error, DiskFull):
+            self._fail(DiskRefuses(str(error)) if isinstance(error, StoreError) else error)
+        elif now - self._refused_since > wait_s or len(self._effects) > EFFECTS_MAX:
+            self._fail(DiskRefuses(f"the disk was full for {now - self._refused_since:.0f} s: {error}"))
+        else:
+            self._loop.call_later(WRITE_AGAIN_S, self._write, records, count)
 
     def _do_all(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -375,3 +408,5 @@ class Driver:
             self.transport.know(peer.name for peer in effect.peers)
         elif isinstance(effect, Diverged):
             self.above.diverged(effect)
+        elif isinstance(effect, Outvoted):
+            raise self.above.outvoted(effect)

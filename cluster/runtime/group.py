@@ -13,31 +13,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
-from collections import deque
 from typing import TYPE_CHECKING
 
 from cluster.durable import founding_image
+from cluster.layer import Delivered
 from cluster.names import ProcessId
 from cluster.runtime.driver import Driver
 from cluster.runtime.feed import Event, Feed
 from cluster.runtime.memory import MemoryStore
+from cluster.runtime.news import PrimaryNews
+from cluster.runtime.probing import refuse_if_founded
+from cluster.runtime.stops import StateDiverged
 from cluster.runtime.store import Purpose, Store
+from cluster.tickets import NO_TICKET
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from cluster.layer import Delivered, Diverged
+    from cluster.layer import Diverged, Outvoted
     from cluster.names import View
     from cluster.replica import StateMachine
+    from cluster.runtime.driver import Handle
     from cluster.runtime.memory import AnyStore
     from cluster.runtime.options import Options
     from cluster.runtime.rows import Recovery
 
-    # A state machine, or what makes one for the process that it will be part of.
-    AnyMachine = StateMachine | Callable[[ProcessId], StateMachine] | None
-
-VIEWS_KEPT = 64  # changes of the primary view that somebody who listens has not taken yet
+IN_DOUBT = "in doubt: "
 
 log = logging.getLogger("cluster.group")
 
@@ -55,24 +56,18 @@ class Full(Exception):
 
 
 class Group:
-    def __init__(self, options: Options, me: ProcessId, store: AnyStore, machine: AnyMachine, group: str):
+    def __init__(self, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, founder: bool):
         self.options = options
         self.me = me
-        if callable(machine):
-            machine = machine(me)
         self.feed = Feed(options.bounds.deliveries_len_max) if machine is None else None
         self.machine: StateMachine = machine if machine is not None else self.feed  # type: ignore[assignment]
-        self.primary: View | None = None  # the primary view this process is in now
-        self.primary_since = 0.0  # time.monotonic() of its last change
-        self.views_count = 0
+        self.news = PrimaryNews()
+        self.stopped = asyncio.Event()  # by itself, or closed
         self.error: BaseException | None = None  # why this member stopped by itself
         self.diverged_count = 0
-        self.recoveries: tuple[Recovery, ...] = ()  # when an operator went on without a majority: see `recover`
         self.driver = Driver(
-            options, me, store, self.machine, self, group=group, order_log=options.order_log, trace=options.trace
+            options, me, store, self.machine, self, founder=founder, order_log=options.order_log, trace=options.trace
         )
-        self._listeners: list[deque[View | None]] = []
-        self._changed: asyncio.Event = asyncio.Event()
         self._room: list[asyncio.Future[None]] = []
         self._open = True
         self._closed = False
@@ -83,23 +78,26 @@ class Group:
     # ---- beginning
 
     @classmethod
-    async def found(cls, options: Options, machine: AnyMachine = None) -> Group:
+    async def found(cls, options: Options, machine: StateMachine | None = None) -> Group:
         """Found a group, with this process as its first and only member. Once in the life of a cluster.
 
-        Raises a StoreError where the disk is one already: a member goes on from its disk with `join`.
+        Raises AlreadyFounded where one of `options.contacts` is a member of a group of this cluster, and a StoreError
+        where the disk is one already: a member goes on from its disk with `join`. Contacts that do not answer are not
+        waited for: they may be started later.
         """
         options.judge()
         me = ProcessId(options.name, secrets.randbits(32) or 1)
-        store: AnyStore = MemoryStore(founding_image(me))
+        await refuse_if_founded(options, me)
+        store: AnyStore = MemoryStore(founding_image(me), secrets.token_hex(16))
         if options.data is not None:
             store = disk = Store.open(
                 options.data, create_for=Purpose.FOUNDING, name=options.name, cluster_id=options.cluster
             )
             me = disk.me
-        return await cls._begin(options, me, store, machine, secrets.token_hex(16))
+        return await cls._begin(options, me, store, machine, founder=True)
 
     @classmethod
-    async def join(cls, options: Options, machine: AnyMachine = None) -> Group:
+    async def join(cls, options: Options, machine: StateMachine | None = None) -> Group:
         """Join a group, or go on in it from a disk. Tries for ever, and never founds one."""
         options.judge()
         me = ProcessId(options.name, secrets.randbits(32) or 1)
@@ -112,14 +110,13 @@ class Group:
         if not options.contacts and store.load().boot == 0:
             store.close()
             raise ValueError("a process that joins needs the address of a member: options.contacts is empty")
-        return await cls._begin(options, me, store, machine, "")
+        return await cls._begin(options, me, store, machine, founder=False)
 
     @classmethod
     async def _begin(
-        cls, options: Options, me: ProcessId, store: AnyStore, machine: AnyMachine, founded: str
+        cls, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, *, founder: bool
     ) -> Group:
-        group = cls(options, me, store, machine, founded)
-        group.recoveries = store.recoveries if isinstance(store, Store) else ()
+        group = cls(options, me, store, machine, founder)
         for recovery in group.recoveries:
             log.warning("this group was recovered without a majority, and may have lost entries: %s", recovery)
         try:
@@ -155,7 +152,10 @@ class Group:
             raise
 
     def broadcast_nowait(self, entry: bytes, done: Callable[[Delivered], None] | None = None) -> None:
-        """The same without a future: `done` is called with the end. Raises Full where `broadcast` would wait."""
+        """The same without a future: `done` is called with the end. Raises Full where `broadcast` would wait.
+
+        When this member stops before an end is known, the `reason` of what `done` gets begins with `IN_DOUBT`.
+        """
         driver = self.driver
         if (
             self._open
@@ -200,39 +200,42 @@ class Group:
             raise TypeError("the deliveries of this group go to its state machine")
         return self.feed.take()
 
-    async def views(self) -> AsyncIterator[View | None]:
+    @property
+    def primary(self) -> View | None:
+        """The primary view this process is in now."""
+        return self.news.view
+
+    def views(self) -> AsyncIterator[View | None]:
         """The primary view this process is in, or None; then each change of it."""
-        seen: deque[View | None] = deque([self.primary], maxlen=VIEWS_KEPT)
-        self._listeners.append(seen)
-        try:
-            while True:
-                while seen:
-                    yield seen.popleft()
-                if not self._open:
-                    return
-                await self._changed.wait()
-        finally:
-            self._listeners.remove(seen)
+        return self.news.one_by_one()
+
+    def on_primary(self, callback: Callable[[View | None], None]) -> None:
+        """Call this at each change of the primary view, at once: with the view, or with None when it was lost.
+
+        It is called inside the work of the member. One that raises stops the member; one that is slow makes it slow.
+        """
+        self.news.on_change(callback)
+
+    @property
+    def recoveries(self) -> tuple[Recovery, ...]:
+        """When an operator went on without a majority: `python -m cluster recover`. All members know, for ever."""
+        return self.driver.transport.recoveries
+
+    @property
+    def position(self) -> int:
+        """How far the total order was applied here: everything below this position."""
+        return self.driver.process.total_order.next_report
 
     async def primary_of(self, count: int) -> View:
         """Wait until this process is in a primary view of so many members."""
         while self.primary is None or len(self.primary.members) != count:
             if self.error is not None:
                 raise self.error
-            await self._changed.wait()
+            await self.news.changed.wait()
         return self.primary
 
     def primary_changed(self, view: View | None) -> None:
-        self.primary = view
-        self.primary_since = time.monotonic()
-        self.views_count += view is not None
-        self._tell(view)
-
-    def _tell(self, *views: View | None) -> None:
-        for seen in self._listeners:
-            seen.extend(views)
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.news.tell(view)
 
     def diverged(self, effect: Diverged) -> None:
         self.diverged_count += 1
@@ -240,6 +243,13 @@ class Group:
             "the state of %s at position %d is %s, ours was %s: one of the two replicas is wrong",
             effect.process, effect.position, effect.theirs, effect.ours,
         )  # fmt: skip
+
+    def outvoted(self, effect: Outvoted) -> StateDiverged:
+        return StateDiverged(
+            f"the state of this replica at position {effect.position} is {effect.ours}, but the one that counts is "
+            f"{effect.theirs}, which {' '.join(map(str, effect.kept))} have. Its answers may have been wrong. Start it "
+            "with an empty directory: it joins as a new process and gets its state from the others"
+        )
 
     # ---- ending
 
@@ -252,6 +262,7 @@ class Group:
     def failed(self, error: BaseException) -> None:
         self.error = error
         self._open = False
+        self.news.close()
         self._abandon(f"this member stopped: {error}")
 
     async def leave(self, within_s: float = 5.0) -> None:
@@ -274,15 +285,30 @@ class Group:
             return
         self._closed, self._open = True, False
         await self.driver.close()
+        self.news.close()
         self._abandon("this member was closed")
 
     def _abandon(self, why: str) -> None:
-        for handle in self.driver.handles.values():
-            if isinstance(handle, asyncio.Future) and not handle.done():
-                handle.set_exception(InDoubt(why))
-                handle.exception()  # nobody has to ask
-        self.driver.handles.clear()
+        driver = self.driver
+        unsent, driver.waiting_handles, driver.waiting = driver.waiting_handles, [], []
+        handles = list(driver.handles.values())
+        driver.handles.clear()
+        for handle in unsent:
+            self._abandon_one(handle, NotDelivered(why), why)
+        for handle in handles:
+            self._abandon_one(handle, InDoubt(why), IN_DOUBT + why)
         self.roomy()
         if self.feed is not None:
             self.feed.close()
-        self._tell(None)
+        self.stopped.set()
+
+    def _abandon_one(self, handle: Handle, error: Exception, reason: str) -> None:
+        if isinstance(handle, asyncio.Future):
+            if not handle.done():
+                handle.set_exception(error)
+                handle.exception()  # nobody has to ask
+        elif handle is not None:
+            try:
+                handle(Delivered(NO_TICKET, False, -1, reason, None))
+            except Exception:
+                log.exception("a callback that was told of the end of its entry failed")

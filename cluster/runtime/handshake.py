@@ -32,6 +32,7 @@ HANDSHAKE_LEN_MAX = 4096  # bytes of one frame of a handshake
 NAME_LEN_MAX = 64
 ADDRESSES_EACH_MAX = 8
 NONCES_KEPT = 4096
+REASON_LEN_MAX = 400  # of a refusal, as far as it is shown
 
 
 class Hail(Message, frozen=True):
@@ -51,12 +52,14 @@ class Refusal(Message, frozen=True):
 
     name: str
     reason: str
+    kind: str = ""
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True):
     """Who one is. `group`: which founding of the cluster one belongs to; empty as long as one does not know.
 
     `blind`: one dialed an address without knowing who is there, so perhaps there is a connection of the two already.
+    `probe`: one only asks whether this cluster was founded, and hangs up (`probing.py`).
     """
 
     process: ProcessId
@@ -64,6 +67,7 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
     addresses: tuple[str, ...]
     group: str
     blind: bool = False
+    probe: bool = False
 
 
 class Failed(Exception):
@@ -148,8 +152,10 @@ class Handshake:
         if isinstance(message, Proof) and self._theirs:
             return self._proved(message)
         if isinstance(message, Refusal) and self._theirs and not self._accepts:
+            if message.kind == FOREIGN_GROUP:
+                raise Failed(FOREIGN_GROUP, f"{message.name[:NAME_LEN_MAX]} refused: {message.reason[:REASON_LEN_MAX]}")
             self.refused_by = message.name
-            raise Failed(REFUSED, f"the peer refused: {message.reason[:200]}")
+            raise Failed(REFUSED, f"the peer refused: {message.reason[:REASON_LEN_MAX]}")
         raise Failed(GARBAGE, f"a {type(message).__name__} out of turn")
 
     def _hail(self) -> bytes:
@@ -176,12 +182,14 @@ class Handshake:
             peer = _decode_identity(proof.who)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise Failed(GARBAGE, f"no identity: {error}") from None
-        _judge(peer, self._identity)
-        reason = self._decide(peer)
+        _judge(peer)
+        kind, reason = _foreign(peer, self._identity)
+        if not reason:
+            kind, reason = REFUSED, self._decide(peer)
         if reason:
             if self._accepts:
-                raise Unwanted(reason, _encode(Refusal(self._identity.process.name, reason)))
-            raise Failed(REFUSED, reason)
+                raise Unwanted(kind, reason, _encode(Refusal(self._identity.process.name, reason, kind)))
+            raise Failed(kind, reason)
         self.peer = peer
         return self._proof() if self._accepts else b""
 
@@ -198,20 +206,32 @@ class Handshake:
 class Unwanted(Failed):
     """A peer that proved itself and is told why it is not taken."""
 
-    def __init__(self, reason: str, answer: bytes) -> None:
-        super().__init__(REFUSED, reason)
+    def __init__(self, kind: str, reason: str, answer: bytes) -> None:
+        super().__init__(kind, reason)
         self.answer = answer
 
 
-def _judge(peer: Identity, own: Identity) -> None:
+def _judge(peer: Identity) -> None:
     process = peer.process
     if not process.name or len(process.name) > NAME_LEN_MAX or process.incarnation < 0 or peer.boot < 1:
         raise Failed(GARBAGE, f"no identity of a process: {process!r}, boot {peer.boot}")
     if len(peer.addresses) > ADDRESSES_EACH_MAX or any(len(address) > 256 for address in peer.addresses):
         raise Failed(GARBAGE, f"too many or too long addresses of {process}")
+
+
+def _foreign(peer: Identity, own: Identity) -> tuple[str, str]:
+    """The kind of refusal, and why: two who belong to different foundings never meet."""
+    if peer.probe:
+        if own.group:
+            return FOREIGN_GROUP, (
+                f"{peer.process} was told to found this cluster, but {own.process} is a member of it already (founding "
+                f"{own.group[:12]}): start that one without founding, and it joins"
+            )
+        return REFUSED, f"{own.process} waits to join, and is no member yet"
     if peer.group and own.group and peer.group != own.group:
-        raise Failed(
-            FOREIGN_GROUP,
-            f"{process} belongs to another founding of this cluster ({peer.group[:12]}, not {own.group[:12]}): a "
-            "cluster is founded once; remove the data of the one that should not exist and let it join",
+        return FOREIGN_GROUP, (
+            f"{peer.process} belongs to another founding of this cluster than {own.process} ({peer.group[:12]}, not "
+            f"{own.group[:12]}): a cluster is founded once; stop the one that should not exist, remove its data and "
+            "let it join"
         )
+    return "", ""

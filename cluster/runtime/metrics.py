@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from cluster.runtime.addresses import parse_address
+from cluster.runtime.replica import Replica
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
 
 
 class GroupCollector(Collector):
-    def __init__(self, group: Group) -> None:
-        self._group = group
+    def __init__(self, member: Group | Replica) -> None:
+        self._member = member
+
+    @property
+    def _group(self) -> Group:
+        """A replica that started anew has another one, whose figures begin at zero."""
+        return self._member.group if isinstance(self._member, Replica) else self._member
 
     def collect(self) -> Iterator[Metric]:
         yield from self._views()
@@ -36,9 +42,7 @@ class GroupCollector(Collector):
         group, watch = self._group, self._group.driver.watch
         process = group.driver.process
         yield _gauge("cluster_primary", "1 while this member is in the primary view", int(group.primary is not None))
-        yield _gauge(
-            "cluster_primary_since_seconds", "How long that has been so", time.monotonic() - group.primary_since
-        )
+        yield _gauge("cluster_primary_since_seconds", "How long that has been so", time.monotonic() - group.news.since)
         yield _gauge(
             "cluster_primary_members", "Members of the primary view", len(group.primary.members) if group.primary else 0
         )
@@ -47,10 +51,13 @@ class GroupCollector(Collector):
         yield _counter("cluster_views", "Views delivered", watch.views)
         yield _counter("cluster_view_change_seconds", "From start_change to the view, all together", watch.change_s_sum)
         yield _gauge("cluster_view_change_seconds_max", "The longest of them", watch.change_s_max)
-        yield _counter("cluster_primary_views", "Primary views established", group.views_count)
+        yield _counter("cluster_primary_views", "Primary views established", group.news.count)
         yield _counter("cluster_suspicions", "Processes that were heard, and then no more", watch.suspicions)
         yield _gauge("cluster_recoveries", "How often an operator went on without a majority", len(group.recoveries))
         yield _counter("cluster_divergences", "States of other replicas that differ from ours", group.diverged_count)
+
+        if isinstance(self._member, Replica):
+            yield _counter("cluster_replica_restarts", "How often its state was given up", self._member.restarts)
 
     def _entries(self) -> Iterator[Metric]:
         driver = self._group.driver

@@ -89,6 +89,7 @@ async def run(options: Options, arguments: argparse.Namespace) -> int:
         loop.create_task(_tell_views(group)),
         loop.create_task(_read_lines(group, load, stop)),
         loop.create_task(_tell_status(group, machine, load)),
+        loop.create_task(_until_stopped(group, stop)),
     ]
     load.fill()
     await stop.wait()
@@ -110,8 +111,13 @@ def _status(group: Group, machine: Tally) -> dict[str, object]:
         "primary": [str(member) for member in group.primary.members] if group.primary is not None else None,
         "delivered": group.driver.delivered,
         "outstanding": group.driver.outstanding,
-        "recoveries": len(group.recoveries),
+        "recoveries": [mark.at for mark in group.recoveries],
     }
+
+
+async def _until_stopped(group: Group, stop: asyncio.Event) -> None:
+    await group.stopped.wait()
+    stop.set()
 
 
 async def _tell_views(group: Group) -> None:

@@ -36,6 +36,7 @@ class Bounds(msgspec.Struct, frozen=True):
     strangers_max: int = 64  # connections that have not proved themselves yet
     handshake_s: float = 3.0  # how long they may take to
     silence_s: float = 6.0  # a connection on which nothing arrives for so long is closed
+    disk_wait_s: float = 30.0  # how long a member waits for a disk that is full before it stops
     dial_s: float = 3.0  # how long a connection may take to be made
     backoff_min_s: float = 0.05  # between two attempts to reach a peer, doubled each time
     backoff_max_s: float = 2.0

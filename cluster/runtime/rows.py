@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PIECE_BYTES = 256 * 1024  # of a snapshot, in one row
+RECOVERIES_MAX = 64
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, body BLOB NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
@@ -59,6 +60,12 @@ class Recovery(msgspec.Struct, frozen=True):
     given_up: tuple[ProcessId, ...]  # members of views in use whose disks did not
     position: int  # how far the order that went on reached
     confirmed: int  # how much of it was known to be confirmed
+
+
+def all_recoveries(ours: tuple[Recovery, ...], theirs: tuple[Recovery, ...]) -> tuple[Recovery, ...]:
+    """What either knows, oldest first; the last ones, where there are too many to be true."""
+    marks = {(mark.at, mark.new_cluster_id): mark for mark in (*theirs, *ours)}
+    return tuple(marks[key] for key in sorted(marks))[-RECOVERIES_MAX:]
 
 
 class Primaries(msgspec.Struct, frozen=True):

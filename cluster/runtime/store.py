@@ -38,7 +38,7 @@ from cluster.runtime.refusals import (
     refusal,
     unwritable,
 )
-from cluster.runtime.rows import Identity, Meta, Recovery, Unsound
+from cluster.runtime.rows import Identity, Meta, Recovery, Unsound, all_recoveries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -186,6 +186,12 @@ class Store:
     def recoveries(self) -> tuple[Recovery, ...]:
         """The marks of an operator who went on without a majority, oldest first. Every status shows them."""
         return self._meta.recoveries
+
+    def learn_recoveries(self, theirs: tuple[Recovery, ...]) -> None:
+        """Marks that other members have."""
+        marks = all_recoveries(self._meta.recoveries, theirs)
+        self._transact(lambda changes: changes.set("recoveries", marks))
+        self._meta = msgspec.structs.replace(self._meta, recoveries=marks)
 
     # ---- reading
 

@@ -20,8 +20,9 @@ from cluster.runtime.connection import Connection
 from cluster.runtime.counters import Counters
 from cluster.runtime.dialing import Dialing
 from cluster.runtime.handshake import BROKEN, CROWD, NONCE_LEN, REFUSED, Failed, Handshake, Identity, SeenNonces
+from cluster.runtime.rows import RECOVERIES_MAX, all_recoveries
 from cluster.runtime.vetting import vet
-from cluster.runtime.wire import Addresses, FrameWriter, Garbage, Travelling
+from cluster.runtime.wire import Addresses, FrameWriter, Garbage, Past, Travelling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cluster.messages import Frame
     from cluster.names import ProcessId
     from cluster.runtime.options import Options
+    from cluster.runtime.rows import Recovery
 
 MEETING_S = 1.0  # two connections within this time are one meeting
 EVERYWHERE = ("0.0.0.0", "::")
@@ -45,6 +47,8 @@ class Listener(Protocol):
     def disconnected(self, peer: ProcessId) -> None: ...
     def received(self, peer: ProcessId, frame: Frame) -> None: ...
     def turn(self) -> None: ...
+    def belongs(self, founding: str) -> None: ...
+    def learned(self, recoveries: tuple[Recovery, ...]) -> None: ...
 
 
 class CannotListen(Exception):
@@ -58,6 +62,7 @@ class Transport:
         self.boot = boot
         self.group = group  # which founding of the cluster; empty: not known yet
         self.listener = listener
+        self.recoveries: tuple[Recovery, ...] = ()  # when an operator went on without a majority; told to all
         self.counters = Counters()
         self.connections: dict[ProcessId, Connection] = {}
         self.addresses: tuple[str, ...] = ()  # where others reach this process
@@ -114,6 +119,15 @@ class Transport:
         for contact in self.options.contacts:
             self._dialing.contact(contact)
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._look_for_silence)
+
+    def hang_up(self) -> None:
+        """At once, and for good: nobody is let in or called any more."""
+        self._closing = True
+        for server in self._servers:
+            server.close()
+        self._dialing.stop()
+        for connection in [*self.connections.values(), *self._strangers]:
+            connection.close()
 
     async def close(self) -> None:
         """Say what is still to be said, then hang up."""
@@ -202,7 +216,7 @@ class Transport:
         self.counters.opened += 1
         self.connections[peer] = connection
         if identity.group and not self.group:
-            self.group = identity.group
+            self._belong(identity.group, connection)
         self._dialing.reached(peer.name)
         news = self.book.said_of_itself(peer.name, identity.addresses)
         self.listener.connected(peer)
@@ -210,6 +224,30 @@ class Transport:
             self._tell_addresses()
         else:
             connection.put(self._writer.parts(self.book.all(self.addresses)))
+        if self.recoveries:
+            connection.put(self._writer.parts(Past(self.recoveries)))
+
+    def _learn(self, past: Past) -> None:
+        """What the others know of recoveries goes on from here, so that no member is without it."""
+        if len(past.recoveries) > RECOVERIES_MAX:
+            raise Garbage(f"{len(past.recoveries)} recoveries; no group has more than {RECOVERIES_MAX}")
+        marks = all_recoveries(self.recoveries, past.recoveries)
+        if marks != self.recoveries:
+            self.recoveries = marks
+            log.warning("this group was recovered without a majority, and may have lost entries: %s", marks[-1])
+            self.listener.learned(marks)
+            parts = self._writer.parts(Past(marks))
+            for connection in self.connections.values():
+                connection.put(parts)
+
+    def _belong(self, group: str, teller: Connection) -> None:
+        """Who met this process before it knew where it belongs has to meet it again: that one may belong elsewhere."""
+        self.group = group
+        log.info("belongs to the founding %s of the cluster, as %s does", group[:12], teller.peer)
+        self.listener.belongs(group)
+        for other in [*self.connections.values(), *self._strangers]:
+            if other is not teller and (other.identity is None or not other.identity.group):
+                other.close()
 
     def arrived(self, connection: Connection, frame: Travelling) -> None:
         if type(frame) is Data:
@@ -222,6 +260,8 @@ class Transport:
             if self.book.learn(frame):
                 self.know(self.book.names)
                 self._tell_addresses()
+        elif isinstance(frame, Past):
+            self._learn(frame)
         else:
             self.listener.received(connection.peer, frame)
 

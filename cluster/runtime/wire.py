@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.messages import Data, Hello, LinkAck, Message, Proposal
+from cluster.runtime.rows import Recovery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +31,13 @@ class Addresses(Message, frozen=True):
     of: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-Travelling = Hello | Data | LinkAck | Proposal | Addresses
+class Past(Message, frozen=True):
+    """When an operator went on without a majority: told to all, for ever. No part of the protocol."""
+
+    recoveries: tuple[Recovery, ...]
+
+
+Travelling = Hello | Data | LinkAck | Proposal | Addresses | Past
 
 
 class Garbage(Exception):
@@ -48,7 +55,7 @@ class FrameWriter:
         self._body: Payload | None = None
         self._body_bytes = b""
 
-    def parts(self, frame: Frame | Addresses) -> tuple[bytes, ...]:
+    def parts(self, frame: Frame | Addresses | Past) -> tuple[bytes, ...]:
         """The bytes of a frame, in pieces that belong one behind the other."""
         encode = self._encode
         if type(frame) is Data:
@@ -63,7 +70,7 @@ class FrameWriter:
         self._judge(len(text), frame)
         return (LENGTH.pack(len(text)) + text,)
 
-    def _judge(self, length: int, frame: Frame | Addresses) -> None:
+    def _judge(self, length: int, frame: Frame | Addresses | Past) -> None:
         if length > self.frame_len_max:
             what = type(frame.body if type(frame) is Data else frame).__name__
             raise Garbage(f"a {what} of {length} bytes would leave; frames have at most {self.frame_len_max} bytes")

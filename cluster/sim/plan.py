@@ -102,7 +102,7 @@ def _settings(chance: Chance, count: int) -> Settings:
         order="sequencer" if chance.hits(0.25) else "atop",
         window=chance.choice((2, 8, 32)),
         stable_step=chance.choice((1, 8, 64)),
-        link_len_max=chance.choice((200, 1_000, 10_000)),
+        link_len_max=chance.choice((50, 1_000, 10_000)),
         atop_window_factor=chance.choice((2, 5, 20)),
         batch_len_max=chance.choice((1, 4, 256)),
         snapshot_every=chance.choice((4 * count, 10 * count, 1_000)),

@@ -3,7 +3,8 @@
 A node that founds says so once; one that joins tries for as long as it takes and never founds. Either way it serves
 from the beginning, alone until it is in a primary view. Between two primary views there is none for a moment: only when
 that lasts for longer than ALONE_AFTER_S the node decides alone; until then who waits goes on waiting.
-Above: `engineroom`.  Below: `cluster.Group`.
+Above: `engineroom`.  Below: `cluster.Replica`, which starts anew, as another process, if its state ever is not that of
+the others.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING
 
-from cluster import Group, Options
+from cluster import Options, Replica
 from cluster.runtime.dbfile import FILE
 from cluster.runtime.group import Full, NotDelivered
 from cluster.runtime.keys import BadKey, read_key_file
+from cluster.runtime.probing import AlreadyFounded
 from cluster.runtime.refusals import StoreError
 from qosweb.errors import UsageError
 from qosweb.units import Address
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from cluster.layer import Delivered
     from cluster.names import ProcessId, View
+    from cluster.runtime.group import Group
     from qosweb.engine.entries import Batch
     from qosweb.node.engineroom import EngineRoom
     from qosweb.settings import ServeSettings
@@ -63,49 +66,50 @@ class Seat:
 
 
 class Membership:
-    def __init__(self, group: Group, room: EngineRoom, primary_changed: Callable[[View | None], None]) -> None:
-        self.group = group
+    def __init__(self, replica: Replica, room: EngineRoom, primary_changed: Callable[[View | None], None]) -> None:
+        self.replica = replica
         self._room = room
         self._primary_changed = primary_changed
         self._alone_timer: asyncio.TimerHandle | None = None
-        self._follow = asyncio.create_task(self._follow_views(), name="primary views")
+        self._loop = asyncio.get_running_loop()
+        room.engine.take_name(replica.me)
         room.broadcast = self._broadcast
+        if replica.primary is not None:
+            self._enter(replica.primary)
+        replica.on_primary(self._follow)
+
+    @property
+    def group(self) -> Group:
+        return self.replica.group
 
     @classmethod
     async def begin(
         cls, settings: ServeSettings, name: str, room: EngineRoom, primary_changed: Callable[[View | None], None]
     ) -> Membership:
         """Raises UsageError for what cannot be."""
-
-        def seat(me: ProcessId) -> Seat:
-            room.engine.take_name(me)
-            return Seat(room)
-
         try:
             options = _options(settings, name)
             has_disk = options.data is not None and (options.data / FILE).exists()
-            begin = Group.found if settings.bootstrap and not has_disk else Group.join
-            group = await begin(options, seat)
-        except (BadKey, StoreError, ValueError) as error:
+            begin = Replica.found if settings.bootstrap and not has_disk else Replica.join
+            replica = await begin(options, Seat(room))
+        except (AlreadyFounded, BadKey, StoreError, ValueError) as error:
             raise UsageError(str(error)) from None
         except OSError as error:
             raise UsageError(f"--group {settings.group or ''}: {error.strerror or error}") from None
-        return cls(group, room, primary_changed)
+        return cls(replica, room, primary_changed)
 
     async def leave(self) -> None:
-        await self.group.leave(LEAVE_S)
-        await self._end()
+        await self.replica.leave(LEAVE_S)
+        self._end()
 
     async def close(self) -> None:
-        await self.group.close()
-        await self._end()
+        await self.replica.close()
+        self._end()
 
-    async def _end(self) -> None:
+    def _end(self) -> None:
         self._room.broadcast = None
         if self._alone_timer is not None:
             self._alone_timer.cancel()
-        self._follow.cancel()
-        await asyncio.gather(self._follow, return_exceptions=True)
 
     def _broadcast(self, body: bytes, batch: Batch) -> bool:
         engine, room = self._room.engine, self._room
@@ -115,28 +119,31 @@ class Membership:
             room.applied()
 
         try:
-            self.group.broadcast_nowait(body, ended)
+            self.replica.submit_nowait(body, ended)
         except (Full, NotDelivered, ValueError):
             return False
         return True
 
-    async def _follow_views(self) -> None:
-        loop = asyncio.get_running_loop()
-        async for view in self.group.views():
-            if self._alone_timer is not None:
-                self._alone_timer.cancel()
-                self._alone_timer = None
-            if view is None:
-                self._alone_timer = loop.call_later(ALONE_AFTER_S, self._enter, None)
-            else:
-                self._enter(view)
+    def _follow(self, view: View | None) -> None:
+        """Called within the work of the group: what follows is done in the next turn."""
+        if self._alone_timer is not None:
+            self._alone_timer.cancel()
+            self._alone_timer = None
+        if view is None:
+            self._alone_timer = self._loop.call_later(ALONE_AFTER_S, self._enter, None)
+        else:
+            self._loop.call_soon(self._enter, view)
 
     def _enter(self, view: View | None) -> None:
         """A primary view, or being alone."""
         engine = self._room.engine
         engine.now_ms = self._room.now_ms()
         was_alone = engine.solo is not None
+        if view is not None and view != self.replica.primary:
+            return  # it is over already
         if view is not None:
+            if engine.me != self.replica.me:
+                engine.take_name(self.replica.me)
             engine.together()
         else:
             engine.alone()

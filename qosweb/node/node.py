@@ -221,6 +221,7 @@ class Node:
         self.primary = view
         if view is not None:
             self._has_primary.set()
+            self.visits.renamed()
         self.primary_since = self.clock.wall(self.clock.read())
         self.policy.change_scope(is_local=view is None)
         if view is None:
@@ -250,7 +251,7 @@ class Node:
         if settings.is_member:
             law = engine.machine.law
             self.membership = await Membership.begin(settings, self.name, self.room, self.primary_changed)
-            self.visits.open(engine, self.membership.group.options.key)
+            self.visits.open(engine, self.membership.replica.options.key)
             if settings.bootstrap and engine.replicated.generation == 0:
                 await self._found(law)
         self._url = settings.public_url or url

@@ -15,6 +15,7 @@ from qosweb.engine.tickets import TicketOffice, Verdict, with_ticket
 from qosweb.node.answers import Answer, explain
 
 if TYPE_CHECKING:
+    from cluster.names import ProcessId
     from qosweb.engine.engine import Engine
     from qosweb.engine.requests import GoTo
     from qosweb.node.exchange import Exchange
@@ -25,12 +26,21 @@ class Visits:
     def __init__(self) -> None:
         self.verdicts: Counter[str] = Counter()  # on the tickets that came
         self._engine: Engine | None = None
+        self._key = b""
+        self._me: ProcessId | None = None
         self._office: TicketOffice | None = None
 
     def open(self, engine: Engine, cluster_key: bytes) -> None:
         """The node is a member of a cluster."""
         self._engine = engine
-        self._office = TicketOffice(cluster_key, engine.me)
+        self._key = cluster_key
+        self.renamed()
+
+    def renamed(self) -> None:
+        """The node is another process to its cluster."""
+        if self._engine is not None and self._engine.me != self._me:
+            self._me = self._engine.me
+            self._office = TicketOffice(self._key, self._me)
 
     def send_there(self, exchange: Exchange, decision: GoTo, account: ClassAccount) -> Answer:
         """Answer a request that was granted a channel elsewhere."""

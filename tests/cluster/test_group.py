@@ -172,7 +172,7 @@ def test_a_client_slow_to_block_delays_its_view_and_breaks_nothing() -> None:
 
 def test_who_has_stopped_listening_is_given_up_and_comes_back() -> None:
     """Its heartbeats come, and it takes nothing: its queue fills, it is left out, its queue is given back."""
-    group = Group("abc", settings=Settings(link_len_slow=20, link_len_max=50))
+    group = Group("abc", settings=Settings(link_len_max=50))
     group.run(1.0)
     group.nodes[ProcessId("c")].deaf = True
     for _ in range(60):

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from cluster.layer import Send, Surroundings
-from cluster.links import ACK_EVERY, Links
-from cluster.messages import Data, Frame, Hello, LinkAck, Payload, SyncMsg
+from cluster.links import ACK_EVERY, FED_MAX, Links
+from cluster.messages import Data, Frame, Hello, LinkAck, Payload, Supply, SyncMsg
 from cluster.names import ProcessId, ViewId
 from cluster.settings import Settings
 
@@ -217,13 +217,10 @@ def test_frames_that_make_no_sense_change_nothing(ends: tuple[End, End], frame: 
 
 
 def test_who_does_not_drain_is_shunned_until_its_queue_is_given_up() -> None:
-    a = End(A, settings=Settings(link_len_slow=3, link_len_max=5))
+    a = End(A, settings=Settings(link_len_max=5))
     a.links.connected(B)
     a.links.reliable((A, B))
-    a.send(1, 2)
-    assert not a.links.congested(B)
-    a.send(3)
-    assert a.links.congested(B)
+    a.send(1, 2, 3)
     a.links.tick()
     assert not a.shunned
     a.send(4, 5)
@@ -232,7 +229,53 @@ def test_who_does_not_drain_is_shunned_until_its_queue_is_given_up() -> None:
     a.links.reliable((A,))
     a.links.tick()
     assert a.shunned[B] < inf
-    assert not a.links.congested(B)
+    assert not a.links.link(B).unacked
+
+
+def piece(number: int) -> Supply:
+    return Supply(ViewId(1, ""), number, 100, -1, b"", number, ())
+
+
+@pytest.mark.parametrize("len_max", [1, 5, 50, 10_000])
+def test_a_feed_never_fills_the_queue_and_goes_on_after_a_break(len_max: int) -> None:
+    a, b = End(A, settings=Settings(link_len_max=len_max)), End(B)
+    b.links.above[Supply] = lambda _, body: b.got.append(body.piece)
+    for end, peer in ((a, B), (b, A)):
+        end.links.connected(peer)
+        end.links.reliable((A, B))
+    exchange(a, b)
+    a.links.feed(B, [piece(i) for i in range(100)])
+    most = seen = 0
+    for _ in range(300):
+        most = max(most, len(a.links.link(B).unacked))
+        frames = a.take()
+        if len(b.got) > seen + 40:  # on the way
+            seen = len(b.got)
+            disconnect(a, b)
+            connect(a, b)
+            continue
+        feed(frames, b)
+        feed(b.take(), a)
+        a.links.tick()
+    assert b.got == list(range(100))
+    assert most <= max(1, min(FED_MAX, len_max // 4))
+    assert a.shunned == ({} if len_max > 1 else {B: inf})
+
+
+def test_a_feed_that_is_replaced_or_stopped_is_forgotten(ends: tuple[End, End]) -> None:
+    a, b = ends
+    b.links.above[Supply] = lambda _, body: b.got.append(body.piece)
+    a.links.feed(B, [piece(i) for i in range(100)])
+    a.links.feed(B, [piece(i) for i in range(1000, 1100)])
+    exchange(a, b)
+    assert b.got == [*range(FED_MAX), *range(1000, 1100)]
+    a.links.feed(B, [piece(i) for i in range(100)])
+    a.links.stop_feeding()
+    exchange(a, b)
+    assert b.got[-FED_MAX:] == list(range(FED_MAX))
+    a.links.feed(B, [piece(i) for i in range(100)])
+    a.links.reliable((A,))
+    assert not a.links.link(B).later
 
 
 def test_bodies_are_of_the_closed_union() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 from cluster.sim import stories
@@ -21,3 +24,22 @@ def test_every_layer_of_the_stack_is_in_the_readme() -> None:
     text = README.read_text("utf-8")
     layers = [layer for entry in STACK for layer in (entry if isinstance(entry, tuple) else (entry,))]
     assert all(f"`{layer.__module__.removeprefix('cluster.')}.py`" in text for layer in layers)
+
+
+def test_the_replica_in_the_readme_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    program = next(block for block in blocks if "asyncio.run" in block)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=README.parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("b is in <")
+    assert "colour is blue" in lines
+    assert any(line.startswith("True ") and line.endswith("size is 7") for line in lines)
+    assert any(line.endswith(" True") for line in lines)

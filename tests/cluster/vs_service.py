@@ -13,12 +13,12 @@ from cluster.durable import Image
 from cluster.layer import Persist, Surroundings
 from cluster.names import ProcessId, View, ViewId, founding_view, make_view
 from cluster.primary import PrimaryViews
-from cluster.replica import Replica
+from cluster.replica import ReplicaLayer
 from cluster.settings import Settings
 from cluster.total_order import TotalOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from cluster.actions import Action
     from cluster.messages import Payload, Supply, ViewMessage
@@ -77,7 +77,7 @@ class Member:
         self.around = Surroundings(me, Half(), service.trace_of(me))
         self.primary = PrimaryViews(self.around, image)
         self.total_order = TotalOrder(self.around, settings, image)
-        self.replica = Replica(self.around, settings, self.machine)
+        self.replica = ReplicaLayer(self.around, settings, self.machine)
         self.primary.above, self.primary.below = self.total_order, self
         self.total_order.above, self.total_order.below, self.total_order.links = self.replica, self.primary, self
         self.replica.below = self.total_order
@@ -88,17 +88,17 @@ class Member:
 
     room = True
 
-    def send(self, *arguments: object) -> None:
-        match arguments:
-            case ((ProcessId() as to,), payload):
-                self._supply(to, payload)  # type: ignore[arg-type]
-            case (body,):
-                assert self.queue is not None
-                self.queue.messages.append((self.me, body))  # type: ignore[arg-type]
-
-    def _supply(self, to: ProcessId, payload: Payload) -> None:
+    def send(self, body: ViewMessage) -> None:
         assert self.queue is not None
-        self.service.members[to].supplies.append((self.queue.view.id, self.me, payload))  # type: ignore[arg-type]
+        self.queue.messages.append((self.me, body))
+
+    def feed(self, peer: ProcessId, pieces: Sequence[Payload]) -> None:
+        assert self.queue is not None
+        for piece in pieces:
+            self.service.members[peer].supplies.append((self.queue.view.id, self.me, piece))  # type: ignore[arg-type]
+
+    def stop_feeding(self) -> None:
+        """What is on its way for a view that is over is not received."""
 
     def processed(self, count: int) -> None:
         assert self.queue is not None

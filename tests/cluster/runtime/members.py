@@ -140,8 +140,11 @@ class Cluster:
             for member in self.members.values():
                 print(f"---- {member.name}\n{member.stderr[-4000:]}\n{member.events[-3:]}")
 
-    def start(self, name: str, *more: str) -> Member:
-        """A process of this name. One that was there before starts again (from its disk, if it has one)."""
+    def start(self, name: str, *more: str, before: tuple[str, ...] = ()) -> Member:
+        """A process of this name. One that was there before starts again (from its disk, if it has one).
+
+        `before`: a command that runs it in a place of its own.
+        """
         life = self._lives[name] = self._lives.get(name, 0) + 1
         file = name if self.durable else f"{name}-{life}"
         arguments = [
@@ -164,7 +167,10 @@ class Cluster:
             contacts = [address for other, address in self._addresses.items() if other != name]
             arguments += [word for contact in contacts for word in ("--join", contact)]
         member = self.members[name] = Member(
-            name, [*arguments, *more], self.folder, self.network.command(name) if self.network is not None else []
+            name,
+            [*arguments, *more],
+            self.folder,
+            [*(self.network.command(name) if self.network is not None else ()), *before],
         )
         self._addresses[name] = member.address
         return member

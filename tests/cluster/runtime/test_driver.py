@@ -6,16 +6,23 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
+import msgspec
+import pytest
+
 from cluster import Group, Options
 from cluster.durable import Image, founding_image
 from cluster.names import ProcessId
-from cluster.runtime.refusals import StoreError
+from cluster.runtime.group import InDoubt, NotDelivered
+from cluster.runtime.options import Bounds
+from cluster.runtime.refusals import DamagedDisk, DiskFailed, DiskFull, DiskUnwritable
+from cluster.runtime.stops import DiskRefuses
 from tests.cluster.runtime.loops import eventually, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cluster.durable import Record
+    from cluster.runtime.rows import Recovery
 
 KEY = b"k" * 32
 
@@ -25,11 +32,14 @@ class TestStore:
 
     __test__ = False
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, founding: str) -> None:
         self._image = image
+        self.founding = founding
+        self.recoveries: tuple[Recovery, ...] = ()
         self.goes = threading.Event()
         self.goes.set()
         self.full = False
+        self.refuses: Exception = DiskFull("there is no space left")
         self.refused = 0
         self.transactions: list[list[Record]] = []
 
@@ -40,8 +50,13 @@ class TestStore:
         self.goes.wait(20)
         if self.full:
             self.refused += 1
-            raise StoreError("there is no space left")
+            raise self.refuses
         self.transactions.append(list(records))
+
+    def belong_to(self, founding: str) -> None:
+        self.founding = founding
+
+    def learn_recoveries(self, theirs: tuple[Recovery, ...]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -49,8 +64,8 @@ class TestStore:
 async def begin(name: str, *contacts: str) -> tuple[Group, TestStore]:
     options = Options(name=name, key=KEY, listen=("127.0.0.1:0",), contacts=contacts)
     me = ProcessId(name)
-    store = TestStore(Image() if contacts else founding_image(me))
-    return await Group._begin(options, me, store, None, "" if contacts else "founded"), store
+    store = TestStore(Image(), "") if contacts else TestStore(founding_image(me), "founded")
+    return await Group._begin(options, me, store, None, founder=not contacts), store
 
 
 async def three() -> tuple[list[Group], list[TestStore]]:
@@ -106,6 +121,47 @@ def test_a_member_whose_disk_is_full_is_left_out_and_comes_back() -> None:
                 await member.primary_of(3)
             await eventually(lambda: not c.driver.write_failing)
             await c.broadcast(b"y")
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [DamagedDisk("a page is torn"), DiskFailed("the platter"), DiskUnwritable("read-only"), OSError(5, "input/output")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_member_whose_disk_fails_stops_and_the_others_go_on(error: Exception) -> None:
+    async def story() -> None:
+        (a, b, c), (_, _, disk) = await three()
+        async with a, b, c:
+            disk.refuses, disk.full = error, True
+            waiting = asyncio.ensure_future(c.broadcast(b"x"))
+            await asyncio.gather(waiting, return_exceptions=True)
+            assert isinstance(waiting.exception(), InDoubt)
+            assert disk.refused == 1
+            assert str(error) in str(c.error)
+            assert c.primary is None
+            await asyncio.wait_for(c.stopped.wait(), 5)
+            await a.primary_of(2)
+            await a.broadcast(b"y")
+            with pytest.raises(NotDelivered, match="stopped"):
+                c.broadcast_nowait(b"z")
+
+    run(story)
+
+
+def test_a_disk_that_stays_full_is_not_waited_for_for_ever() -> None:
+    async def story() -> None:
+        (a, b, c), (_, _, disk) = await three()
+        async with a, b, c:
+            hurried = msgspec.structs.replace(c.options, bounds=Bounds(disk_wait_s=0.2))
+            c.driver.options = hurried
+            disk.full = True
+            await a.broadcast(b"x")
+            await eventually(lambda: c.error is not None)
+            assert isinstance(c.error, DiskRefuses)
+            assert disk.refused > 1
+            await a.primary_of(2)
 
     run(story)
 

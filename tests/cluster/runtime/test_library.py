@@ -237,18 +237,6 @@ def test_a_disk_is_founded_once_and_gone_on_from(tmp_path: Path) -> None:
     run(story)
 
 
-def test_two_foundings_of_one_cluster_do_not_mix() -> None:
-    async def story() -> None:
-        a = await Group.found(options("a"))
-        b = await Group.found(options("b", a.addresses[0]))
-        async with a, b:
-            await eventually(lambda: b.driver.transport.counters.handshakes_failed["foreign_group"] > 0
-                             or a.driver.transport.counters.handshakes_failed["foreign_group"] > 0)  # fmt: skip
-            assert not a.driver.transport.connections
-
-    run(story)
-
-
 def test_an_address_in_use_is_said_so() -> None:
     async def story() -> None:
         async with await Group.found(options("a")) as a:
