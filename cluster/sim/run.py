@@ -97,7 +97,7 @@ def run(
     try:
         _play(plan, world, judge)
     except Exception as error:  # whatever the processes raise is a finding
-        failure = Failure(*_kind_and_text(error, judge, world))
+        failure = Failure(*kind_and_text(error, judge, world))
     return Outcome(
         seed=plan.seed,
         failure=failure,
@@ -109,7 +109,7 @@ def run(
     )
 
 
-def _kind_and_text(error: Exception, judge: Judge, world: World) -> tuple[str, int, str]:
+def kind_and_text(error: Exception, judge: Judge, world: World) -> tuple[str, int, str]:
     spec = judge.verdict(error)
     if spec is not None:
         return spec, world.steps, str(error)

@@ -61,6 +61,7 @@ class Admission:
         self.capacity_bps = 0
         self.used_bps = 0  # by what runs here now
         self.is_draining = False
+        self.now_ms = 0  # by the node's clock, as far as it was told
         self.in_minority = False
         self._numbers = numbers
         self._own: dict[int, Request] = {}  # all that are not over
@@ -74,6 +75,18 @@ class Admission:
         self._is_contended = False
         self._restates = 0  # how often everything was said anew, or is to be
         self._known = 0  # the last of them that the machine has applied
+
+    # ---- what can be seen
+
+    @property
+    def requests(self) -> list[Request]:
+        """All that are not over: ours, and of others who came here."""
+        return [*self._own.values(), *self._came.values()]
+
+    @property
+    def expected(self) -> list[tuple[ProcessId, int]]:
+        """For whom a channel is held here."""
+        return list(self._visits)
 
     # ---- requests of this node
 
@@ -107,6 +120,7 @@ class Admission:
 
     def submit(self, class_number: int, cost: int, now_ms: int, decided: Callable[[Decision], None]) -> Request | Deny:
         """A request that has to wait: the decision comes by `decided`, or now if it is no already."""
+        self.now_ms = now_ms
         denial = self._refusal(class_number)
         if denial is not None:
             self.outbox.denied(class_number, cost)
@@ -151,19 +165,25 @@ class Admission:
 
     def tick(self, now_ms: int) -> None:
         """Deadlines."""
+        self.now_ms = now_ms
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, number = heappop(self._deadlines)
             if self._may_expire(number):
-                request = self._own[number]
-                self._drop(request)
-                name = self.machine.classes[request.class_number].name
-                _decide(request, Deny(r.EXPIRED, f"It waited for as long as class {name} may.", 1, is_expired=True))
+                self._expire(self._own[number])
         while self._visits:
             key, visit = next(iter(self._visits.items()))
             if visit.until_ms > now_ms:
                 break
             del self._visits[key]
             self.outbox.visited(*key, UNUSED)
+
+    def _expire(self, request: Request) -> None:
+        self._drop(request)
+        name = self.machine.classes[request.class_number].name
+        _decide(request, Deny(r.EXPIRED, f"It waited for as long as class {name} may.", 1, is_expired=True))
+
+    def _is_late(self, request: Request) -> bool:
+        return request.deadline_ms is not None and request.deadline_ms <= self.now_ms
 
     def next_deadline_ms(self) -> int | None:
         visit_ms = next(iter(self._visits.values())).until_ms if self._visits else None
@@ -209,6 +229,7 @@ class Admission:
     # ---- what the machine says
 
     def handle(self, effect: Effect, now_ms: int) -> None:
+        self.now_ms = now_ms
         match effect:
             case Granted(number, at, rate_bps):
                 self._granted(number, at, rate_bps)
@@ -241,6 +262,9 @@ class Admission:
         request = self._own.get(number)
         if request is None or request.phase is not Phase.WAITING:
             return  # it was given up meanwhile, which the others will hear
+        if self._is_late(request):
+            self._expire(request)
+            return
         if at == self.me:
             self._count_waiting(request, -1)
             request.phase = Phase.READY
@@ -305,7 +329,11 @@ class Admission:
     def _start_ready(self, since_s: float | None = None) -> None:
         while self._ready and self._has_room():
             request = self._ready.popleft()
-            if request.phase is Phase.READY:
+            if request.phase is not Phase.READY:
+                continue
+            if self._is_late(request):
+                self._expire(request)
+            else:
                 self._run(request, request.rate_bps)
                 self.outbox.began(request.class_number, request.cost)
                 _decide(request, Start(request.rate_bps, since_s))

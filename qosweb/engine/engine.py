@@ -63,6 +63,7 @@ class Engine:
         self._solo_offset_ms = 0  # the same for the time of the machine that decides alone
         self._is_applying = False
         self._told_at_ms = 0
+        self._refused_ms = -QUIET_MS  # when the group last refused to take a batch
         self._solo_position = 0
         self.alone()
 
@@ -152,16 +153,22 @@ class Engine:
     def wants_to_tell(self) -> bool:
         """Something is to be told at once, and nothing is on its way."""
         outbox = self.outbox
-        return self.in_flight is None and (
+        return self._may_tell and (
             outbox.hurries or (outbox.frees and any(one.waiting for one in self.machine.classes))
         )
+
+    @property
+    def _may_tell(self) -> bool:
+        """Nothing is on its way, nor is it the wrong moment: whoever refused a batch would refuse it again."""
+        refused = self.solo is None and self.now_ms < self._refused_ms + QUIET_MS
+        return self.in_flight is None and not self._is_applying and not refused
 
     def next_call_ms(self) -> int | None:
         """When `flush` and `tick` want to be called at the latest, by the node's clock."""
         wakes = [self.admission.next_deadline_ms()]
         if self.in_flight is None and not self.outbox.is_empty:
-            wakes.append(self._told_at_ms + QUIET_MS)
-        if self.machine.scheduler.wake_ms is not None:
+            wakes.append(max(self._told_at_ms, self._refused_ms) + QUIET_MS)
+        if self._may_tell and self.machine.scheduler.wake_ms is not None:
             wakes.append(self.machine.scheduler.wake_ms - (self.time_ms - self.now_ms))
         return min((one for one in wakes if one is not None), default=None)
 
@@ -172,7 +179,7 @@ class Engine:
     def flush(self, now_ms: int) -> bytes | None:
         """What to broadcast now, if anything; its end is to be told by `ended`. Alone, it is applied at once."""
         self.now_ms = now_ms
-        if self.in_flight is not None or self._is_applying:
+        if not self._may_tell:
             return None
         wake_ms = self.machine.scheduler.wake_ms
         is_awake = wake_ms is not None and wake_ms <= self.time_ms
@@ -200,6 +207,7 @@ class Engine:
         if delivered:
             self.admission.told(batch)
         else:
+            self._refused_ms = self.now_ms
             self.outbox.put_back(batch, self._number_of(batch.generation))
             if self.solo is not None and self._is_member:
                 self.outbox.policy = None

@@ -7,6 +7,7 @@ clock stands to the cluster's time; the median of these counts, so that one cloc
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from qosweb.engine.bound import BoundPolicy
@@ -51,6 +52,7 @@ class Law:
         return cls(text, model, encode(model))
 
     @classmethod
+    @cache
     def empty(cls) -> Law:
         """That of a cluster before anybody said anything: one class, no constraint. All replicas begin with it."""
         model = build(Source("", "")).model

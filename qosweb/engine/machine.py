@@ -182,9 +182,9 @@ class QosMachine:
 
     def _restate(self, origin: ProcessId, pipe: Pipe, restated: Restated, number_of: Callable[[int], int]) -> None:
         self._forget(origin)
-        waiting = {number for number, *_ in restated.waiting}
+        here = {number for number, *_ in (*restated.running, *restated.waiting)}
         for other in self.pipes.values():  # channels that were granted to them while nobody there listened
-            for key in [key for key in other.channels if key[0] == origin and key[1] in waiting]:
+            for key in [key for key in other.channels if key[0] == origin and key[1] in here]:
                 other.give_back(*key)
         if origin == self.me:
             self.effect(Known(restated.count))

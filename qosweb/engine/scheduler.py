@@ -96,7 +96,8 @@ class Scheduler:
 
     def _pay(self, number: int, cost: int, charge: Charge) -> None:
         if charge.share_ppm > 0:
-            self.classes[number].virtual += cost * PPM // charge.share_ppm
+            paid = abs(cost) * PPM // charge.share_ppm  # what is given back is to the unit what was paid
+            self.classes[number].virtual += paid if cost > 0 else -paid
         else:
             self.classes[number].spare_cost += cost
 

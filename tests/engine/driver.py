@@ -24,7 +24,9 @@ def law_of(text: str) -> Law:
 
 
 class Cluster:
-    """One replica, seen through the eyes of its first member."""
+    """One replica, seen through the eyes of its first member. The invariants are looked at every so many entries."""
+
+    check_every = 1
 
     def __init__(self, text: str, nodes: str = "a", capacity_bps: int = 2_000_000) -> None:
         self.pids = {name: ProcessId(name) for name in nodes}
@@ -50,7 +52,8 @@ class Cluster:
         self.check()
 
     def check(self) -> None:
-        assert broken(self.machine) == []
+        if self.position % self.check_every == 0:
+            assert broken(self.machine) == []
 
     def number(self, name: str) -> int:
         return self.machine.names_now().index(name)

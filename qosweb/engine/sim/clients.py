@@ -1,0 +1,254 @@
+"""Clients of the simulated nodes, and what really became of each of their requests.
+
+A client asks at one node. It may start at once, wait, be sent elsewhere and come there or not, hang up at any time. A
+request that starts holds its channel for as long as its bytes take at the channel's rate. What is written down here is
+the truth that the judges compare the machines with.
+Below: host.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from cluster.names import ProcessId
+from qosweb.engine.requests import Decision, Deny, GoTo, Phase, Request, Start
+
+if TYPE_CHECKING:
+    from cluster.sim.chance import Chance
+    from cluster.sim.world import World
+    from qosweb.engine.sim.host import Host
+    from qosweb.engine.sim.plan import Arrival
+
+RETRY = 0.005  # how often the network tries a node that stands still
+MOVES_MAX = 4_000  # tries: a process that stands still for longer is given up by its clients
+
+
+class Wrong(Exception):
+    """What may not be was seen. `kind` is the name of the judge."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class Client:
+    """One request, and its fate."""
+
+    __slots__ = ("arrival", "at", "decisions", "fate", "host", "life_ms", "number", "request", "started",
+                 "ticket")  # fmt: skip
+
+    def __init__(self, number: int, arrival: Arrival) -> None:
+        self.number = number
+        self.arrival = arrival
+        self.host: Host | None = None  # the life of the node where it asked
+        self.at: Host | None = None  # the life of the node where it runs
+        self.request: Request | None = None
+        self.decisions = 0
+        self.started = 0
+        self.life_ms: int | None = None
+        self.ticket = ProcessId(""), 0  # the owner and its number, where it is sent elsewhere
+        self.fate = ""  # how it ended
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.fate)
+
+    def __str__(self) -> str:
+        where = self.host.node.pid if self.host is not None else self.arrival.node
+        return f"request {self.number} of {where} for {self.arrival.name}, {self.arrival.cost} bytes"
+
+
+class Tally:
+    """What a life of a node really counted."""
+
+    __slots__ = ("cancelled", "denied", "redirected", "started", "started_cost", "started_cost_most")
+
+    def __init__(self) -> None:
+        self.started = 0
+        self.started_cost = 0
+        self.started_cost_most = 0
+        self.denied = 0
+        self.cancelled = 0
+        self.redirected = 0
+
+
+class Clients:
+    def __init__(self, world: World, chance: Chance) -> None:
+        self.world = world
+        self.all: list[Client] = []
+        self.tallies: dict[Host, Tally] = {}
+        self.open: set[Client] = set()
+        self._chance = chance
+
+    def tally(self, host: Host) -> Tally:
+        return self.tallies.setdefault(host, Tally())
+
+    # ---- asking
+
+    def arrive(self, arrival: Arrival) -> None:
+        client = Client(len(self.all), arrival)
+        self.all.append(client)
+        self.open.add(client)
+        self._ask(client, MOVES_MAX)
+
+    def _ask(self, client: Client, tries: int) -> None:
+        node = self.world.nodes[client.arrival.node]
+        host = self._host(node.name)
+        if host is None or (node.paused and not tries):
+            self._end(client, "found nobody")
+            return
+        if node.paused:
+            self.world.events.after(RETRY, self._ask, client, tries - 1)
+            return
+        client.host = host
+        host.wake()
+        self._submit(client, host)
+        if client.arrival.hangs_up and not client.is_over:
+            self.world.events.after(client.arrival.hangs_up, self._hang_up, client, MOVES_MAX)
+        host.poke()
+
+    def _submit(self, client: Client, host: Host) -> None:
+        engine = host.engine
+        arrival = client.arrival
+        law = engine.machine.law
+        number = law.names.index(arrival.name) if arrival.name in law.names else law.default
+        started = engine.admission.start_at_once(number, arrival.cost)
+        if started is not None:
+            self.world.sometimes["starts at once"] += 1
+            client.request = started
+            self._start(client, host, started.rate_bps)
+            return
+        client.life_ms = engine.machine.scheduler.bound.terms[number].lifetime_ms
+        asked_ms = host.now_ms
+        answer = engine.admission.submit(
+            number, arrival.cost, asked_ms, lambda decision: self._decided(client, host, asked_ms, decision)
+        )
+        if isinstance(answer, Deny):
+            self.world.sometimes[f"denied: {answer.reason}"] += 1
+            self.tally(host).denied += 1
+            self._end(client, "denied")
+        else:
+            client.request = answer
+
+    def _decided(self, client: Client, host: Host, asked_ms: int, decision: Decision) -> None:
+        client.decisions += 1
+        if client.decisions > 1 or client.is_over:
+            raise Wrong("one decision", f"{client} got {decision} after it was {client.fate or 'decided'}")
+        waited_ms = host.now_ms - asked_ms
+        if client.life_ms is not None and not isinstance(decision, Deny) and waited_ms > client.life_ms:
+            raise Wrong("lifetime", f"{client} waited {waited_ms} ms of {client.life_ms} and got {decision}")
+        match decision:
+            case Start():
+                self.world.sometimes["starts after waiting"] += 1
+                self._start(client, host, decision.rate_bps)
+            case GoTo():
+                self.tally(host).redirected += 1
+                self._go(client, decision)
+            case Deny():
+                self.world.sometimes["expired"] += 1
+                self.tally(host).cancelled += 1
+                self._end(client, "expired")
+
+    # ---- being served
+
+    def _start(self, client: Client, host: Host, rate_bps: int) -> None:
+        client.started += 1
+        if client.started > 1:
+            raise Wrong("one start", f"{client} started again, at {host.node.pid}")
+        client.at = host
+        tally = self.tally(host)
+        tally.started += 1
+        tally.started_cost_most += max(client.arrival.cost, client.arrival.real_cost)
+        self.world.events.after(client.arrival.real_cost / rate_bps, self._finish, client, MOVES_MAX)
+
+    def _finish(self, client: Client, tries: int) -> None:
+        host = client.at
+        if client.is_over or host is None:
+            return
+        if host.node.process is not host:
+            self._end(client, "lost with its node")
+        elif host.node.paused and tries:
+            self.world.events.after(RETRY, self._finish, client, tries - 1)
+        else:
+            self._served(client, host, client.arrival.real_cost)
+
+    def _served(self, client: Client, host: Host, cost: int) -> None:
+        assert client.request is not None
+        host.wake()
+        self.tally(host).started_cost += cost
+        self._end(client, "served")
+        host.engine.admission.finish(client.request, cost)
+        host.poke()
+
+    def _hang_up(self, client: Client, tries: int) -> None:
+        host = client.at or client.host
+        if client.is_over or client.request is None or host is None or host.node.process is not host:
+            return
+        if host.node.paused and tries:
+            self.world.events.after(RETRY, self._hang_up, client, tries - 1)
+            return
+        if client.request.phase is Phase.RUNNING:
+            self.world.sometimes["hangs up while it is served"] += 1
+            self._served(client, host, client.arrival.cost // 3)
+        elif client.request.phase in (Phase.WAITING, Phase.READY):
+            self.world.sometimes[f"hangs up while it is {client.request.phase.value}"] += 1
+            host.wake()
+            self._end(client, "hung up")
+            if client.at is None and not client.request.is_visitor:
+                self.tally(host).cancelled += 1
+            host.engine.admission.cancel(client.request)
+            host.poke()
+
+    # ---- going elsewhere
+
+    def _go(self, client: Client, decision: GoTo) -> None:
+        assert client.request is not None
+        assert client.host is not None
+        client.ticket = client.host.engine.me, client.request.number
+        client.request = None
+        if self._chance.hits(0.15):
+            self.world.sometimes["sent elsewhere, and never comes"] += 1
+            self._end(client, "went away")
+            return
+        travel = 3.0 if self._chance.hits(0.05) else self._chance.between(0.001, 0.15)
+        self.world.events.after(travel, self._visit, client, decision.node.name, MOVES_MAX)
+
+    def _visit(self, client: Client, name: str, tries: int) -> None:
+        node = self.world.nodes[name]
+        host = self._host(name)
+        if host is None or (node.paused and not tries):
+            self._end(client, "sent to nobody")
+            return
+        if node.paused:
+            self.world.events.after(RETRY, self._visit, client, name, tries - 1)
+            return
+        self.world.sometimes["sent elsewhere, and comes"] += 1
+        host.wake()
+        law = host.engine.machine.law
+        arrival = client.arrival
+        number = law.names.index(arrival.name) if arrival.name in law.names else law.default
+        client.at = host
+
+        def decided(decision: Decision) -> None:
+            if not isinstance(decision, Start):
+                raise Wrong("one decision", f"{client} came to {name} and got {decision}")
+            self._start(client, host, decision.rate_bps)
+
+        client.request = host.engine.admission.visit(*client.ticket, number, arrival.cost, decided)
+        host.poke()
+
+    # ----
+
+    def _host(self, name: str) -> Host | None:
+        return cast("Host | None", self.world.nodes[name].process)
+
+    def _end(self, client: Client, fate: str) -> None:
+        client.fate = fate
+        self.open.discard(client)
+
+    def forget_the_dead(self) -> None:
+        """Clients whose node is gone, or another life, have seen their connection break."""
+        for client in list(self.open):
+            host = client.at or client.host
+            if host is not None and host.node.process is not host:
+                self._end(client, "lost with its node")

@@ -1,0 +1,221 @@
+"""A process of the simulator with an engine on top: the group's stack, the QoS machine as its state, and a site.
+
+It stands where `cluster.stack.Process` stands, and does what the node does with the two: time, effects, batches. What
+the group says of primary views may reach the engine a little later than the order does, as it may in a real node.
+Above: `cluster.sim.node`, and the clients.  Below: the stack, the engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from cluster.layer import Delivered, PrimaryChanged
+from cluster.stack import Process
+from qosweb.engine.engine import Engine
+from qosweb.engine.entries import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.actions import Action
+    from cluster.durable import Image
+    from cluster.layer import Chance, Effect, Surroundings
+    from cluster.messages import Frame
+    from cluster.names import ProcessId, View
+    from cluster.settings import Settings
+    from cluster.sim.machine import History
+    from cluster.sim.node import Node
+    from cluster.sim.world import World
+    from qosweb.engine.effects import Reported
+    from qosweb.engine.entries import Batch
+    from qosweb.engine.law import Law
+
+ROUNDS_MAX = 1_000  # of telling within one input: more is talk without end
+ROUNDING = 1e-6
+
+
+class EndlessTalk(Exception):
+    """The engine has always more to tell, within one moment."""
+
+
+class Watch(Protocol):
+    """Who looks at the machine after every entry."""
+
+    def applied(self, host: Host, position: int) -> None: ...
+
+
+class _State(msgspec.Struct, array_like=True):
+    history: bytes
+    engine: bytes
+
+
+class Seat:
+    """What is replicated: the history that the group's simulator compares, and the machine of the engine."""
+
+    def __init__(self, host: Host, history: History) -> None:
+        self._host = host
+        self._history = history
+
+    def apply(self, position: int, origin: ProcessId, body: bytes) -> object:
+        self._host.read_clock()
+        result = self._history.apply(position, origin, body)
+        self._host.engine.apply(position, origin, body)
+        self._host.watch.applied(self._host, position)
+        return result
+
+    def view_changed(self, position: int, view: View) -> None:
+        self._host.read_clock()
+        self._history.view_changed(position, view)
+        self._host.engine.view_changed(position, view)
+        self._host.watch.applied(self._host, position)
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(_State(self._history.snapshot(), self._host.engine.snapshot()))
+
+    def restore(self, state: bytes) -> None:
+        self._host.read_clock()
+        found = msgspec.msgpack.decode(state, type=_State)
+        self._history.restore(found.history)
+        self._host.engine.restore(found.engine)
+
+
+class Host:
+    """One life of a node."""
+
+    def __init__(
+        self,
+        world: World,
+        node: Node,
+        law: Law,
+        watch: Watch,
+        lag: float,
+        capacity_bps: int,
+        parts: tuple[ProcessId, Settings, Image, History, Chance, Callable[[Action], None] | None],
+    ) -> None:
+        me, settings, image, history, chance, trace = parts
+        history.keep_bodies = False
+        self.world = world
+        self.node = node
+        self.life = node.started_count
+        self.watch = watch
+        self.law = law
+        self.engine = Engine(me, law, self, is_member=True, life=self.life)
+        self.process = Process(me, settings, image, Seat(self, history), chance, trace)
+        self._lag = lag
+        self._batches: dict[int, Batch] = {}
+        self._seen = 0  # effects that were looked at
+        self.report(capacity_bps)
+
+    def report(self, capacity_bps: int) -> None:
+        self.engine.report_capacity(Report(capacity_bps, 0, 0, f"http://{self.node.name}"))
+
+    # ---- time
+
+    @property
+    def now_ms(self) -> int:
+        return int((self.process.around.now + ROUNDING) * 1000)
+
+    def read_clock(self) -> None:
+        self.engine.now_ms = self.now_ms
+
+    def poke(self) -> None:
+        """A client did something: look whether anybody has to be told."""
+        self.world.nodes[self.node.name].put(0, None, None)
+
+    def wake(self) -> None:
+        """Before a client does something: what time it is."""
+        self.process.around.now = self.node.clock()
+        self.read_clock()
+
+    # ---- the process, for the simulator
+
+    @property
+    def around(self) -> Surroundings:
+        return self.process.around
+
+    def start(self, now: float) -> None:
+        self.process.start(now)
+
+    def tick(self, now: float) -> None:
+        self.process.tick(now)
+        self.engine.tick(self.now_ms)
+
+    def connected(self, now: float, peer: ProcessId) -> None:
+        self.process.connected(now, peer)
+
+    def disconnected(self, now: float, peer: ProcessId) -> None:
+        self.process.disconnected(now, peer)
+
+    def received(self, now: float, peer: ProcessId, frame: Frame) -> None:
+        self.process.received(now, peer, frame)
+
+    def submit(self, now: float, body: bytes) -> int:
+        return self.process.submit(now, body)
+
+    def leave(self, now: float) -> None:
+        self.process.leave(now)
+
+    def next_deadline(self) -> float:
+        deadline = self.process.next_deadline()
+        call_ms = self.engine.next_call_ms()
+        return deadline if call_ms is None else min(deadline, max(call_ms, self.now_ms + 1) / 1000)
+
+    def take(self) -> list[Effect]:
+        outbox = self.process.around.outbox
+        for _ in range(ROUNDS_MAX):
+            while self._seen < len(outbox):
+                self._seen += 1
+                self._hear(outbox[self._seen - 1])
+            body = self.engine.flush(self.now_ms)
+            if body is not None:
+                self._broadcast(body)
+            elif not self.engine.wants_to_tell and self._seen == len(outbox):
+                self._seen = 0
+                return self.process.take()
+        raise EndlessTalk(f"{self.node.pid} at {self.now_ms} ms")
+
+    def _broadcast(self, body: bytes) -> None:
+        batch = self.engine.in_flight
+        assert batch is not None
+        ticket = self.process.submit(self.process.around.now, body)
+        self.node.pending[ticket] = body
+        self._batches[ticket] = batch
+
+    def _hear(self, effect: Effect) -> None:
+        self.read_clock()
+        if isinstance(effect, Delivered):
+            self.engine.ended(self._batches.pop(effect.ticket), effect.delivered)
+        elif isinstance(effect, PrimaryChanged):
+            if self._lag:
+                self.world.events.after(self._lag, self._primary_later, effect.view)
+            else:
+                self._primary(effect.view)
+
+    def _primary_later(self, view: View | None) -> None:
+        if self.node.process is not self:
+            return
+        self.wake()
+        self._primary(view)
+        self.poke()
+
+    def _primary(self, view: View | None) -> None:
+        if view is None:
+            self.engine.alone()
+            self.world.sometimes["decides alone"] += 1
+            return
+        self.engine.together()
+        if not self.engine.replicated.generation and view.members[0] == self.engine.me:
+            self.engine.change_policy(self.law)
+
+    # ---- what the engine tells its node
+
+    def policy_changed(self, _position: int, _law: Law) -> None:
+        self.world.sometimes["another policy"] += 1
+
+    def viewed(self, _position: int, _view: View) -> None:
+        self.world.sometimes["a view in the order"] += 1
+
+    def reported(self, _effect: Reported) -> None:
+        self.world.sometimes["a capacity fixed"] += 1

@@ -1,0 +1,97 @@
+"""The judges of a run: what the machines of all nodes say, against each other and against what really happened.
+
+After every entry: the invariants of the machine, and equal states at equal places of the order. At the end, when the
+world is quiet: nobody waits, nothing is held, and what the nodes counted adds up to what was.
+Below: clients, hosts.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from cluster.sim.run import Judge
+from qosweb.engine.invariants import broken
+from qosweb.engine.sim.clients import Clients, Tally, Wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cluster.names import ProcessId
+    from qosweb.engine.machine import QosMachine
+    from qosweb.engine.sim.host import Host
+
+COMPARE_EVERY = 5  # positions: a snapshot costs more than an entry
+
+
+class EngineJudge(Judge):
+    def __init__(self) -> None:
+        self._states: dict[int, tuple[str, ProcessId]] = {}
+        self.looked: dict[str, int] = {"invariants": 0, "equal states": 0, "nothing is held": 0, "totals": 0}
+
+    def applied(self, host: Host, position: int) -> None:
+        self.looked["invariants"] += 1
+        self._check(host.engine.replicated, host)
+        if host.engine.solo is not None:
+            self._check(host.engine.solo, host)
+        if position % COMPARE_EVERY == 0:
+            self._compare(host, position)
+
+    def _check(self, machine: QosMachine, host: Host) -> None:
+        found = broken(machine)
+        if found:
+            raise Wrong("invariants", f"at {host.node.pid}: {found[0]}")
+
+    def _compare(self, host: Host, position: int) -> None:
+        state = blake2b(host.engine.replicated.snapshot(), digest_size=16).hexdigest()
+        before, who = self._states.setdefault(position, (state, host.node.pid))
+        if who != host.node.pid:
+            self.looked["equal states"] += 1
+        if before != state:
+            raise Wrong("equal states", f"{host.node.pid} and {who} differ behind position {position}")
+
+    # ---- at the end
+
+    def held(self, hosts: Iterable[Host]) -> list[str]:
+        """What is not given back yet, here or in the machine that decides."""
+        self.looked["nothing is held"] += 1
+        found: list[str] = []
+        for host in hosts:
+            machine, me = host.engine.machine, host.node.pid
+            found += [f"{me} has {key} at {at}" for at, pipe in machine.pipes.items() for key in pipe.channels]
+            found += [f"{me} lets {one.waiting} wait in {one.name}" for one in machine.classes if one.waiting]
+            found += [f"{me}: {text}" for text in _left(host)]
+        return found
+
+    def totals(self, hosts: list[Host], clients: Clients) -> None:
+        """Who lived to the end told everything, who did not told some of it."""
+        self.looked["totals"] += 1
+        told = [one.totals for one in hosts[0].engine.replicated.classes]
+        alive = [tally for host, tally in clients.tallies.items() if host in hosts]
+        every = list(clients.tallies.values())
+        for what in ("started", "denied", "cancelled", "redirected", "started_cost"):
+            found = sum(getattr(one, what) for one in told)
+            least, most = _sum(alive, what), _sum(every, "started_cost_most" if what == "started_cost" else what)
+            if not least <= found <= most or (len(alive) == len(every) and found != least):
+                raise Wrong("totals", f"{found} {what} are counted, between {least} and {most} were")
+
+    def clauses(self) -> dict[str, int]:
+        return dict(self.looked)
+
+    def verdict(self, _error: Exception) -> str | None:
+        return _error.kind if isinstance(_error, Wrong) else None
+
+
+def _left(host: Host) -> list[str]:
+    admission = host.engine.admission
+    left = {
+        "bytes a second are in use": admission.used_bps,
+        "requests are not over": len(admission.requests),
+        "visitors are expected": len(admission.expected),
+        "batches are to be told": not host.engine.outbox.is_empty or host.engine.in_flight is not None,
+    }
+    return [f"{count} {what}" for what, count in left.items() if count]
+
+
+def _sum(tallies: Iterable[Tally], what: str) -> int:
+    return sum(getattr(tally, what) for tally in tallies)

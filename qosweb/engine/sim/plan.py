@@ -1,0 +1,133 @@
+"""The plan of a run: the group's own plan of faults, and besides who asks for what, where and when, from the same seed.
+
+Arrivals come at random, unevenly over nodes and classes, some in bursts; now and then a crowd wants one class at one
+node. Policies and capacities change meanwhile.
+Below: `cluster.sim.plan`, policies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cluster.sim import plan as group_plan
+from cluster.sim.chance import Chance
+from qosweb.engine.sim.policies import CHANNEL_BPS, NAMES, POLICIES
+
+if TYPE_CHECKING:
+    from cluster.sim.plan import Plan as GroupPlan
+
+SIZES = (2_000, 8_192, 16_384, 16_384, 16_384, 65_536)
+MEAN_SIZE = sum(SIZES) // len(SIZES)
+ARRIVALS_MAX = 900
+TAIL = 1.5  # seconds of traffic after everything has healed
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    at: float
+    node: str
+    name: str  # of the class it is meant for; where there is none, it is for the default
+    cost: int
+    real_cost: int
+    hangs_up: float  # seconds after it asked; 0: never
+
+
+class Capacity(msgspec.Struct, frozen=True):
+    at: float
+    node: str
+    capacity_bps: int
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Somebody wants another policy, at this node."""
+
+    at: float
+    node: str
+    policy: int
+
+
+class Plan(msgspec.Struct, frozen=True):
+    group: GroupPlan
+    policy: int
+    lag: float
+    capacities: dict[str, int]
+    arrivals: tuple[Arrival, ...]
+    reports: tuple[Capacity, ...]
+    changes: tuple[Change, ...]
+
+    @property
+    def seed(self) -> int:
+        return self.group.seed
+
+    @property
+    def lasts(self) -> float:
+        return self.group.lasts
+
+    def __str__(self) -> str:
+        lines = [
+            f"seed {self.seed}: {len(self.group.names)} nodes, {self.group.first} from the start, {self.lasts:.1f} s of "
+            f"faults, {len(self.arrivals)} requests, policy {self.policy}",
+            "  capacities " + ", ".join(f"{name} {bps // 1000} KB/s" for name, bps in self.capacities.items()),
+        ]
+        steps = [(fault.at, str(fault)) for fault in self.group.faults]
+        steps += [(one.at, f"{one.node} has {one.capacity_bps // 1000} KB/s") for one in self.reports]
+        steps += [(one.at, f"{one.node} is given policy {one.policy}") for one in self.changes]
+        return "\n".join([*lines, *(f"  {at:8.4f}  {text}" for at, text in sorted(steps))])
+
+
+def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 5) -> Plan:
+    group = msgspec.structs.replace(group_plan.make_plan(seed, nodes_min, nodes_max), submissions=())
+    chance = Chance(seed).fork("traffic")
+    capacities = {name: CHANNEL_BPS * chance.choice((1, 2, 3, 4)) + chance.below(20_000) for name in group.names}
+    return Plan(
+        group=group,
+        policy=chance.below(len(POLICIES)),
+        lag=chance.choice((0.0, 0.0, 0.003, 0.05)),
+        capacities=capacities,
+        arrivals=_arrivals(chance.fork("arrivals"), group, sum(capacities.values())),
+        reports=_reports(chance.fork("capacities"), group),
+        changes=_changes(chance.fork("policies"), group),
+    )
+
+
+def _arrivals(chance: Chance, group: GroupPlan, capacity_bps: int) -> tuple[Arrival, ...]:
+    overload = chance.choice((0.4, 1.0, 1.5, 3.0))
+    names = list(NAMES)
+    chance.shuffle(names)
+    names += names[: 1 + chance.below(3)] * chance.below(4)  # some are asked for more often
+    nodes = list(group.names) + [chance.choice(group.names)] * chance.below(6)
+    end = group.lasts + TAIL
+    mean = max(MEAN_SIZE / (overload * capacity_bps), end / ARRIVALS_MAX)
+    hang_up_share = chance.choice((0.0, 0.05, 0.3))
+    found: list[Arrival] = []
+    time = 0.5
+
+    def one(node: str, name: str) -> Arrival:
+        cost = chance.choice(SIZES)
+        real = cost if chance.hits(0.8) else chance.below(2 * cost) + 1
+        hangs_up = chance.exponential(0.3) + 0.001 if chance.hits(hang_up_share) else 0.0
+        return Arrival(time, node, name, cost, real, hangs_up)
+
+    while time < end and len(found) < ARRIVALS_MAX:
+        time += chance.exponential(mean)
+        if chance.hits(0.01):  # a crowd
+            node, name = chance.choice(nodes), chance.choice(names)
+            found += [one(node, name) for _ in range(10 + chance.below(30))]
+        else:
+            found += [one(chance.choice(nodes), chance.choice(names)) for _ in range(4 if chance.hits(0.1) else 1)]
+    return tuple(found)
+
+
+def _reports(chance: Chance, group: GroupPlan) -> tuple[Capacity, ...]:
+    return tuple(
+        Capacity(chance.between(0.5, group.lasts), chance.choice(group.names), CHANNEL_BPS * (1 + chance.below(4)))
+        for _ in range(chance.choice((0, 2, 8)))
+    )
+
+
+def _changes(chance: Chance, group: GroupPlan) -> tuple[Change, ...]:
+    return tuple(
+        Change(chance.between(0.5, group.lasts), chance.choice(group.names), chance.below(len(POLICIES)))
+        for _ in range(chance.choice((0, 1, 3)))
+    )

@@ -1,0 +1,59 @@
+"""The policies that simulated clusters change between: each has what the others lack, and some classes in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.engine.law import Law
+from qosweb.webqos.model.build import build
+from qosweb.webqos.syntax.places import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAMES: Sequence[str] = ("/a", "/b", "/now", "/few", "/slow", "elsewhere")
+CHANNEL_BPS = 16_384 * 1000 // 160
+
+POLICIES: Sequence[str] = (
+    """\
+set lifetime = 600ms
+set channel = 16KB in 160ms
+</a>.server_resource = 25%
+</b>.server_resource = 50%
+</now>.available = always
+</few>.num_requests < 8
+""",
+    """\
+set lifetime = 2s
+set channel = 16KB in 160ms
+set redirect = never
+</b>.server_resource > 30%
+</a>.server_resource > 20%
+</slow>.lifetime = 5s
+</now>.available = always
+</now>.in_minority = deny
+""",
+    """\
+set lifetime = 300ms
+set channel = 8KB in 40ms
+</slow>.server_resource < 10% hard
+</a> before </b>
+</few>.num_requests < 3
+nodes < 3 => </b>.server_resource > 40%
+""",
+    """\
+set lifetime = 1s
+set channel = 16KB in 160ms
+</now>.available = always
+</a>.in_minority = deny
+</b>.server_resource < 20%
+""",
+)
+
+
+def law_of(text: str) -> Law:
+    """Raises ValueError for a text that is no policy."""
+    built = build(Source("policy", text))
+    if built.model is None:
+        raise ValueError(str(built))
+    return Law.of_model(text, built.model)

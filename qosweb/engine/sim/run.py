@@ -1,0 +1,184 @@
+"""One run: clients and faults, then everything heals, then all requests have to end and nothing may be left over.
+
+Where so many nodes were lost for ever that there can be no primary view, each of the others decides alone, and the same
+holds for each of them.
+Above: cli.  Below: plan, clients, judge, and the world of `cluster.sim`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from cluster.sim import run as group_run
+from cluster.sim.run import Failure, Outcome
+from cluster.sim.world import Listener, NotReached, World
+from qosweb.engine.sim.clients import Clients
+from qosweb.engine.sim.host import Host
+from qosweb.engine.sim.judge import EngineJudge
+from qosweb.engine.sim.plan import Plan, make_plan
+from qosweb.engine.sim.policies import POLICIES, law_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.actions import Action
+    from cluster.durable import Image
+    from cluster.layer import Chance as AnyChance
+    from cluster.names import ProcessId
+    from cluster.settings import Settings
+    from cluster.sim.faults import AnyFault
+    from cluster.sim.machine import History
+    from qosweb.engine.law import Law
+    from qosweb.engine.sim.plan import Capacity, Change
+
+OVER_WITHIN = 30.0  # virtual seconds after everything healed: as long as a group may take, and the longest lifetime
+EVENTS_MAX = 2_000_000
+LAWS: dict[int, Law] = {}
+
+
+class Scene:
+    """A world, its clients and its judge."""
+
+    def __init__(self, plan: Plan, listener: Listener | None = None) -> None:
+        self.plan = plan
+        self.judge = EngineJudge()
+        group = plan.group
+        self.world = World(
+            self._make, seed=plan.seed, settings=group.settings, delays=group.delays, watcher=self.judge,
+            listener=listener, coded=group.coded,
+        )  # fmt: skip
+        self.world.events.handled_max = EVENTS_MAX
+        self.clients = Clients(self.world, self.world.chance.fork("clients"))
+        self.capacities = dict(plan.capacities)
+
+    def _make(
+        self,
+        me: ProcessId,
+        settings: Settings,
+        image: Image,
+        machine: History,
+        chance: AnyChance,
+        trace: Callable[[Action], None] | None,
+    ) -> Host:
+        return Host(
+            self.world, self.world.nodes[me.name], _law(self.plan.policy), self.judge, self.plan.lag,
+            self.capacities[me.name], (me, settings, image, machine, chance, trace),
+        )  # fmt: skip
+
+    def hosts(self) -> list[Host]:
+        return [cast("Host", node.process) for node in self.world.running()]
+
+    # ---- the run
+
+    def play(self) -> None:
+        plan, world = self.plan, self.world
+        group = plan.group
+        founder = group.names[0]
+        for name in group.names:
+            contacts = () if name == founder else founder if name in group.first else group.first
+            world.add(name, contacts=contacts, founds=name == founder)
+        for name in group.first:
+            world.nodes[name].start()
+        for fault in group.faults:
+            world.events.at(fault.at, self._begin, fault)
+        for arrival in plan.arrivals:
+            world.events.at(arrival.at, self.clients.arrive, arrival)
+        for report in plan.reports:
+            world.events.at(report.at, self._report, report)
+        for change in plan.changes:
+            world.events.at(change.at, self._change, change)
+        world.events.run_until(plan.lasts)
+        group_run.heal(world)
+        self.end()
+
+    def _begin(self, fault: AnyFault) -> None:
+        fault.begin(self.world)
+        fault.end_later(self.world)
+
+    def _report(self, report: Capacity) -> None:
+        self.capacities[report.node] = report.capacity_bps
+        host = cast("Host | None", self.world.nodes[report.node].process)
+        if host is not None and not host.node.paused:
+            self.world.sometimes["another capacity"] += 1
+            host.wake()
+            host.report(report.capacity_bps)
+            host.poke()
+
+    def _change(self, change: Change) -> None:
+        host = cast("Host | None", self.world.nodes[change.node].process)
+        if host is not None and host.engine.solo is None and not host.node.paused:
+            self.world.sometimes["a policy is asked for"] += 1
+            host.wake()
+            host.engine.change_policy(_law(change.policy))
+            host.poke()
+
+    # ---- the end
+
+    def end(self) -> None:
+        world = self.world
+        if self.plan.arrivals:
+            world.events.run_until(max(world.events.now, self.plan.arrivals[-1].at))
+        self._until(lambda: not self._waits(), lambda: self._waits()[:3])
+        whole = self._is_whole()
+        self._until(lambda: not self.judge.held(self.hosts()), lambda: self.judge.held(self.hosts())[:3])
+        if whole and self.hosts():
+            self.judge.totals(self.hosts(), self.clients)
+
+    def _waits(self) -> list[str]:
+        self.clients.forget_the_dead()
+        return [str(client) for client in self.clients.open]
+
+    def _until(self, condition: Callable[[], bool], left: Callable[[], list[str]]) -> None:
+        try:
+            self.world.run_until(condition, within=OVER_WITHIN, what="an end")
+        except NotReached as late:
+            raise NotReached(f"{late}: {'; '.join(sorted(left()))}") from None
+
+    def _is_whole(self) -> bool:
+        """Whether all that are up are one primary view again; raises where the rules allow it, and they are not."""
+        world = self.world
+
+        def whole() -> bool:
+            names = [node.name for node in world.running()]
+            together = all(host.engine.solo is None for host in self.hosts())
+            return bool(names) and world.has_primary(names) and together
+
+        try:
+            world.run_until(whole, within=group_run.LIVE_WITHIN, what="one primary view of all")
+        except NotReached:
+            if group_run.allowed(world):
+                raise
+            world.sometimes["no primary view is allowed any more"] += 1
+            return False
+        return True
+
+
+def _law(policy: int) -> Law:
+    if policy not in LAWS:
+        LAWS[policy] = law_of(POLICIES[policy])
+    return LAWS[policy]
+
+
+def play(plan: Plan, listener: Listener | None = None) -> Outcome:
+    scene = Scene(plan, listener)
+    failure = None
+    try:
+        scene.play()
+    except Exception as error:  # whatever is raised is a finding
+        failure = Failure(*group_run.kind_and_text(error, scene.judge, scene.world))
+    world = scene.world
+    for client in scene.clients.all:
+        world.sometimes[f"requests: {client.fate or 'not over'}"] += 1
+    return Outcome(
+        seed=plan.seed,
+        failure=failure,
+        steps=world.steps,
+        events=world.events.handled,
+        seconds=world.events.now,
+        sometimes=dict(world.sometimes),
+        clauses=scene.judge.clauses(),
+    )
+
+
+def run_seed(seed: int) -> Outcome:
+    return play(make_plan(seed))
