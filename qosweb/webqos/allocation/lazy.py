@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from qosweb.webqos.allocation.groups import Exact, missed, picker
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.reduced import fill_reduced
-from qosweb.webqos.allocation.settling import components, settle
-from qosweb.webqos.allocation.waterline import Bounds, Found, Waterline
+from qosweb.webqos.allocation.settling import Scene, components
+from qosweb.webqos.allocation.waterline import Bounds, Found, whole_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.general import Relation
     from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.rounding import Rounding
-    from qosweb.webqos.allocation.settling import Component
-    from qosweb.webqos.allocation.waterline import Level
+    from qosweb.webqos.allocation.component import Component
 
 ROUNDS_MAX = 12
 KEPT_MAX = 256
@@ -46,8 +45,7 @@ class Lazy:
         classes = len(offsets)
         self._offsets = offsets
         self._top = PPM + max(offsets, default=0)
-        self._near: dict[object, Level] = {}  # where the search for the level begins: where the last one ended
-        self._near_all = PPM // max(classes, 1), 1
+        self._near = PPM // max(classes, 1)  # where the search for the level begins: where the last one ended
         self._capacity = PPM
         self._floor_of = [0] * classes
         self._ceiling_of = [PPM] * classes
@@ -72,9 +70,9 @@ class Lazy:
         self._under = [(picker(group), ppm) for group, ppm in self._floors]
         bound = {one for group, _ in (*self._floors, *self._ceilings) for one in group}
         self._watched = sorted({*bound, *related})
-        self._own: tuple[list[int], list[int]] = [], []
-        self._line = Waterline((), (), ())
-        self._bound: dict[tuple[object, Key], list[Component]] = {}
+        self._demand: Sequence[int] = ()
+        self._serial = 0
+        self._scenes: dict[tuple[object, Key], Scene] = {}
         self._known: dict[object, Component] = {}
         self._found = 0
         self._few_changed = False
@@ -86,22 +84,13 @@ class Lazy:
         # Written out: min() takes several times as long.
         high = [most if most < ask else ask for ask, most in zip(demand, self._ceiling_of, strict=True)]  # noqa: FURB136
         low = [least if least < most else most for least, most in zip(self._floor_of, high, strict=True)]  # noqa: FURB136
-        return Bounds(low, high, self._waterline(low, high), self._capacity) if sum(low) <= self._capacity else None
-
-    def _waterline(self, low: list[int], high: list[int]) -> Waterline:
-        """The same as the last time, but for the classes that have changed: bounds of before have to do without it."""
-        before = self._own
-        changed = [one for one, (a, b) in enumerate(zip(before[1], high, strict=False)) if a != b]
-        self._few_changed = len(before[1]) == len(high) and len(changed) <= FEW_CHANGES
-        if not self._few_changed:
-            self._line = Waterline(low, high, self._offsets)
-        else:
-            for one in changed:
-                offset = self._offsets[one]
-                self._line.move(before[0][one] + offset, before[1][one] + offset, low[one] + offset, high[one] + offset)
-            self._line.moved(low, high)
-        self._own = low, high
-        return self._line
+        before, self._demand = self._demand, demand
+        changed = [one for one, (a, b) in enumerate(zip(before, demand, strict=False)) if a != b]
+        self._few_changed = len(before) == len(demand) and len(changed) <= FEW_CHANGES
+        self._serial += 1
+        if len(before) != len(demand):
+            changed = [*range(len(demand))]
+        return Bounds(low, high, self._capacity, self._serial, changed) if sum(low) <= self._capacity else None
 
     def settle(
         self,
@@ -117,20 +106,9 @@ class Lazy:
         or relations name; where the others are, the level tells.
         """
         before = binding = self._bound_before.get(state, NOTHING)
-        near = self._near_all[0] // self._near_all[1], 1
-        if self._few_changed:  # else nobody remembers how all stood there
-            near = self._near.get(state, near)
         for _ in range(ROUNDS_MAX):
-            found: Found | None = None
-            if relations or full or binding != NOTHING:
-                bound = self._components(state, binding, relations, full)
-                settled = settle(bound, demand, bounds, self._top, near)
-                if settled is not None:
-                    found, near = settled
-            else:
-                near = bounds.line.level(min(bounds.capacity, bounds.line.most), near[0] // near[1])
-                found = Found(*near, {})
-            broken = NOTHING
+            scene = self._scene(state, binding, relations, full)
+            found = scene.settle(demand, bounds, self._top, self._near)
             if found is not None:
                 amounts = self._amounts(bounds, found)
                 broken = self._broken(amounts, found.parts, demand)
@@ -140,19 +118,14 @@ class Lazy:
                         binding = self._tight(binding, amounts, found.parts, demand)
                     if binding != before:
                         self._remember(state, binding)
-                    if len(self._near) >= KEPT_MAX:
-                        self._near.clear()
-                    self._near[state] = self._near_all = near
+                    self._near = found.level // found.parts
                     return Exact(amounts, found.parts), found
-            if found is None and before != NOTHING:  # the guess may have been beyond this method
+                binding = _with(binding, broken)
+            elif before != NOTHING:  # the guess may have been beyond this method
                 before = binding = NOTHING
                 self._remember(state, NOTHING)
-                continue
-            if found is None:
+            else:
                 break
-            binding = _with(binding, broken)
-            if not self._few_changed:
-                near = near[0] // near[1], 1
         return None
 
     def by_programs(
@@ -184,7 +157,7 @@ class Lazy:
         """The shares in whole parts per million."""
         level, parts, bound = found
         level, rest = divmod(level, parts)
-        shares = bounds.line.whole(level)
+        shares = whole_at(level, bounds.low, bounds.high, self._offsets)
         rounded: list[tuple[int, int]] = []
         if rest:
             rounded = [
@@ -206,17 +179,16 @@ class Lazy:
         here = -(-level // parts) - self._offsets[one]
         return max(bounds.low[one], min(bounds.high[one], here))
 
-    def _components(
-        self, state: object, binding: Key, relations: Sequence[Relation], full: frozenset[int]
-    ) -> list[Component]:
+    def _scene(self, state: object, binding: Key, relations: Sequence[Relation], full: frozenset[int]) -> Scene:
         key = state, binding
-        found = self._bound.get(key)
+        found = self._scenes.get(key)
         if found is None:
-            if len(self._bound) >= KEPT_MAX:
-                self._bound.clear()
+            if len(self._scenes) >= KEPT_MAX:
+                self._scenes.clear()
                 self._known.clear()
             ceilings, floors = [self._ceilings[c] for c in binding[0]], [self._floors[f] for f in binding[1]]
-            found = self._bound[key] = components(self._offsets, relations, ceilings, floors, full, self._known)
+            bound = components(self._offsets, relations, ceilings, floors, full, self._known)
+            found = self._scenes[key] = Scene(self._offsets, bound)
         return found
 
     def _remember(self, state: object, binding: Key) -> None:

@@ -12,18 +12,16 @@ fast as fractions.
 from __future__ import annotations
 
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.groups import Exact, picker
+from qosweb.webqos.allocation.groups import Exact
 from qosweb.webqos.allocation.rising import Rising
-from qosweb.webqos.allocation.waterline import LOOKS_MAX, Found
+from qosweb.webqos.allocation.waterline import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from qosweb.webqos.allocation.groups import Group
-    from qosweb.webqos.allocation.rising import RisingCourse
-    from qosweb.webqos.allocation.waterline import Bounds, Level
 
 FINE = 20
 NEVER = 1 << 200  # above the key of every level
@@ -56,134 +54,50 @@ class Packing:
     """Ceilings that overlap, of some of the classes."""
 
     def __init__(self, offsets: Sequence[int], ceilings: Sequence[Group]) -> None:
-        self._offsets = offsets
-        self._ceilings = ceilings
+        self._all_offsets = offsets
+        self._all_ceilings = ceilings
         self.classes = sorted({one for group, _ in ceilings for one in group})
-        self._over = ceilings_over(ceilings)
-        self._own = picker(self.classes)
-        self._low_of = [picker(group) for group, _ in ceilings]
-        self._asked: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
-        self._first: list[tuple[int, int]] = []  # the levels at which the ceilings would be reached one by one
-        self._too_low = False  # do lower bounds alone exceed a ceiling?
-        self._to_renew: set[int] = set()  # those of which are not true any more
-        self._course: PackingCourse | RisingCourse | None = None
-        self._bounds: Bounds | None = None
+        place = {one: k for k, one in enumerate(self.classes)}
+        self._offsets = [offsets[one] for one in self.classes]
+        self._ceilings = [(tuple(place[one] for one in group), ppm) for group, ppm in ceilings]
+        self._over = ceilings_over(self._ceilings)
+        self._low: Sequence[int] = ()
+        self._high: Sequence[int] = ()
+        self._stops: Sequence[int] = ()  # where each class stops, in parts of the scale
+        self._scale = 1
+        self._rising: Rising | None = None
 
-    def begin(self, demand: Sequence[int], bounds: Bounds) -> PackingCourse | RisingCourse | None:
+    def begin(self, demand: Sequence[int], low: Sequence[int], high: Sequence[int]) -> None:
         """How they fill; if lower bounds alone exceed a ceiling and have to yield, how they rise."""
-        if self._bounds is bounds:
-            return self._course
-        self._bounds = bounds
-        low, high = bounds.low, bounds.high
-        asked = self._own(low), self._own(high)
-        course = self._course
-        if course is not None and self._asked == asked:
-            return course
-        before, self._asked = self._asked, asked
-        changed = [
-            one
-            for one, least_before, most_before, least, most in zip(self.classes, *before, *asked, strict=False)
-            if most != most_before or least != least_before
-        ]
-        self._to_renew.update([c for one in changed for c in self._over[one]])
-        if isinstance(course, PackingCourse) and course.keep([(one, low[one], high[one]) for one in changed]):
-            return course
-        if asked[0] != before[0]:
-            self._too_low = any(sum(own(low)) > ppm for own, (_, ppm) in zip(self._low_of, self._ceilings, strict=True))
-        if self._too_low:
-            self._course = Rising(self._offsets, (), self._ceilings, (), frozenset()).begin(demand, bounds)
-            return self._course
+        self._rising = None
+        if any(sum([low[k] for k in group]) > ppm for group, ppm in self._ceilings):
+            self._rising = Rising(self._all_offsets, (), self._all_ceilings, (), frozenset())
+            self._rising.begin(demand, low, high)
+            return
+        self._low, self._high = low, high
         filling = _Filling(low, high, self._offsets, self._ceilings, self._over)
-        if not self._first:
-            self._first = [filling.level(c) for c in range(len(self._ceilings))]
-        else:
-            for c in self._to_renew:
-                self._first[c] = filling.level(c)
-        self._to_renew.clear()
-        filling.fill(self._first)
-        stops = [(one, stop, low[one], high[one], self._offsets[one]) for one, stop in filling.stopped.items()]
-        self._course = PackingCourse(stops, filling.scale)
-        return self._course
+        filling.fill([filling.level(c) for c in range(len(self._ceilings))])
+        self._stops, self._scale = filling.shares()
 
-
-class PackingStanding(NamedTuple):
-    """How the classes stand at a level, in its parts."""
-
-    level: int
-    parts: int
-    beyond: int
-    beyond_pace: int
-    unit: int
-    amounts: dict[int, int]
-
-
-class PackingCourse:
-    """Where each class stops, in parts of a scale, with its own bounds and its offset."""
-
-    def __init__(self, stops: list[tuple[int, int, int, int, int]], scale: int) -> None:
-        self._stops = stops
-        self._scale = scale
-        self._place = {stop[0]: k for k, stop in enumerate(stops)}
-        self._stood: dict[Level, PackingStanding] = {}
-
-    def keep(self, changes: Iterable[tuple[int, int, int]]) -> bool:
-        """Classes have other bounds now, from below and from above: is their course the same?
-
-        It is if each was, and is, stopped before it was full.
-        """
-        stops, scale = self._stops, self._scale
-        new: list[tuple[int, tuple[int, int, int, int, int]]] = []
-        for one, least, most in changes:
-            k = self._place.get(one)
-            if k is None:
-                return False
-            _, stop, least_before, most_before, offset = stops[k]
-            if least != least_before or stop >= most * scale or stop >= most_before * scale:
-                return False
-            new.append((k, (one, stop, least, most, offset)))
-        for k, entry in new:
-            stops[k] = entry
-        self._stood.clear()
-        return True
-
-    def look(self, level: int, parts: int) -> PackingStanding:
-        """Everything at ``level / parts``; what was looked at lately is not computed again."""
-        found = self._stood.get((level, parts))
-        if found is None:
-            if len(self._stood) >= LOOKS_MAX:
-                self._stood.clear()
-            found = self._stood[level, parts] = self.stand(level, parts)
-        return found
-
-    def stand(self, level: int, parts: int) -> PackingStanding:
-        """Everything at ``level / parts``."""
+    def stand(self, level: int, parts: int) -> tuple[Found, tuple[int, int]] | None:
+        """What they hold at ``level / parts``, and what all gain per level."""
+        if self._rising is not None:
+            return self._rising.stand(level, parts)
         finer = self._scale // gcd(self._scale, parts)
         level, parts = level * finer, parts * finer
         to_stops = parts // self._scale
-        whole = level // parts
-        beyond = pace = 0
+        pace = 0
         amounts: dict[int, int] = {}
-        for one, stop, least, most, offset in self._stops:
-            here = whole - offset
-            if here < least:
-                amounts[one] = least * parts
-                continue
-            own = most * parts if here >= most else level - offset * parts
-            limit = stop * to_stops
-            if own < limit:
-                amounts[one] = own
+        for one, stop, least, offset in zip(self.classes, self._stops, self._low, self._offsets, strict=True):
+            here, limit = level - offset * parts, stop * to_stops
+            if here < least * parts:
+                here = least * parts
+            elif here >= limit:
+                here = limit
             else:
-                beyond -= own - limit
-                pace -= here < most
-                amounts[one] = limit
-        return PackingStanding(level, parts, beyond, pace, 1, amounts)
-
-    def advance(self, standing: PackingStanding) -> PackingStanding:
-        """All has acted already."""
-        return standing
-
-    def found(self, standing: PackingStanding) -> Found:
-        return Found(standing.level, standing.parts, standing.amounts)
+                pace += 1
+            amounts[one] = here
+        return Found(level, parts, amounts), (pace, 1)
 
 
 class _Filling:
