@@ -7,9 +7,11 @@ on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from math import gcd
+from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.groups import picker
+from qosweb.webqos.allocation.rising import Rising
 from qosweb.webqos.allocation.shapes import Asked, Piece, Rule, shape_of
 
 if TYPE_CHECKING:
@@ -18,19 +20,9 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.general import Relation
     from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.shapes import Shape
-    from qosweb.webqos.allocation.waterline import Bounds, Found
+    from qosweb.webqos.allocation.waterline import Bounds
 
 SHAPES_MAX = 8
-
-
-class Solver(Protocol):
-    """Finds what the classes hold at one level."""
-
-    def begin(self, demand: Sequence[int], low: Sequence[int], high: Sequence[int]) -> None:
-        """The demands of these classes, and their own bounds, are now these."""
-
-    def stand(self, level: int, parts: int) -> tuple[Found, tuple[int, int]] | None:
-        """What they hold there, and what all together gain per level (with its denominator); None if beyond it."""
 
 
 class Component:
@@ -43,12 +35,12 @@ class Component:
         ceilings: Sequence[Group],
         floors: Sequence[Group],
         full: frozenset[int],
-        solver: Solver | None,
     ) -> None:
         sides = [side for r in relations for side in (r.left, r.right)]
         self.classes = sorted({one for group in (*sides, *(g for g, _ in (*ceilings, *floors)), full) for one in group})
         self._offsets = [offsets[one] for one in self.classes]
-        self._solver = solver
+        solver = Rising(offsets, relations, ceilings, floors, full)
+        self._solver = solver if solver.possible else None
         self._own = picker(self.classes)
         place = {one: k for k, one in enumerate(self.classes)}
         self._full = [place[one] for one in sorted(full)]
@@ -66,6 +58,7 @@ class Component:
         self._taken: tuple[tuple[int, ...], ...] = ()
         self._asked = Asked((), (), ())
         self._begun = False
+        self._flat: Piece | None = None
 
     def take(self, demand: Sequence[int], bounds: Bounds) -> None:
         """The demands are now these."""
@@ -78,6 +71,7 @@ class Component:
             return
         self._taken = taken
         self._begun = False
+        self._flat = None
         wanted, low, high = taken
         if self._full:
             at_least = list(low)
@@ -103,6 +97,8 @@ class Component:
                 if n:
                     shapes.insert(0, shapes.pop(n))
                 return piece
+        if self._flat is not None and self._flat.covers(level, parts):
+            return self._flat
         return self._find(level, parts)
 
     def _find(self, level: int, parts: int) -> Piece | None:
@@ -118,18 +114,29 @@ class Component:
         amounts = [found.amounts[one] for one in self.classes]
         piece = self.learn(found.level, found.parts, amounts)
         if piece is None or not piece.covers(level, parts):
-            held = sum(amounts)
-            here = level, parts
-            piece = Piece(
-                here,
-                here,
-                [amount * unit for amount in amounts],
-                [0] * len(amounts),
-                found.parts * unit,
-                held * unit - pace * found.level,
-                pace * found.parts,
-            )
+            piece = self._point(level, parts, amounts, found.parts, pace, unit)
         return piece
+
+    def _point(self, level: int, parts: int, amounts: list[int], scale: int, pace: int, unit: int) -> Piece:
+        """A piece that is good at one level, or between two where all hold the same: nobody falls when others rise."""
+        divisor = gcd(scale, *amounts)
+        amounts = [amount // divisor * unit for amount in amounts]
+        scale = scale // divisor * unit
+        least = most = level, parts
+        flat = self._flat
+        if flat is not None and flat.base == amounts and flat.scale == scale:
+            least, most = flat.least, flat.most
+            if level * least[1] < least[0] * parts:
+                least = level, parts
+            if level * most[1] > most[0] * parts:
+                most = level, parts
+        held = sum(amounts)
+        still = [0] * len(amounts)
+        self._flat = Piece(least, most, amounts, still, scale, held, 0)
+        pace = pace * scale // unit
+        here = level, parts
+        finer = [amount * parts for amount in amounts]
+        return Piece(here, here, finer, still, scale * parts, held * parts - pace * level, pace * parts)
 
     def learn(self, level: int, parts: int, amounts: Sequence[int]) -> Piece | None:
         """Remember the shape of shares that are max-min; the piece that follows from it."""

@@ -87,8 +87,8 @@ class Contention:
                 exact = self._by_programs(demand, imposed, released)
                 self._steps.append(exact)
             else:
-                exact = settled[0]
-                self._steps.append((bounds, settled[1]))
+                exact = Exact(settled.amounts, settled.parts)
+                self._steps.append((bounds, settled))
             broken, lapsed = relations.judge(exact, demand, imposed, released)
             if not broken and not lapsed:
                 break
@@ -96,7 +96,7 @@ class Contention:
             released |= lapsed
         if settled is None or bounds is None:
             return to_whole(exact, demand, self._levels, self._floors, self._ceilings)
-        return lazy.whole(demand, bounds, settled[1], self._rounding)
+        return lazy.whole(demand, bounds, settled, self._rounding)
 
     def _by_programs(self, demand: list[int], imposed: set[int], released: set[int]) -> Exact:
         """Exact, and slow."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from qosweb.webqos.allocation.general import Relation
     from qosweb.webqos.allocation.groups import Group
+    from qosweb.webqos.allocation.packing import Packing
     from qosweb.webqos.allocation.rounding import Rounding
     from qosweb.webqos.allocation.component import Component
 
@@ -71,9 +72,11 @@ class Lazy:
         bound = {one for group, _ in (*self._floors, *self._ceilings) for one in group}
         self._watched = sorted({*bound, *related})
         self._demand: Sequence[int] = ()
+        self._low: list[int] = []
+        self._high: list[int] = []
         self._serial = 0
         self._scenes: dict[tuple[object, Key], Scene] = {}
-        self._known: dict[object, Component] = {}
+        self._known: dict[object, Component | Packing] = {}
         self._found = 0
         self._few_changed = False
         self._bound_before: dict[object, Key] = {}
@@ -81,16 +84,25 @@ class Lazy:
 
     def bounds(self, demand: Sequence[int]) -> Bounds | None:
         """What does not depend on relations; None if the floors of single classes cannot all be met."""
-        # Written out: min() takes several times as long.
-        high = [most if most < ask else ask for ask, most in zip(demand, self._ceiling_of, strict=True)]  # noqa: FURB136
-        low = [least if least < most else most for least, most in zip(self._floor_of, high, strict=True)]  # noqa: FURB136
-        before, self._demand = self._demand, demand
-        changed = [one for one, (a, b) in enumerate(zip(before, demand, strict=False)) if a != b]
-        self._few_changed = len(before) == len(demand) and len(changed) <= FEW_CHANGES
+        before = self._demand
         self._serial += 1
-        if len(before) != len(demand):
+        if len(before) == len(demand):
+            changed = [one for one, (a, b) in enumerate(zip(before, demand, strict=True)) if a != b]
+            low, high = self._low.copy(), self._high.copy()
+        else:
             changed = [*range(len(demand))]
-        return Bounds(low, high, self._capacity, self._serial, changed) if sum(low) <= self._capacity else None
+            low, high = [0] * len(demand), [0] * len(demand)
+        self._few_changed = len(changed) <= FEW_CHANGES
+        for one in changed:
+            most, least = self._ceiling_of[one], self._floor_of[one]
+            if demand[one] < most:
+                most = demand[one]
+            high[one] = most
+            low[one] = least if least < most else most  # noqa: FURB136, min() takes several times as long
+        self._demand, self._low, self._high = demand, low, high
+        if sum(low) > self._capacity:
+            return None
+        return Bounds(demand, low, high, self._capacity, self._serial, changed)
 
     def settle(
         self,
@@ -99,7 +111,7 @@ class Lazy:
         state: object,
         relations: Sequence[Relation],
         full: frozenset[int],
-    ) -> tuple[Exact, Found] | None:
+    ) -> Found | None:
         """The shares under ``relations``, where ``full`` classes keep all they ask for; None if beyond this method.
 
         ``state`` names the relations and who is full. The exact shares are right for the classes that bounds on groups
@@ -110,16 +122,15 @@ class Lazy:
             scene = self._scene(state, binding, relations, full)
             found = scene.settle(demand, bounds, self._top, self._near)
             if found is not None:
-                amounts = self._amounts(bounds, found)
-                broken = self._broken(amounts, found.parts, demand)
+                broken = self._broken(found.amounts, found.parts, demand)
                 if broken == NOTHING:
                     self._found += self._few_changed  # when all change, what binds next is anybody's guess
                     if self._few_changed and not self._found % TIDY_EVERY:
-                        binding = self._tight(binding, amounts, found.parts, demand)
+                        binding = self._tight(binding, found.amounts, found.parts, demand)
                     if binding != before:
                         self._remember(state, binding)
                     self._near = found.level // found.parts
-                    return Exact(amounts, found.parts), found
+                    return found
                 binding = _with(binding, broken)
             elif before != NOTHING:  # the guess may have been beyond this method
                 before = binding = NOTHING
@@ -155,27 +166,30 @@ class Lazy:
 
     def whole(self, demand: Sequence[int], bounds: Bounds, found: Found, rounding: Rounding) -> list[int]:
         """The shares in whole parts per million."""
-        level, parts, bound = found
+        level, parts, amounts, coupled = found
         level, rest = divmod(level, parts)
         shares = whole_at(level, bounds.low, bounds.high, self._offsets)
         rounded: list[tuple[int, int]] = []
+        for one in coupled:
+            shares[one], own_rest = divmod(amounts[one], parts)
+            if own_rest:
+                rounded.append((-own_rest, one))
         if rest:
-            rounded = [
+            free = [True] * len(shares)
+            for one in coupled:
+                free[one] = False
+            rounded += [
                 (-rest, one)
                 for one, (share, most, offset) in enumerate(zip(shares, bounds.high, self._offsets, strict=True))
-                if share < most and share == level - offset and one not in bound
+                if share < most and share == level - offset and free[one]
             ]
-        for one, amount in bound.items():
-            shares[one], rest = divmod(amount, parts)
-            if rest:
-                rounded.append((-rest, one))
         return rounding.complete(shares, rounded, parts, demand)
 
     def amount(self, one: int, bounds: Bounds, found: Found) -> int:
         """What a class holds, rounded up."""
-        level, parts, bound = found
-        if one in bound:
-            return -(-bound[one] // parts)
+        level, parts, amounts, coupled = found
+        if one in coupled:
+            return -(-amounts[one] // parts)
         here = -(-level // parts) - self._offsets[one]
         return max(bounds.low[one], min(bounds.high[one], here))
 
@@ -188,32 +202,13 @@ class Lazy:
                 self._known.clear()
             ceilings, floors = [self._ceilings[c] for c in binding[0]], [self._floors[f] for f in binding[1]]
             bound = components(self._offsets, relations, ceilings, floors, full, self._known)
-            found = self._scenes[key] = Scene(self._offsets, bound)
+            found = self._scenes[key] = Scene(self._offsets, bound, self._watched)
         return found
 
     def _remember(self, state: object, binding: Key) -> None:
         if len(self._bound_before) >= KEPT_MAX:
             self._bound_before.clear()
         self._bound_before[state] = binding
-
-    def _amounts(self, bounds: Bounds, found: Found) -> list[int]:
-        """Of the classes that are watched, zero for all others."""
-        low, high, offsets = bounds.low, bounds.high, self._offsets
-        level, parts, bound = found
-        whole = level // parts
-        amounts = [0] * len(offsets)
-        for one in self._watched:
-            if one in bound:
-                amounts[one] = bound[one]
-            else:
-                here = whole - offsets[one]
-                if here < low[one]:
-                    amounts[one] = low[one] * parts
-                elif here >= high[one]:
-                    amounts[one] = high[one] * parts
-                else:
-                    amounts[one] = level - offsets[one] * parts
-        return amounts
 
     def _broken(self, amounts: Sequence[int], parts: int, demand: Sequence[int]) -> Key:
         ceilings = [c for c, (held_by, ppm) in enumerate(self._over) if sum(held_by(amounts)) > ppm * parts]

@@ -14,14 +14,15 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.groups import Exact
-from qosweb.webqos.allocation.rising import Rising
-from qosweb.webqos.allocation.waterline import Found
+from qosweb.webqos.allocation.groups import Exact, picker
+from qosweb.webqos.allocation.shapes import FAR, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from qosweb.webqos.allocation.component import Component
     from qosweb.webqos.allocation.groups import Group
+    from qosweb.webqos.allocation.waterline import Bounds, Level
 
 FINE = 20
 NEVER = 1 << 200  # above the key of every level
@@ -51,53 +52,110 @@ def ceilings_over(ceilings: Sequence[Group]) -> dict[int, list[int]]:
 
 
 class Packing:
-    """Ceilings that overlap, of some of the classes."""
+    """A component that is bound by ceilings alone: where each class stops depends on the demands, not on the level.
 
-    def __init__(self, offsets: Sequence[int], ceilings: Sequence[Group]) -> None:
-        self._all_offsets = offsets
-        self._all_ceilings = ceilings
+    ``yielding`` is the same for any rules; it is needed when lower bounds alone exceed a ceiling.
+    """
+
+    def __init__(self, offsets: Sequence[int], ceilings: Sequence[Group], yielding: Component) -> None:
         self.classes = sorted({one for group, _ in ceilings for one in group})
         place = {one: k for k, one in enumerate(self.classes)}
         self._offsets = [offsets[one] for one in self.classes]
         self._ceilings = [(tuple(place[one] for one in group), ppm) for group, ppm in ceilings]
         self._over = ceilings_over(self._ceilings)
+        self._own = picker(self.classes)
+        self._yielding = yielding
+        self._yields = False  # do lower bounds alone exceed a ceiling?
+        self._serial = -1
         self._low: Sequence[int] = ()
         self._high: Sequence[int] = ()
+        self._first: list[Level] = []  # the levels at which the ceilings would be reached one by one
+        self._to_renew: set[int] = set()  # those of which are not true any more
         self._stops: Sequence[int] = ()  # where each class stops, in parts of the scale
         self._scale = 1
-        self._rising: Rising | None = None
 
-    def begin(self, demand: Sequence[int], low: Sequence[int], high: Sequence[int]) -> None:
-        """How they fill; if lower bounds alone exceed a ceiling and have to yield, how they rise."""
-        self._rising = None
-        if any(sum([low[k] for k in group]) > ppm for group, ppm in self._ceilings):
-            self._rising = Rising(self._all_offsets, (), self._all_ceilings, (), frozenset())
-            self._rising.begin(demand, low, high)
+    def take(self, demand: Sequence[int], bounds: Bounds) -> None:
+        """The demands are now these."""
+        if self._serial == bounds.serial:
             return
+        self._serial = bounds.serial
+        own = self._own
+        low, high = own(bounds.low), own(bounds.high)
+        if low == self._low and high == self._high and not self._yields:
+            return
+        changed = [
+            k
+            for k, (least, least_before, most, most_before) in enumerate(
+                zip(low, self._low or low, high, self._high or high, strict=True)
+            )
+            if most != most_before or least != least_before
+        ]
+        self._to_renew.update([c for k in changed for c in self._over[k]])
+        keeps = bool(self._stops) and not self._yields and all(self._stays(k, low[k], high[k]) for k in changed)
+        if low != self._low:
+            self._yields = any(sum([low[k] for k in group]) > ppm for group, ppm in self._ceilings)
         self._low, self._high = low, high
-        filling = _Filling(low, high, self._offsets, self._ceilings, self._over)
-        filling.fill([filling.level(c) for c in range(len(self._ceilings))])
+        if self._yields:
+            self._yielding.take(demand, bounds)
+        elif not keeps:
+            self._fill()
+
+    def _stays(self, k: int, least: int, most: int) -> bool:
+        """A class has other bounds now: is it certain that all stop where they did?
+
+        It is if it was, and is, stopped before it is full.
+        """
+        stop = self._stops[k]
+        return least == self._low[k] and stop < most * self._scale and stop < self._high[k] * self._scale
+
+    def _fill(self) -> None:
+        filling = _Filling(self._low, self._high, self._offsets, self._ceilings, self._over)
+        if not self._first:
+            self._first = [filling.level(c) for c in range(len(self._ceilings))]
+        for c in self._to_renew:
+            self._first[c] = filling.level(c)
+        self._to_renew.clear()
+        filling.fill(self._first)
         self._stops, self._scale = filling.shares()
 
-    def stand(self, level: int, parts: int) -> tuple[Found, tuple[int, int]] | None:
-        """What they hold at ``level / parts``, and what all gain per level."""
-        if self._rising is not None:
-            return self._rising.stand(level, parts)
-        finer = self._scale // gcd(self._scale, parts)
-        level, parts = level * finer, parts * finer
-        to_stops = parts // self._scale
-        pace = 0
-        amounts: dict[int, int] = {}
-        for one, stop, least, offset in zip(self.classes, self._stops, self._low, self._offsets, strict=True):
-            here, limit = level - offset * parts, stop * to_stops
+    def guess(self, level: int) -> Piece | None:
+        return self._yielding.guess(level) if self._yields else self.piece(level, 1)
+
+    def piece(self, level: int, parts: int) -> Piece | None:
+        """What they hold at ``level / parts``, and how far that goes."""
+        if self._yields:
+            return self._yielding.piece(level, parts)
+        scale = self._scale
+        here = level * scale
+        above = FAR
+        below = 0
+        base: list[int] = []
+        slope: list[int] = []
+        for stop, least, offset in zip(self._stops, self._low, self._offsets, strict=True):
+            offset *= scale
+            least = least * scale + offset
+            stop += offset
             if here < least * parts:
-                here = least * parts
-            elif here >= limit:
-                here = limit
+                base.append(least - offset)
+                slope.append(0)
+                if least < above:
+                    above = least
+            elif here >= stop * parts:
+                base.append(stop - offset)
+                slope.append(0)
+                if stop > below:
+                    below = stop
             else:
-                pace += 1
-            amounts[one] = here
-        return Found(level, parts, amounts), (pace, 1)
+                base.append(-offset)
+                slope.append(scale)
+                if stop < above:
+                    above = stop
+                if least > below:
+                    below = least
+        return Piece((below, scale), (above, scale), base, slope, scale, sum(base), sum(slope))
+
+    def learn(self, level: int, parts: int, amounts: Sequence[int]) -> None:
+        """Nothing to learn: what is not known is soon found."""
 
 
 class _Filling:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.webqos.allocation.crossing import Crossing, Part, crossings
 from qosweb.webqos.allocation.water import surface
-from qosweb.webqos.allocation.waterline import Found, next_level
+from qosweb.webqos.allocation.waterline import next_level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +61,14 @@ class Standing(NamedTuple):
     groups: list[int]
     groups_pace: list[int]
     unit: int
+
+
+class Stood(NamedTuple):
+    """A level, and in the same parts what each class holds there."""
+
+    level: int
+    parts: int
+    amounts: dict[int, int]
 
 
 Limit = tuple[Sum, int, int]  # a sum, and the most that it can be, with its denominator
@@ -128,7 +136,7 @@ class Rising:
         """The demands of these classes, and their own bounds, are now these."""
         self._course = RisingCourse(self, demand, low, high)
 
-    def stand(self, level: int, parts: int) -> tuple[Found, tuple[int, int]] | None:
+    def stand(self, level: int, parts: int) -> tuple[Stood, tuple[int, int]] | None:
         """What they hold at ``level / parts``, and what all gain per level; None if it is beyond this method."""
         course = self._course
         standing = course.advance(level, parts) if course is not None else None
@@ -425,7 +433,7 @@ class RisingCourse:
         self._needs = [need // divisor for need in needs] or self._needs
         self._bound_parts = parts // divisor
 
-    def found(self, standing: Standing) -> Found | None:
+    def found(self, standing: Standing) -> Stood | None:
         """Groups that are lifted divide what they hold by a level of their own."""
         rising = self._rising
         dividing: list[Part] = []
@@ -438,7 +446,7 @@ class RisingCourse:
                 dividing += rising.crossings[g][0].parts(standing.ones, *needs)
             else:
                 dividing.append(Part(members, held))
-        found = Found(standing.level, standing.parts, dict(zip(rising.classes, standing.ones, strict=True)))
+        found = Stood(standing.level, standing.parts, dict(zip(rising.classes, standing.ones, strict=True)))
         for part in dividing:
             members, held, inner, least = part
             divided = self._divide(found, members, held * (found.parts // standing.parts))
@@ -454,7 +462,7 @@ class RisingCourse:
             found = divided
         return found
 
-    def _divide(self, found: Found, members: Sequence[int], held: int) -> Found | None:
+    def _divide(self, found: Stood, members: Sequence[int], held: int) -> Stood | None:
         """The same, with these classes at the one level at which they hold so much; None if they cannot."""
         rising = self._rising
         level, parts, amounts = found
@@ -470,7 +478,7 @@ class RisingCourse:
         for k, least, most in zip(members, low, high, strict=True):
             here = own - rising.offsets[k] * parts
             amounts[rising.classes[k]] = min(max(here, least * even), most * even)
-        return Found(level * even, parts, amounts)
+        return Stood(level * even, parts, amounts)
 
 
 def _whole_groups(groups: Sequence[tuple[int, ...]], sums: Sequence[tuple[int, ...]]) -> bool:

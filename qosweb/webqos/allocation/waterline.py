@@ -136,11 +136,12 @@ def whole_at(level: int, low: Sequence[int], high: Sequence[int], offsets: Seque
 
 
 class Found(NamedTuple):
-    """The final level, and the amounts of the classes that are bound here."""
+    """The final level, and in the same parts what classes hold: right for ``coupled`` ones, and for those watched."""
 
     level: int
     parts: int
-    amounts: dict[int, int]
+    amounts: Sequence[int]
+    coupled: Sequence[int]
 
 
 class Bounds(NamedTuple):
@@ -149,6 +150,7 @@ class Bounds(NamedTuple):
     They are numbered one after the other; ``changed`` are those who ask for more or less than with the number before.
     """
 
+    demand: Sequence[int]
     low: Sequence[int]
     high: Sequence[int]
     capacity: int
