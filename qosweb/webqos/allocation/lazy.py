@@ -18,9 +18,9 @@ from qosweb.webqos.allocation.waterline import Bounds, Found, whole_at
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qosweb.webqos.allocation.general import Relation
     from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.packing import Packing
+    from qosweb.webqos.allocation.relations import State
     from qosweb.webqos.allocation.rounding import Rounding
     from qosweb.webqos.allocation.component import Component
 
@@ -75,12 +75,12 @@ class Lazy:
         self._low: list[int] = []
         self._high: list[int] = []
         self._serial = 0
-        self._scenes: dict[tuple[object, Key], Scene] = {}
+        self._scenes: dict[tuple[int, Key], Scene] = {}
         self._known: dict[object, Component | Packing] = {}
         self._found = 0
         self._few_changed = False
-        self._bound_before: dict[object, Key] = {}
-        self._tangled: dict[object, Key] = {}
+        self._bound_before: dict[int, Key] = {}
+        self._tangled: dict[int, Key] = {}
 
     def bounds(self, demand: Sequence[int]) -> Bounds | None:
         """What does not depend on relations; None if the floors of single classes cannot all be met."""
@@ -104,22 +104,15 @@ class Lazy:
             return None
         return Bounds(demand, low, high, self._capacity, self._serial, changed)
 
-    def settle(
-        self,
-        demand: Sequence[int],
-        bounds: Bounds,
-        state: object,
-        relations: Sequence[Relation],
-        full: frozenset[int],
-    ) -> Found | None:
-        """The shares under ``relations``, where ``full`` classes keep all they ask for; None if beyond this method.
+    def settle(self, demand: Sequence[int], bounds: Bounds, state: State) -> Found | None:
+        """The shares when this is what binds; None if beyond this method.
 
-        ``state`` names the relations and who is full. The exact shares are right for the classes that bounds on groups
-        or relations name; where the others are, the level tells.
+        The exact shares are right for the classes that bounds on groups or relations name; where the others are, the
+        level tells.
         """
-        before = binding = self._bound_before.get(state, NOTHING)
+        before = binding = self._bound_before.get(state.number, NOTHING)
         for _ in range(ROUNDS_MAX):
-            scene = self._scene(state, binding, relations, full)
+            scene = self._scene(state, binding)
             found = scene.settle(demand, bounds, self._top, self._near)
             if found is not None:
                 broken = self._broken(found.amounts, found.parts, demand)
@@ -140,75 +133,68 @@ class Lazy:
         return None
 
     def by_programs(
-        self,
-        demand: Sequence[int],
-        levels: Sequence[int],
-        state: object,
-        relations: Sequence[Relation],
-        full: Sequence[tuple[int, ...]],
+        self, demand: Sequence[int], levels: Sequence[int], state: State, bounds: Bounds | None
     ) -> Exact | None:
         """The same by exact linear programs, with as few bounds; None if floors have to yield."""
-        binding = self._tangled.get(state, NOTHING)
+        binding = self._tangled.get(state.number, NOTHING)
         for _ in range(ROUNDS_MAX):
             floors = [*self._own_floors, *(self._floors[f] for f in binding[1])]
             ceilings = [*self._own_ceilings, *(self._ceilings[c] for c in binding[0])]
-            exact = fill_reduced(PPM, demand, levels, floors, ceilings, relations, full)
+            exact = fill_reduced(PPM, demand, levels, floors, ceilings, state.relations, state.left)
             if missed(floors, exact, demand):
                 return None
             broken = self._broken(exact.amounts, exact.scale, demand)
             if broken == NOTHING:
                 if len(self._tangled) >= KEPT_MAX:
                     self._tangled.clear()
-                self._tangled[state] = binding
+                self._tangled[state.number] = binding
+                if bounds is not None:
+                    self._scene(state, binding).learn(demand, bounds, exact)
+                    self._remember(state, binding)
                 return exact
             binding = _with(binding, broken)
         return None
 
     def whole(self, demand: Sequence[int], bounds: Bounds, found: Found, rounding: Rounding) -> list[int]:
         """The shares in whole parts per million."""
-        level, parts, amounts, coupled = found
+        level, parts, amounts, coupled, free = found
         level, rest = divmod(level, parts)
-        shares = whole_at(level, bounds.low, bounds.high, self._offsets)
+        low, high, offsets = bounds.low, bounds.high, self._offsets
+        shares = whole_at(level, low, high, offsets)
         rounded: list[tuple[int, int]] = []
         for one in coupled:
             shares[one], own_rest = divmod(amounts[one], parts)
             if own_rest:
                 rounded.append((-own_rest, one))
         if rest:
-            free = [True] * len(shares)
-            for one in coupled:
-                free[one] = False
-            rounded += [
-                (-rest, one)
-                for one, (share, most, offset) in enumerate(zip(shares, bounds.high, self._offsets, strict=True))
-                if share < most and share == level - offset and free[one]
-            ]
+            rest = -rest
+            rounded += [(rest, one) for one in free if low[one] <= level - offsets[one] < high[one]]
         return rounding.complete(shares, rounded, parts, demand)
 
     def amount(self, one: int, bounds: Bounds, found: Found) -> int:
         """What a class holds, rounded up."""
-        level, parts, amounts, coupled = found
+        level, parts, amounts, coupled, _ = found
         if one in coupled:
             return -(-amounts[one] // parts)
         here = -(-level // parts) - self._offsets[one]
         return max(bounds.low[one], min(bounds.high[one], here))
 
-    def _scene(self, state: object, binding: Key, relations: Sequence[Relation], full: frozenset[int]) -> Scene:
-        key = state, binding
+    def _scene(self, state: State, binding: Key) -> Scene:
+        key = state.number, binding
         found = self._scenes.get(key)
         if found is None:
             if len(self._scenes) >= KEPT_MAX:
                 self._scenes.clear()
                 self._known.clear()
             ceilings, floors = [self._ceilings[c] for c in binding[0]], [self._floors[f] for f in binding[1]]
-            bound = components(self._offsets, relations, ceilings, floors, full, self._known)
+            bound = components(self._offsets, state.relations, ceilings, floors, state.full, self._known)
             found = self._scenes[key] = Scene(self._offsets, bound, self._watched)
         return found
 
-    def _remember(self, state: object, binding: Key) -> None:
+    def _remember(self, state: State, binding: Key) -> None:
         if len(self._bound_before) >= KEPT_MAX:
             self._bound_before.clear()
-        self._bound_before[state] = binding
+        self._bound_before[state.number] = binding
 
     def _broken(self, amounts: Sequence[int], parts: int, demand: Sequence[int]) -> Key:
         ceilings = [c for c, (held_by, ppm) in enumerate(self._over) if sum(held_by(amounts)) > ppm * parts]

@@ -80,6 +80,7 @@ class Scene:
         # Of all pieces together: their sum, and where all are good.
         self._scale = 1
         self._base = self._slope = 0
+        self._lines: list[tuple[int, int, int]] = []  # class, base and slope
         self._least: Level = (0, 1)
         self._most: Level = (FAR, 1)
 
@@ -179,9 +180,13 @@ class Scene:
         base = slope = 0
         least, of_least = 0, 1
         most, of_most = FAR, 1
-        for piece in self._pieces:
-            from_here, to_here, _, _, own_scale, sum_base, sum_slope = piece
+        lines: list[tuple[int, int, int]] = []
+        for component, piece in zip(self._components, self._pieces, strict=True):
+            from_here, to_here, bases, slopes, own_scale, sum_base, sum_slope = piece
             finer = scale // own_scale
+            if finer != 1:
+                bases, slopes = [finer * part for part in bases], [finer * part for part in slopes]
+            lines += zip(component.classes, bases, slopes, strict=True)
             base += sum_base * finer
             slope += sum_slope * finer
             if from_here[0] * of_least > least * from_here[1]:
@@ -190,6 +195,7 @@ class Scene:
                 most, of_most = to_here
         self._scale, self._base, self._slope = scale, base, slope
         self._least, self._most = (least, of_least), (most, of_most)
+        self._lines = lines
         return True
 
     def _search(
@@ -229,11 +235,8 @@ class Scene:
     def _found(self, bounds: Bounds, level: int, parts: int) -> Found:
         scale = self._scale
         amounts = [0] * len(self._of)
-        for component, piece in zip(self._components, self._pieces, strict=True):
-            finer = scale // piece.scale
-            of_level, of_one = level * finer, parts * finer
-            for one, base, slope in zip(component.classes, piece.base, piece.slope, strict=True):
-                amounts[one] = base * of_one + slope * of_level if slope else base * of_one
+        for one, base, slope in self._lines:
+            amounts[one] = base * parts + slope * level
         whole = level // parts
         level *= scale
         parts *= scale
@@ -246,7 +249,7 @@ class Scene:
                 amounts[one] = high[one] * parts
             else:
                 amounts[one] = level - offsets[one] * parts
-        return Found(level, parts, amounts, self._coupled)
+        return Found(level, parts, amounts, self._coupled, self._free)
 
 
 def _connected(sets: Iterable[tuple[int, ...]]) -> list[frozenset[int]]:

@@ -142,6 +142,7 @@ class Found(NamedTuple):
     parts: int
     amounts: Sequence[int]
     coupled: Sequence[int]
+    free: Sequence[int]
 
 
 class Bounds(NamedTuple):
