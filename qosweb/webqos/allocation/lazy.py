@@ -17,6 +17,7 @@ from qosweb.webqos.allocation.waterline import Bounds, Found, whole_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from fractions import Fraction
 
     from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.packing import Packing
@@ -81,6 +82,7 @@ class Lazy:
         self._few_changed = False
         self._bound_before: dict[int, Key] = {}
         self._tangled: dict[int, Key] = {}
+        self._near_before: dict[int, Fraction] = {}
 
     def bounds(self, demand: Sequence[int]) -> Bounds | None:
         """What does not depend on relations; None if the floors of single classes cannot all be met."""
@@ -140,16 +142,21 @@ class Lazy:
         for _ in range(ROUNDS_MAX):
             floors = [*self._own_floors, *(self._floors[f] for f in binding[1])]
             ceilings = [*self._own_ceilings, *(self._ceilings[c] for c in binding[0])]
-            exact = fill_reduced(PPM, demand, levels, floors, ceilings, state.relations, state.left)
+            near = self._near_before.get(state.number)
+            exact = fill_reduced(PPM, demand, levels, floors, ceilings, state.relations, state.left, near)
             if missed(floors, exact, demand):
                 return None
             broken = self._broken(exact.amounts, exact.scale, demand)
             if broken == NOTHING:
+                binding = self._tight(binding, exact.amounts, exact.scale, demand)
                 if len(self._tangled) >= KEPT_MAX:
                     self._tangled.clear()
+                    self._near_before.clear()
                 self._tangled[state.number] = binding
                 if bounds is not None:
-                    self._scene(state, binding).learn(demand, bounds, exact)
+                    level = self._scene(state, binding).learn(demand, bounds, exact)
+                    if level is not None:
+                        self._near_before[state.number] = level
                     self._remember(state, binding)
                 return exact
             binding = _with(binding, broken)

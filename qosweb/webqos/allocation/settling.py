@@ -7,6 +7,7 @@ where the pieces of the last time say; if that is beyond one of them, the next p
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING
 
@@ -111,16 +112,18 @@ class Scene:
                 above = level, parts
         return None
 
-    def learn(self, demand: Sequence[int], bounds: Bounds, exact: Exact) -> None:
-        """Remember how all stand in shares that are max-min, if some free class shows the level."""
+    def learn(self, demand: Sequence[int], bounds: Bounds, exact: Exact) -> Fraction | None:
+        """Remember how all stand in shares that are max-min, if some free class shows the level, and say where it is."""
         amounts, parts = exact
         rising = (one for one in self._free if bounds.low[one] * parts < amounts[one] < bounds.high[one] * parts)
         shows = next(rising, None)
-        if shows is not None:
-            level = amounts[shows] + self._offsets[shows] * parts
-            for component in self._components:
-                component.take(demand, bounds)
-                component.learn(level, parts, [amounts[one] for one in component.classes])
+        if shows is None:
+            return None
+        level = amounts[shows] + self._offsets[shows] * parts
+        for component in self._components:
+            component.take(demand, bounds)
+            component.learn(level, parts, [amounts[one] for one in component.classes])
+        return Fraction(level, parts)
 
     def _take(self, demand: Sequence[int], bounds: Bounds) -> bool:
         """The demands are now these. False if there is no telling how components stand."""
