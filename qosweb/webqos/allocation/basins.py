@@ -6,8 +6,8 @@ search for the level begins where the last one ended, so that a few looks at the
 level of its own and as much to divide as before keeps the shares that it had.
 
 The outcome is that of ``water``, to the last part: there is only one level of max-min shares, and rounding depends on
-nothing but the exact amounts there. First all classes are filled as if there were no groups; the basins are only needed
-if a group cannot keep its bounds that way.
+nothing but the exact amounts there. First all classes are filled as if there were no groups; the basins only have to be
+searched if a group cannot keep its bounds that way.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ class Basin:
         "ones",
         "outer",
         "pace",
-        "size",
         "whole",
     )
 
@@ -54,7 +53,6 @@ class Basin:
         self.groups = groups
         self.children: list[int | Basin] = []  # both, in the order in which they are rounded
         self.inside: list[Basin] = [inner for group in groups for inner in (*group.inside, group)]
-        self.size: int = len(ones) + sum(group.size for group in groups)
         self.outer: Basin | None = None
         for group in groups:
             group.outer = self
@@ -68,12 +66,15 @@ class Basin:
         # What its shares were found from: its amount, and the whole level around it, -1 for one of its own.
         self.amount = self.whole = -1
 
-    def raw(self, level: int) -> int:
-        """What all inside hold at a whole level if no group has bounds."""
-        held = self.line.held(level, 1)[0]
+    def keeps(self, level: int, parts: int) -> bool:
+        """Stand where this is the level of all inside: is that within the bounds?"""
+        held, pace = self.line.held(level, parts)
         for group in self.groups:
-            held += group.raw(level)
-        return held
+            held += group.held
+            pace += group.pace
+        self.held = held
+        self.pace = pace
+        return self.low * parts <= held <= self.high * parts
 
 
 class Basins:
@@ -111,27 +112,28 @@ class Basins:
             self._demand = ()
             return None
         amount = self._whole.high
-        line = self._line
-        level, parts = line.level(amount, self._near)
-        level //= parts
-        self._near = level
-        sure = True
+        level, parts = self._line.level(amount, self._near)
+        self._near = level // parts
         offended = self._offended
-        if offended is not self._whole:
-            raw = offended.raw(level)
-            if raw > offended.high or raw + offended.size < offended.low:
-                return self._by_basins()
+        if offended is not self._whole and not offended.groups and not offended.keeps(level, parts):
+            return self._by_basins()
         for basin in self._inner:
-            raw = basin.raw(level)
-            if raw > basin.high or raw + basin.size < basin.low:
+            if not basin.keeps(level, parts):
                 self._offended = basin
                 return self._by_basins()
-            if raw < basin.low or raw + basin.size > basin.high:
-                sure = False
-        shares = line.whole(level)
-        self._give(shares, range(self._classes), level, amount - sum(shares))
-        if not sure and not self._within(shares):
-            return self._by_basins()
+        return self._evenly(level, parts, amount)
+
+    def _evenly(self, level: int, parts: int, amount: int) -> list[int]:
+        """All at one level, in whole parts."""
+        whole, rest = divmod(level, parts)
+        shares = self._line.whole(whole)
+        same_level = [(self._whole, amount)] if rest else []
+        while same_level:
+            basin, amount = same_level.pop()
+            if basin.groups:
+                same_level += self._round(basin, level, parts, amount, shares)
+            else:
+                self._give(shares, basin.ones, whole, amount - basin.line.held(whole, 1)[0])
         return shares
 
     def _take(self, demand: Sequence[int]) -> bool:
@@ -199,16 +201,6 @@ class Basins:
             basin.low = max(least, min(basin.floor, most))
         return True
 
-    def _within(self, shares: list[int]) -> bool:
-        """Do these shares keep the bounds of all groups?"""
-        sums: dict[Basin, int] = {}
-        for basin in self._inner:
-            held = sum([shares[one] for one in basin.ones]) + sum([sums[group] for group in basin.groups])
-            if not basin.low <= held <= basin.high:
-                return False
-            sums[basin] = held
-        return True
-
     def _by_basins(self) -> list[int] | None:
         own_level = [(self._whole, self._whole.high)]
         while own_level:
@@ -229,7 +221,7 @@ class Basins:
             same_level = [(basin, amount)]
             while same_level:
                 basin, amount = same_level.pop()
-                for group, part in self._round(basin, level, parts, amount):
+                for group, part in self._round(basin, level, parts, amount, self._shares):
                     if group.bound:
                         own_level.append((group, part))
                     elif group.groups:
@@ -281,13 +273,14 @@ class Basins:
         top.held = held
         top.pace = pace
 
-    def _round(self, basin: Basin, level: int, parts: int, amount: int) -> list[tuple[Basin, int]]:
+    def _round(
+        self, basin: Basin, level: int, parts: int, amount: int, shares: list[int]
+    ) -> list[tuple[Basin, int]]:
         """Divide a whole amount among what is directly inside: rounded down, then one more for the largest fractions.
 
         Gives the classes their shares, and says what the groups get.
         """
         whole, rest = divmod(level, parts)
-        shares = self._shares
         fractions: list[tuple[int, int]] = []
         amounts: list[int] = []
         low, high, offsets = self._low, self._high, self._offsets

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
     from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.problem import Problem
+    from qosweb.webqos.allocation.relations import State
     from qosweb.webqos.allocation.waterline import Bounds, Found
-
-
-NOBODY: frozenset[int] = frozenset()
 
 
 class Contention:
@@ -73,36 +71,28 @@ class Contention:
 
     def _by_need(self, demand: list[int]) -> list[int]:
         """With everything. Relations are imposed and released as the specification says."""
-        relations, lazy = self._relations, self._lazy
+        relations, lazy, steps = self._relations, self._lazy, self._steps
         bounds = lazy.bounds(demand)
-        imposed: set[int] = set()
-        released: set[int] = set()
+        state = relations.at_first
         while True:
-            settled = None
-            if bounds is not None:
-                state = frozenset(imposed), frozenset(released)
-                full = frozenset([one for left in relations.left(released) for one in left]) if released else NOBODY
-                settled = lazy.settle(demand, bounds, state, relations.in_force(imposed), full)
-            if settled is None or bounds is None:
-                exact = self._by_programs(demand, imposed, released)
-                self._steps.append(exact)
+            found = lazy.settle(demand, bounds, state) if bounds is not None else None
+            if found is not None and bounds is not None:
+                steps.append((bounds, found))
+                after = relations.judge(found.amounts, found.parts, demand, state)
+                if after is state:
+                    return lazy.whole(demand, bounds, found, self._rounding)
             else:
-                exact = settled[0]
-                self._steps.append((bounds, settled[1]))
-            broken, lapsed = relations.judge(exact, demand, imposed, released)
-            if not broken and not lapsed:
-                break
-            imposed = (imposed | broken) - lapsed
-            released |= lapsed
-        if settled is None or bounds is None:
-            return to_whole(exact, demand, self._levels, self._floors, self._ceilings)
-        return lazy.whole(demand, bounds, settled[1], self._rounding)
+                exact = self._by_programs(demand, state, bounds)
+                steps.append(exact)
+                after = relations.judge(exact.amounts, exact.scale, demand, state)
+                if after is state:
+                    return to_whole(exact, demand, self._levels, self._floors, self._ceilings)
+            state = after
 
-    def _by_programs(self, demand: list[int], imposed: set[int], released: set[int]) -> Exact:
+    def _by_programs(self, demand: list[int], state: State, bounds: Bounds | None) -> Exact:
         """Exact, and slow."""
-        binding, full = self._relations.in_force(imposed), self._relations.left(released)
-        state = frozenset(imposed), frozenset(released)
-        exact = self._lazy.by_programs(demand, self._levels, state, binding, full)
+        exact = self._lazy.by_programs(demand, self._levels, state, bounds)
         if exact is None:
-            exact = fill_reduced(PPM, demand, self._levels, self._floors, self._ceilings, binding, full)
+            relations, full = state.relations, state.left
+            exact = fill_reduced(PPM, demand, self._levels, self._floors, self._ceilings, relations, full)
         return exact

@@ -27,6 +27,14 @@ def picker(ones: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
     return lambda amounts: tuple([amounts[one] for one in ones])
 
 
+def adder(ones: Sequence[int]) -> Callable[[Sequence[int]], int]:
+    """A function that adds up the amounts of these classes, picked out of those of all."""
+    if len(ones) == 1:
+        return itemgetter(*ones)
+    pick = picker(ones)
+    return lambda amounts: sum(pick(amounts))
+
+
 def lower_bounds(bounds: Iterable[Bound]) -> list[Group]:
     """One bound for each set of classes, the one that binds, and none for the empty set."""
     found: dict[tuple[int, ...], int] = {}

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 from qosweb.webqos.allocation.groups import Exact, missed, picker
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.reduced import fill_reduced
-from qosweb.webqos.allocation.settling import components, settle
-from qosweb.webqos.allocation.waterline import Bounds, Found, Waterline
+from qosweb.webqos.allocation.settling import Scene, components
+from qosweb.webqos.allocation.waterline import Bounds, Found, whole_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from fractions import Fraction
 
-    from qosweb.webqos.allocation.general import Relation
     from qosweb.webqos.allocation.groups import Group
+    from qosweb.webqos.allocation.packing import Packing
+    from qosweb.webqos.allocation.relations import State
     from qosweb.webqos.allocation.rounding import Rounding
-    from qosweb.webqos.allocation.settling import Component
-    from qosweb.webqos.allocation.waterline import Level
+    from qosweb.webqos.allocation.component import Component
 
 ROUNDS_MAX = 12
 KEPT_MAX = 256
@@ -46,8 +47,7 @@ class Lazy:
         classes = len(offsets)
         self._offsets = offsets
         self._top = PPM + max(offsets, default=0)
-        self._near: dict[object, Level] = {}  # where the search for the level begins: where the last one ended
-        self._near_all = PPM // max(classes, 1), 1
+        self._near = PPM // max(classes, 1)  # where the search for the level begins: where the last one ended
         self._capacity = PPM
         self._floor_of = [0] * classes
         self._ceiling_of = [PPM] * classes
@@ -72,176 +72,136 @@ class Lazy:
         self._under = [(picker(group), ppm) for group, ppm in self._floors]
         bound = {one for group, _ in (*self._floors, *self._ceilings) for one in group}
         self._watched = sorted({*bound, *related})
-        self._own: tuple[list[int], list[int]] = [], []
-        self._line = Waterline((), (), ())
-        self._bound: dict[tuple[object, Key], list[Component]] = {}
-        self._known: dict[object, Component] = {}
+        self._demand: Sequence[int] = ()
+        self._low: list[int] = []
+        self._high: list[int] = []
+        self._serial = 0
+        self._scenes: dict[tuple[int, Key], Scene] = {}
+        self._known: dict[object, Component | Packing] = {}
         self._found = 0
         self._few_changed = False
-        self._bound_before: dict[object, Key] = {}
-        self._tangled: dict[object, Key] = {}
+        self._bound_before: dict[int, Key] = {}
+        self._tangled: dict[int, Key] = {}
+        self._near_before: dict[int, Fraction] = {}
 
     def bounds(self, demand: Sequence[int]) -> Bounds | None:
         """What does not depend on relations; None if the floors of single classes cannot all be met."""
-        # Written out: min() takes several times as long.
-        high = [most if most < ask else ask for ask, most in zip(demand, self._ceiling_of, strict=True)]  # noqa: FURB136
-        low = [least if least < most else most for least, most in zip(self._floor_of, high, strict=True)]  # noqa: FURB136
-        return Bounds(low, high, self._waterline(low, high), self._capacity) if sum(low) <= self._capacity else None
-
-    def _waterline(self, low: list[int], high: list[int]) -> Waterline:
-        """The same as the last time, but for the classes that have changed: bounds of before have to do without it."""
-        before = self._own
-        changed = [one for one, (a, b) in enumerate(zip(before[1], high, strict=False)) if a != b]
-        self._few_changed = len(before[1]) == len(high) and len(changed) <= FEW_CHANGES
-        if not self._few_changed:
-            self._line = Waterline(low, high, self._offsets)
+        before = self._demand
+        self._serial += 1
+        if len(before) == len(demand):
+            changed = [one for one, (a, b) in enumerate(zip(before, demand, strict=True)) if a != b]
+            low, high = self._low.copy(), self._high.copy()
         else:
-            for one in changed:
-                offset = self._offsets[one]
-                self._line.move(before[0][one] + offset, before[1][one] + offset, low[one] + offset, high[one] + offset)
-            self._line.moved(low, high)
-        self._own = low, high
-        return self._line
+            changed = [*range(len(demand))]
+            low, high = [0] * len(demand), [0] * len(demand)
+        self._few_changed = len(changed) <= FEW_CHANGES
+        for one in changed:
+            most, least = self._ceiling_of[one], self._floor_of[one]
+            if demand[one] < most:
+                most = demand[one]
+            high[one] = most
+            low[one] = least if least < most else most  # noqa: FURB136, min() takes several times as long
+        self._demand, self._low, self._high = demand, low, high
+        if sum(low) > self._capacity:
+            return None
+        return Bounds(demand, low, high, self._capacity, self._serial, changed)
 
-    def settle(
-        self,
-        demand: Sequence[int],
-        bounds: Bounds,
-        state: object,
-        relations: Sequence[Relation],
-        full: frozenset[int],
-    ) -> tuple[Exact, Found] | None:
-        """The shares under ``relations``, where ``full`` classes keep all they ask for; None if beyond this method.
+    def settle(self, demand: Sequence[int], bounds: Bounds, state: State) -> Found | None:
+        """The shares when this is what binds; None if beyond this method.
 
-        ``state`` names the relations and who is full. The exact shares are right for the classes that bounds on groups
-        or relations name; where the others are, the level tells.
+        The exact shares are right for the classes that bounds on groups or relations name; where the others are, the
+        level tells.
         """
-        before = binding = self._bound_before.get(state, NOTHING)
-        near = self._near_all[0] // self._near_all[1], 1
-        if self._few_changed:  # else nobody remembers how all stood there
-            near = self._near.get(state, near)
+        before = binding = self._bound_before.get(state.number, NOTHING)
         for _ in range(ROUNDS_MAX):
-            found: Found | None = None
-            if relations or full or binding != NOTHING:
-                bound = self._components(state, binding, relations, full)
-                settled = settle(bound, demand, bounds, self._top, near)
-                if settled is not None:
-                    found, near = settled
-            else:
-                near = bounds.line.level(min(bounds.capacity, bounds.line.most), near[0] // near[1])
-                found = Found(*near, {})
-            broken = NOTHING
+            scene = self._scene(state, binding)
+            found = scene.settle(demand, bounds, self._top, self._near)
             if found is not None:
-                amounts = self._amounts(bounds, found)
-                broken = self._broken(amounts, found.parts, demand)
+                broken = self._broken(found.amounts, found.parts, demand)
                 if broken == NOTHING:
                     self._found += self._few_changed  # when all change, what binds next is anybody's guess
                     if self._few_changed and not self._found % TIDY_EVERY:
-                        binding = self._tight(binding, amounts, found.parts, demand)
+                        binding = self._tight(binding, found.amounts, found.parts, demand)
                     if binding != before:
                         self._remember(state, binding)
-                    if len(self._near) >= KEPT_MAX:
-                        self._near.clear()
-                    self._near[state] = self._near_all = near
-                    return Exact(amounts, found.parts), found
-            if found is None and before != NOTHING:  # the guess may have been beyond this method
+                    self._near = found.level // found.parts
+                    return found
+                binding = _with(binding, broken)
+            elif before != NOTHING:  # the guess may have been beyond this method
                 before = binding = NOTHING
                 self._remember(state, NOTHING)
-                continue
-            if found is None:
+            else:
                 break
-            binding = _with(binding, broken)
-            if not self._few_changed:
-                near = near[0] // near[1], 1
         return None
 
     def by_programs(
-        self,
-        demand: Sequence[int],
-        levels: Sequence[int],
-        state: object,
-        relations: Sequence[Relation],
-        full: Sequence[tuple[int, ...]],
+        self, demand: Sequence[int], levels: Sequence[int], state: State, bounds: Bounds | None
     ) -> Exact | None:
         """The same by exact linear programs, with as few bounds; None if floors have to yield."""
-        binding = self._tangled.get(state, NOTHING)
+        binding = self._tangled.get(state.number, NOTHING)
         for _ in range(ROUNDS_MAX):
             floors = [*self._own_floors, *(self._floors[f] for f in binding[1])]
             ceilings = [*self._own_ceilings, *(self._ceilings[c] for c in binding[0])]
-            exact = fill_reduced(PPM, demand, levels, floors, ceilings, relations, full)
+            near = self._near_before.get(state.number)
+            exact = fill_reduced(PPM, demand, levels, floors, ceilings, state.relations, state.left, near)
             if missed(floors, exact, demand):
                 return None
             broken = self._broken(exact.amounts, exact.scale, demand)
             if broken == NOTHING:
+                binding = self._tight(binding, exact.amounts, exact.scale, demand)
                 if len(self._tangled) >= KEPT_MAX:
                     self._tangled.clear()
-                self._tangled[state] = binding
+                    self._near_before.clear()
+                self._tangled[state.number] = binding
+                if bounds is not None:
+                    level = self._scene(state, binding).learn(demand, bounds, exact)
+                    if level is not None:
+                        self._near_before[state.number] = level
+                    self._remember(state, binding)
                 return exact
             binding = _with(binding, broken)
         return None
 
     def whole(self, demand: Sequence[int], bounds: Bounds, found: Found, rounding: Rounding) -> list[int]:
         """The shares in whole parts per million."""
-        level, parts, bound = found
+        level, parts, amounts, coupled, free = found
         level, rest = divmod(level, parts)
-        shares = bounds.line.whole(level)
+        low, high, offsets = bounds.low, bounds.high, self._offsets
+        shares = whole_at(level, low, high, offsets)
         rounded: list[tuple[int, int]] = []
+        for one in coupled:
+            shares[one], own_rest = divmod(amounts[one], parts)
+            if own_rest:
+                rounded.append((-own_rest, one))
         if rest:
-            rounded = [
-                (-rest, one)
-                for one, (share, most, offset) in enumerate(zip(shares, bounds.high, self._offsets, strict=True))
-                if share < most and share == level - offset and one not in bound
-            ]
-        for one, amount in bound.items():
-            shares[one], rest = divmod(amount, parts)
-            if rest:
-                rounded.append((-rest, one))
+            rest = -rest
+            rounded += [(rest, one) for one in free if low[one] <= level - offsets[one] < high[one]]
         return rounding.complete(shares, rounded, parts, demand)
 
     def amount(self, one: int, bounds: Bounds, found: Found) -> int:
         """What a class holds, rounded up."""
-        level, parts, bound = found
-        if one in bound:
-            return -(-bound[one] // parts)
+        level, parts, amounts, coupled, _ = found
+        if one in coupled:
+            return -(-amounts[one] // parts)
         here = -(-level // parts) - self._offsets[one]
         return max(bounds.low[one], min(bounds.high[one], here))
 
-    def _components(
-        self, state: object, binding: Key, relations: Sequence[Relation], full: frozenset[int]
-    ) -> list[Component]:
-        key = state, binding
-        found = self._bound.get(key)
+    def _scene(self, state: State, binding: Key) -> Scene:
+        key = state.number, binding
+        found = self._scenes.get(key)
         if found is None:
-            if len(self._bound) >= KEPT_MAX:
-                self._bound.clear()
+            if len(self._scenes) >= KEPT_MAX:
+                self._scenes.clear()
                 self._known.clear()
             ceilings, floors = [self._ceilings[c] for c in binding[0]], [self._floors[f] for f in binding[1]]
-            found = self._bound[key] = components(self._offsets, relations, ceilings, floors, full, self._known)
+            bound = components(self._offsets, state.relations, ceilings, floors, state.full, self._known)
+            found = self._scenes[key] = Scene(self._offsets, bound, self._watched)
         return found
 
-    def _remember(self, state: object, binding: Key) -> None:
+    def _remember(self, state: State, binding: Key) -> None:
         if len(self._bound_before) >= KEPT_MAX:
             self._bound_before.clear()
-        self._bound_before[state] = binding
-
-    def _amounts(self, bounds: Bounds, found: Found) -> list[int]:
-        """Of the classes that are watched, zero for all others."""
-        low, high, offsets = bounds.low, bounds.high, self._offsets
-        level, parts, bound = found
-        whole = level // parts
-        amounts = [0] * len(offsets)
-        for one in self._watched:
-            if one in bound:
-                amounts[one] = bound[one]
-            else:
-                here = whole - offsets[one]
-                if here < low[one]:
-                    amounts[one] = low[one] * parts
-                elif here >= high[one]:
-                    amounts[one] = high[one] * parts
-                else:
-                    amounts[one] = level - offsets[one] * parts
-        return amounts
+        self._bound_before[state.number] = binding
 
     def _broken(self, amounts: Sequence[int], parts: int, demand: Sequence[int]) -> Key:
         ceilings = [c for c, (held_by, ppm) in enumerate(self._over) if sum(held_by(amounts)) > ppm * parts]

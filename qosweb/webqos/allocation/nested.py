@@ -6,9 +6,10 @@ never falls, so there is a level at which the whole holds what is to be divided.
 has a level of its own inside, found in the same way. Priority is height: the classes of each next level of priority
 stand one whole capacity higher, so the water reaches them when all before them are full.
 
-Between levels the amounts are fractions. The amount of a group that its bound has stopped is a whole number before its
-members divide it; each member gets its exact part rounded down, and what that leaves goes, one each, to those with the
-largest fraction, then to the lower number. So every class is within one of its exact value, and no bound is broken.
+Between levels the amounts are fractions. The amount of a group is a whole number before its members divide it; each
+member gets its exact part rounded down, and what that leaves goes, one each, to those with the largest fraction, then
+to the lower number. So everything, every class and every group, is its exact value rounded up or down, and no bound is
+broken.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.basins import Basins
 from qosweb.webqos.allocation.problem import PPM
-from qosweb.webqos.allocation.water import Division, Tree, pour
+from qosweb.webqos.allocation.water import Division, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,7 +49,6 @@ class Nested:
         groups = _nested_part([whole, *bound])
         number = {group: self._classes + g for g, group in enumerate(groups)}
         number |= {(one,): one for one in whole if self._classes > 1}
-        self._groups = groups
         self._floor = [0] * (self._classes + len(groups))
         self._ceiling = [PPM] * (self._classes + len(groups))
         for group, ppm in floors:
@@ -86,12 +86,7 @@ class Nested:
                 return None
             high.append(most)
             low.append(max(least, min(self._floor[g], most)))
-        shares = pour(low[:classes], high[:classes], offsets, high[-1])
-        if not all(
-            low[g] <= sum([shares[one] for one in group]) <= high[g] for g, group in enumerate(self._groups, classes)
-        ):
-            shares = Division(self._tree, offsets, low, high).shares()
-        return shares
+        return Division(self._tree, offsets, low, high).shares()
 
 
 def _nested_part(groups: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:

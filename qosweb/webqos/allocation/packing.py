@@ -12,17 +12,16 @@ fast as fractions.
 from __future__ import annotations
 
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.groups import Exact, picker
-from qosweb.webqos.allocation.rising import Rising
-from qosweb.webqos.allocation.waterline import LOOKS_MAX, Found
+from qosweb.webqos.allocation.shapes import FAR, Piece
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
+    from qosweb.webqos.allocation.component import Component
     from qosweb.webqos.allocation.groups import Group
-    from qosweb.webqos.allocation.rising import RisingCourse
     from qosweb.webqos.allocation.waterline import Bounds, Level
 
 FINE = 20
@@ -53,137 +52,110 @@ def ceilings_over(ceilings: Sequence[Group]) -> dict[int, list[int]]:
 
 
 class Packing:
-    """Ceilings that overlap, of some of the classes."""
+    """A component that is bound by ceilings alone: where each class stops depends on the demands, not on the level.
 
-    def __init__(self, offsets: Sequence[int], ceilings: Sequence[Group]) -> None:
-        self._offsets = offsets
-        self._ceilings = ceilings
+    ``yielding`` is the same for any rules; it is needed when lower bounds alone exceed a ceiling.
+    """
+
+    def __init__(self, offsets: Sequence[int], ceilings: Sequence[Group], yielding: Component) -> None:
         self.classes = sorted({one for group, _ in ceilings for one in group})
-        self._over = ceilings_over(ceilings)
+        place = {one: k for k, one in enumerate(self.classes)}
+        self._offsets = [offsets[one] for one in self.classes]
+        self._ceilings = [(tuple(place[one] for one in group), ppm) for group, ppm in ceilings]
+        self._over = ceilings_over(self._ceilings)
         self._own = picker(self.classes)
-        self._low_of = [picker(group) for group, _ in ceilings]
-        self._asked: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
-        self._first: list[tuple[int, int]] = []  # the levels at which the ceilings would be reached one by one
-        self._too_low = False  # do lower bounds alone exceed a ceiling?
+        self._yielding = yielding
+        self._yields = False  # do lower bounds alone exceed a ceiling?
+        self._serial = -1
+        self._low: Sequence[int] = ()
+        self._high: Sequence[int] = ()
+        self._first: list[Level] = []  # the levels at which the ceilings would be reached one by one
         self._to_renew: set[int] = set()  # those of which are not true any more
-        self._course: PackingCourse | RisingCourse | None = None
-        self._bounds: Bounds | None = None
+        self._stops: Sequence[int] = ()  # where each class stops, in parts of the scale
+        self._scale = 1
 
-    def begin(self, demand: Sequence[int], bounds: Bounds) -> PackingCourse | RisingCourse | None:
-        """How they fill; if lower bounds alone exceed a ceiling and have to yield, how they rise."""
-        if self._bounds is bounds:
-            return self._course
-        self._bounds = bounds
-        low, high = bounds.low, bounds.high
-        asked = self._own(low), self._own(high)
-        course = self._course
-        if course is not None and self._asked == asked:
-            return course
-        before, self._asked = self._asked, asked
+    def take(self, demand: Sequence[int], bounds: Bounds) -> None:
+        """The demands are now these."""
+        if self._serial == bounds.serial:
+            return
+        self._serial = bounds.serial
+        own = self._own
+        low, high = own(bounds.low), own(bounds.high)
+        if low == self._low and high == self._high and not self._yields:
+            return
         changed = [
-            one
-            for one, least_before, most_before, least, most in zip(self.classes, *before, *asked, strict=False)
+            k
+            for k, (least, least_before, most, most_before) in enumerate(
+                zip(low, self._low or low, high, self._high or high, strict=True)
+            )
             if most != most_before or least != least_before
         ]
-        self._to_renew.update([c for one in changed for c in self._over[one]])
-        if isinstance(course, PackingCourse) and course.keep([(one, low[one], high[one]) for one in changed]):
-            return course
-        if asked[0] != before[0]:
-            self._too_low = any(sum(own(low)) > ppm for own, (_, ppm) in zip(self._low_of, self._ceilings, strict=True))
-        if self._too_low:
-            self._course = Rising(self._offsets, (), self._ceilings, (), frozenset()).begin(demand, bounds)
-            return self._course
-        filling = _Filling(low, high, self._offsets, self._ceilings, self._over)
+        self._to_renew.update([c for k in changed for c in self._over[k]])
+        keeps = bool(self._stops) and not self._yields and all(self._stays(k, low[k], high[k]) for k in changed)
+        if low != self._low:
+            self._yields = any(sum([low[k] for k in group]) > ppm for group, ppm in self._ceilings)
+        self._low, self._high = low, high
+        if self._yields:
+            self._yielding.take(demand, bounds)
+        elif not keeps:
+            self._fill()
+
+    def _stays(self, k: int, least: int, most: int) -> bool:
+        """A class has other bounds now: is it certain that all stop where they did?
+
+        It is if it was, and is, stopped before it is full.
+        """
+        stop = self._stops[k]
+        return least == self._low[k] and stop < most * self._scale and stop < self._high[k] * self._scale
+
+    def _fill(self) -> None:
+        filling = _Filling(self._low, self._high, self._offsets, self._ceilings, self._over)
         if not self._first:
             self._first = [filling.level(c) for c in range(len(self._ceilings))]
-        else:
-            for c in self._to_renew:
-                self._first[c] = filling.level(c)
+        for c in self._to_renew:
+            self._first[c] = filling.level(c)
         self._to_renew.clear()
         filling.fill(self._first)
-        stops = [(one, stop, low[one], high[one], self._offsets[one]) for one, stop in filling.stopped.items()]
-        self._course = PackingCourse(stops, filling.scale)
-        return self._course
+        self._stops, self._scale = filling.shares()
 
+    def guess(self, level: int) -> Piece | None:
+        return self._yielding.guess(level) if self._yields else self.piece(level, 1)
 
-class PackingStanding(NamedTuple):
-    """How the classes stand at a level, in its parts."""
-
-    level: int
-    parts: int
-    beyond: int
-    beyond_pace: int
-    unit: int
-    amounts: dict[int, int]
-
-
-class PackingCourse:
-    """Where each class stops, in parts of a scale, with its own bounds and its offset."""
-
-    def __init__(self, stops: list[tuple[int, int, int, int, int]], scale: int) -> None:
-        self._stops = stops
-        self._scale = scale
-        self._place = {stop[0]: k for k, stop in enumerate(stops)}
-        self._stood: dict[Level, PackingStanding] = {}
-
-    def keep(self, changes: Iterable[tuple[int, int, int]]) -> bool:
-        """Classes have other bounds now, from below and from above: is their course the same?
-
-        It is if each was, and is, stopped before it was full.
-        """
-        stops, scale = self._stops, self._scale
-        new: list[tuple[int, tuple[int, int, int, int, int]]] = []
-        for one, least, most in changes:
-            k = self._place.get(one)
-            if k is None:
-                return False
-            _, stop, least_before, most_before, offset = stops[k]
-            if least != least_before or stop >= most * scale or stop >= most_before * scale:
-                return False
-            new.append((k, (one, stop, least, most, offset)))
-        for k, entry in new:
-            stops[k] = entry
-        self._stood.clear()
-        return True
-
-    def look(self, level: int, parts: int) -> PackingStanding:
-        """Everything at ``level / parts``; what was looked at lately is not computed again."""
-        found = self._stood.get((level, parts))
-        if found is None:
-            if len(self._stood) >= LOOKS_MAX:
-                self._stood.clear()
-            found = self._stood[level, parts] = self.stand(level, parts)
-        return found
-
-    def stand(self, level: int, parts: int) -> PackingStanding:
-        """Everything at ``level / parts``."""
-        finer = self._scale // gcd(self._scale, parts)
-        level, parts = level * finer, parts * finer
-        to_stops = parts // self._scale
-        whole = level // parts
-        beyond = pace = 0
-        amounts: dict[int, int] = {}
-        for one, stop, least, most, offset in self._stops:
-            here = whole - offset
-            if here < least:
-                amounts[one] = least * parts
-                continue
-            own = most * parts if here >= most else level - offset * parts
-            limit = stop * to_stops
-            if own < limit:
-                amounts[one] = own
+    def piece(self, level: int, parts: int) -> Piece | None:
+        """What they hold at ``level / parts``, and how far that goes."""
+        if self._yields:
+            return self._yielding.piece(level, parts)
+        scale = self._scale
+        here = level * scale
+        above = FAR
+        below = 0
+        base: list[int] = []
+        slope: list[int] = []
+        for stop, least, offset in zip(self._stops, self._low, self._offsets, strict=True):
+            offset *= scale
+            least = least * scale + offset
+            stop += offset
+            if here < least * parts:
+                base.append(least - offset)
+                slope.append(0)
+                if least < above:
+                    above = least
+            elif here >= stop * parts:
+                base.append(stop - offset)
+                slope.append(0)
+                if stop > below:
+                    below = stop
             else:
-                beyond -= own - limit
-                pace -= here < most
-                amounts[one] = limit
-        return PackingStanding(level, parts, beyond, pace, 1, amounts)
+                base.append(-offset)
+                slope.append(scale)
+                if stop < above:
+                    above = stop
+                if least > below:
+                    below = least
+        return Piece((below, scale), (above, scale), base, slope, scale, sum(base), sum(slope))
 
-    def advance(self, standing: PackingStanding) -> PackingStanding:
-        """All has acted already."""
-        return standing
-
-    def found(self, standing: PackingStanding) -> Found:
-        return Found(standing.level, standing.parts, standing.amounts)
+    def learn(self, level: int, parts: int, amounts: Sequence[int]) -> None:
+        """Nothing to learn: what is not known is soon found."""
 
 
 class _Filling:

@@ -32,14 +32,14 @@ def fill_reduced(
     ceilings: Sequence[Group],
     relations: Sequence[Relation] = (),
     full: Sequence[tuple[int, ...]] = (),
+    near: Fraction | None = None,
 ) -> Exact:
-    """What ``general.fill`` gives for the same arguments."""
+    """What ``general.fill`` gives for the same arguments; the first guess of the level is ``near``, if that is given."""
     coupled = _coupled(floors, ceilings, relations, full)
     free = [one for one, amount in enumerate(demand) if amount > 0 and one not in coupled]
     if len(free) > 1 and len({levels[one] for one, amount in enumerate(demand) if amount > 0}) == 1:
         low, high = _own_bounds(demand, floors, ceilings)
-        level, missing, rising = surface(low, high, [0] * len(demand), min(capacity, sum(high)))
-        guess = Fraction(missing, rising or 1) + level
+        guess = near if near is not None else _unbound_level(capacity, low, high)
         for _ in range(GUESSES_MAX):
             stand = _Stand(guess, free, low, high)
             left = capacity - sum(stand.amounts.values())
@@ -54,6 +54,11 @@ def fill_reduced(
             if stand.agrees(guess):
                 return part.whole(exact, stand, len(demand))
     return fill(capacity, demand, levels, floors, ceilings, relations, full)
+
+
+def _unbound_level(capacity: int, low: Sequence[int], high: Sequence[int]) -> Fraction:
+    level, missing, rising = surface(low, high, [0] * len(low), min(capacity, sum(high)))
+    return Fraction(missing, rising or 1) + level
 
 
 class _Stand:

@@ -20,16 +20,14 @@ from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.webqos.allocation.crossing import Crossing, Part, crossings
-from qosweb.webqos.allocation.groups import picker
 from qosweb.webqos.allocation.water import surface
-from qosweb.webqos.allocation.waterline import LOOKS_MAX, Found, next_level
+from qosweb.webqos.allocation.waterline import next_level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qosweb.webqos.allocation.general import Relation
     from qosweb.webqos.allocation.groups import Group
-    from qosweb.webqos.allocation.waterline import Bounds, Level
 
 STEPS_MAX = 60  # in the search for one level
 STOPS_MAX = 40
@@ -62,13 +60,18 @@ class Standing(NamedTuple):
     ones_pace: list[int]
     groups: list[int]
     groups_pace: list[int]
-    beyond: int  # what classes hold here beyond what they would hold unbound
-    beyond_pace: int
     unit: int
 
 
+class Stood(NamedTuple):
+    """A level, and in the same parts what each class holds there."""
+
+    level: int
+    parts: int
+    amounts: dict[int, int]
+
+
 Limit = tuple[Sum, int, int]  # a sum, and the most that it can be, with its denominator
-Asked = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # of each class: demand, lower and upper bound
 Stand = Callable[[int, int], "Standing | None"]
 
 
@@ -83,6 +86,7 @@ class Rising:
         floors: Sequence[Group],
         full: frozenset[int],
     ) -> None:
+        named = {one for r in relations for one in (*r.left, *r.right)}
         relations = [r for r in relations if r.right and r.weight_right]
         lefts = [*dict.fromkeys(r.left for r in relations if len(r.left) > 1)]
         pairs = crossings([group for group, _ in floors])
@@ -96,13 +100,10 @@ class Rising:
             and all(r.left and r.weight_left for r in relations)
             and not any(union in lefts for union in unions)
         )
-        self._asked: Asked = (), (), ()
         self._course: RisingCourse | None = None
-        self._bounds: Bounds | None = None
         if not self.possible:
             return
-        self.classes = sorted({one for group in (*sums, *groups, full) for one in group})
-        self._own = picker(self.classes)
+        self.classes = sorted({one for group in (*sums, *groups, full, named) for one in group})
         self._place = {one: k for k, one in enumerate(self.classes)}
         self.offsets = [offsets[one] for one in self.classes]
         self.full = [one in full for one in self.classes] if full else None
@@ -131,16 +132,20 @@ class Rising:
         self.ceilings = [(self._sum(group), ppm) for group, ppm in ceilings]
         self.lifted = sorted({lift.one for lift in self.lifts if lift.one >= 0})
 
-    def begin(self, demand: Sequence[int], bounds: Bounds) -> RisingCourse | None:
-        """How they rise with this demand; None if it is beyond this method."""
-        if not self.possible or self._bounds is bounds:
-            return self._course
-        self._bounds = bounds
-        asked = self._own(demand), self._own(bounds.low), self._own(bounds.high)
-        if self._course is None or self._asked != asked:
-            self._asked = asked
-            self._course = RisingCourse(self, asked)
-        return self._course
+    def begin(self, demand: Sequence[int], low: Sequence[int], high: Sequence[int]) -> None:
+        """The demands of these classes, and their own bounds, are now these."""
+        self._course = RisingCourse(self, demand, low, high)
+
+    def stand(self, level: int, parts: int) -> tuple[Stood, tuple[int, int]] | None:
+        """What they hold at ``level / parts``, and what all gain per level; None if it is beyond this method."""
+        course = self._course
+        standing = course.advance(level, parts) if course is not None else None
+        found = course.found(standing) if course is not None and standing is not None else None
+        if found is None or standing is None:
+            return None
+        pace = sum(standing.ones_pace) + sum(standing.groups_pace)
+        pace -= sum([standing.ones_pace[k] for members in self.groups for k in members])
+        return found, (pace, self.unit)
 
     def _places(self, group: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(self._place[one] for one in group)
@@ -159,11 +164,8 @@ class RisingCourse:
     every other: a class that stops at a level holds less than that below it.
     """
 
-    def __init__(self, rising: Rising, asked: Asked) -> None:
+    def __init__(self, rising: Rising, demand: Sequence[int], low: Sequence[int], high: Sequence[int]) -> None:
         self._rising = rising
-        demand, low, high = asked
-        self._unbound_low: Sequence[int] = low
-        self._unbound_high: Sequence[int] = high
         self._low: Sequence[int] = low
         self._caps: Sequence[int] = high
         if rising.full is not None:
@@ -177,14 +179,12 @@ class RisingCourse:
             for places, ppm in zip((crossing.first, crossing.second), ppms, strict=True):
                 self._needs.append(min(ppm, sum([demand[k] for k in places])))
         self._bound_parts = 1
-        self._unbound = rising.full is None  # no class holds less or more than it would by itself, but for lifts
         self._yielded = False
         self._fixed = [False] * len(demand)
-        self._stood: dict[Level, Standing] = {}
 
-    def advance(self, standing: Standing) -> Standing | None:
+    def advance(self, level: int, parts: int) -> Standing | None:
         """How all stand at this level when bounds from above have acted; None if they cannot, or nobody can tell."""
-        now: Standing | None = standing
+        now = self.stand(level, parts)
         for _ in range(STOPS_MAX):
             if now is None:
                 return None
@@ -198,7 +198,7 @@ class RisingCourse:
                 self._yielded = True
             elif not self._stop(*first):
                 return None
-            now = self.stand(standing.level, standing.parts)
+            now = self.stand(level, parts)
         return None
 
     def _first(self, stand: Stand, broken: list[Limit], standing: Standing) -> tuple[Sum, Standing] | None:
@@ -249,18 +249,7 @@ class RisingCourse:
         if not self._lift(ones, pace, groups, groups_pace):
             return None
         finer = self._bound_parts * unit
-        return Standing(level * finer, parts * finer, ones, pace, groups, groups_pace, 0, 0, finer)
-
-    def look(self, level: int, parts: int) -> Standing | None:
-        """Everything at ``level / parts``; what was looked at lately is not computed again."""
-        found = self._stood.get((level, parts))
-        if found is None:
-            if len(self._stood) >= LOOKS_MAX:
-                self._stood.clear()
-            found = self.stand(level, parts)
-            if found is not None:
-                self._stood[level, parts] = found
-        return found
+        return Standing(level * finer, parts * finer, ones, pace, groups, groups_pace, finer)
 
     def stand(self, level: int, parts: int) -> Standing | None:
         """Everything at ``level / parts``; None if there is no telling."""
@@ -271,7 +260,6 @@ class RisingCourse:
         scale = parts // self._bound_parts
         ones: list[int] = []
         pace: list[int] = []
-        beyond = beyond_pace = 0
         whole = level // parts
         if self._bound_parts == 1:
             for least, most, offset in zip(self._low, self._caps, rising.offsets, strict=True):
@@ -297,25 +285,10 @@ class RisingCourse:
                 else:
                     ones.append(here)
                     pace.append(unit)
-        if self._unbound:
-            beyond = -sum(ones)
-            beyond_pace = -sum(pace)
-        else:
-            for least, most, offset in zip(self._unbound_low, self._unbound_high, rising.offsets, strict=True):
-                here = whole - offset
-                if here < least:
-                    beyond -= least * parts
-                elif here >= most:
-                    beyond -= most * parts
-                else:
-                    beyond -= level - offset * parts
-                    beyond_pace -= unit
         groups: list[int] = []
         groups_pace: list[int] = []
         for g, members in enumerate(rising.groups):
             own, own_pace = sum([ones[k] for k in members]), sum([pace[k] for k in members])
-            beyond -= own
-            beyond_pace -= own_pace
             if g < len(rising.crossings):
                 own, own_pace = rising.crossings[g][0].total(ones, pace, *self._crossing_needs(g, scale))
             elif own < self._needs[g] * scale:
@@ -324,9 +297,7 @@ class RisingCourse:
             groups_pace.append(own_pace)
         if not self._lift(ones, pace, groups, groups_pace):
             return None
-        beyond += sum(ones) + sum(groups)
-        beyond_pace += sum(pace) + sum(groups_pace)
-        return Standing(level, parts, ones, pace, groups, groups_pace, beyond, beyond_pace, unit)
+        return Standing(level, parts, ones, pace, groups, groups_pace, unit)
 
     def _crossing_needs(self, g: int, scale: int) -> tuple[int, tuple[int, int]]:
         """The most that the classes in both floors can hold, and what the two demand."""
@@ -456,15 +427,13 @@ class RisingCourse:
         return stopped
 
     def _rescale(self, low: list[int], caps: list[int], needs: list[int], parts: int) -> None:
-        self._unbound = False
-        self._stood.clear()
         divisor = gcd(parts, *low, *caps, *needs)
         self._low = [least // divisor for least in low]
         self._caps = [cap // divisor for cap in caps]
         self._needs = [need // divisor for need in needs] or self._needs
         self._bound_parts = parts // divisor
 
-    def found(self, standing: Standing) -> Found | None:
+    def found(self, standing: Standing) -> Stood | None:
         """Groups that are lifted divide what they hold by a level of their own."""
         rising = self._rising
         dividing: list[Part] = []
@@ -477,7 +446,7 @@ class RisingCourse:
                 dividing += rising.crossings[g][0].parts(standing.ones, *needs)
             else:
                 dividing.append(Part(members, held))
-        found = Found(standing.level, standing.parts, dict(zip(rising.classes, standing.ones, strict=True)))
+        found = Stood(standing.level, standing.parts, dict(zip(rising.classes, standing.ones, strict=True)))
         for part in dividing:
             members, held, inner, least = part
             divided = self._divide(found, members, held * (found.parts // standing.parts))
@@ -493,7 +462,7 @@ class RisingCourse:
             found = divided
         return found
 
-    def _divide(self, found: Found, members: Sequence[int], held: int) -> Found | None:
+    def _divide(self, found: Stood, members: Sequence[int], held: int) -> Stood | None:
         """The same, with these classes at the one level at which they hold so much; None if they cannot."""
         rising = self._rising
         level, parts, amounts = found
@@ -509,7 +478,7 @@ class RisingCourse:
         for k, least, most in zip(members, low, high, strict=True):
             here = own - rising.offsets[k] * parts
             amounts[rising.classes[k]] = min(max(here, least * even), most * even)
-        return Found(level * even, parts, amounts)
+        return Stood(level * even, parts, amounts)
 
 
 def _whole_groups(groups: Sequence[tuple[int, ...]], sums: Sequence[tuple[int, ...]]) -> bool:

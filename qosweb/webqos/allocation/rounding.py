@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 from qosweb.webqos.allocation.groups import picker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from qosweb.webqos.allocation.groups import Exact, Group
+
+
+NOBODY: frozenset[int] = frozenset()
 
 
 class Rounding:
@@ -58,26 +61,39 @@ class Rounding:
                     room[bound] -= most
             return max(most, 0)
 
-        more: set[int] = set()
-        if self._floors:
-            # The exact sum of a floor is whole whenever the floor binds: what is missing was lost by rounding down.
-            lost = {one: -remainder for remainder, one in rounded}
-            missing = [sum([lost.get(one, 0) for one in group]) // scale for group in self._floors]
-            under = self._under
-            for _, one in rounded if any(missing) else ():
-                if any(missing[bound] > 0 for bound in under[one]) and give(one, min(left, 1)):
-                    more.add(one)
-                    left -= 1
-                    for bound in under[one]:
-                        missing[bound] -= 1
+        more = self._lift_floors(rounded, scale, left, give) if self._floors else NOBODY
+        left -= len(more)
         for _, one in rounded:
             if not left:
                 return shares
-            if one not in more:
+            if one in more:
+                continue
+            if over[one]:
                 left -= give(one, 1)
-        for one in self._by_priority:
+            else:
+                shares[one] += 1
+                left -= 1
+        for one in self._by_priority if left else ():
             left -= give(one, min(left, demand[one] - shares[one], self._own.get(one, demand[one]) - shares[one]))
         return shares
+
+    def _lift_floors(
+        self, rounded: list[tuple[int, int]], scale: int, left: int, give: Callable[[int, int], int]
+    ) -> Collection[int]:
+        """Who gets one more because a floor that has it would be short.
+
+        The exact sum of a floor is whole whenever the floor binds: what is missing was lost by rounding down.
+        """
+        lost = {one: -remainder for remainder, one in rounded if self._under[one]}
+        missing = [sum([lost.get(one, 0) for one in group]) // scale for group in self._floors]
+        more: set[int] = set()
+        if any(missing):
+            for one in lost:
+                if len(more) < left and any([missing[bound] > 0 for bound in self._under[one]]) and give(one, 1):
+                    more.add(one)
+                    for bound in self._under[one]:
+                        missing[bound] -= 1
+        return more
 
 
 def to_whole(

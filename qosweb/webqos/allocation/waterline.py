@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 Level = tuple[int, int]  # with its denominator
 
-STEPS_MAX = 8
-LOOKS_MAX = 8  # levels at which a course remembers how all stood
-
 
 class Waterline:
     """Classes between ``low`` and ``high``; one with an offset starts to rise when the level has reached it."""
@@ -77,6 +74,16 @@ class Waterline:
         rising = started - stopped
         return (self.least - self._sum_starts[started] + self._sum_stops[stopped]) * parts + rising * level, rising
 
+    def next_start(self, level: int, top: int) -> int:
+        """The next level at which somebody starts to rise, or the top."""
+        n = bisect_right(self._starts, level)
+        return self._starts[n] if n < len(self._starts) else top
+
+    def last_stop(self, level: int) -> int:
+        """The last level, in whole numbers, at which somebody still rose; 0 if nobody did."""
+        n = bisect_right(self._stops, level)
+        return max(self._stops[n - 1] - 1, 0) if n else 0
+
     def level(self, amount: int, near: int = -1) -> tuple[int, int]:
         """A level at which all hold ``amount``, and its denominator; ``amount`` is between the sums of the bounds.
 
@@ -108,69 +115,60 @@ class Waterline:
             else:
                 guess = above
 
-    def level_beside(
-        self, amount: int, level: int, parts: int, others: int, pace: int, unit: int, below: Level, above: Level
-    ) -> Level:
-        """The level between two at which all hold ``amount`` together with others, or one near it.
-
-        The others hold ``others / parts`` at ``level / parts`` and gain ``pace / unit`` per level, here and elsewhere.
-        """
-        here, of = level, parts
-        for _ in range(STEPS_MAX):
-            held, rising = self.held(here, of)
-            missing = ((amount * of - held) * parts - others * of) * unit - pace * (here * parts - level * of)
-            if not missing:
-                break
-            if missing > 0:
-                below = here, of
-            else:
-                above = here, of
-            here, of = next_level(here * parts, of * parts, missing, rising * unit + pace, below, above)
-        return here, of
-
     def whole(self, level: int) -> list[int]:
         """What each class holds at a whole level."""
-        # Written out: min() and max() take several times as long.
-        if not self._raised:
-            return [
-                least if level < least else level if level < most else most  # noqa: FURB136
-                for least, most in zip(self._low, self._high, strict=True)
-            ]
-        heights = map(level.__sub__, self._offsets)
+        return whole_at(level, self._low, self._high, self._offsets if self._raised else ())
+
+
+def whole_at(level: int, low: Sequence[int], high: Sequence[int], offsets: Sequence[int]) -> list[int]:
+    """What each of some classes holds at a whole level, if nothing but its own bounds binds it."""
+    # Written out: min() and max() take several times as long.
+    if not any(offsets):
         return [
-            least if here < least else here if here < most else most  # noqa: FURB136
-            for least, most, here in zip(self._low, self._high, heights, strict=True)
+            least if level < least else level if level < most else most  # noqa: FURB136
+            for least, most in zip(low, high, strict=True)
         ]
+    heights = map(level.__sub__, offsets)
+    return [
+        least if here < least else here if here < most else most  # noqa: FURB136
+        for least, most, here in zip(low, high, heights, strict=True)
+    ]
 
 
 class Found(NamedTuple):
-    """The final level, and the amounts of the classes that are bound here."""
+    """The final level, and in the same parts what classes hold: right for ``coupled`` ones, and for those watched."""
 
     level: int
     parts: int
-    amounts: dict[int, int]
+    amounts: Sequence[int]
+    coupled: Sequence[int]
+    free: Sequence[int]
 
 
 class Bounds(NamedTuple):
-    """For one demand: the own bounds of all classes, what they hold unbound, and what there is to divide."""
+    """For one demand: the own bounds of all classes, and what there is to divide.
 
+    They are numbered one after the other; ``changed`` are those who ask for more or less than with the number before.
+    """
+
+    demand: Sequence[int]
     low: Sequence[int]
     high: Sequence[int]
-    line: Waterline
     capacity: int
+    serial: int
+    changed: Sequence[int]
 
 
 def next_level(
     level: int, parts: int, missing: int, pace: int, below: tuple[int, int], above: tuple[int, int]
 ) -> tuple[int, int]:
-    """The level at which nothing would be missing at this pace, or one in the middle if that is out of the question."""
+    """The level at which nothing would be missing at this pace, or one near the middle if that is out of the question."""
     if pace > 0:
         guess, of = level * pace + missing, parts * pace
         if below[0] * of < guess * below[1] and guess * above[1] < above[0] * of:
             divisor = gcd(guess, of)
             return guess // divisor, of // divisor
     guess, of = below[0] * above[1] + above[0] * below[1], 2 * below[1] * above[1]
-    middle = guess // of
-    if below[0] < middle * below[1] and middle * above[1] < above[0]:
-        return middle, 1
-    return guess, of
+    width = above[0] * below[1] - below[0] * above[1]
+    fine = (of // width).bit_length() if width < of else 0  # binary places: no more than needed to lie between the two
+    return (guess << fine) // of, 1 << fine
