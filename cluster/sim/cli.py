@@ -20,6 +20,7 @@ from cluster.sim.mutants import hunt, row
 from cluster.sim.narrate import Detail, Narrator
 from cluster.sim.plan import NAMES, Plan, make_plan
 from cluster.sim.real import play, run_task, same_failure
+from cluster.sim.recording import TraceWriter
 from cluster.sim.shrink import shrink
 from cluster.stack import Process
 
@@ -80,9 +81,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--narrate", action="store_true", help="tell the story of the run (with --seed, or --story)")
     parser.add_argument("--shrink", action="store_true", help="reduce the plan of a seed that fails (with --seed)")
     parser.add_argument("--no-shrink", action="store_true", help="do not reduce the first seed that fails")
-    parser.add_argument(
-        "--trace", type=Path, metavar="FILE", help="write everything that happens to a file (with --seed)"
-    )
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions, for 'check' (with --seed)")
     parser.add_argument("--hash", action="store_true", help="print a digest of the trace of each seed")
     parser.add_argument("--mutants", action="store_true", help="run wrong versions of the layers and say who noticed")
     parser.add_argument("--story", choices=sorted(stories.STORIES), help="tell one of the fixed stories")
@@ -181,11 +180,14 @@ def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
             return 0
         plan = shrink(plan, same_failure(failure))
     write(str(plan))
+    narrator = Narrator(write, Detail.STORY) if options.narrate else None
     if options.trace:
-        with options.trace.open("w", encoding="utf-8") as file:
-            outcome = _narrated(plan, lambda line: print(line, file=file), Detail.EVERYTHING)
+        with options.trace.open("wb") as file:
+            outcome = play(plan, TraceWriter(plan.names[0], file.write, narrator))
     else:
-        outcome = _narrated(plan, write, Detail.STORY) if options.narrate else play(plan)
+        outcome = play(plan, narrator)
+    if narrator is not None:
+        narrator.flush()
     if outcome.failure is None:
         write(f"seed {task.seed}: no violation, {outcome.steps} actions in {outcome.seconds:.1f} virtual seconds")
         return 0

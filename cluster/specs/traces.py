@@ -5,6 +5,11 @@ A file holds one or more lives of one process. A life begins with a `Life`; each
     {"trace":1,"process":["a",0],"boot":1,"founder":["a",0],"at":12.25}
     [12.251,"Submitted",{"ticket":1,"body":"eA=="}]
 
+Who sees all processes at once (the simulator) writes one file for them: each line also says whose action it is, and
+crashes are actions. `python -m cluster check` reads either.
+
+    [12.251,"Submitted",{"ticket":1,"body":"eA=="},["a",0]]
+
 Lives of several processes become one trace by their times, so their clocks have to be one clock: processes of one
 machine. Any order that keeps causes before effects is as good as the real one, since what processes do without hearing
 of each other could have happened in either order. That a process crashed is only seen when it begins another life, so
@@ -43,11 +48,20 @@ class BadTrace(Exception):
     """A file that is no trace, or traces that do not belong together."""
 
 
+class Line(msgspec.Struct, array_like=True, frozen=True):
+    """An action. `process`: whose it is, if not that of the life it stands in."""
+
+    at: float
+    kind: str
+    fields: msgspec.Raw
+    process: ProcessId | None = None
+
+
 Step = tuple[float, ProcessId, Action]
 
 _encode = msgspec.json.Encoder().encode
 _decode_life = msgspec.json.Decoder(Life).decode
-_decode_line = msgspec.json.Decoder(tuple[float, str, msgspec.Raw]).decode
+_decode_line = msgspec.json.Decoder(Line).decode
 _KINDS = {kind.__name__: kind for kind in ACTIONS.values()}
 _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
 
@@ -56,8 +70,9 @@ def life_line(life: Life) -> bytes:
     return _encode(life) + b"\n"
 
 
-def action_line(at: float, action: Action) -> bytes:
-    return _encode((at, type(action).__name__, action)) + b"\n"
+def action_line(at: float, action: Action, process: ProcessId | None = None) -> bytes:
+    named = (at, type(action).__name__, action)
+    return _encode(named if process is None else (*named, process)) + b"\n"
 
 
 def read_trace(name: str, lines: Iterable[bytes]) -> Iterator[Step | Life]:
@@ -74,14 +89,14 @@ def read_trace(name: str, lines: Iterable[bytes]) -> Iterator[Step | Life]:
                     raise BadTrace(f"{name}:{number}: a trace of format {life.trace}; this is a reader of {FORMAT}")
                 yield life
                 continue
-            at, kind, fields = _decode_line(line)
-            action = _DECODERS[kind].decode(fields)
+            found = _decode_line(line)
+            action = _DECODERS[found.kind].decode(found.fields)
         except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
             cut = f"{name}:{number}: no line of a trace: {error}"
             continue
         if life is None:
             raise BadTrace(f"{name}:{number}: an action before the line that says whose it is")
-        yield at, life.process, action
+        yield found.at, found.process or life.process, action
 
 
 def merge(files: Mapping[str, Iterable[bytes]]) -> Iterator[Step]:

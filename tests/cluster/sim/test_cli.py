@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,10 +49,29 @@ def test_one_seed_is_narrated_and_traced(tmp_path: Path, capsys: pytest.CaptureF
     shown = capsys.readouterr().out
     assert "start_change(" in shown
     assert "DVS-NEWVIEW" in shown
-    assert main(["sim", "--seed", "3", "--nodes", "3", "--trace", str(tmp_path / "trace")]) == 0
-    assert len((tmp_path / "trace").read_text().splitlines()) > len(shown.splitlines())
+    assert main(["sim", "--seed", "3", "--nodes", "3", "--trace", str(tmp_path / "trace"), "--narrate"]) == 0
+    assert capsys.readouterr().out == shown
     assert main(["sim", "--seed", "3", "--nodes", "3", "--shrink"]) == 0
     assert "there is nothing to shrink" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seed", [3, 4, 9])
+def test_what_the_simulator_records_is_judged_like_what_members_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
+) -> None:
+    trace = tmp_path / "trace"
+    assert main(["sim", "--seed", str(seed), "--trace", str(trace)]) == 0
+    steps = re.search(r"no violation, (\d+) actions", capsys.readouterr().out)
+    assert steps is not None
+    lines = trace.read_bytes().splitlines(keepends=True)
+    assert any(b'"Crashed"' in line for line in lines)
+    assert len(lines) == int(steps[1]) + 1  # and a first one, that says who founded the group
+    assert main(["check", str(trace)]) == 0
+    assert f"{steps[1]} actions of 1 traces, and all specifications allow them" in capsys.readouterr().out
+    at = next(i for i in range(len(lines) // 2, len(lines)) if b'"Deliver"' in lines[i])
+    trace.write_bytes(b"".join(lines[:at] + lines[at + 1 :]))
+    assert main(["check", str(trace)]) == 1
+    assert "not enabled" in capsys.readouterr().out
 
 
 def test_a_story_is_told(capsys: pytest.CaptureFixture[str]) -> None:
