@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as f
-
 from qosweb.analytics import asks, cells, chain, crowds, needs, policies, tables
 from qosweb.analytics.judge import Bench, judge_run, outcome_of
 from qosweb.analytics.lines import read_events, read_lines
@@ -81,27 +79,26 @@ def analyse(
         lines, limits, responses_ms, outside, one_policy=wanted.spec is not None, response=wanted.response
     ).cache()
     try:
-        bad = cells.bad_lines(of_slots)
-        if bad and aside:
+        seen = cells.survey(of_slots)
+        if seen.bad and aside:
             asks.set_aside(lines, aside)
-        usable = cells.good(of_slots)
-        span = usable.agg(f.min("slot"), f.max("slot"), f.sum("lines"), f.collect_set("node")).collect()[0]
-        if span[0] is None:
-            cause = f" ({bad[0][2]} lines: {bad[0][1]}, in {bad[0][0]})" if bad else ""
+        if not seen.requests:
+            cause = f" ({seen.bad[0][2]} lines: {seen.bad[0][1]}, in {seen.bad[0][0]})" if seen.bad else ""
             raise UsageError(f"no request could be read from the logs{cause}")
-        timeline = Timeline(events, span[3])
+        usable = cells.good(of_slots)
+        timeline = Timeline(events, seen.nodes)
         say("judging")
-        notes += _strangers(usable, known)
-        parts, when = _parts(spark, lines, usable, known, timeline, limits, span, len(responses_ms), notes)
+        notes += _strangers(seen, known)
+        parts, when = _parts(spark, lines, usable, known, timeline, limits, seen, len(responses_ms), notes)
         bench = Bench(known, when, timeline, limits, responses_ms, _sizes(parts))
         in_windows = [verdict for part in parts for verdict in bench.judge(part)]
         of_run = list(judge_run(in_windows, limits))
         say("looking for requests that ended twice")
-        cluster = [*chain.judge_cluster(events), chain.judge_once(*asks.twice(lines), span[2])]
+        cluster = [*chain.judge_cluster(events), chain.judge_once(*asks.twice(lines), seen.requests)]
         broken = [verdict for verdict in in_windows if verdict.outcome == VIOLATED]
         if broken:
             say("looking up the lines that show violations")
-        shown = asks.samples(lines, broken, limits, wanted.response, outside)
+        shown = asks.samples(spark, lines, broken, limits, wanted.response, outside)
         say("making the tables")
         table = _table(usable, lines, limits)
         top = tables.top(lines)
@@ -119,13 +116,13 @@ def analyse(
         crowds=crowds.find(table, limits.window_s),
         capacity=needs.capacity(table, timeline, limits.window_s),
         needs=needs.needs(table, limits.window_s),
-        bad=bad,
+        bad=seen.bad,
         events=events,
         policies=list(known.values()),
         notes=notes,
-        lines=span[2] + sum(count for _, _, count in bad),
-        begin_s=float(span[0] * limits.slot_s),
-        end_s=float((span[1] + 1) * limits.slot_s),
+        lines=seen.requests + sum(count for _, _, count in seen.bad),
+        begin_s=float(seen.first_slot * limits.slot_s),
+        end_s=float((seen.last_slot + 1) * limits.slot_s),
     )
 
 
@@ -142,17 +139,17 @@ def _parts(
     known: Mapping[str, Policy],
     timeline: Timeline,
     limits: Limits,
-    span: Sequence[int],
+    seen: cells.Survey,
     responses: int,
     notes: list[str],
 ) -> tuple[list[Part], dict[str, Situations]]:
-    first, last = span[0] + -(-limits.skip_s // limits.slot_s), span[1]
+    first, last = seen.first_slot + -(-limits.skip_s // limits.slot_s), seen.last_slot
     when = {}
     for name, policy in known.items():
-        seen: Mapping[int, Accesses] = {}
+        accesses: Mapping[int, Accesses] = {}
         if "accessed" in policy.subjects:
-            seen = asks.accesses(spark, lines, policy, limits)
-        when[name] = situations(policy, timeline, seen, first, last, limits.slot_s)
+            accesses = asks.accesses(spark, lines, policy, limits)
+        when[name] = situations(policy, timeline, accesses, first, last, limits.slot_s)
         if when[name].unsure:
             notes.append("conditions on the load: the log does not tell it, so shares and priorities are not judged")
     if not when or first > last:
@@ -170,28 +167,21 @@ def _sizes(parts: Sequence[Part]) -> dict[str, float]:
     return {name: sent / served for name, (sent, served) in sums.items() if served}
 
 
-def _strangers(usable: DataFrame, known: Mapping[str, Policy]) -> list[str]:
+def _strangers(seen: cells.Survey, known: Mapping[str, Policy]) -> list[str]:
     """What the log has and the policies do not."""
-    notes = []
-    seen = usable.groupBy("policy", "class").agg(f.sum("lines").alias("lines")).collect()
     unknown: dict[str, int] = {}
-    for row in sorted(seen, key=lambda row: (row["policy"], row["class"])):
-        policy = known.get(row["policy"])
-        if row["class"] == CLASSLESS:
-            unknown["of the combined format, which names no class"] = (
-                unknown.get("of the combined format, which names no class", 0) + row["lines"]
-            )
+    for (name, class_name), count in seen.classes.items():
+        policy = known.get(name)
+        if class_name == CLASSLESS:
+            what = "of the combined format, which names no class"
         elif policy is None:
-            what = (
-                f"under policy '{row['policy']}', whose text no event line has" if row["policy"] else "under no policy"
-            )
-            unknown[what] = unknown.get(what, 0) + row["lines"]
-        elif row["class"] not in policy.numbers:
-            what = f"in class '{row['class']}', which the specification does not have"
-            unknown[what] = unknown.get(what, 0) + row["lines"]
-    for what, count in unknown.items():
-        notes.append(f"{count} requests {what}: not judged")
-    return notes
+            what = f"under policy '{name}', whose text no event line has" if name else "under no policy"
+        elif class_name not in policy.numbers:
+            what = f"in class '{class_name}', which the specification does not have"
+        else:
+            continue
+        unknown[what] = unknown.get(what, 0) + count
+    return [f"{count} requests {what}: not judged" for what, count in unknown.items()]
 
 
 def _table(usable: DataFrame, lines: DataFrame, limits: Limits) -> list[tables.Outcome]:

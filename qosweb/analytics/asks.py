@@ -5,12 +5,12 @@ Neighbours: ``situations`` wants accesses, ``judge`` verdicts want samples, ``ch
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
+from qosweb.analytics.cells import TOO_MANY
 from qosweb.analytics.policies import EVERY
 from qosweb.analytics.situations import Accesses
 from qosweb.errors import UsageError
@@ -32,7 +32,7 @@ TWICE_MAX = 20
 
 def accesses(spark: SparkSession, lines: DataFrame, policy: Policy, limits: Limits) -> dict[int, Accesses]:
     """When the pages of ``accessed(...)`` were asked for, by page set; the language's own matcher knows them."""
-    asked = lines.where(f.col("cause").isNull() & (f.col("method") != "-") & (f.col("status") != 404))
+    asked = lines.where(f.col("cause").isNull() & (f.col("status") != 404))
     if policy.name != EVERY:
         asked = asked.where(f.col("policy") == policy.name)
     pages = asked.select("host", "path").distinct().limit(PAGES_MAX + 1).collect()
@@ -61,57 +61,68 @@ def accesses(spark: SparkSession, lines: DataFrame, policy: Policy, limits: Limi
 
 
 def samples(
-    lines: DataFrame, verdicts: Sequence[Verdict], limits: Limits, response: str, outside: Sequence[str]
+    spark: SparkSession,
+    lines: DataFrame,
+    verdicts: Sequence[Verdict],
+    limits: Limits,
+    response: str,
+    outside: Sequence[str],
 ) -> dict[Verdict, list[str]]:
     """A few lines, by ``rid``, that show each of the given violations; one query for all of them."""
     chosen = [verdict for verdict in verdicts if verdict.evidence is not None and verdict.key is not None][:SAMPLED_MAX]
     if not chosen:
         return {}
-    marks = f.array_compact(
-        f.array(*(f.when(_shows(verdict, limits, response, outside), f.lit(at)) for at, verdict in enumerate(chosen)))
+    wanted = [
+        (at, verdict.key.window_s, name, verdict.key.policy, verdict.key.scope, verdict.evidence.what,
+         float(verdict.evidence.limit_ms))
+        for at, verdict in enumerate(chosen)
+        if verdict.key is not None and verdict.evidence is not None
+        for name in verdict.evidence.classes
+    ]  # fmt: skip
+    table = spark.createDataFrame(
+        wanted, "verdict int, window_s long, class string, of string, scope string, what string, limit_ms double"
     )
-    shown = lines.where(f.col("cause").isNull()).select("at", "rid", f.explode(marks).alias("verdict"))
+    window = f.floor(f.floor(f.col("at") / limits.slot_s) * limits.slot_s / limits.window_s) * limits.window_s
+    shown = (
+        lines.where(f.col("cause").isNull())
+        .withColumn("window_s", window)
+        .join(f.broadcast(table), ["window_s", "class"])
+        .where(_shows(response, outside))
+    )
     order = Window.partitionBy("verdict").orderBy("at", "rid")
-    rows = shown.withColumn("number", f.row_number().over(order)).where(f.col("number") <= SAMPLE).collect()
+    rows = (
+        shown.select("verdict", "rid", f.row_number().over(order).alias("number"))
+        .where(f.col("number") <= SAMPLE)
+        .collect()
+    )
     found: dict[Verdict, list[str]] = {}
     for row in sorted(rows, key=lambda row: (row["verdict"], row["number"])):
         found.setdefault(chosen[row["verdict"]], []).append(row["rid"])
     return found
 
 
-def _shows(verdict: Verdict, limits: Limits, response: str, outside: Sequence[str]) -> Column:
-    key, evidence = verdict.key, verdict.evidence
-    assert key is not None
-    assert evidence is not None
-    decision = f.col("decision")
+def _shows(response: str, outside: Sequence[str]) -> Column:
+    """The line is of the kind, the policy and the scope that its row of the table wants."""
+    decision, what, limit_ms = f.col("decision"), f.col("what"), f.col("limit_ms")
     took = f.col("total_ms") if response == "total" else f.col("service_ms")
-    what = {
-        "lost": (decision == "expired") | ((decision == "denied") & (f.col("status") != 429)),
-        "served": decision == "served",
-        "waited": f.col("queue_ms") > evidence.limit_ms,
-        "slow": (decision == "served") & (took > evidence.limit_ms),
-    }[evidence.what]
-    begin, end = key.window_s, key.window_s + limits.window_s
-    conditions = [
-        what,
-        f.floor(f.col("at") / limits.slot_s) * limits.slot_s >= begin,
-        f.floor(f.col("at") / limits.slot_s) * limits.slot_s < end,
-        f.col("class").isin(*evidence.classes),
-    ]
-    if key.policy != EVERY:
-        conditions.append(f.col("policy") == key.policy)
-    if key.scope:
-        conditions.append((f.col("node") == key.scope) & f.col("view").isin(*outside))
-    return reduce(lambda one, other: one & other, conditions)
+    is_lost = (decision == "expired") | ((decision == "denied") & (f.col("status") != TOO_MANY))
+    is_outside = f.col("view").isin(*outside) if outside else f.lit(False)
+    return (
+        (
+            ((what == "lost") & is_lost)
+            | ((what == "served") & (decision == "served"))
+            | ((what == "waited") & (f.col("queue_ms") > limit_ms))
+            | ((what == "slow") & (decision == "served") & (took > limit_ms))
+        )
+        & (f.col("of").isin(EVERY) | (f.col("of") == f.col("policy")))
+        & ((f.col("scope") == "") | (is_outside & (f.col("scope") == f.col("node"))))
+    )
 
 
 def twice(lines: DataFrame) -> tuple[list[tuple[str, list[str]]], int]:
     """Requests that ended more than once, some of them with what the lines say, and how many there are."""
     ended = lines.where(
-        f.col("cause").isNull()
-        & f.col("decision").isin("served", "denied", "expired", "failed")
-        & (f.col("rid") != "")
-        & (f.col("method") != "-")
+        f.col("cause").isNull() & f.col("decision").isin("served", "denied", "expired", "failed") & (f.col("rid") != "")
     )
     # Numbers are quicker to shuffle than texts; what they bring up is then compared by the texts themselves.
     hashes = ended.groupBy(f.xxhash64("rid").alias("hash")).count().where("count > 1").limit(PAGES_MAX).collect()

@@ -6,7 +6,7 @@ contended slots apart. Only sums and maxima: Spark does these in generated code,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as f
 
@@ -33,12 +33,10 @@ def slots(
     response: str = "service",
 ) -> DataFrame:  # fmt: skip
     """Sums by slot, policy, scope, node, class; bad lines by file and cause. ``outside``: views that are no primary."""
-    is_good = f.col("cause").isNull()
     decision, status = f.col("decision"), f.col("status")
-    readable = is_good & (f.col("method") != "-")  # where no request could be read, there was none
 
     def count(condition: Column) -> Column:
-        return f.sum(f.when(readable & condition, 1).otherwise(0))
+        return f.sum(f.when(condition, 1).otherwise(0))
 
     ended = decision.isin("served", "denied", "expired", "failed")
     denied = decision == "denied"
@@ -51,29 +49,59 @@ def slots(
         "redirected": count(decision == "redirected"),
         "forwarded": count(decision == "forwarded"),
         "waited": count(ended & (f.col("queue_ms") >= limits.waited_ms)),
-        "sent_bytes": f.sum(f.when(readable & decision.isin("served", "failed"), f.col("bytes")).otherwise(0)),
-        "size_max": f.max(f.when(readable & decision.isin("served", "failed"), f.col("bytes")).otherwise(0)),
-        "wait_ms_max": f.max(f.when(readable & ended, f.col("queue_ms")).otherwise(0.0)),
+        "sent_bytes": f.sum(f.when(decision.isin("served", "failed"), f.col("bytes")).otherwise(0)),
+        "size_max": f.max(f.when(decision.isin("served", "failed"), f.col("bytes")).otherwise(0)),
+        "wait_ms_max": f.max(f.when(ended, f.col("queue_ms")).otherwise(0.0)),
     }
     measured = f.col("total_ms") if response == "total" else f.col("service_ms")
     for place, limit_ms in enumerate(responses_ms):
         sums[f"slow_{place}"] = count((decision == "served") & (measured > limit_ms + limits.slack_ms))
     scope = f.when(f.col("view").isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
+    # What is wrong with a line is asked once: its sums mean nothing, but they are in groups of their own.
     return lines.groupBy(
-        f.when(is_good, f.floor(f.col("at") / limits.slot_s)).alias("slot"),
-        f.when(is_good, f.lit(EVERY) if one_policy else f.coalesce("policy", f.lit(""))).alias("policy"),
-        f.when(is_good, scope).alias("scope"),
-        f.when(is_good, f.col("node")).alias("node"),
-        f.when(is_good, f.col("class")).alias("class"),
+        f.floor(f.col("at") / limits.slot_s).alias("slot"),
+        (f.lit(EVERY) if one_policy else f.coalesce("policy", f.lit(""))).alias("policy"),
+        scope.alias("scope"),
+        "node",
+        "class",
         "cause",
-        f.when(~is_good, f.col("file")).alias("file"),
+        "file",
     ).agg(f.count(f.lit(1)).alias("lines"), *(total.alias(name) for name, total in sums.items()))
 
 
-def bad_lines(of_slots: DataFrame) -> list[tuple[str, str, int]]:
-    """File, cause and number."""
-    grouped = of_slots.where(f.col("cause").isNotNull()).groupBy("file", "cause").agg(f.sum("lines").alias("lines"))
-    return sorted((row["file"], row["cause"], row["lines"]) for row in grouped.collect())
+class Survey(NamedTuple):
+    """What the slots hold, before anything is judged."""
+
+    bad: list[tuple[str, str, int]]  # file, cause, lines
+    classes: dict[tuple[str, str], int]  # lines by policy and class
+    nodes: frozenset[str]
+    first_slot: int
+    last_slot: int
+
+    @property
+    def requests(self) -> int:
+        return sum(self.classes.values())
+
+
+def survey(of_slots: DataFrame) -> Survey:
+    """One look at all slots."""
+    rows = (
+        of_slots.groupBy("policy", "class", "node", "cause", "file")
+        .agg(f.sum("lines").alias("lines"), f.min("slot").alias("first"), f.max("slot").alias("last"))
+        .collect()
+    )
+    known = [row for row in rows if row["cause"] is None]
+    classes: dict[tuple[str, str], int] = {}
+    for row in known:
+        at = row["policy"], row["class"]
+        classes[at] = classes.get(at, 0) + row["lines"]
+    return Survey(
+        sorted((row["file"], row["cause"], row["lines"]) for row in rows if row["cause"] is not None),
+        dict(sorted(classes.items())),
+        frozenset(row["node"] for row in known),
+        min((row["first"] for row in known), default=0),
+        max((row["last"] for row in known), default=-1),
+    )
 
 
 def good(of_slots: DataFrame) -> DataFrame:
@@ -104,7 +132,7 @@ def parts(
     )
     window = (f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s).alias("window_s")
     known = of_slots.join(f.broadcast(times), ["policy", "slot"]).join(f.broadcast(busy), ["slot", "scope"])
-    known = known.withColumn("window_s", window).cache()
+    known = known.withColumn("window_s", window)
     key = ("window_s", "policy", "scope", "situation")
     is_busy = f.col("busy")
     slow = [f"slow_{place}" for place in range(responses)]
@@ -140,7 +168,6 @@ def parts(
         at = PartKey(row["window_s"], row["policy"], row["scope"], row["situation"])
         alone[at.window_s, at.scope] = alone.get((at.window_s, at.scope), 0) + 1
         lengths[at] = (row["busy"] * limits.slot_s, row["span"] * limits.slot_s)
-    known.unpersist()
     for at in sorted(found):
         busy_s, span_s = lengths[at]
         seconds = limits.window_s if alone[at.window_s, at.scope] == 1 else span_s

@@ -40,9 +40,8 @@ def analyze(arguments: argparse.Namespace) -> int:
     with Progress(quiet=arguments.quiet or arguments.json) as progress:
         progress.say("starting Spark")
         try:
-            with spark_session(
-                "qosweb analyze", arguments.master, conf=settings(arguments.master, sources.size(found))
-            ) as spark:
+            conf = settings(arguments.master, sources.size(found))
+            with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
                 from qosweb.analytics.analysis import Wanted, analyse
                 from qosweb.analytics.keep import keep_lines, keep_tables
 

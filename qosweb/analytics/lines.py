@@ -71,7 +71,10 @@ EVENT_SCHEMA = _struct(_EVENT_TYPES)
 
 
 def read_lines(spark: SparkSession, sources: Sources) -> DataFrame:
-    """Requests, with ``cause``, ``bad``, ``file`` and the moment ``at``; event lines are left out."""
+    """Requests, with ``cause``, ``bad``, ``file`` and the moment ``at``.
+
+    Event lines are left out, and lines of connections on which no request could be read (method ``-``).
+    """
     frames = []
     if sources.json:
         schema = t.StructType([*REQUEST_SCHEMA.fields, t.StructField("bad", t.StringType())])
@@ -137,7 +140,7 @@ def _judged(raw: DataFrame) -> DataFrame:
     columns: list[Column] = [f.col(name) for name in REQUEST_FIELDS]
     return (
         raw.withColumn("cause", cause)
-        .where(f.col("event").isNull() | f.col("cause").isNotNull())
+        .where((is_request & ~f.col("method").eqNullSafe("-")) | f.col("bad").isNotNull())
         .select(
             *columns,
             "cause",

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, GroupedData
 
     from qosweb.analytics.rows import Limits
 
@@ -51,27 +52,25 @@ class Top(NamedTuple):
 
 
 def outcomes(of_slots: DataFrame, limits: Limits) -> list[Outcome]:
-    """By window and class, by class, by node, and of everything; from the slots, which are few."""
+    """By window and class, by node and class, by class, by node, and of everything; from the slots, which are few."""
     sums = ("served", "denied", "expired", "failed", "refused", "redirected", "forwarded", "sent_bytes")
     window = (f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s).alias("window_s")
     table = of_slots.select(window, "node", f.col("class").alias("name"), *sums)
     made: list[Outcome] = []
-    for key in (("window_s", "name"), ("node", "name"), ("name",), ("node",), ()):
-        for row in table.groupBy(*key).agg(*(f.sum(name).alias(name) for name in sums)).collect():
-            if row["served"] is not None:
-                window_s, node, name = (row[one] if one in key else None for one in ("window_s", "node", "name"))
-                counts: list[int] = [row[one] for one in sums]
-                made.append(Outcome(window_s, node, name, *counts))  # type: ignore[arg-type] # eight counts
+    for row in _by_all_keys(table).agg(*(f.sum(name).alias(name) for name in sums)).collect():
+        counts: list[int] = [row[one] for one in sums]
+        made.append(Outcome(row["window_s"], row["node"], row["name"], *counts))  # type: ignore[arg-type] # eight counts
     return made
+
+
+def _by_all_keys(table: DataFrame) -> GroupedData:
+    window, node, name = f.col("window_s"), f.col("node"), f.col("name")
+    return table.groupingSets([[window, name], [node, name], [name], [node], []], window, node, name)
 
 
 def times(lines: DataFrame, limits: Limits) -> dict[tuple[int | None, str | None, str | None], tuple[list[float], ...]]:
     """Percentiles of waiting and of service, in one pass, for the same keys as ``outcomes``."""
-    good = lines.where(
-        f.col("cause").isNull()
-        & f.col("decision").isin("served", "denied", "expired", "failed")
-        & (f.col("method") != "-")
-    )
+    good = lines.where(f.col("cause").isNull() & f.col("decision").isin("served", "denied", "expired", "failed"))
     window = (f.floor(f.floor(f.col("at") / limits.slot_s) * limits.slot_s / limits.window_s) * limits.window_s).alias(
         "window_s"
     )
@@ -80,9 +79,8 @@ def times(lines: DataFrame, limits: Limits) -> dict[tuple[int | None, str | None
     def percentiles(column: Column) -> Column:
         return f.percentile_approx(column, list(PERCENTILES), ACCURACY)
 
-    sets = [[f.col("window_s"), f.col("name")], [f.col("node"), f.col("name")], [f.col("name")], [f.col("node")], []]
     rows = (
-        table.groupingSets(sets, f.col("window_s"), f.col("node"), f.col("name"))
+        _by_all_keys(table)
         .agg(
             percentiles(f.col("queue_ms")).alias("wait"),
             percentiles(f.when(f.col("decision") == "served", f.col("service_ms"))).alias("service"),
@@ -97,7 +95,7 @@ def times(lines: DataFrame, limits: Limits) -> dict[tuple[int | None, str | None
 
 def top(lines: DataFrame) -> list[Top]:
     """The pages and the clients that were asked for, or asked, most; one pass for both."""
-    good = lines.where(f.col("cause").isNull() & (f.col("method") != "-"))
+    good = lines.where(f.col("cause").isNull())
     kinds = f.explode(
         f.array(
             f.struct(f.lit("page").alias("what"), f.col("path").alias("name")),
@@ -113,12 +111,8 @@ def top(lines: DataFrame) -> list[Top]:
             f.sum(f.when(is_served, 1).otherwise(0)).alias("served"),
             f.sum(f.when(is_served, f.col("bytes")).otherwise(0)).alias("sent_bytes"),
         )
-    ).cache()
-    made: list[Top] = []
-    for what in ("page", "client"):
-        of_kind = grouped.where(f.col("what") == what).orderBy(f.desc("requests"), "name").limit(TOP)
-        made += [
-            Top(what, row["name"] or "", row["requests"], row["served"], row["sent_bytes"]) for row in of_kind.collect()
-        ]
-    grouped.unpersist()
-    return made
+    )
+    first = Window.partitionBy("what").orderBy(f.desc("requests"), "name")
+    rows = grouped.withColumn("number", f.row_number().over(first)).where(f.col("number") <= TOP).collect()
+    rows.sort(key=lambda row: (row["what"] != "page", row["number"]))
+    return [Top(row["what"], row["name"] or "", row["requests"], row["served"], row["sent_bytes"]) for row in rows]
