@@ -9,6 +9,8 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from qosweb.analytics.cli import FLAGS as ANALYZE_FLAGS
+from qosweb.analytics.cli import add_analyze
 from qosweb.errors import UsageError
 from qosweb.settings import ENV_PREFIX, OPTIONS, did_you_mean, gather
 from qosweb.tools import cli as tools
@@ -30,6 +32,7 @@ class _Parser(argparse.ArgumentParser):
 _FLAGS = {
     "serve": ["--config", *(spec.flag for spec in OPTIONS)],
     "demo": ["--listen", "--admin"],
+    "analyze": list(ANALYZE_FLAGS),
     **{command: tools.flags(command) for command in tools.COMMANDS},
 }
 
@@ -51,6 +54,9 @@ def _run(argv: list[str]) -> int:
     _add_serve(commands.add_parser("serve", help="serve a folder", allow_abbrev=False))
     _add_demo(commands.add_parser("demo", help="serve a small sample site until Ctrl-C", allow_abbrev=False))
     tools.add_commands(commands)
+    add_analyze(
+        commands.add_parser("analyze", help="say from the logs whether every promise was held", allow_abbrev=False)
+    )
     if argv and not argv[0].startswith("-") and argv[0] not in commands.choices:
         raise UsageError(f"unknown command '{argv[0]}'{did_you_mean(argv[0], commands.choices)}")
     arguments, unknown = parser.parse_known_args(argv)
@@ -64,6 +70,10 @@ def _run(argv: list[str]) -> int:
 
     if arguments.command in tools.COMMANDS:
         return tools.run(arguments)
+    if arguments.command == "analyze":
+        from qosweb.analytics.command import analyze
+
+        return analyze(arguments)
     if arguments.command == "serve":
         from qosweb.node.serve import serve
 

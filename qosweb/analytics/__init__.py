@@ -1,4 +1,4 @@
-"""Reading the logs in bulk, with Spark. Needs the extra `analytics`; nothing else imports this package."""
+"""Reading the logs in bulk, with Spark. Needs the extra `analytics`; of the rest only the command line knows of it."""
 
 from qosweb.errors import UsageError
 

@@ -1,0 +1,150 @@
+"""Questions to the lines themselves, each one query: accesses, lines that show a violation, requests that ended twice.
+
+Neighbours: ``situations`` wants accesses, ``judge`` verdicts want samples, ``chain`` wants what was counted twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+from qosweb.analytics.cells import TOO_MANY
+from qosweb.analytics.policies import EVERY
+from qosweb.analytics.situations import Accesses
+from qosweb.errors import UsageError
+from qosweb.http.hosts import parse_host
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from qosweb.analytics.policies import Policy
+    from qosweb.analytics.rows import Limits, Verdict
+
+PAGES_MAX = 200_000
+SAMPLE = 5
+SAMPLED_MAX = 30
+TWICE_MAX = 20
+
+
+def accesses(spark: SparkSession, lines: DataFrame, policy: Policy, limits: Limits) -> dict[int, Accesses]:
+    """When the pages of ``accessed(...)`` were asked for, by page set; the language's own matcher knows them."""
+    asked = lines.where(f.col("cause").isNull() & (f.col("status") != 404))
+    if policy.name != EVERY:
+        asked = asked.where(f.col("policy") == policy.name)
+    pages = asked.select("host", "path").distinct().limit(PAGES_MAX + 1).collect()
+    if len(pages) > PAGES_MAX:
+        raise UsageError(f"the log has more than {PAGES_MAX} pages; rules on accessed(...) cannot be judged on it")
+    matcher = policy.matcher()
+    watched = [
+        (row["host"], row["path"], number)
+        for row in pages
+        for number in matcher.watched_sets(parse_host(row["host"] or "") or "", row["path"] or "/")
+    ]
+    if not watched:
+        return {number: Accesses([]) for number in policy.watched_sets()}
+    table = spark.createDataFrame(watched, "host string, path string, pages int")
+    slot = f.floor(f.col("ts") / limits.slot_s).alias("slot")
+    seen = (
+        asked.join(f.broadcast(table), ["host", "path"])
+        .groupBy("pages", slot)
+        .agg(f.min("ts").alias("first"), f.max("ts").alias("last"))
+        .collect()
+    )
+    times: dict[int, list[tuple[float, float]]] = {number: [] for number in policy.watched_sets()}
+    for row in seen:
+        times[row["pages"]].append((row["first"], row["last"]))
+    return {number: Accesses(found) for number, found in times.items()}
+
+
+def samples(
+    spark: SparkSession,
+    lines: DataFrame,
+    verdicts: Sequence[Verdict],
+    limits: Limits,
+    response: str,
+    outside: Sequence[str],
+) -> dict[Verdict, list[str]]:
+    """A few lines, by ``rid``, that show each of the given violations; one query for all of them."""
+    chosen = [verdict for verdict in verdicts if verdict.evidence is not None and verdict.key is not None][:SAMPLED_MAX]
+    if not chosen:
+        return {}
+    wanted = [
+        (at, verdict.key.window_s, name, verdict.key.policy, verdict.key.scope, verdict.evidence.what,
+         float(verdict.evidence.limit_ms))
+        for at, verdict in enumerate(chosen)
+        if verdict.key is not None and verdict.evidence is not None
+        for name in verdict.evidence.classes
+    ]  # fmt: skip
+    table = spark.createDataFrame(
+        wanted, "verdict int, window_s long, class string, of string, scope string, what string, limit_ms double"
+    )
+    window = f.floor(f.floor(f.col("at") / limits.slot_s) * limits.slot_s / limits.window_s) * limits.window_s
+    shown = (
+        lines.where(f.col("cause").isNull())
+        .withColumn("window_s", window)
+        .join(f.broadcast(table), ["window_s", "class"])
+        .where(_shows(response, outside))
+    )
+    order = Window.partitionBy("verdict").orderBy("at", "rid")
+    rows = (
+        shown.select("verdict", "rid", f.row_number().over(order).alias("number"))
+        .where(f.col("number") <= SAMPLE)
+        .collect()
+    )
+    found: dict[Verdict, list[str]] = {}
+    for row in sorted(rows, key=lambda row: (row["verdict"], row["number"])):
+        found.setdefault(chosen[row["verdict"]], []).append(row["rid"])
+    return found
+
+
+def _shows(response: str, outside: Sequence[str]) -> Column:
+    """The line is of the kind, the policy and the scope that its row of the table wants."""
+    decision, what, limit_ms = f.col("decision"), f.col("what"), f.col("limit_ms")
+    took = f.col("total_ms") if response == "total" else f.col("service_ms")
+    is_lost = (decision == "expired") | ((decision == "denied") & (f.col("status") != TOO_MANY))
+    is_outside = f.col("view").isin(*outside) if outside else f.lit(False)
+    return (
+        (
+            ((what == "lost") & is_lost)
+            | ((what == "served") & (decision == "served"))
+            | ((what == "waited") & (f.col("queue_ms") > limit_ms))
+            | ((what == "slow") & (decision == "served") & (took > limit_ms))
+        )
+        & (f.col("of").isin(EVERY) | (f.col("of") == f.col("policy")))
+        & ((f.col("scope") == "") | (is_outside & (f.col("scope") == f.col("node"))))
+    )
+
+
+def twice(lines: DataFrame) -> tuple[list[tuple[str, list[str]]], int]:
+    """Requests that ended more than once, some of them with what the lines say, and how many there are."""
+    ended = lines.where(
+        f.col("cause").isNull() & f.col("decision").isin("served", "denied", "expired", "failed") & (f.col("rid") != "")
+    )
+    # Numbers are quicker to shuffle than texts; what they bring up is then compared by the texts themselves.
+    hashes = ended.groupBy(f.xxhash64("rid").alias("hash")).count().where("count > 1").limit(PAGES_MAX).collect()
+    if not hashes:
+        return [], 0
+    suspects = ended.where(f.xxhash64("rid").isin(*(row["hash"] for row in hashes[: 10 * TWICE_MAX])))
+    said = suspects.groupBy("rid").agg(
+        f.sort_array(f.collect_list(f.concat_ws(" at ", "decision", "node"))).alias("said")
+    )
+    rows = said.where(f.size("said") > 1).orderBy("rid").limit(TWICE_MAX).collect()
+    return [(row["rid"], list(row["said"])) for row in rows], len(hashes) if rows else 0
+
+
+def set_aside(lines: DataFrame, target: str) -> None:
+    """The bad lines as JSON: file, cause, and the line as far as it is known."""
+    fields: list[Column] = [
+        f.col("file"),
+        f.col("cause"),
+        f.coalesce("bad", f.to_json(f.struct(*_known()))).alias("line"),
+    ]
+    lines.where(f.col("cause").isNotNull()).select(*fields).write.mode("overwrite").json(target)
+
+
+def _known() -> list[Column]:
+    return [f.col(name) for name in ("ts", "rid", "node", "class", "decision", "status", "bytes", "queue_ms")]

@@ -1,0 +1,137 @@
+"""What the cluster itself promised, from the event lines: one chain of primary views, one place for each policy. Pure.
+
+A node that was cut off may believe for a while that it is still primary; only what is said of the order counts.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED, Event, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_NUMBER = re.compile(r"[0-9]+")
+FINDINGS_MAX = 20
+
+ONE_PLACE = "a primary view has one index and the same members at every node"
+ONE_VIEW = "no index is claimed by two views"
+RISING = "ids and indices of primary views rise together"
+SHARED = "consecutive primary views share a member"
+SWITCHED = "a policy is switched at one index everywhere"
+CONFIRMED = "nothing is confirmed outside a primary view"
+ONCE = "no request is counted twice"
+
+
+def judge_cluster(events: Sequence[Event]) -> list[Verdict]:
+    """Verdicts on all of them but ``ONCE``, which needs the request lines."""
+    views = [event for event in events if event.kind == "view" and event.primary and event.place is not None]
+    switches = [event for event in events if event.kind == "policy" and event.place is not None]
+    untold = "no event line tells of a primary view with its index"
+    no_switch = "no event line tells of a policy with its index"
+    return [
+        _verdict(ONE_PLACE, views, _places(views), untold),
+        _verdict(ONE_VIEW, views, _claims(views), untold),
+        _verdict(RISING, views, _order(views), untold),
+        _verdict(SHARED, views, _shared(views), untold),
+        _verdict(SWITCHED, switches, _switches(switches), no_switch),
+        _verdict(CONFIRMED, switches, _unconfirmed(events, switches), no_switch),
+    ]
+
+
+def judge_once(twice: Sequence[tuple[str, Sequence[str]]], count: int, requests: int) -> Verdict:
+    """``twice``: some requests that ended more than once, with what the lines say of each."""
+    if not requests:
+        return Verdict("cluster", ONCE, "", None, NOT_TESTED, "there are no requests")
+    if not count:
+        return Verdict("cluster", ONCE, "", None, HELD, f"{requests} requests, each ended once")
+    shown = "; ".join(f"{rid}: {', '.join(said)}" for rid, said in twice[:FINDINGS_MAX])
+    return Verdict("cluster", ONCE, "", None, VIOLATED, f"{count} requests ended more than once: {shown}")
+
+
+def _verdict(rule: str, told: Sequence[Event], findings: Iterable[str], untold: str) -> Verdict:
+    if not told:
+        return Verdict("cluster", rule, "", None, NOT_TESTED, untold)
+    found = list(dict.fromkeys(findings))
+    if found:
+        more = f"; and {len(found) - FINDINGS_MAX} more" if len(found) > FINDINGS_MAX else ""
+        return Verdict("cluster", rule, "", None, VIOLATED, "; ".join(found[:FINDINGS_MAX]) + more)
+    nodes = len({event.node for event in told})
+    kinds = len({event.view or event.policy for event in told})
+    return Verdict("cluster", rule, "", None, HELD, f"{kinds} at {nodes} nodes, {len(told)} event lines")
+
+
+def _places(views: Sequence[Event]) -> Iterable[str]:
+    first: dict[str, Event] = {}
+    for event in views:
+        known = first.setdefault(event.view, event)
+        if known.place != event.place:
+            yield f"view {event.view} has index {known.place} at {known.node} and {event.place} at {event.node}"
+        if set(known.members) != set(event.members):
+            yield f"view {event.view} has other members at {known.node} than at {event.node}"
+
+
+def _claims(views: Sequence[Event]) -> Iterable[str]:
+    first: dict[int | None, Event] = {}
+    for event in views:
+        known = first.setdefault(event.place, event)
+        if known.view != event.view:
+            yield f"index {event.place} is view {known.view} at {known.node} and view {event.view} at {event.node}"
+
+
+def _order(views: Sequence[Event]) -> Iterable[str]:
+    for before, after in pairwise(_chain(views)):
+        if _id(after.view) <= _id(before.view) and before.view != after.view:
+            yield f"view {before.view} has index {before.place}, view {after.view} has index {after.place}"
+
+
+def _shared(views: Sequence[Event]) -> Iterable[str]:
+    for before, after in pairwise(_chain(views)):
+        if not set(before.members) & set(after.members):
+            yield f"views {before.view} (index {before.place}) and {after.view} (index {after.place}) share no member"
+
+
+def _chain(views: Sequence[Event]) -> list[Event]:
+    """One event for each index, in the order of these."""
+    by_place = {event.place: event for event in reversed(views)}
+    return [by_place[place] for place in sorted(place for place in by_place if place is not None)]
+
+
+def _id(view: str) -> tuple[int, str]:
+    """``12:ab34`` is epoch 12."""
+    number = _NUMBER.match(view)
+    return (int(number[0]) if number else -1, view[number.end() :] if number else view)
+
+
+def _switches(switches: Sequence[Event]) -> Iterable[str]:
+    at_place: dict[int, dict[str, list[str]]] = {}
+    for event in switches:
+        assert event.place is not None
+        at_place.setdefault(event.place, {}).setdefault(event.policy, []).append(event.node)
+    for place, policies in at_place.items():
+        if len(policies) > 1:
+            said = ", ".join(f"{policy} at {nodes[0]}" for policy, nodes in sorted(policies.items()))
+            yield f"index {place} switches to different policies: {said}"
+    for before, after in pairwise(sorted(at_place)):
+        for policy in at_place[before].keys() & at_place[after].keys():
+            earlier, later = at_place[before][policy], at_place[after][policy]
+            if not set(earlier) & set(later):  # one node that saw both has seen a policy confirmed once more
+                yield f"policy {policy} begins at index {before} at {earlier[0]} and at {after} at {later[0]}"
+
+
+def _unconfirmed(events: Sequence[Event], switches: Sequence[Event]) -> Iterable[str]:
+    """Policies with a place in the order that only nodes outside the primary view know of."""
+    reporters: dict[tuple[int | None, str], list[Event]] = {}
+    for event in switches:
+        reporters.setdefault((event.place, event.policy), []).append(event)
+    for (place, policy), said in reporters.items():
+        if all(_is_outside(events, event) for event in said):
+            yield f"policy {policy} has index {place} only at {said[0].node}, outside the primary view"
+
+
+def _is_outside(events: Sequence[Event], at: Event) -> bool:
+    before = [event for event in events if event.kind == "view" and event.node == at.node and event.ts < at.ts]
+    return bool(before) and not max(before, key=lambda event: event.ts).primary

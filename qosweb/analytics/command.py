@@ -1,0 +1,158 @@
+"""``qosweb analyze``: reads the options, runs the analysis on a session, and writes down what was found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from qosweb.analytics import AnalyticsUnavailableError, policies, sources
+from qosweb.analytics.progress import Progress
+from qosweb.analytics.rows import VIOLATED, Limits
+from qosweb.analytics.session import spark_session
+from qosweb.errors import UsageError
+from qosweb.tools.situation import reading
+from qosweb.units import parse_duration_s, parse_size
+from qosweb.webqos import values
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+WINDOW_MAX_S = 86_400
+SMALL = 64 << 20  # bytes of logs
+
+T = TypeVar("T")
+
+
+def analyze(arguments: argparse.Namespace) -> int:
+    limits = limits_of(arguments)
+    found = sources.find(arguments.logs, arguments.format)
+    spec = policies.from_file(arguments.spec) if arguments.spec else None
+    out = _folder(arguments.out) if arguments.out else None
+    try:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+    except ModuleNotFoundError as error:
+        raise AnalyticsUnavailableError(
+            f"Analytics needs {error.name}. Run `pip install 'qosweb[analytics]'`."
+        ) from None
+    with Progress(quiet=arguments.quiet or arguments.json) as progress:
+        progress.say("starting Spark")
+        try:
+            conf = settings(arguments.master, sources.size(found))
+            with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
+                from qosweb.analytics.analysis import Wanted, analyse
+                from qosweb.analytics.keep import keep_lines, keep_tables
+
+                progress.watch(spark)
+                wanted = Wanted(found, spec, limits, arguments.response)
+                aside = str(out / "bad") if out else None
+                findings = analyse(spark, wanted, progress.say, aside)
+                if out:
+                    progress.say("writing tables")
+                    keep_tables(spark, findings, out)
+                    if arguments.keep_lines:
+                        keep_lines(spark, found, out)
+        except (PySparkException, Py4JError) as error:
+            raise UsageError(f"Spark could not do it: {_first_line(error)}") from None
+    from qosweb.analytics.report import as_json
+    from qosweb.analytics.terminal import show
+
+    report = as_json(findings)
+    if out:
+        from qosweb.analytics.page import page
+
+        _write(out / "report.json", json.dumps(report, indent=1) + "\n")
+        _write(out / "report.html", page(findings))
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        show(findings, out)
+    return 1 if findings.outcome == VIOLATED else 0
+
+
+def settings(master: str, size: int | None) -> dict[str, str]:
+    """A few partitions: after the first sums there is little left. Memory for the sums of long logs.
+
+    To compile a query pays off with millions of lines; a small log is through before the compiler is.
+    """
+    conf = {
+        "spark.sql.shuffle.partitions": "4",
+        "spark.driver.memory": "2g",
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+    }
+    if not master.startswith("local"):
+        conf["spark.executor.memory"] = "1g"
+    if size is not None and size < SMALL:
+        conf |= {
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }
+    return conf
+
+
+def limits_of(arguments: argparse.Namespace) -> Limits:
+    """Raises UsageError that names the option."""
+    window_s = _whole_seconds(arguments.window, "--window")
+    slot_s = _whole_seconds(arguments.slot, "--slot")
+    if window_s % slot_s or window_s > WINDOW_MAX_S:
+        raise UsageError(f"--window {arguments.window}: has to be a multiple of --slot {arguments.slot}, at most a day")
+    capacity = arguments.capacity
+    return Limits(
+        window_s=window_s,
+        slot_s=slot_s,
+        tolerance=_share(arguments.tolerance, "--tolerance"),
+        run_tolerance=_share(arguments.run_tolerance, "--run-tolerance"),
+        rate_tolerance=_share(arguments.rate_tolerance, "--rate-tolerance"),
+        slack_ms=_read(parse_duration_s, arguments.slack, "--slack") * 1000,
+        slow_part=_share(arguments.slow, "--slow"),
+        waited_ms=_read(parse_duration_s, arguments.waited, "--waited") * 1000,
+        request_cost=_read(parse_size, arguments.request_cost, "--request-cost"),
+        capacity_bps=reading(values.rate_bps, capacity, "--capacity") if capacity else None,
+        skip_s=int(_read(parse_duration_s, arguments.skip, "--skip")),
+    )
+
+
+def _share(text: str, option: str) -> float:
+    return reading(values.share_ppm, text, option) / 1e6
+
+
+def _whole_seconds(text: str, option: str) -> int:
+    seconds = _read(parse_duration_s, text, option)
+    if seconds < 1 or seconds != int(seconds):
+        raise UsageError(f"{option} {text}: has to be whole seconds, such as 10s")
+    return int(seconds)
+
+
+def _read(parse: Callable[[str], T], text: str, option: str) -> T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
+def _folder(name: str) -> Path:
+    path = Path(name)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {name}: {error.strerror}") from None
+    return path.absolute()
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"--out: {path}: {error.strerror}") from None
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return (causes or lines or [type(error).__name__])[-1 if causes else 0][:500]

@@ -1,0 +1,141 @@
+"""What a part of a window had to divide, who asked for how much of it, and what each class should have got. Pure.
+
+Only contended slots count: elsewhere nobody was held back, so nothing can be said of shares. What was there to divide
+is what was served; a request that was denied or expired counts with the mean size of the answers of its class. What
+each class should have got is what the language's own division gives for this demand.
+Neighbours: ``shares``, ``rates`` and ``orders`` judge on this ground.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.model.model import Bytes, Requests
+from qosweb.webqos.policy.division import Division
+from qosweb.webqos.policy.environment import REQUEST_BYTES, Means
+from qosweb.webqos.policy.terms import Terms, TwoValues, terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from qosweb.analytics.policies import Policy
+    from qosweb.analytics.rows import Cell, Limits, Part
+    from qosweb.webqos.policy.binding import Binding
+
+
+class Ground:
+    """Amounts are in bytes (with the fixed cost of requests), by class number; ``counted`` ones are requests."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        binding: Binding,
+        part: Part,
+        limits: Limits,
+        nodes: tuple[int, int] = (1, 1),
+        capacity_bps: tuple[int, int] | None = None,
+        means: Mapping[str, float] | None = None,
+    ) -> None:
+        self.policy, self.binding, self.part, self.limits = policy, binding, part, limits
+        self.nodes, self.capacity_bps = nodes, capacity_bps
+        self.cells: dict[int, Cell] = {}
+        self.strangers: list[str] = []  # classes of the log that the policy does not have
+        for cell in part.cells:
+            number = policy.numbers.get(cell.name)
+            if number is None:
+                self.strangers.append(cell.name)
+            else:
+                self.cells[number] = cell
+        cost = limits.request_cost
+        count = len(policy.model.classes)
+        self.got = [0.0] * count
+        self.asked = [0.0] * count
+        self.counted_got = [0] * count
+        self.counted_asked = [0] * count
+        self.grain = [0.0] * count
+        self.total = float(sum(c.busy_bytes + cost * (c.busy_served + c.busy_failed) for c in part.cells))
+        self.counted_total = sum(c.busy_served for c in part.cells)
+        all_done = sum(c.busy_served + c.busy_failed for c in part.cells)
+        anybody = self.total / all_done if all_done else float(REQUEST_BYTES)
+        for number, cell in self.cells.items():
+            done = cell.busy_served + cell.busy_failed
+            self.got[number] = cell.busy_bytes + cost * done
+            mean = self.got[number] / done if done else (means or {}).get(cell.name, anybody) + cost
+            held_back = 0 if self.is_turned_away(number) else cell.busy_lost
+            self.asked[number] = self.got[number] + held_back * mean
+            self.counted_got[number] = cell.busy_served
+            self.counted_asked[number] = cell.busy_served + held_back
+            self.grain[number] = cell.size_max + cost
+        self._satisfy_the_bounded()
+        self._expected: list[float] | None = None
+
+    @property
+    def expected(self) -> list[float]:
+        """What the division gives to each class."""
+        if self._expected is None:
+            self._expected = self._divide()
+        return self._expected
+
+    @property
+    def left(self) -> float:
+        """What the classes that are always available left to the others."""
+        return self.total - sum(self.got[at] for at in self.binding.always)
+
+    def terms(self, number: int) -> Terms | None:
+        try:
+            return terms_of(self.policy.model, self.policy.coverage, self.binding, number)
+        except TwoValues:
+            return None
+
+    def is_turned_away(self, number: int) -> bool:
+        """Outside the primary view, and the specification says that it is not served there."""
+        if not self.part.key.scope:
+            return False
+        terms = self.terms(number)
+        return terms is not None and terms.in_minority == "deny"
+
+    def others(self, classes: Iterable[int]) -> tuple[int, ...]:
+        """Without those that are always available."""
+        return tuple(at for at in classes if at not in self.binding.always)
+
+    def names(self, classes: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.policy.model.classes[at].name for at in classes)
+
+    def rate_bound(self, value: Requests | Bytes, *, most: bool) -> float:
+        """Per second. With a number of nodes that changed, the bound that accuses nobody wrongly."""
+        per_s = value.urps / 1e6 if isinstance(value, Requests) else float(value.bps)
+        return per_s * (self.nodes[1 if most else 0] if value.per_node else 1)
+
+    def _satisfy_the_bounded(self) -> None:
+        """Who is at an upper bound on its rate is not held back by the others: what it has is all it may ask for."""
+        part, limits = self.part, self.limits
+        for one in self.binding.in_force:
+            rule = self.policy.model.constraints[one.number]
+            if not one.upper or not isinstance(rule.value, Requests | Bytes):
+                continue
+            bound = self.rate_bound(rule.value, most=False) * part.seconds
+            cells = [self.cells[at] for at in one.upper if at in self.cells]
+            has = sum(c.served if isinstance(rule.value, Requests) else c.sent_bytes for c in cells)
+            if has >= bound * (1 - limits.rate_tolerance) - 1:
+                for at in one.upper:
+                    self.asked[at], self.counted_asked[at] = self.got[at], self.counted_got[at]
+
+    def _divide(self) -> list[float]:
+        if self.total <= 0:
+            return [0.0] * len(self.got)
+        rated = [
+            self.cells[at]
+            for one in self.binding.in_force
+            if isinstance(self.policy.model.constraints[one.number].value, Requests)
+            for at in {*one.lower, *one.upper}
+            if at in self.cells
+        ] or list(self.cells.values())
+        served = sum(c.busy_served for c in rated)
+        size = int(sum(c.busy_bytes for c in rated) / served) if served else REQUEST_BYTES
+        per_s = int(self.total / self.part.busy_s) if self.part.busy_s else None
+        division = Division(
+            self.policy.model, self.policy.coverage, self.binding, Means(self.nodes[0], per_s, max(1, size))
+        )
+        demand = [min(PPM, round(amount * PPM / self.total)) for amount in self.asked]
+        return [share * self.total / PPM for share in division.shares(demand)]

@@ -1,0 +1,116 @@
+"""All verdicts: every rule in force, in every part of every window, and in the run as a whole. Pure.
+
+Neighbours: ``shares``, ``rates``, ``orders``, ``times`` judge one rule; ``ground`` says what there was to divide.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.analytics import orders, rates, shares, times
+from qosweb.analytics.ground import Ground
+from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED, Evidence, Limits, Part, Verdict
+from qosweb.webqos.model.model import Bytes, Requests
+from qosweb.webqos.policy.binding import RESOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from qosweb.analytics.policies import Policy
+    from qosweb.analytics.situations import Situations
+    from qosweb.analytics.timeline import Timeline
+
+_ADDED_UP = "share at least"
+
+
+class Bench:
+    """Judges parts of windows, one after the other."""
+
+    def __init__(
+        self,
+        policies: Mapping[str, Policy],
+        situations: Mapping[str, Situations],
+        timeline: Timeline,
+        limits: Limits,
+        responses_ms: Sequence[int] = (),
+        sizes: Mapping[str, float] | None = None,
+    ) -> None:
+        self._policies, self._situations, self._timeline = policies, situations, timeline
+        self._limits, self._responses_ms, self._sizes = limits, responses_ms, sizes or {}
+
+    def ground(self, part: Part) -> Ground:
+        policy = self._policies[part.key.policy]
+        begin_s = float(part.key.window_s)
+        end_s = begin_s + self._limits.window_s
+        nodes = (1, 1) if part.key.scope else self._timeline.nodes(begin_s, end_s)
+        capacity = self._timeline.capacity(begin_s, end_s, part.key.scope)
+        if capacity is None and self._limits.capacity_bps is not None and not part.key.scope:
+            capacity = self._limits.capacity_bps, self._limits.capacity_bps
+        binding = self._situations[part.key.policy].bindings[part.key.situation]
+        return Ground(policy, binding, part, self._limits, nodes, capacity, self._sizes)
+
+    def judge(self, part: Part) -> Iterator[Verdict]:
+        ground = self.ground(part)
+        policy = ground.policy
+        unsure = self._situations[part.key.policy].unsure
+        for one in ground.binding.in_force:
+            rule = policy.model.constraints[one.number]
+            if rule.attribute == "available":
+                yield orders.judge_always(ground, one)
+            elif rule.attribute == "response_time":
+                yield times.judge_response(ground, one, self._responses_ms)
+            elif rule.attribute == "in_minority":
+                yield orders.judge_minority(ground, one)
+            elif rule.attribute in RESOURCES and not unsure:
+                rated = isinstance(rule.value, Requests | Bytes)
+                yield from rates.judge_rate(ground, one) if rated else shares.judge_share(ground, one)
+        if not unsure:
+            yield from times.judge_lifetimes(ground)
+            yield from orders.judge_priorities(ground)
+            yield shares.judge_division(ground)
+
+
+def judge_run(verdicts: Iterable[Verdict], limits: Limits) -> Iterator[Verdict]:
+    """One verdict for each rule: violated if it was in any window, or if small shortfalls of many add up to too much.
+
+    A rule whose lower bound is a part of something is also judged by the sums over all windows that tested it.
+    """
+    groups: dict[tuple[str, str, str, int], list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault((verdict.policy, verdict.kind, verdict.rule, verdict.line), []).append(verdict)
+    for (policy, kind, rule, line), of_rule in groups.items():
+        tested = [verdict for verdict in of_rule if verdict.outcome != NOT_TESTED]
+        broken = [verdict for verdict in tested if verdict.outcome == VIOLATED]
+        windows = f"{len(tested)} of {len(of_rule)} windows tested"
+        outcome, reason = HELD, windows
+        evidence: Evidence | None = None
+        promise = got = whole = demand = None
+        unit = tested[0].unit if tested else ""
+        if not tested:
+            reasons = sorted({verdict.reason for verdict in of_rule})
+            outcome, reason = NOT_TESTED, "; ".join(reasons[:3])
+        if tested and all(verdict.whole for verdict in tested):
+            demand, promise, got, whole = (
+                sum(getattr(verdict, field) or 0.0 for verdict in tested)
+                for field in ("demand", "promise", "got", "whole")
+            )
+            if kind == _ADDED_UP and promise - got > limits.run_tolerance * whole:
+                outcome = VIOLATED
+                reason = f"over all windows {100 * got / whole:.2f}% of {100 * promise / whole:.2f}%; {windows}"
+                evidence = next((verdict.evidence for verdict in tested if verdict.evidence), None)
+        if broken:
+            worst = max(broken, key=_by_how_much)
+            outcome, evidence = VIOLATED, worst.evidence
+            reason = f"violated in {len(broken)} of {len(tested)} tested windows; the worst: {worst.reason}"
+        yield Verdict(kind, rule, policy, None, outcome, reason, unit, demand, promise, got, whole, evidence, line)
+
+
+def _by_how_much(verdict: Verdict) -> float:
+    if verdict.promise is None or verdict.got is None:
+        return 0.0
+    return abs(verdict.promise - verdict.got) / (verdict.whole or max(1.0, abs(verdict.promise)))
+
+
+def outcome_of(verdicts: Iterable[Verdict]) -> str:
+    outcomes = {verdict.outcome for verdict in verdicts}
+    return VIOLATED if VIOLATED in outcomes else HELD if HELD in outcomes else NOT_TESTED

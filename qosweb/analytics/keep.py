@@ -1,0 +1,62 @@
+"""The findings as Parquet, for those who go on with them; and, on request, the lines for a second look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.analytics.lines import EVENT_SCHEMA, REQUEST_FIELDS, read_lines
+from qosweb.analytics.report import outcome_row
+from qosweb.analytics.tables import PERCENTILES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from qosweb.analytics.analysis import Findings
+    from qosweb.analytics.sources import Sources
+
+_VERDICTS = (
+    "kind string, rule string, line int, policy string, window long, scope string, outcome string, reason string, "
+    "unit string, demand double, promise double, got double, whole double, rids array<string>"
+)
+_TABLE = (
+    "window long, node string, class string, served long, denied long, expired long, failed long, refused long, "
+    + (
+        "redirected long, forwarded long, bytes long, "
+        + ", ".join(f"{what}_p{100 * part:g} double" for what in ("wait_ms", "service_ms") for part in PERCENTILES)
+    )
+)
+
+
+def keep_tables(spark: SparkSession, findings: Findings, out: Path) -> None:
+    verdicts = [
+        (
+            one.kind, one.rule, one.line, one.policy, one.key.window_s if one.key else None,
+            one.key.scope if one.key else None, one.outcome, one.reason, one.unit, _number(one.demand),
+            _number(one.promise), _number(one.got), _number(one.whole), list(findings.samples.get(one, ())),
+        )
+        for one in (*findings.run, *findings.cluster, *findings.windows)
+    ]  # fmt: skip
+    spark.createDataFrame(verdicts, _VERDICTS).coalesce(1).write.mode("overwrite").parquet(
+        str(out / "verdicts.parquet")
+    )
+    rows = [tuple(outcome_row(row).values()) for row in findings.table]
+    spark.createDataFrame(rows, _TABLE).coalesce(1).write.mode("overwrite").parquet(str(out / "table.parquet"))
+
+
+def keep_lines(spark: SparkSession, sources: Sources, out: Path) -> None:
+    """Good request lines and event lines, as ``qosweb analyze`` reads them again."""
+    lines = read_lines(spark, sources)
+    good = lines.where(lines["cause"].isNull()).select(*REQUEST_FIELDS)
+    if sources.json:
+        text = spark.read.text(list(sources.json))
+        from pyspark.sql import functions as f
+
+        events = text.where(f.col("value").contains('"event":')).select(f.from_json("value", EVENT_SCHEMA).alias("e"))
+        good = good.unionByName(events.select("e.*"), allowMissingColumns=True)
+    good.write.mode("overwrite").parquet(str(out / "lines.parquet"))
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,74 @@
+"""Verdicts on who comes first: availability, priorities, and what happens outside the primary view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.analytics.rows import Evidence, Verdict
+from qosweb.analytics.shares import Judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from qosweb.analytics.ground import Ground
+    from qosweb.webqos.policy.binding import InForce
+
+
+def judge_always(ground: Ground, one: InForce) -> Verdict:
+    """Not one request denied or expired; no tolerance."""
+    rule = ground.policy.model.constraints[one.number]
+    judge = Judge(ground, "always", rule.text, ground.policy.line(one.number))
+    classes = tuple(at for at in one.lower if at in ground.cells and not ground.is_turned_away(at))
+    asked = sum(ground.cells[at].requests for at in classes)
+    lost = sum(ground.cells[at].lost for at in classes)
+    if not asked:
+        return judge.untested("nobody asked")
+    reason = f"{asked - lost} of {asked} requests" + (f", {lost} denied or expired" if lost else "")
+    evidence = Evidence("lost", ground.names(classes))
+    return judge.verdict(not lost, reason, asked, asked, asked - lost, None, evidence, "requests")
+
+
+def judge_priorities(ground: Ground) -> Iterator[Verdict]:
+    """Who comes later has no more than the division gives it while one that comes first lacks something."""
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for pair, rule in zip(ground.binding.before, ground.binding.before_rules, strict=True):
+        if not set(ground.binding.always).intersection(pair):
+            pairs.setdefault(rule, []).append(pair)
+    for number, of_rule in pairs.items():
+        rule_text = ground.policy.model.priorities[number].text
+        judge = Judge(ground, "priority", rule_text, ground.policy.priority_line(number))
+        allowed = ground.limits.tolerance * ground.total
+        if ground.part.busy_s <= 0 or ground.total <= 0:
+            yield judge.untested("no contention")
+            continue
+        tested = [(a, b) for a, b in of_rule if ground.asked[a] - ground.got[a] > allowed]
+        if not tested:
+            yield judge.untested("those that come first lacked nothing")
+            continue
+        first, then = max(tested, key=lambda pair: ground.got[pair[1]] - ground.expected[pair[1]])
+        got, promise = ground.got[then], ground.expected[then]
+        names = ground.names((first, then))
+        lacking = ground.asked[first] - ground.got[first]
+        reason = f"{names[1]} has {got:.0f} bytes, at most {promise:.0f} while {names[0]} lacks {lacking:.0f}"
+        evidence = Evidence("served", names[1:])
+        grain = ground.grain[then]
+        yield judge.verdict(
+            got - promise <= max(allowed, grain), reason, ground.asked[then], promise, got, ground.total, evidence
+        )
+
+
+def judge_minority(ground: Ground, one: InForce) -> Verdict:
+    """Outside the primary view, pages that are to be denied there are not served."""
+    rule = ground.policy.model.constraints[one.number]
+    judge = Judge(ground, "minority", rule.text, ground.policy.line(one.number))
+    if not ground.part.key.scope:
+        return judge.untested("in the primary view")
+    classes = tuple(at for at in one.lower if at in ground.cells and ground.is_turned_away(at))
+    asked = sum(ground.cells[at].requests for at in classes)
+    if not asked:
+        return judge.untested("nobody asked")
+    served = sum(ground.cells[at].served for at in classes)
+    reason = f"{served} of {asked} requests were served outside the primary view"
+    return judge.verdict(
+        not served, reason, asked, 0, served, None, Evidence("served", ground.names(classes)), "requests"
+    )

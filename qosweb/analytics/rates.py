@@ -1,0 +1,84 @@
+"""Verdicts on rates: requests and bytes per second, at least and at most.
+
+A rate is absolute. Its upper bound is judged over the whole part, busy or not; its lower bound where there was
+contention: then the bound, or all that was asked for, was to be served.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.analytics.rows import Evidence, Verdict
+from qosweb.analytics.shares import Judge
+from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.model.model import Bytes, Requests
+from qosweb.webqos.policy.binding import as_ppm
+from qosweb.webqos.policy.environment import Means
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from qosweb.analytics.ground import Ground
+    from qosweb.webqos.policy.binding import InForce
+
+
+def judge_rate(ground: Ground, one: InForce) -> Iterator[Verdict]:
+    rule = ground.policy.model.constraints[one.number]
+    assert isinstance(rule.value, Requests | Bytes)
+    line = ground.policy.line(one.number)
+    if lower := ground.others(one.lower):
+        yield _at_least(Judge(ground, "rate at least", rule.text, line), lower, rule.value, one)
+    if one.upper:
+        yield _at_most(Judge(ground, "rate at most", rule.text, line), one.upper, rule.value)
+
+
+def _at_least(judge: Judge, classes: tuple[int, ...], value: Requests | Bytes, one: InForce) -> Verdict:
+    ground, busy_s = judge.ground, judge.ground.part.busy_s
+    counted = isinstance(value, Requests)
+    if busy_s <= 0:
+        return judge.untested("no contention")
+    got = sum((ground.counted_got if counted else ground.got)[at] for at in classes) / busy_s
+    asked = sum((ground.counted_asked if counted else ground.asked)[at] for at in classes) / busy_s
+    if asked <= 0:
+        return judge.untested("nobody asked")
+    bound = ground.rate_bound(value, most=False)
+    promise = min(bound, asked) * _part_that_yields(ground, classes, one)
+    unit = "requests/s" if counted else "bytes/s"
+    grain = 1.0 if counted else max(ground.grain[at] for at in classes)
+    ok = promise - got <= ground.limits.rate_tolerance * promise + grain / busy_s
+    reason = f"{got:.2f} of {promise:.2f} {unit}{' (all that was asked for)' if asked < bound else ''}"
+    return judge.verdict(ok, reason, asked, promise, got, None, Evidence("lost", ground.names(classes)), unit)
+
+
+def _part_that_yields(ground: Ground, classes: tuple[int, ...], one: InForce) -> float:
+    """1, or less where the capacity is too small for all lower bounds together: they yield in proportion."""
+    if ground.total <= 0:
+        return 1.0
+    rule = ground.policy.model.constraints[one.number]
+    served = sum(ground.counted_got[at] for at in classes)
+    size = max(1, int(sum(ground.got[at] for at in classes) / served)) if served else 1
+    per_s = max(1, int(ground.total / ground.part.busy_s))
+    floor, _ = as_ppm(rule, Means(ground.nodes[0], per_s, size))
+    wanted = min((floor or 0) * ground.total / PPM, sum(ground.asked[at] for at in classes))
+    expected = sum(ground.expected[at] for at in classes)
+    return min(1.0, expected / wanted) if wanted > 0 else 1.0
+
+
+def _at_most(judge: Judge, classes: tuple[int, ...], value: Requests | Bytes) -> Verdict:
+    ground, seconds = judge.ground, judge.ground.part.seconds
+    counted = isinstance(value, Requests)
+    cells = [ground.cells[at] for at in classes if at in ground.cells]
+    got = sum(c.served if counted else c.sent_bytes for c in cells) / seconds
+    lost = sum(c.lost for c in cells)
+    unit = "requests/s" if counted else "bytes/s"
+    bound = ground.rate_bound(value, most=True)
+    if not cells or sum(c.requests for c in cells) == 0:
+        return judge.untested("nobody asked")
+    if got <= bound and not lost:
+        return judge.untested("less was asked for than the bound allows", got)
+    grain = 1.0 if counted else max((ground.grain[at] for at in classes), default=0.0)
+    ok = got - bound <= ground.limits.rate_tolerance * bound + grain / seconds
+    size = sum(c.sent_bytes for c in cells) / max(1, sum(c.served for c in cells))
+    asked = got + lost * (1.0 if counted else size) / seconds
+    reason = f"{got:.2f}, at most {bound:.2f} {unit}"
+    return judge.verdict(ok, reason, asked, bound, got, None, Evidence("served", ground.names(classes)), unit)

@@ -1,0 +1,117 @@
+"""The small tables that the analysis works on after Spark has added up the lines. Pure.
+
+Neighbours: ``cells`` makes them on Spark, ``judge`` and its parts read them, ``report`` writes them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Event(NamedTuple):
+    """A line that tells of the node and not of a request."""
+
+    kind: str  # view, policy, capacity
+    ts: float
+    node: str
+    place: int | None = None  # the index in the total order
+    view: str = ""
+    members: tuple[str, ...] = ()
+    primary: bool = False
+    policy: str = ""
+    text: str = ""
+    capacity_bps: int = 0
+
+
+class PartKey(NamedTuple):
+    """A window, or the part of one that was under one policy and one set of rules in force.
+
+    ``scope`` is empty for the cluster, and the name of a node for what it did outside the primary view.
+    """
+
+    window_s: int
+    policy: str
+    scope: str
+    situation: int
+
+
+class Cell(NamedTuple):
+    """One class in one part. What is named ``busy`` is of the contended slots alone."""
+
+    key: PartKey
+    name: str
+    served: int
+    denied: int
+    expired: int
+    failed: int
+    refused: int  # 429: the client's own limit
+    sent_bytes: int  # of what was served, and of what failed on the way
+    size_max: int
+    wait_ms_max: float
+    slow: tuple[int, ...]  # served, but slower than each of the limits
+    busy_served: int
+    busy_failed: int
+    busy_lost: int  # denied or expired
+    busy_bytes: int
+
+    @property
+    def requests(self) -> int:
+        return self.served + self.denied + self.expired + self.failed
+
+    @property
+    def lost(self) -> int:
+        return self.denied + self.expired
+
+
+class Part(NamedTuple):
+    """``seconds`` is how long it lasted, ``busy_s`` how much of that was contended."""
+
+    key: PartKey
+    seconds: float
+    busy_s: float
+    cells: tuple[Cell, ...]
+
+
+class Limits(NamedTuple):
+    """What is allowed to differ, and how finely to look."""
+
+    window_s: int = 10
+    slot_s: int = 1
+    tolerance: float = 0.02  # of what was served in a window
+    run_tolerance: float = 0.01  # of what was served in all tested windows
+    rate_tolerance: float = 0.05  # of a rate
+    slack_ms: float = 50.0  # of a time
+    slow_part: float = 0.01  # of the requests may take longer than a response time
+    waited_ms: float = 5.0  # who waited this long shows that there was contention
+    request_cost: int = 0  # bytes that each request is charged besides its own
+    capacity_bps: int | None = None  # of the whole cluster, where the log does not say it
+    skip_s: int = 0  # from the beginning of the log, not judged
+
+
+class Evidence(NamedTuple):
+    """Which lines show a violation: ``lost``, ``served``, ``waited`` or ``slow`` requests of some classes."""
+
+    what: str
+    classes: tuple[str, ...]
+    limit_ms: float = 0.0
+
+
+class Verdict(NamedTuple):
+    """What became of one promise in one part, or, where ``key`` is None, in the whole run."""
+
+    kind: str
+    rule: str
+    policy: str
+    key: PartKey | None
+    outcome: str
+    reason: str
+    unit: str = ""
+    demand: float | None = None
+    promise: float | None = None
+    got: float | None = None
+    whole: float | None = None  # what promise and got are parts of, if they are
+    evidence: Evidence | None = None
+    line: int = 0  # of the specification
+
+
+HELD, VIOLATED, NOT_TESTED = "held", "violated", "not tested"

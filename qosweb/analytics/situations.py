@@ -1,0 +1,182 @@
+"""Which rules bind when: the times of a log, divided where conditions on the cluster begin or cease to hold. Pure.
+
+A slot in which the rules change is in no situation: nothing that happened in it can be held against anybody. A log does
+not tell the load: where rules depend on it, only those that bind at every load are kept, and ``unsure`` says that what
+they leave to the others is not known.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from qosweb.webqos.model import conditions as c
+from qosweb.webqos.policy.binding import Binding, bind
+from qosweb.webqos.policy.environment import Environment
+from qosweb.webqos.zones import local_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qosweb.analytics.policies import Policy
+    from qosweb.analytics.timeline import Timeline
+
+MIXED = -1
+UNTOLD = frozenset({"load"})
+LOADS_MAX = 16
+SLOTS_MAX = 2_000_000
+
+
+class Span(NamedTuple):
+    """Slots from ``first`` to ``last``, both included, in one situation."""
+
+    first: int
+    last: int
+    situation: int
+
+
+class Situations:
+    """``bindings[n]`` is what binds in situation n; ``spans`` says when; without conditions there is one for all."""
+
+    def __init__(self, bindings: list[Binding], spans: list[Span], *, unsure: bool = False) -> None:
+        self.bindings = bindings
+        self.spans = spans
+        self.unsure = unsure
+
+
+class Accesses:
+    """When pages of a watched set were asked for: the first and last time in each slot that has any."""
+
+    def __init__(self, times: Sequence[tuple[float, float]]) -> None:
+        self._first = sorted(first for first, _ in times)
+        self._last = sorted(last for _, last in times)
+
+    def age_ms(self, at_s: float) -> int | None:
+        """The time since the last request at or before ``at_s``."""
+        latest = [times[place - 1] for times in (self._first, self._last) if (place := bisect_right(times, at_s))]
+        return int((at_s - max(latest)) * 1000) if latest else None
+
+    def between(self, begin_s: float, end_s: float) -> list[float]:
+        found: list[float] = []
+        for times in (self._first, self._last):
+            found += times[bisect_right(times, begin_s) : bisect_right(times, end_s)]
+        return found
+
+
+def situations(
+    policy: Policy,
+    timeline: Timeline,
+    accesses: Mapping[int, Accesses],
+    first_slot: int,
+    last_slot: int,
+    slot_s: int,
+) -> Situations:
+    """For the slots of a log, ``slot`` being the number of its seconds since 1970 divided by ``slot_s``."""
+    binder = _Binder(policy)
+    if not policy.subjects - UNTOLD or last_slot - first_slot > SLOTS_MAX:
+        binding = binder.bind(Environment(nodes=timeline.nodes(0.0, 0.0)[0]))
+        return Situations([binding], [Span(first_slot, last_slot, 0)], unsure=binder.unsure)
+    ages = _ages(policy)
+    numbers: dict[Binding, int] = {}
+    known: dict[Seen, Binding] = {}
+    spans: list[Span] = []
+    for slot in range(first_slot, last_slot + 1):
+        found = set()
+        for at_s in _probes(slot * slot_s, (slot + 1) * slot_s, timeline, accesses, ages):
+            facts = _environment(policy, timeline, accesses, at_s)
+            shown = _as_seen(facts, policy.subjects, ages)
+            if shown not in known:
+                known[shown] = binder.bind(facts)
+            found.add(numbers.setdefault(known[shown], len(numbers)))
+        situation = found.pop() if len(found) == 1 else MIXED
+        if spans and spans[-1].situation == situation:
+            spans[-1] = spans[-1]._replace(last=slot)
+        else:
+            spans.append(Span(slot, slot, situation))
+    return Situations(list(numbers), spans, unsure=binder.unsure)
+
+
+class _Binder:
+    """What binds under given facts, at every load."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.unsure = False
+        edges = {0}
+        for rule in policy.model.rules:
+            for leaf in c.leaves(rule.condition) if rule.condition is not None else ():
+                if isinstance(leaf, c.Within) and leaf.subject == "load":
+                    edges |= {edge for low, high in leaf.ranges for edge in (low, high + 1) if 0 <= edge < c.UNBOUNDED}
+        self._loads = sorted(edges)[:LOADS_MAX]
+
+    def bind(self, facts: Environment) -> Binding:
+        model, coverage = self._policy.model, self._policy.coverage
+        found = [bind(model, coverage, replace(facts, load_ppm=load)) for load in self._loads]
+        if all(one == found[0] for one in found):
+            return found[0]
+        self.unsure = True
+        common = set(found[0].in_force).intersection(*(one.in_force for one in found))
+        always = set(found[0].always).intersection(*(one.always for one in found))
+        kept = tuple(one for one in found[0].in_force if one in common)
+        return Binding(kept, (), tuple(sorted(always)), (), ())
+
+
+def _environment(policy: Policy, timeline: Timeline, accesses: Mapping[int, Accesses], at_s: float) -> Environment:
+    time_s, weekday, day = local_time(policy.model.settings.offsets, int(at_s))
+    ages = {number: age for number, one in accesses.items() if (age := one.age_ms(at_s)) is not None}
+    return Environment(time_s, weekday, day, nodes=timeline.nodes(at_s, at_s)[0], accessed_ms=ages)
+
+
+def _as_seen(facts: Environment, subjects: frozenset[str], ages: Mapping[int, tuple[int, ...]]) -> Seen:
+    """With nothing in it that no condition looks at, so that equal ones are recognised."""
+    return Seen(
+        facts.time_s if "time" in subjects else 0,
+        facts.weekday if "weekday" in subjects else 0,
+        facts.day if "date" in subjects else 1,
+        facts.nodes if "nodes" in subjects else 1,
+        tuple(
+            (number, sum(facts.accessed_ms[number] > bound for bound in bounds))
+            for number, bounds in ages.items()
+            if number in facts.accessed_ms
+        ),
+    )
+
+
+class Seen(NamedTuple):
+    time_s: int
+    weekday: int
+    day: int
+    nodes: int
+    accessed: tuple[tuple[int, int], ...]
+
+
+def _ages(policy: Policy) -> dict[int, tuple[int, ...]]:
+    """The ages, in milliseconds, at which conditions on accesses change, by page set."""
+    found: dict[int, set[int]] = {}
+    for rule in policy.model.rules:
+        for leaf in c.leaves(rule.condition) if rule.condition is not None else ():
+            if isinstance(leaf, c.Within) and leaf.subject == "accessed":
+                edges = {edge for low, high in leaf.ranges for edge in (low - 1, high)}
+                found.setdefault(int(leaf.argument), set()).update(edges)
+    return {number: tuple(sorted(edges)) for number, edges in found.items()}
+
+
+def _probes(
+    begin_s: float,
+    end_s: float,
+    timeline: Timeline,
+    accesses: Mapping[int, Accesses],
+    ages: Mapping[int, tuple[int, ...]],
+) -> list[float]:
+    """Moments that see every change within a slot: its ends, and just before and after each change."""
+    edges = [at_s for at_s in timeline.changes if begin_s < at_s < end_s]
+    for number, bounds in ages.items():
+        if number in accesses:
+            edges += accesses[number].between(begin_s, end_s)
+            for bound in bounds:
+                edges += [
+                    at + bound / 1000 for at in accesses[number].between(begin_s - bound / 1000, end_s - bound / 1000)
+                ]
+    inside = [moment for edge in edges for moment in (edge - 0.001, edge + 0.001)]
+    return [begin_s, end_s - 0.001, *(moment for moment in inside if begin_s < moment < end_s)]

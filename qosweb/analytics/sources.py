@@ -1,0 +1,104 @@
+"""Which files the command line means, and what kind each is: JSON lines, the combined format, or Parquet.
+
+Files, folders (everything in them that is not hidden) and globs. A file tells by its first line what it is; addresses
+that only Spark can open (``hdfs://...``) are JSON lines, or what ``--format`` says.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+from qosweb.errors import UsageError
+
+FORMATS = ("json", "combined", "parquet")
+FILES_MAX = 100_000
+_PARQUET_MARK = b"PAR1"
+_HEAD = 1 << 16
+
+
+class Sources(NamedTuple):
+    json: tuple[str, ...] = ()
+    combined: tuple[str, ...] = ()
+    parquet: tuple[str, ...] = ()
+
+
+def find(names: list[str], form: str | None = None) -> Sources:
+    """Raises UsageError for what is not there or cannot be a log."""
+    found: dict[str, list[str]] = {one: [] for one in FORMATS}
+    for name in names:
+        if "://" in name and not name.startswith("file://"):
+            found[form or "json"].append(name)
+            continue
+        files = _files(name.removeprefix("file://"))
+        for file in files:
+            kind = form or _kind(file)
+            if kind:
+                found[kind].append(str(file.absolute()))
+    sources = Sources(*(tuple(dict.fromkeys(found[one])) for one in FORMATS))
+    if not any(sources):
+        raise UsageError(f"{names[0]}: no lines in it; a log is JSON lines, the combined format, or Parquet")
+    if sum(map(len, sources)) > FILES_MAX:
+        raise UsageError(f"{sum(map(len, sources))} files, at most {FILES_MAX} are read at one time")
+    return sources
+
+
+def size(sources: Sources) -> int | None:
+    """Bytes on disk; compressed ones count tenfold. None if there are some that only Spark can see."""
+    total = 0
+    for name in (file for kind in sources for file in kind):
+        path = Path(name)
+        if "://" in name or not path.exists():
+            return None
+        total += path.stat().st_size * (1 if path.suffix not in (".gz", ".parquet") else 10)
+    return total
+
+
+def _files(name: str) -> list[Path]:
+    path = Path(name)
+    if path.is_dir():
+        found = [one for one in sorted(path.rglob("*")) if one.is_file() and not _is_hidden(one.relative_to(path))]
+        if not found:
+            raise UsageError(f"{name}: the folder has no files")
+        return found
+    if path.exists():
+        return [path]
+    matches = sorted(map(Path, glob.iglob(name, recursive=True))) if glob.has_magic(name) else []  # noqa: PTH207 - any root
+    if not matches:
+        raise UsageError(f"{name}: no such file or folder")
+    return [file for match in matches for file in (_files(str(match)) if match.is_dir() else [match])]
+
+
+def _is_hidden(path: Path) -> bool:
+    """As Spark sees it: what begins with a dot or an underscore is not data."""
+    return any(part.startswith((".", "_")) and "=" not in part for part in path.parts)
+
+
+def _kind(path: Path) -> str:
+    """Empty for a file without lines."""
+    try:
+        with path.open("rb") as raw:
+            head = raw.read(_HEAD)
+        if path.suffix == ".gz" and head:
+            with gzip.open(path) as unzipped:
+                head = unzipped.read(_HEAD)
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise UsageError(f"{path}: cannot be uncompressed: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    if head.startswith(_PARQUET_MARK):
+        return "parquet"
+    lines = head.split(b"\n")
+    kinds = [_kind_of(line) for line in lines if line.strip()]
+    if not kinds:
+        return ""
+    return "combined" if kinds.count("combined") > kinds.count("json") else "json"
+
+
+def _kind_of(line: bytes) -> str:
+    if line.lstrip().startswith(b"{"):
+        return "json"
+    return "combined" if b" [" in line and b'] "' in line else ""

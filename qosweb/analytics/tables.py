@@ -1,0 +1,118 @@
+"""Tables for people: what became of requests by class, node and window, with times; top pages and clients.
+
+Percentiles are Spark's approximate ones; a table that says how exact they are is in the README of this package.
+Neighbours: ``crowds`` and ``needs`` are made of these on the driver.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, GroupedData
+
+    from qosweb.analytics.rows import Limits
+
+PERCENTILES = (0.5, 0.9, 0.99)
+ACCURACY = 500
+TOP = 20
+
+
+class Outcome(NamedTuple):
+    """``window_s``, ``node`` and ``name`` are None where it is of all of them."""
+
+    window_s: int | None
+    node: str | None
+    name: str | None
+    served: int
+    denied: int
+    expired: int
+    failed: int
+    refused: int
+    redirected: int
+    forwarded: int
+    sent_bytes: int
+    wait_ms: tuple[float, ...] = ()  # of those that ended, at PERCENTILES
+    service_ms: tuple[float, ...] = ()  # of those that were served
+
+    @property
+    def asked(self) -> int:
+        return self.served + self.denied + self.expired + self.failed
+
+
+class Top(NamedTuple):
+    what: str
+    name: str
+    requests: int
+    served: int
+    sent_bytes: int
+
+
+def outcomes(of_slots: DataFrame, limits: Limits) -> list[Outcome]:
+    """By window and class, by node and class, by class, by node, and of everything; from the slots, which are few."""
+    sums = ("served", "denied", "expired", "failed", "refused", "redirected", "forwarded", "sent_bytes")
+    window = (f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s).alias("window_s")
+    table = of_slots.select(window, "node", f.col("class").alias("name"), *sums)
+    made: list[Outcome] = []
+    for row in _by_all_keys(table).agg(*(f.sum(name).alias(name) for name in sums)).collect():
+        counts: list[int] = [row[one] for one in sums]
+        made.append(Outcome(row["window_s"], row["node"], row["name"], *counts))  # type: ignore[arg-type] # eight counts
+    return made
+
+
+def _by_all_keys(table: DataFrame) -> GroupedData:
+    window, node, name = f.col("window_s"), f.col("node"), f.col("name")
+    return table.groupingSets([[window, name], [node, name], [name], [node], []], window, node, name)
+
+
+def times(lines: DataFrame, limits: Limits) -> dict[tuple[int | None, str | None, str | None], tuple[list[float], ...]]:
+    """Percentiles of waiting and of service, in one pass, for the same keys as ``outcomes``."""
+    good = lines.where(f.col("cause").isNull() & f.col("decision").isin("served", "denied", "expired", "failed"))
+    window = (f.floor(f.floor(f.col("at") / limits.slot_s) * limits.slot_s / limits.window_s) * limits.window_s).alias(
+        "window_s"
+    )
+    table = good.select(window, "node", f.col("class").alias("name"), "queue_ms", "service_ms", "decision")
+
+    def percentiles(column: Column) -> Column:
+        return f.percentile_approx(column, list(PERCENTILES), ACCURACY)
+
+    rows = (
+        _by_all_keys(table)
+        .agg(
+            percentiles(f.col("queue_ms")).alias("wait"),
+            percentiles(f.when(f.col("decision") == "served", f.col("service_ms"))).alias("service"),
+        )
+        .collect()
+    )
+    return {
+        (row["window_s"], row["node"], row["name"]): (list(row["wait"] or ()), list(row["service"] or ()))
+        for row in rows
+    }
+
+
+def top(lines: DataFrame) -> list[Top]:
+    """The pages and the clients that were asked for, or asked, most; one pass for both."""
+    good = lines.where(f.col("cause").isNull())
+    kinds = f.explode(
+        f.array(
+            f.struct(f.lit("page").alias("what"), f.col("path").alias("name")),
+            f.struct(f.lit("client").alias("what"), f.col("client").alias("name")),
+        )
+    ).alias("key")
+    is_served = f.col("decision") == "served"
+    grouped = (
+        good.select("decision", "bytes", kinds)
+        .groupBy("key.what", "key.name")
+        .agg(
+            f.count(f.lit(1)).alias("requests"),
+            f.sum(f.when(is_served, 1).otherwise(0)).alias("served"),
+            f.sum(f.when(is_served, f.col("bytes")).otherwise(0)).alias("sent_bytes"),
+        )
+    )
+    first = Window.partitionBy("what").orderBy(f.desc("requests"), "name")
+    rows = grouped.withColumn("number", f.row_number().over(first)).where(f.col("number") <= TOP).collect()
+    rows.sort(key=lambda row: (row["what"] != "page", row["number"]))
+    return [Top(row["what"], row["name"] or "", row["requests"], row["served"], row["sent_bytes"]) for row in rows]

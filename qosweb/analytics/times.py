@@ -1,0 +1,63 @@
+"""Verdicts on times: how long a request may wait, and in what time it is to be served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.analytics.rows import Evidence, Verdict
+from qosweb.analytics.shares import Judge
+from qosweb.webqos.model.model import Duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from qosweb.analytics.ground import Ground
+    from qosweb.webqos.policy.binding import InForce
+
+
+def judge_lifetimes(ground: Ground) -> Iterator[Verdict]:
+    """One verdict for each rule that gives a lifetime; the one of ``set lifetime`` is for all other classes."""
+    of_rule: dict[tuple[str, int, int], list[int]] = {}
+    for number in sorted(ground.cells):
+        terms = ground.terms(number)
+        if terms is None or terms.lifetime_ms is None:
+            continue
+        text, line = _lifetime_rule(ground, number, terms.lifetime_ms)
+        of_rule.setdefault((text, line, terms.lifetime_ms), []).append(number)
+    for (text, line, lifetime_ms), classes in of_rule.items():
+        judge = Judge(ground, "lifetime", text, line)
+        worst = max(classes, key=lambda at: ground.cells[at].wait_ms_max)
+        waited_ms = ground.cells[worst].wait_ms_max
+        if waited_ms < ground.limits.waited_ms:
+            yield judge.untested("nobody had to wait")
+            continue
+        most_ms = lifetime_ms + ground.limits.slack_ms
+        reason = f"the longest wait of {ground.names((worst,))[0]} is {waited_ms:.0f} ms, {lifetime_ms} ms are allowed"
+        asked = sum(ground.cells[at].requests for at in classes)
+        yield judge.verdict(
+            waited_ms <= most_ms, reason, asked, lifetime_ms, waited_ms, None,
+            Evidence("waited", ground.names(classes), most_ms), "ms",
+        )  # fmt: skip
+
+
+def _lifetime_rule(ground: Ground, number: int, lifetime_ms: int) -> tuple[str, int]:
+    for one in ground.binding.in_force:
+        rule = ground.policy.model.constraints[one.number]
+        if rule.attribute == "lifetime" and number in one.lower and rule.value == Duration(lifetime_ms):
+            return rule.text, ground.policy.line(one.number)
+    return f"set lifetime = {lifetime_ms}ms", 0
+
+
+def judge_response(ground: Ground, one: InForce, limits_ms: Sequence[int]) -> Verdict:
+    rule = ground.policy.model.constraints[one.number]
+    assert isinstance(rule.value, Duration)
+    judge = Judge(ground, "response time", rule.text, ground.policy.line(one.number))
+    place = limits_ms.index(rule.value.ms)
+    cells = [ground.cells[at] for at in one.lower if at in ground.cells]
+    served, slow = sum(c.served for c in cells), sum(c.slow[place] for c in cells)
+    if not served:
+        return judge.untested("nothing was served")
+    allowed = ground.limits.slow_part * served
+    reason = f"{slow} of {served} took longer than {rule.value.ms} ms"
+    evidence = Evidence("slow", ground.names(one.lower), rule.value.ms + ground.limits.slack_ms)
+    return judge.verdict(slow <= allowed, reason, served, allowed, slow, None, evidence, "requests")

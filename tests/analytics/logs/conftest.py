@@ -1,0 +1,38 @@
+"""One Spark session for all tests of this folder, and one long log with its analysis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qosweb.analytics import sources
+from qosweb.analytics.analysis import Findings, Wanted, analyse
+from qosweb.analytics.command import settings
+from qosweb.analytics.session import spark_session
+from tests.analytics.logs.story import Story, write_story
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="package")
+def spark() -> Iterator[SparkSession]:
+    with spark_session("tests", "local[2]", conf=settings("local[2]", 0)) as session:
+        yield session
+
+
+@pytest.fixture(scope="package")
+def story() -> Story:
+    return write_story()
+
+
+@pytest.fixture(scope="package")
+def findings(spark: SparkSession, story: Story, tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    """Of the long log, one file for each node, as nodes write them."""
+    folder = tmp_path_factory.mktemp("logs")
+    for node in story.log.nodes:
+        story.log.write(folder / f"{node}.log", lambda line, node=node: line["node"] == node)  # type: ignore[misc]
+    return analyse(spark, Wanted(sources.find([str(folder)])))

@@ -1,0 +1,84 @@
+"""Every kind of promise, kept and broken, on a log whose truth is known; and an independent verifier's word on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED
+from tests.analytics.logs.story import PHASES, WINDOW_S, Phase, Story
+from tests.analytics.logs.verifier import verify
+
+if TYPE_CHECKING:
+    from qosweb.analytics.analysis import Findings
+    from qosweb.analytics.rows import Verdict
+
+
+def _of(findings: Findings, policy: str, window_s: int) -> list[Verdict]:
+    return [v for v in findings.windows if v.key and v.policy == policy and v.key.window_s == window_s]
+
+
+@pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.name)
+def test_a_fault_is_found_where_it_is_and_nowhere_else(phase: Phase, findings: Findings, story: Story) -> None:
+    policy, begin = story.policies[phase.name], story.begins[phase.name]
+    kept, broken = _of(findings, policy, begin), _of(findings, policy, begin + WINDOW_S)
+    assert [v for v in kept if v.outcome == VIOLATED] == []
+    assert {v.rule for v in broken if v.outcome == VIOLATED} == set(phase.rules)
+    assert {v.rule for v in kept if v.outcome == HELD} >= set(phase.rules[:1]), "the rule was put to the test"
+
+
+@pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.name)
+def test_lines_show_the_fault(phase: Phase, findings: Findings, story: Story) -> None:
+    policy = story.policies[phase.name]
+    by_rid = {line["rid"]: line for line in story.log.lines if "event" not in line}
+    shown = [v for v in findings.samples if v.policy == policy and v.rule in phase.rules]
+    violated = [v for v in findings.windows if v.policy == policy and v.outcome == VIOLATED]
+    assert shown == violated
+    for verdict in shown:
+        assert verdict.key
+        assert verdict.evidence
+        for rid in findings.samples[verdict]:
+            line = by_rid[rid]
+            assert line["policy"] == policy
+            assert line["class"] in verdict.evidence.classes
+            assert verdict.key.window_s <= line["ts"] + line["queue_ms"] / 1000 < verdict.key.window_s + WINDOW_S
+
+
+def test_the_verifier_agrees(findings: Findings, story: Story) -> None:
+    own = verify(story.log.lines, story.simple)
+    outcomes = {NOT_TESTED: 0, HELD: 0, VIOLATED: 0}
+    for (policy, rule, window_s), seen in own.items():
+        found = [v for v in _of(findings, policy, window_s) if v.rule == rule]
+        assert found, (rule, window_s)
+        worst = min(found, key=lambda v: (VIOLATED, HELD, NOT_TESTED).index(v.outcome))
+        assert worst.outcome == seen.outcome, (story.simple[policy], worst, seen)
+        if seen.promise is not None and len(found) == 1:
+            assert worst.promise == pytest.approx(seen.promise, rel=1e-3, abs=20), (rule, window_s)
+            assert worst.got == pytest.approx(seen.got)
+        outcomes[seen.outcome] += 1
+    assert min(outcomes.values()) >= 5, "all outcomes occur"
+
+
+def test_the_run_is_violated_and_its_rules_say_where(findings: Findings, story: Story) -> None:
+    assert findings.outcome == VIOLATED
+    for phase in PHASES:
+        of_run = {v.rule: v for v in findings.run if v.policy == story.policies[phase.name]}
+        assert {rule for rule, v in of_run.items() if v.outcome == VIOLATED} == set(phase.rules)
+
+
+def test_the_cluster_kept_its_own_promises(findings: Findings) -> None:
+    assert {v.outcome for v in findings.cluster} == {HELD}
+
+
+def test_tables_add_up(findings: Findings, story: Story) -> None:
+    requests = [line for line in story.log.lines if "event" not in line]
+    whole = next(row for row in findings.table if (row.window_s, row.node, row.name) == (None, None, None))
+    assert findings.lines == whole.asked == len(requests)
+    assert whole.sent_bytes == sum(line["bytes"] for line in requests if line["decision"] == "served")
+    for key in ("window_s", "node"):
+        rows = [row for row in findings.table if getattr(row, key) is not None and row.name is not None]
+        assert sum(row.served for row in rows) == whole.served
+    assert whole.service_ms[0] == 5.0
+    assert sum(row.requests for row in findings.top if row.what == "client") == len(requests)
+    assert {row.known_bps for row in findings.capacity} == {100_000}
