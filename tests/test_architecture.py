@@ -18,7 +18,7 @@ PACKAGES = ("qosweb", "cluster", "loadgen")
 
 # Pure: a function of its arguments. No clock, no randomness, no files, no sockets, no threads, no event loop.
 PURE = (
-    "cluster", "qosweb/http", "qosweb/webqos", "qosweb/errors.py", "qosweb/settings.py", "qosweb/units.py",
+    "cluster", "qosweb/engine", "qosweb/http", "qosweb/webqos", "qosweb/errors.py", "qosweb/settings.py", "qosweb/units.py",
     "qosweb/engine/capacity.py", "qosweb/engine/tickets.py",
     "qosweb/version.py",
     "loadgen/answers.py", "loadgen/assertions.py", "loadgen/comparison.py", "loadgen/errors.py", "loadgen/hdrlog.py",

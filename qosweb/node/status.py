@@ -63,6 +63,7 @@ def cluster_of(node: Node) -> dict[str, object]:
         "primary_since": node.primary_since,
         "view": None if view is None else {"id": str(view.id), "epoch": view.id.epoch},
         "members": [node.name] if view is None else [member.name for member in view.members],
+        "group": None if node.membership is None else {"addresses": list(node.membership.group.addresses)},
         "can_lose": 0 if view is None else (len(view.members) - 1) // 2,
         "time_ms": room.engine.time_ms,
         "capacity": {"bytes_per_s": room.engine.report.capacity_bps, "cluster_bytes_per_s": machine.capacity_bps},

@@ -1,0 +1,146 @@
+"""Clusters of nodes as processes, and load for them, judged by their access logs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from tests.support.nodes import RunningNode, environment
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+KIB = 1024
+
+
+def make_site(root: Path, sizes: dict[str, int]) -> Path:
+    """A page `NAME/page` of so many bytes for each name."""
+    for name, size in sizes.items():
+        (root / name).mkdir(parents=True)
+        (root / name / "page").write_bytes(b"x" * size)
+    return root
+
+
+class RunningCluster:
+    """`names` gives the nodes; the first founds, the others join. Options are for all of them."""
+
+    def __init__(self, root: Path, scratch: Path, spec: str, names: str, *options: str) -> None:
+        self.root = root
+        self.scratch = scratch
+        self.options = options
+        self.spec = scratch / "site.webqos"
+        self.spec.write_text(spec)
+        self.key = scratch / "key"
+        self.nodes: dict[str, RunningNode] = {}
+        self._stack = ExitStack()
+        subprocess.run([sys.executable, "-m", "cluster", "key", str(self.key)], check=True, capture_output=True)
+        for name in names:
+            self.add(name)
+        self.together(names)
+
+    def __enter__(self) -> RunningCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def add(self, name: str, *options: str) -> RunningNode:
+        """One more node."""
+        folder = self.scratch / name
+        folder.mkdir(exist_ok=True)
+        living = [node for node in self.nodes.values() if node.process.poll() is None]
+        how = ["--join", self.group_address(living[0])] if living else ["--bootstrap", "--spec", str(self.spec)]
+        node = RunningNode(
+            self.root, folder, "--name", name, "--key-file", str(self.key), "--group", "127.0.0.1:0", *how,
+            *self.options, *options,
+        )  # fmt: skip
+        self.nodes[name] = self._stack.enter_context(node)
+        return node
+
+    @staticmethod
+    def group_address(node: RunningNode) -> str:
+        address: str = json.loads(node.admin("/status"))["group"]["addresses"][0]
+        return address
+
+    def status(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.nodes[name].admin("/status"))
+        return found
+
+    def together(self, names: str, within_s: float = 60) -> None:
+        """Wait until these, and no others, are one primary view, and know each other's capacity."""
+        wait_for(lambda: self._are_together(names) or None, f"one primary view of {names}", within_s)
+
+    def _are_together(self, names: str) -> bool:
+        for name in names:
+            status = self.status(name)
+            capacities = [one["capacity_bytes_per_s"] for one in status["nodes"].values()]
+            if not status["primary"] or status["members"] != sorted(names) or not all(capacities):
+                return False
+        return True
+
+    def requests(self, names: str | None = None) -> list[dict[str, Any]]:
+        """What the access logs say of requests, in the order of their arrival."""
+        found: list[dict[str, Any]] = []
+        for name in names or self.nodes:
+            text = self.nodes[name].access_log.read_text()
+            whole = text[: text.rfind("\n") + 1]
+            found += [line for line in map(json.loads, whole.splitlines()) if "event" not in line]
+        return sorted(found, key=lambda line: float(line["ts"]))
+
+    def events(self, name: str, kind: str) -> list[dict[str, Any]]:
+        return [line for line in self.nodes[name].log_lines() if line.get("event") == kind]
+
+
+class Load:
+    """`loadgen run` on a trace of its own: a mix of pages at a rate for some seconds."""
+
+    def __init__(
+        self, scratch: Path, targets: Iterable[RunningNode], mix: Sequence[str], *trace: str, spread: str = "even"
+    ) -> None:
+        self.summary = scratch / "summary.json"
+        self.results = scratch / "results.jsonl"
+        made = scratch / "trace.jsonl"
+        loadgen = [sys.executable, "-m", "loadgen.cli"]
+        mixes = [word for one in mix for word in ("--mix", one)]
+        subprocess.run(
+            [*loadgen, "trace", *mixes, *trace, "--out", str(made)], check=True, capture_output=True, env=environment()
+        )
+        urls = [word for node in targets for word in ("--target", node.url)]
+        self.process = subprocess.Popen(
+            [*loadgen, "run", str(made), *urls, "--spread", spread, "--quiet", "--out", str(self.results)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment(),
+        )
+
+    def wait(self, timeout_s: float = 120) -> list[dict[str, Any]]:
+        """The results, request by request."""
+        _, error = self.process.communicate(timeout=timeout_s)
+        assert self.process.returncode == 0, error
+        lines = map(json.loads, self.results.read_text().splitlines())
+        return [line for line in lines if "outcome" in line]
+
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+def shares(requests: list[dict[str, Any]], from_s: float, to_s: float) -> dict[str, float]:
+    """Of the bytes that were served between these times of arrival, counted from the first, the part of each class."""
+    began = float(requests[0]["ts"])
+    served: Counter[str] = Counter()
+    for line in requests:
+        if line["decision"] == "served" and from_s <= float(line["ts"]) - began < to_s:
+            served[str(line["class"])] += int(line["bytes"])
+    total = sum(served.values())
+    return {name: count / total for name, count in served.items()}
