@@ -35,7 +35,7 @@ class Client:
     """One request, and its fate."""
 
     __slots__ = ("arrival", "at", "decisions", "fate", "host", "life_ms", "number", "request", "started",
-                 "ticket")  # fmt: skip
+                 "started_at", "ticket")  # fmt: skip
 
     def __init__(self, number: int, arrival: Arrival) -> None:
         self.number = number
@@ -45,6 +45,7 @@ class Client:
         self.request: Request | None = None
         self.decisions = 0
         self.started = 0
+        self.started_at = 0.0
         self.life_ms: int | None = None
         self.ticket = ProcessId(""), 0  # the owner and its number, where it is sent elsewhere
         self.fate = ""  # how it ended
@@ -156,6 +157,7 @@ class Clients:
         if client.started > 1:
             raise Wrong("one start", f"{client} started again, at {host.node.pid}")
         client.at = host
+        client.started_at = self.world.events.now
         tally = self.tally(host)
         tally.started += 1
         tally.started_cost_most += max(client.arrival.cost, client.arrival.real_cost)
@@ -205,7 +207,7 @@ class Clients:
         assert client.request is not None
         assert client.host is not None
         client.ticket = client.host.engine.me, client.request.number
-        client.request = None
+        client.request = client.host = None  # that node has nothing to do with it any more
         if self._chance.hits(0.15):
             self.world.sometimes["sent elsewhere, and never comes"] += 1
             self._end(client, "went away")
@@ -248,7 +250,7 @@ class Clients:
 
     def forget_the_dead(self) -> None:
         """Clients whose node is gone, or another life, have seen their connection break."""
-        for client in list(self.open):
+        for client in sorted(self.open, key=lambda client: client.number):
             host = client.at or client.host
             if host is not None and host.node.process is not host:
                 self._end(client, "lost with its node")

@@ -105,6 +105,7 @@ class Host:
         self.process = Process(me, settings, image, Seat(self, history), chance, trace)
         self._lag = lag
         self._batches: dict[int, Batch] = {}
+        self.states: list[tuple[int, str]] = []  # digests behind positions that the judge has not compared yet
         self._seen = 0  # effects that were looked at
         self.report(capacity_bps)
 

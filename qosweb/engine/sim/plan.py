@@ -7,20 +7,16 @@ Below: `cluster.sim.plan`, policies.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from cluster.sim import plan as group_plan
 from cluster.sim.chance import Chance
+from cluster.sim.plan import Plan as GroupPlan
 from qosweb.engine.sim.policies import CHANNEL_BPS, NAMES, POLICIES
-
-if TYPE_CHECKING:
-    from cluster.sim.plan import Plan as GroupPlan
 
 SIZES = (2_000, 8_192, 16_384, 16_384, 16_384, 65_536)
 MEAN_SIZE = sum(SIZES) // len(SIZES)
-ARRIVALS_MAX = 900
+ARRIVALS_MAX = 500
 TAIL = 1.5  # seconds of traffic after everything has healed
 
 
@@ -66,8 +62,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         lines = [
-            f"seed {self.seed}: {len(self.group.names)} nodes, {self.group.first} from the start, {self.lasts:.1f} s of "
-            f"faults, {len(self.arrivals)} requests, policy {self.policy}",
+            f"seed {self.seed}: {len(self.group.names)} nodes, {self.group.first} from the start",
+            f"  {self.lasts:.1f} s of faults, {len(self.arrivals)} requests, policy {self.policy}",
             "  capacities " + ", ".join(f"{name} {bps // 1000} KB/s" for name, bps in self.capacities.items()),
         ]
         steps = [(fault.at, str(fault)) for fault in self.group.faults]

@@ -9,7 +9,7 @@ from qosweb.webqos.model.build import build
 from qosweb.webqos.syntax.places import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 NAMES: Sequence[str] = ("/a", "/b", "/now", "/few", "/slow", "elsewhere")
 CHANNEL_BPS = 16_384 * 1000 // 160
@@ -48,6 +48,14 @@ set channel = 16KB in 160ms
 </a>.in_minority = deny
 </b>.server_resource < 20%
 """,
+)
+
+SHARES: Mapping[str, int] = {"/a": 10, "/b": 15, "/c": 20, "/d": 25, "/e": 30}  # percent, of the policy FIVE
+FIVE = len(POLICIES)
+ALL: Sequence[str] = (
+    *POLICIES,
+    "set lifetime = 1s\nset channel = 16KB in 160ms\n"
+    + "".join(f"<{name}>.server_resource = {share}%\n" for name, share in SHARES.items()),
 )
 
 

@@ -7,6 +7,7 @@ Above: cli.  Below: plan, clients, judge, and the world of `cluster.sim`.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from cluster.sim import run as group_run
@@ -16,7 +17,7 @@ from qosweb.engine.sim.clients import Clients
 from qosweb.engine.sim.host import Host
 from qosweb.engine.sim.judge import EngineJudge
 from qosweb.engine.sim.plan import Plan, make_plan
-from qosweb.engine.sim.policies import POLICIES, law_of
+from qosweb.engine.sim.policies import ALL, law_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 OVER_WITHIN = 30.0  # virtual seconds after everything healed: as long as a group may take, and the longest lifetime
 EVENTS_MAX = 2_000_000
-LAWS: dict[int, Law] = {}
 
 
 class Scene:
@@ -153,10 +153,9 @@ class Scene:
         return True
 
 
+@cache
 def _law(policy: int) -> Law:
-    if policy not in LAWS:
-        LAWS[policy] = law_of(POLICIES[policy])
-    return LAWS[policy]
+    return law_of(ALL[policy])
 
 
 def play(plan: Plan, listener: Listener | None = None) -> Outcome:

@@ -1,0 +1,9 @@
+"""``python -m qosweb.engine.sim``."""
+
+import sys
+import time
+
+from qosweb.engine.sim.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], time.monotonic, lambda text: print(text, flush=True)))

@@ -1,0 +1,157 @@
+"""``python -m qosweb.engine.sim``: explore seeds, replay one, tell its story, hunt the wrong versions.
+
+Pure: the clock and the place where text goes are handed in.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cluster.sim.explore import Report
+from cluster.sim.mutants import hunt, row
+from cluster.sim.narrate import Detail, Narrator
+from qosweb.engine.sim.catalogue import MUTANTS
+from qosweb.engine.sim.plan import make_plan
+from qosweb.engine.sim.run import play, run_seed
+from qosweb.engine.sim.steady import off, shares_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cluster.sim.run import Outcome
+    from qosweb.engine.sim.plan import Plan
+
+SEEDS = 100
+TELL_EVERY = 50
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a whole number from 0 on, not {text!r}")
+    return int(text)
+
+
+def main(arguments: Sequence[str], clock: Callable[[], float], write: Callable[[str], None]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m qosweb.engine.sim", description=__doc__)
+    parser.add_argument("--seeds", type=_count, default=SEEDS, metavar="N", help=f"how many to run (else {SEEDS})")
+    parser.add_argument("--seed-from", type=_count, default=0, metavar="S", help="the first of them (else 0)")
+    parser.add_argument("--seed", type=_count, metavar="S", help="run this seed alone")
+    parser.add_argument("--narrate", action="store_true", help="tell the story of the run (with --seed)")
+    parser.add_argument("--shrink", action="store_true", help="reduce the plan of a seed that fails (with --seed)")
+    parser.add_argument("--steady", action="store_true", help="shares in a quiet world instead of faults")
+    parser.add_argument("--mutants", action="store_true", help="run wrong versions of the engine, say who noticed")
+    options = parser.parse_args(arguments)
+    if (options.narrate or options.shrink) and options.seed is None:
+        parser.error("--narrate and --shrink need --seed")
+    seeds = range(options.seed_from, options.seed_from + options.seeds) if options.seed is None else [options.seed]
+    if options.mutants:
+        return _hunt(seeds, write)
+    if options.steady:
+        return _steady(seeds, write)
+    if options.seed is not None:
+        return _one(options, write)
+    return _explore(seeds, clock, write)
+
+
+def _explore(seeds: Sequence[int], clock: Callable[[], float], write: Callable[[str], None]) -> int:
+    start = clock()
+    report = Report()
+    for seed in seeds:
+        outcome = run_seed(seed)
+        report.add(outcome)
+        if outcome.failure is not None:
+            write(line(outcome))
+            break
+        if report.runs % TELL_EVERY == 0:
+            write(f"{clock() - start:7.1f} s  {report.progress()}")
+    write(report.coverage())
+    write(f"\n{report.progress()}, {clock() - start:.1f} s")
+    return 0 if report.failed is None else 1
+
+
+def line(outcome: Outcome) -> str:
+    failure = outcome.failure
+    assert failure is not None
+    return (
+        f"SEED={outcome.seed} {failure.kind} event {failure.step}: {failure.text}\n"
+        f"replay: python -m qosweb.engine.sim --seed {outcome.seed} --narrate"
+    )
+
+
+def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
+    plan = make_plan(options.seed)
+    if options.shrink:
+        plan = shrink(plan)
+        write("\n".join(f"  {one}" for one in plan.arrivals))
+    write(str(plan))
+    narrator = Narrator(write, Detail.STORY) if options.narrate else None
+    outcome = play(plan, narrator)
+    if narrator is not None:
+        narrator.flush()
+    if outcome.failure is None:
+        write(f"seed {options.seed}: nothing wrong, {outcome.steps} actions in {outcome.seconds:.1f} virtual seconds")
+        return 0
+    write(line(outcome))
+    return 1
+
+
+def shrink(plan: Plan) -> Plan:
+    """The same failure with fewer faults and fewer requests, found by halves."""
+    wanted = play(plan).failure
+    if wanted is None:
+        return plan
+
+    def fails(smaller: Plan) -> bool:
+        failure = play(smaller).failure
+        return failure is not None and failure.kind == wanted.kind
+
+    for field in ("arrivals", "reports", "changes", "faults"):
+        make = partial(_with, plan, field)
+        items = list(getattr(plan.group if field == "faults" else plan, field))
+        plan = make(tuple(_fewest(items, lambda some, make=make: fails(make(some)))))  # type: ignore[misc]
+    return plan
+
+
+def _with(plan: Plan, field: str, items: tuple[Any, ...]) -> Plan:
+    if field == "faults":
+        return msgspec.structs.replace(plan, group=msgspec.structs.replace(plan.group, faults=items))
+    return msgspec.structs.replace(plan, **{field: items})
+
+
+def _fewest(items: list[Any], fails: Callable[[tuple[Any, ...]], bool]) -> list[Any]:
+    size = max(1, len(items) // 2)
+    while items:
+        at = 0
+        while at < len(items):
+            without = items[:at] + items[at + size :]
+            if fails(tuple(without)):
+                items = without
+            else:
+                at += size
+        if size == 1:
+            break
+        size = max(1, size // 2)
+    return items
+
+
+def _steady(seeds: Sequence[int], write: Callable[[str], None]) -> int:
+    wrong = 0
+    for seed in seeds:
+        shares = shares_of(seed)
+        wrong += bool(off(shares))
+        told = ", ".join(f"{name} {share:.1f}" for name, share in shares.items())
+        write(f"seed {seed}: {told}{'  <-- too far off' if off(shares) else ''}")
+    return 1 if wrong else 0
+
+
+def _hunt(seeds: Sequence[int], write: Callable[[str], None]) -> int:
+    survivors = 0
+    for mutant in MUTANTS:
+        caught = hunt(mutant, seeds, run_seed)
+        survivors += not caught.by
+        write(row(caught))
+    return 1 if survivors else 0
