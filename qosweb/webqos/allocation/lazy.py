@@ -115,7 +115,8 @@ class Lazy:
             found = scene.settle(bounds, self._top, self._near)
             if found is not None:
                 broken = self._broken(found.amounts, found.parts, demand)
-                if broken == NOTHING:
+                more = _with(binding, broken) if broken != NOTHING else binding
+                if more == binding:  # what is broken all the same are floors that have to yield
                     self._found += self._few_changed  # when all change, what binds next is anybody's guess
                     if self._few_changed and not self._found % TIDY_EVERY:
                         binding = self._tight(binding, found.amounts, found.parts, demand)
@@ -123,7 +124,7 @@ class Lazy:
                         self._remember(state, binding)
                     self._near = found.level // found.parts
                     return found
-                binding = _with(binding, broken)
+                binding = more
             else:
                 break
         return None
