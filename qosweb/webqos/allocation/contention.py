@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qosweb.webqos.allocation.general import fill
 from qosweb.webqos.allocation.groups import Exact, lower_bounds, upper_bounds
 from qosweb.webqos.allocation.lazy import Lazy
 from qosweb.webqos.allocation.nested import Nested
 from qosweb.webqos.allocation.problem import PPM
-from qosweb.webqos.allocation.reduced import fill_reduced
 from qosweb.webqos.allocation.relations import Relations
 from qosweb.webqos.allocation.rounding import Rounding, to_whole
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.problem import Problem
-    from qosweb.webqos.allocation.relations import State
     from qosweb.webqos.allocation.waterline import Bounds, Found
 
 
@@ -82,17 +81,10 @@ class Contention:
                 if after is state:
                     return lazy.whole(demand, bounds, found, self._rounding)
             else:
-                exact = self._by_programs(demand, state, bounds)
+                relations_now, full = state.relations, state.left
+                exact = fill(PPM, demand, self._levels, self._floors, self._ceilings, relations_now, full)
                 steps.append(exact)
                 after = relations.judge(exact.amounts, exact.scale, demand, state)
                 if after is state:
                     return to_whole(exact, demand, self._levels, self._floors, self._ceilings)
             state = after
-
-    def _by_programs(self, demand: list[int], state: State, bounds: Bounds | None) -> Exact:
-        """Exact, and slow."""
-        exact = self._lazy.by_programs(demand, self._levels, state, bounds)
-        if exact is None:
-            relations, full = state.relations, state.left
-            exact = fill_reduced(PPM, demand, self._levels, self._floors, self._ceilings, relations, full)
-        return exact

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.groups import Exact, missed, picker
+from qosweb.webqos.allocation.groups import picker
+from qosweb.webqos.allocation.component import Rules
 from qosweb.webqos.allocation.problem import PPM
-from qosweb.webqos.allocation.reduced import fill_reduced
 from qosweb.webqos.allocation.settling import Scene, components
 from qosweb.webqos.allocation.waterline import Bounds, Found, whole_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from fractions import Fraction
 
     from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.packing import Packing
@@ -55,7 +54,7 @@ class Lazy:
         self._ceilings: list[Group] = []
         floors, ceilings = list(floors), list(ceilings)
         self._own_floors = [(group, ppm) for group, ppm in floors if len(group) == 1]
-        self._own_ceilings = [(group, ppm) for group, ppm in ceilings if len(group) in (1, classes)]
+        self._own_ceilings = [(group, ppm) for group, ppm in ceilings if len(group) == 1]
         for group, ppm in floors:
             if len(group) == 1:
                 self._floor_of[group[0]] = ppm
@@ -81,8 +80,6 @@ class Lazy:
         self._found = 0
         self._few_changed = False
         self._bound_before: dict[int, Key] = {}
-        self._tangled: dict[int, Key] = {}
-        self._near_before: dict[int, Fraction] = {}
 
     def bounds(self, demand: Sequence[int]) -> Bounds | None:
         """What does not depend on relations; None if the floors of single classes cannot all be met."""
@@ -115,10 +112,11 @@ class Lazy:
         before = binding = self._bound_before.get(state.number, NOTHING)
         for _ in range(ROUNDS_MAX):
             scene = self._scene(state, binding)
-            found = scene.settle(demand, bounds, self._top, self._near)
+            found = scene.settle(bounds, self._top, self._near)
             if found is not None:
                 broken = self._broken(found.amounts, found.parts, demand)
-                if broken == NOTHING:
+                more = _with(binding, broken) if broken != NOTHING else binding
+                if more == binding:  # what is broken all the same are floors that have to yield
                     self._found += self._few_changed  # when all change, what binds next is anybody's guess
                     if self._few_changed and not self._found % TIDY_EVERY:
                         binding = self._tight(binding, found.amounts, found.parts, demand)
@@ -126,40 +124,9 @@ class Lazy:
                         self._remember(state, binding)
                     self._near = found.level // found.parts
                     return found
-                binding = _with(binding, broken)
-            elif before != NOTHING:  # the guess may have been beyond this method
-                before = binding = NOTHING
-                self._remember(state, NOTHING)
+                binding = more
             else:
                 break
-        return None
-
-    def by_programs(
-        self, demand: Sequence[int], levels: Sequence[int], state: State, bounds: Bounds | None
-    ) -> Exact | None:
-        """The same by exact linear programs, with as few bounds; None if floors have to yield."""
-        binding = self._tangled.get(state.number, NOTHING)
-        for _ in range(ROUNDS_MAX):
-            floors = [*self._own_floors, *(self._floors[f] for f in binding[1])]
-            ceilings = [*self._own_ceilings, *(self._ceilings[c] for c in binding[0])]
-            near = self._near_before.get(state.number)
-            exact = fill_reduced(PPM, demand, levels, floors, ceilings, state.relations, state.left, near)
-            if missed(floors, exact, demand):
-                return None
-            broken = self._broken(exact.amounts, exact.scale, demand)
-            if broken == NOTHING:
-                binding = self._tight(binding, exact.amounts, exact.scale, demand)
-                if len(self._tangled) >= KEPT_MAX:
-                    self._tangled.clear()
-                    self._near_before.clear()
-                self._tangled[state.number] = binding
-                if bounds is not None:
-                    level = self._scene(state, binding).learn(demand, bounds, exact)
-                    if level is not None:
-                        self._near_before[state.number] = level
-                    self._remember(state, binding)
-                return exact
-            binding = _with(binding, broken)
         return None
 
     def whole(self, demand: Sequence[int], bounds: Bounds, found: Found, rounding: Rounding) -> list[int]:
@@ -193,8 +160,9 @@ class Lazy:
             if len(self._scenes) >= KEPT_MAX:
                 self._scenes.clear()
                 self._known.clear()
-            ceilings, floors = [self._ceilings[c] for c in binding[0]], [self._floors[f] for f in binding[1]]
-            bound = components(self._offsets, state.relations, ceilings, floors, state.full, self._known)
+            ceilings = [*self._own_ceilings, *(self._ceilings[c] for c in binding[0])]
+            floors = [*self._own_floors, *(self._floors[f] for f in binding[1])]
+            bound = components(self._offsets, Rules(state.relations, ceilings, floors, state.left), self._known)
             found = self._scenes[key] = Scene(self._offsets, bound, self._watched)
         return found
 

@@ -74,7 +74,7 @@ class Packing:
         self._stops: Sequence[int] = ()  # where each class stops, in parts of the scale
         self._scale = 1
 
-    def take(self, demand: Sequence[int], bounds: Bounds) -> None:
+    def take(self, bounds: Bounds) -> None:
         """The demands are now these."""
         if self._serial == bounds.serial:
             return
@@ -96,7 +96,7 @@ class Packing:
             self._yields = any(sum([low[k] for k in group]) > ppm for group, ppm in self._ceilings)
         self._low, self._high = low, high
         if self._yields:
-            self._yielding.take(demand, bounds)
+            self._yielding.take(bounds)
         elif not keeps:
             self._fill()
 
@@ -118,10 +118,10 @@ class Packing:
         filling.fill(self._first)
         self._stops, self._scale = filling.shares()
 
-    def guess(self, level: int) -> Piece | None:
+    def guess(self, level: int) -> Piece:
         return self._yielding.guess(level) if self._yields else self.piece(level, 1)
 
-    def piece(self, level: int, parts: int) -> Piece | None:
+    def piece(self, level: int, parts: int) -> Piece:
         """What they hold at ``level / parts``, and how far that goes."""
         if self._yields:
             return self._yielding.piece(level, parts)
@@ -153,9 +153,6 @@ class Packing:
                 if least > below:
                     below = least
         return Piece((below, scale), (above, scale), base, slope, scale, sum(base), sum(slope))
-
-    def learn(self, level: int, parts: int, amounts: Sequence[int]) -> None:
-        """Nothing to learn: what is not known is soon found."""
 
 
 class _Filling:

@@ -7,57 +7,52 @@ where the pieces of the last time say; if that is beyond one of them, the next p
 
 from __future__ import annotations
 
-from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.component import Component
+from qosweb.webqos.allocation.component import Component, Rules
 from qosweb.webqos.allocation.groups import picker
 from qosweb.webqos.allocation.packing import Packing
-from qosweb.webqos.allocation.shapes import FAR
+from qosweb.webqos.allocation.shapes import FAR, Piece
 from qosweb.webqos.allocation.waterline import Found, Waterline, next_level
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qosweb.webqos.allocation.general import Relation
-    from qosweb.webqos.allocation.groups import Exact, Group
-    from qosweb.webqos.allocation.shapes import Piece
     from qosweb.webqos.allocation.waterline import Bounds, Level
 
 STEPS_MAX = 60  # in the search for the level
 FEW_CHANGES = 8  # with more, lists are sorted anew
 
 
-def components(
-    offsets: Sequence[int],
-    relations: Sequence[Relation],
-    ceilings: Sequence[Group],
-    floors: Sequence[Group],
-    full: frozenset[int],
-    known: dict[object, Component | Packing],
-) -> list[Component | Packing]:
+def components(offsets: Sequence[int], rules: Rules, known: dict[object, Component | Packing]) -> list[Component | Packing]:
     """What is bound to each other, apart from what is not; those that are ``known`` remember their shapes."""
+    relations, ceilings, floors, full = rules.relations, rules.ceilings, rules.floors, rules.full
     sets = [
         *((*r.left, *r.right) for r in relations),
-        *(group for group, _ in (*ceilings, *floors)),
-        *((one,) for one in sorted(full)),
+        *(group for group, _ in (*ceilings, *floors) if len(group) > 1),
+        *full,
     ]
     found: list[Component | Packing] = []
     for together in _connected(sets):
-        own_relations = [r for r in relations if together.intersection((*r.left, *r.right))]
-        own_ceilings = [(group, ppm) for group, ppm in ceilings if group[0] in together]
-        own_floors = [(group, ppm) for group, ppm in floors if group[0] in together]
-        own_full = full & together
-        key = tuple(own_relations), tuple(own_ceilings), tuple(own_floors), own_full
+        own = Rules(
+            [r for r in relations if together.intersection((*r.left, *r.right))],
+            [(group, ppm) for group, ppm in ceilings if group[0] in together],
+            [(group, ppm) for group, ppm in floors if group[0] in together],
+            [group for group in full if together.intersection(group)],
+        )
+        key = tuple(own.relations), tuple(own.ceilings), tuple(own.floors), tuple(own.full)
         component = known.get(key)
         if component is None:
-            component = Component(offsets, own_relations, own_ceilings, own_floors, own_full)
-            if not own_relations and not own_floors and not own_full:
-                component = Packing(offsets, own_ceilings, component)
+            component = Component(offsets, own)
+            if not own.relations and not own.full and all(len(group) == 1 for group, _ in own.floors):
+                component = Packing(offsets, [(group, ppm) for group, ppm in own.ceilings if len(group) > 1], component)
             known[key] = component
         found.append(component)
     return found
+
+
+NOTHING = Piece((0, 1), (0, 1), (), (), 1, 0, 0)
 
 
 class Scene:
@@ -77,7 +72,7 @@ class Scene:
         self._line = Waterline((), (), ())
         self._before: Bounds | None = None
         self._near = -1
-        self._pieces: list[Piece | None] = [None] * len(bound)
+        self._pieces: list[Piece] = [NOTHING] * len(bound)
         # Of all pieces together: their sum, and where all are good.
         self._scale = 1
         self._base = self._slope = 0
@@ -85,20 +80,18 @@ class Scene:
         self._least: Level = (0, 1)
         self._most: Level = (FAR, 1)
 
-    def settle(self, demand: Sequence[int], bounds: Bounds, top: int, near: int) -> Found | None:
+    def settle(self, bounds: Bounds, top: int, near: int) -> Found | None:
         """The shares, and the level; None if they are beyond this method, or if floors have to yield."""
         if self._near < 0:
             self._near = near
-        if not self._take(demand, bounds):
-            return None
+        self._take(bounds)
         level, parts = self._near, 1
         below, above = (-1, 1), (top + 1, 1)
         for _ in range(STEPS_MAX):
             level, parts, missing = self._search(bounds.capacity, level, parts, below, above, top)
             least, most = self._least, self._most
             if level * least[1] < least[0] * parts or level * most[1] > most[0] * parts:
-                if not self._move(level, parts):
-                    return None
+                self._move(bounds, level, parts)
                 missing = (bounds.capacity * parts - self._line.held(level, parts)[0]) * self._scale
                 missing -= self._base * parts + self._slope * level
             if not missing or (missing > 0 and level >= top * parts):
@@ -112,30 +105,17 @@ class Scene:
                 above = level, parts
         return None
 
-    def learn(self, demand: Sequence[int], bounds: Bounds, exact: Exact) -> Fraction | None:
-        """Remember how all stand in shares that are max-min, if some free class shows the level, and say where it is."""
-        amounts, parts = exact
-        rising = (one for one in self._free if bounds.low[one] * parts < amounts[one] < bounds.high[one] * parts)
-        shows = next(rising, None)
-        if shows is None:
-            return None
-        level = amounts[shows] + self._offsets[shows] * parts
-        for component in self._components:
-            component.take(demand, bounds)
-            component.learn(level, parts, [amounts[one] for one in component.classes])
-        return Fraction(level, parts)
-
-    def _take(self, demand: Sequence[int], bounds: Bounds) -> bool:
-        """The demands are now these. False if there is no telling how components stand."""
+    def _take(self, bounds: Bounds) -> None:
+        """The demands are now these."""
         before, self._before = self._before, bounds
         if before is bounds:
-            return None not in self._pieces or self._guess(demand, bounds, range(len(self._components)))
-        if before is not None and before.serial == bounds.serial - 1:
+            return
+        if before is None:
+            changed: Sequence[int] = range(len(self._of))
+        elif before.serial == bounds.serial - 1:
             changed = bounds.changed
-        elif before is not None:
-            changed = [one for one, (a, b) in enumerate(zip(before.demand, bounds.demand, strict=True)) if a != b]
         else:
-            changed = range(len(self._of))
+            changed = [one for one, (a, b) in enumerate(zip(before.demand, bounds.demand, strict=True)) if a != b]
         low, high = bounds.low, bounds.high
         touched: set[int] = set()
         moved: list[int] = []
@@ -153,33 +133,24 @@ class Scene:
                     before.low[one] + offset, before.high[one] + offset, low[one] + offset, high[one] + offset
                 )
             self._line.moved(self._own(low), self._own(high))
-        if None in self._pieces:
-            return self._guess(demand, bounds, range(len(self._components)))
-        return not touched or self._guess(demand, bounds, touched)
-
-    def _guess(self, demand: Sequence[int], bounds: Bounds, touched: Iterable[int]) -> bool:
-        """How these components stand, if nothing has changed but the demands."""
         for n in touched:
             component = self._components[n]
-            component.take(demand, bounds)
+            component.take(bounds)
             self._pieces[n] = component.guess(self._near)
-        return self._add_up()
+        if touched:
+            self._add_up()
 
-    def _move(self, level: int, parts: int) -> bool:
+    def _move(self, bounds: Bounds, level: int, parts: int) -> None:
         """How all components stand at this level."""
         for n, piece in enumerate(self._pieces):
-            if piece is not None and not piece.covers(level, parts):
-                self._components[n].take(self._before.demand, self._before)
-                self._pieces[n] = self._components[n].piece(level, parts)
-        return self._add_up()
+            if not piece.covers(level, parts):
+                component = self._components[n]
+                component.take(bounds)
+                self._pieces[n] = component.piece(level, parts)
+        self._add_up()
 
-    def _add_up(self) -> bool:
-        scale = 1
-        for piece in self._pieces:
-            if piece is None:
-                return False
-            if scale % piece.scale:
-                scale = lcm(scale, piece.scale)
+    def _add_up(self) -> None:
+        scale = lcm(*[piece.scale for piece in self._pieces])
         base = slope = 0
         least, of_least = 0, 1
         most, of_most = FAR, 1
@@ -199,7 +170,6 @@ class Scene:
         self._scale, self._base, self._slope = scale, base, slope
         self._least, self._most = (least, of_least), (most, of_most)
         self._lines = lines
-        return True
 
     def _search(
         self, capacity: int, level: int, parts: int, below: Level, above: Level, top: int

@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 
 class Program:
@@ -36,7 +36,7 @@ class Program:
         self._next = columns + len(rows)
         self.zero: set[int] = set()
 
-    def raise_together(self, parts: Iterable[tuple[int, int]]) -> Fraction:
+    def raise_together(self, parts: Sequence[tuple[int, int]]) -> Fraction:
         """The most by which all (variable, weight) can rise together; from now on they have risen by that.
 
         What variables were raised by is no longer counted in their own value. Those that cannot be more than zero
@@ -56,17 +56,14 @@ class Program:
             self._enter(min(improving)[1])
         return self._keep_optimal_face(objective)
 
-    def _add_column(self, objective: int, parts: Iterable[tuple[int, int]]) -> None:
+    def _add_column(self, objective: int, parts: Sequence[tuple[int, int]]) -> None:
         where_nonbasic = {variable: c for c, variable in enumerate(self._nonbasic)}
         where_basic = {variable: r for r, variable in enumerate(self._basic)}
-        column = [0] * len(self._rows)
-        for variable, weight in parts:
-            if variable in where_basic:
-                column[where_basic[variable]] += weight * self._scale
-            else:
-                c = where_nonbasic[variable]
-                for r, row in enumerate(self._rows):
-                    column[r] += weight * row[c]
+        basic = [(where_basic[variable], weight) for variable, weight in parts if variable in where_basic]
+        others = [(where_nonbasic[variable], weight) for variable, weight in parts if variable not in where_basic]
+        column = [sum([row[c] * weight for c, weight in others]) for row in self._rows]
+        for r, weight in basic:
+            column[r] += weight * self._scale
         for row, entry in zip(self._rows, column, strict=True):
             row.append(entry)
         self._nonbasic.append(objective)
@@ -92,17 +89,24 @@ class Program:
         rows, values, scale = self._rows, self._values, self._scale
         pivot_row, pivot_value = rows[leave], values[leave]
         pivot = pivot_row[c]
+        entries = [(k, entry) for k, entry in enumerate(pivot_row) if entry and k != c]
         for r, row in enumerate(rows):
             if r == leave:
                 continue
             factor = row[c]
-            if factor:
+            if pivot == scale:  # most entries stay as they are
+                if factor:
+                    for k, entry in entries:
+                        row[k] -= factor * entry // scale
+                    values[r] -= factor * pivot_value // scale
+                    row[c] = -factor
+            elif factor:
                 rows[r] = [
                     (entry * pivot - factor * other) // scale for entry, other in zip(row, pivot_row, strict=True)
                 ]
                 rows[r][c] = -factor
                 values[r] = (values[r] * pivot - factor * pivot_value) // scale
-            elif pivot != scale:
+            else:
                 rows[r] = [entry * pivot // scale for entry in row]
                 values[r] = values[r] * pivot // scale
         pivot_row[c] = scale
