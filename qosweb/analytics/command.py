@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WINDOW_MAX_S = 86_400
-SMALL = 64 << 20  # bytes of logs
+SMALL = 16 << 20  # bytes of logs
 
 T = TypeVar("T")
 
