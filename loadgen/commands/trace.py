@@ -7,6 +7,7 @@ import random
 import sys
 from typing import TYPE_CHECKING
 
+from loadgen.commands.aslog import add_options, cluster_of, write_log
 from loadgen.commands.values import read
 from loadgen.errors import UsageError
 from loadgen.trace import edit
@@ -63,6 +64,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     given.add_argument("--from", dest="begin", metavar="TIME", help="leave out what comes before")
     given.add_argument("--to", dest="end", metavar="TIME", help="leave out what comes then or later")
     given.add_argument("--class", dest="classes", metavar="NAME", action="append", default=[], help="only these")
+    add_options(parser)
     parser.set_defaults(act=_act)
 
 
@@ -72,9 +74,14 @@ def _act(arguments: argparse.Namespace) -> int:
     dice = random.Random(int(arguments.seed))
     if arguments.out != "-" and arguments.out in (*arguments.traces, *arguments.from_log):
         raise UsageError(f"--out {arguments.out}: is also read; write to another file")
-    trace = _given(arguments, dice) if arguments.traces or arguments.from_log else _made(arguments, dice)
+    is_given = bool(arguments.traces or arguments.from_log)
+    if arguments.as_log and is_given:
+        raise UsageError("--as-log is for new traces; leave out the given ones")
+    trace = _given(arguments, dice) if is_given else _made(arguments, dice)
+    classes = [part.class_name for part in _mix(arguments)] if not is_given else []
+    cluster = cluster_of(arguments, classes)
     with writing(arguments.out) as file:
-        facts = write_trace(file, trace)
+        facts = write_trace(file, trace) if cluster is None else write_log(file, trace, cluster, classes)
     if arguments.out != "-":
         by_class = ", ".join(f"{name or 'no class'} {count}" for name, count in sorted(facts.classes.items())[:20])
         print(f"{arguments.out}: {facts.requests} requests in {facts.duration_s:.1f} s ({by_class})", file=sys.stderr)
@@ -90,7 +97,7 @@ def _made(arguments: argparse.Namespace, dice: random.Random) -> Iterator[Reques
         raise UsageError(f"--rate is missing; for example: {_EXAMPLE}")
     if arguments.rate.startswith("x"):
         raise UsageError(f"--rate {arguments.rate}: is for a given trace; name it, or write a rate such as 200")
-    mix = [read(parse_mix, text, "--mix") for text in arguments.mix] or [MixPart("", 1.0, "/")]
+    mix = _mix(arguments)
     names = [part.class_name for part in mix]
     crowds = [read(parse_crowd, text, "--flash") for text in arguments.flash]
     for crowd in crowds:
@@ -107,6 +114,10 @@ def _made(arguments: argparse.Namespace, dice: random.Random) -> Iterator[Reques
         raise UsageError(f"--method: '{method}' is not the name of an HTTP method, such as GET")
     kind = arguments.arrivals or "poisson"
     return requests(course, mix, kind=kind, zipf_exponent=zipf, method=method, dice=dice)
+
+
+def _mix(arguments: argparse.Namespace) -> list[MixPart]:
+    return [read(parse_mix, text, "--mix") for text in arguments.mix] or [MixPart("", 1.0, "/")]
 
 
 def _check_crowd(crowd: Crowd, names: list[str]) -> None:

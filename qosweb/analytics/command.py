@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WINDOW_MAX_S = 86_400
-SMALL = 64 << 20  # bytes of logs
+SMALL, TINY = 64 << 20, 4 << 20  # bytes of logs
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ def analyze(arguments: argparse.Namespace) -> int:
 def settings(master: str, size: int | None) -> dict[str, str]:
     """A few partitions: after the first sums there is little left. Memory for the sums of long logs.
 
-    To compile a query pays off with millions of lines; a small log is through before the compiler is.
+    To compile queries, and then the JVM's own code, pays off with many lines: a small log is through before that.
     """
     conf = {
         "spark.sql.shuffle.partitions": "4",
@@ -89,10 +89,10 @@ def settings(master: str, size: int | None) -> dict[str, str]:
         conf |= {
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.adaptive.enabled": "false",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
+    if size is not None and size < TINY:
+        conf |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     return conf
 
 

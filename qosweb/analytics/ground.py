@@ -67,6 +67,8 @@ class Ground:
             self.counted_got[number] = cell.busy_served
             self.counted_asked[number] = cell.busy_served + held_back
             self.grain[number] = cell.size_max + cost
+        for number in binding.always:  # what it was denied is held against nobody but its own promise
+            self.asked[number], self.counted_asked[number] = self.got[number], self.counted_got[number]
         self._satisfy_the_bounded()
         self._expected: list[float] | None = None
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 PHASE_S = 20
 WINDOW_S = 10
-RANDOM_PHASES = 12
+BUSY_S = 3  # of a window, unless rates are at stake
+RANDOM_PHASES = 10
 NOT_SIMPLE = ("=>", "*", "before", "rest", "_time", "minority", "bytes", "hard", "1s")  # what the verifier cannot judge
 DIVISION = "each class gets its lower bound, the rest is divided evenly within the upper bounds"
 
@@ -32,13 +33,15 @@ class Phase:
     rules: tuple[str, ...]
 
 
-def _steady(asked: dict[str, int], served: dict[str, int] | None = None) -> Callable[[Log, int], object]:
-    return lambda log, at: log.run(WINDOW_S, asked, served, at)
+def _steady(
+    asked: dict[str, int], served: dict[str, int] | None = None, seconds: int = BUSY_S
+) -> Callable[[Log, int], object]:
+    return lambda log, at: log.run(seconds, asked, served, at)
 
 
 def _one_denied(log: Log, at: int) -> None:
-    log.run(WINDOW_S, {"/a": 30, "default": 100}, {"/a": 30, "default": 70}, at)
-    log.request(at + 4.5, "/a", "denied")
+    log.run(BUSY_S, {"/a": 30, "default": 100}, {"/a": 30, "default": 70}, at)
+    log.request(at + 2.5, "/a", "denied")
 
 
 def _waits(longest_ms: float) -> Callable[[Log, int], object]:
@@ -74,7 +77,7 @@ def _linked(served: dict[str, int]) -> Callable[[Log, int], object]:
     def write(log: Log, at: int) -> None:
         for second in range(0, WINDOW_S, 2):
             log.request(at + second, "default", path="/p/x.html")
-        log.run(WINDOW_S, dict.fromkeys(served, 100), served, at)
+        log.run(BUSY_S, dict.fromkeys(served, 100), served, at)
 
     return write
 
@@ -130,8 +133,8 @@ PHASES = (
     Phase(
         "more requests than a rate allows",
         "</a>.num_requests < 10\n",
-        _steady({"/a": 30, "default": 20}, {"/a": 10, "default": 20}),
-        _steady({"/a": 30, "default": 20}, {"/a": 12, "default": 20}),
+        _steady({"/a": 15, "default": 20}, {"/a": 10, "default": 20}, WINDOW_S),
+        _steady({"/a": 15, "default": 20}, {"/a": 12, "default": 20}, WINDOW_S),
         ("</a>.num_requests < 10",),
     ),
     Phase(
@@ -172,8 +175,8 @@ PHASES = (
     Phase(
         "a hard bound passed although there is room",
         "</a>.server_resource < 30% hard\n",
-        _steady({"/a": 40}, {"/a": 30}),
-        _steady({"/a": 40}, {"/a": 36}),
+        _steady({"/a": 40}, {"/a": 30}, WINDOW_S),
+        _steady({"/a": 40}, {"/a": 36}, WINDOW_S),
         ("</a>.server_resource < 30% hard",),
     ),
     Phase(
@@ -275,7 +278,7 @@ def _random_spec(dice: Random, number: int) -> str:
 def _random_window(log: Log, dice: Random, at: int) -> None:
     asked = {name: dice.randrange(0, 40) for name in ("/a", "/b", "/c", "/d", "default")}
     share = {name: min(1.0, dice.random() * 1.6) for name in asked}
-    for second in range(WINDOW_S):
+    for second in range(0, WINDOW_S, 2):
         served = {name: int(count * share[name]) for name, count in asked.items()}
         log.second(at + second, asked, asked if dice.random() < 0.2 else served)
     if dice.random() < 0.5:

@@ -1,0 +1,173 @@
+"""Verdicts on small tables, without Spark: where a promise is not tested, what yields, and what is nobody's fault."""
+
+from __future__ import annotations
+
+from qosweb.analytics.ground import Ground
+from qosweb.analytics.judge import Bench, judge_run, outcome_of
+from qosweb.analytics.policies import Policy, from_events
+from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED, Cell, Event, Limits, Part, PartKey, Verdict
+from qosweb.analytics.situations import MIXED, Accesses, situations
+from qosweb.analytics.timeline import Timeline
+
+SIZE = 1000
+
+
+def policy_of(spec: str) -> Policy:
+    policies, troubles = from_events([Event("policy", 0.0, "n1", 1, policy="p", text=spec)])
+    assert not troubles
+    return policies["p"]
+
+
+def cell(name: str, served: int, lost: int = 0, *, size: int = SIZE, wait_ms: float = 0.0, scope: str = "") -> Cell:
+    key = PartKey(0, "p", scope, 0)
+    return Cell(
+        key, name, served, lost, 0, 0, 0, served * size, size, wait_ms, (), served, 0, lost, served * size
+    )  # fmt: skip
+
+
+def judge(
+    spec: str, *cells: Cell, busy_s: float = 10.0, limits: Limits | None = None, nodes: int = 1, capacity: int = 0
+) -> dict[str, Verdict]:
+    """The verdict on each rule, the worst of its directions."""
+    policy = policy_of(spec)
+    limits = limits or Limits()
+    members = [f"n{at}" for at in range(nodes)]
+    events = [Event("capacity", 0.0, node, 1, capacity_bps=capacity) for node in members] if capacity else []
+    timeline = Timeline(events, members)
+    when = {"p": situations(policy, timeline, {}, 0, 9, 1)}
+    part = Part(cells[0].key, 10.0, busy_s, cells)
+    found: dict[str, Verdict] = {}
+    for verdict in Bench({"p": policy}, when, timeline, limits).judge(part):
+        known = found.get(verdict.rule)
+        if known is None or (VIOLATED, HELD, NOT_TESTED).index(verdict.outcome) < (
+            (VIOLATED, HELD, NOT_TESTED).index(known.outcome)
+        ):
+            found[verdict.rule] = verdict
+    return found
+
+
+def test_without_contention_shares_are_not_tested() -> None:
+    spec = "</a>.server_resource > 90%\n</b>.server_resource < 5%"
+    found = judge(spec, cell("/a", 10), cell("/b", 500), busy_s=0.0)
+    assert {v.outcome for v in found.values()} == {NOT_TESTED}
+    assert {v.reason for v in found.values()} == {"no contention"}
+
+
+def test_a_lower_bound_promises_no_more_than_was_asked_for() -> None:
+    found = judge("</a>.server_resource > 50%", cell("/a", 100), cell("default", 400, 300))
+    assert found["</a>.server_resource > 50%"].outcome == HELD
+    assert "all that was asked for" in found["</a>.server_resource > 50%"].reason
+
+
+def test_an_upper_bound_gives_way_to_idle_capacity() -> None:
+    spec = "</a>.server_resource < 20%"
+    assert judge(spec, cell("/a", 700, 300), cell("default", 300))[spec].outcome == HELD
+    assert judge(spec, cell("/a", 700, 300), cell("default", 300, 600))[spec].outcome == VIOLATED
+
+
+def test_shares_are_of_what_the_always_available_leave() -> None:
+    spec = "</a>.available = always\n</b>.server_resource > 50%"
+    cells = cell("/a", 600), cell("/b", 200, 400), cell("default", 200, 400)
+    assert {v.outcome for v in judge(spec, *cells).values()} == {HELD}
+
+
+def test_lower_bounds_that_cannot_be_kept_together_yield() -> None:
+    """Rates that would need more than there is: both are cut in proportion, and nobody is accused."""
+    spec = "</a>.num_requests > 80\n</b>.num_requests > 80"
+    found = judge(spec, cell("/a", 500, 400), cell("/b", 500, 400))
+    assert {v.outcome for v in found.values()} == {HELD}
+    short = judge(spec, cell("/a", 600, 300), cell("/b", 400, 500))
+    assert short["</b>.num_requests > 80"].outcome == VIOLATED
+
+
+def test_one_large_answer_proves_nothing() -> None:
+    spec = "</a>.server_resource > 50%"
+    found = judge(spec, cell("/a", 1, 5, size=100_000), cell("default", 500, 100))
+    assert found[spec].reason == "too few requests: one answer is more than the tolerance"
+
+
+def test_the_fixed_cost_of_requests_counts_if_it_is_told() -> None:
+    """Small answers: by bytes they have too little, with what each request costs they have their share."""
+    spec = "</a>.server_resource > 50%"
+    cells = cell("/a", 500, 500, size=100), cell("default", 275, 500, size=1000)
+    assert judge(spec, *cells)[spec].outcome == VIOLATED
+    assert judge(spec, *cells, limits=Limits(request_cost=1000))[spec].outcome == HELD
+
+
+def test_a_hard_bound_needs_the_capacity_or_contention() -> None:
+    spec = "</a>.server_resource < 10% hard"
+    cells = (cell("/a", 300, 5),)
+    assert "does not say the capacity" in judge(spec, *cells, busy_s=0.0)[spec].reason
+    assert judge(spec, *cells, busy_s=0.0, capacity=100_000)[spec].outcome == VIOLATED
+    assert judge(spec, *cells, busy_s=0.0, nodes=4, capacity=100_000)[spec].outcome == NOT_TESTED
+
+
+def test_who_is_at_its_own_rate_is_not_held_back_by_others() -> None:
+    spec = "</a>.num_requests < 10\n</b>.server_resource > 30%"
+    found = judge(spec, cell("/a", 100, 900), cell("/b", 50), cell("default", 200))
+    assert VIOLATED not in {v.outcome for v in found.values()}
+
+
+def test_a_client_bound_is_no_denial_for_lack_of_capacity() -> None:
+    spec = "</a>.available = always"
+    refused = cell("/a", 100)._replace(refused=20)
+    assert judge(spec, refused)[spec].outcome == HELD
+
+
+def test_classes_that_the_policy_does_not_have_are_named() -> None:
+    policy = policy_of("</a>.server_resource > 10%")
+    part = Part(PartKey(0, "p", "", 0), 10.0, 10.0, (cell("/a", 5), cell("/z", 5)))
+    binding = situations(policy, Timeline([], ["n"]), {}, 0, 9, 1).bindings[0]
+    assert Ground(policy, binding, part, Limits()).strangers == ["/z"]
+
+
+def test_small_shortfalls_add_up_over_the_run() -> None:
+    spec = "</a>.server_resource > 50%"
+    one = judge(spec, cell("/a", 485, 200), cell("default", 515, 200))[spec]
+    assert one.outcome == HELD
+    (run,) = judge_run([one] * 6, Limits())
+    assert (run.outcome, run.reason) == (VIOLATED, "over all windows 48.50% of 50.00%; 6 of 6 windows tested")
+    assert outcome_of([run]) == VIOLATED
+
+
+def test_rules_that_depend_on_the_load_make_shares_unsure() -> None:
+    spec = "load > 80% => </a>.server_resource < 10%\n</b>.server_resource > 50%\n</c>.available = always"
+    found = judge(spec, cell("/a", 500, 100), cell("/b", 100, 400), cell("/c", 9, 1))
+    assert [(v.rule, v.outcome) for v in found.values()] == [("</c>.available = always", VIOLATED)]
+
+
+def test_rules_of_the_hour_begin_and_end() -> None:
+    policy = policy_of("time in 00:00:05..00:00:20 => </a>.server_resource > 50%")
+    found = situations(policy, Timeline([], ["n"]), {}, 0, 29, 1)
+    assert [(span.first, span.last) for span in found.spans] == [(0, 4), (5, 19), (20, 29)]
+    assert [len(found.bindings[span.situation].in_force) for span in found.spans] == [0, 1, 0]
+
+
+def test_a_slot_in_which_an_access_falls_is_in_no_situation() -> None:
+    policy = policy_of("accessed(</p>) within 5s => </q>.available = always")
+    (pages,) = policy.watched_sets()
+    found = situations(policy, Timeline([], ["n"]), {pages: Accesses([(2.5, 2.5), (11.0, 11.25)])}, 0, 19, 1)
+    held = [
+        (span.first, span.last, span.situation == MIXED or len(found.bindings[span.situation].always))
+        for span in found.spans
+    ]
+    assert held == [
+        (0, 1, 0), (2, 2, True), (3, 6, 1), (7, 7, True), (8, 10, 0), (11, 15, 1), (16, 16, True), (17, 19, 0),
+    ]  # fmt: skip
+    assert [span.situation == MIXED for span in found.spans] == [False, True, False, True, False, False, True, False]
+
+
+def test_the_number_of_nodes_is_that_of_the_primary_view() -> None:
+    events = [
+        Event("view", 10.0, "a", 1, "1:x", ("a", "b", "c"), primary=True),
+        Event("view", 20.0, "a", 2, "2:x", ("a", "b"), primary=True),
+        Event("view", 20.0, "c", None, "3:x", ("c",), primary=False),
+        Event("capacity", 5.0, "a", 1, capacity_bps=100),
+        Event("capacity", 5.0, "b", 1, capacity_bps=10),
+    ]
+    timeline = Timeline(events, ["a", "b", "c"])
+    assert timeline.nodes(12.0, 15.0) == (3, 3)
+    assert timeline.nodes(15.0, 25.0) == (2, 3)
+    assert timeline.capacity(12.0, 15.0) is None, "nobody knows that of c"
+    assert timeline.capacity(21.0, 25.0) == (110, 110)
+    assert timeline.capacity(21.0, 25.0, "b") == (10, 10)
