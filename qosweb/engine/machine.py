@@ -78,9 +78,10 @@ class QosMachine:
 
     @property
     def promised(self) -> tuple[int, ...]:
-        """The share of each class if all wanted everything."""
+        """The share of each class if all wanted everything, but for those that are always served first."""
         if self._promised is None:
-            self._promised = self.scheduler.bound.shares([PPM] * len(self.classes))
+            bound = self.scheduler.bound
+            self._promised = bound.shares([0 if always else PPM for always in bound.always])
         return self._promised
 
     def names_now(self) -> list[str]:
@@ -315,7 +316,10 @@ class QosMachine:
             return
         self.shares_at_ms = self.time_ms
         capacity = self.capacity_bps
-        demand = [demand_ppm(one, capacity, self.time_ms) for one in self.classes]
+        demand = [
+            demand_ppm(one, capacity, self.time_ms, always=always)
+            for one, always in zip(self.classes, self.scheduler.bound.always, strict=True)
+        ]
         self.scheduler.change_shares(self.scheduler.bound.shares(demand))
 
     def _schedule(self) -> None:

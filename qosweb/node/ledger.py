@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BATCH_LINES = 512
 HOSTS_MAX = 1024
+TOO_MANY = "connections"  # why a connection was turned away
 
 SERVICE_BUCKETS_S = (
     0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005,
@@ -193,6 +194,8 @@ class Ledger:
 
     def record_unread(self, client: str, decision: str, status: int, size: int, arrived: float) -> None:
         """A connection that was answered although no request was read: malformed, too late, or one too many."""
+        if decision == "denied":
+            self.policy.default.reasons[TOO_MANY] += 1
         self._write(
             Entry(
                 at_s=self._clock.wall(arrived),

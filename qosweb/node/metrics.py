@@ -1,16 +1,18 @@
-"""The node's numbers in Prometheus' terms. They are read when asked for; nothing here is on a request's path."""
+"""The node's numbers in Prometheus' terms. They are read when asked for; nothing here is on a request's path.
+
+Neighbours: `qosmetrics` has those of classes and of the cluster.
+"""
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from qosweb.node.ledger import SERVICE_BUCKETS_S
+from qosweb.node.qosmetrics import QosCollector
 from qosweb.version import VERSION
 
 if TYPE_CHECKING:
@@ -21,15 +23,12 @@ if TYPE_CHECKING:
     from qosweb.node.node import Node
 
 
-CLASSES_SHOWN_MAX = 200
-
-
 class NodeCollector(Collector):
     def __init__(self, node: Node) -> None:
         self._node = node
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._requests()
+        yield from self._answers()
         yield from self._connections()
         yield from self._pages()
         yield from self._log()
@@ -38,34 +37,12 @@ class NodeCollector(Collector):
         info.add_metric([VERSION, self._node.name], 1)
         yield info
 
-    def _requests(self) -> Iterator[Metric]:
+    def _answers(self) -> Iterator[Metric]:
         ledger = self._node.ledger
-        accounts = ledger.policy.all_accounts
-        if len(accounts) > CLASSES_SHOWN_MAX:  # then those that had a request
-            accounts = [account for account in accounts if account.service_sum_s]
-        requests = CounterMetricFamily("qosweb_requests", "Requests by what was decided.", labels=["class", "outcome"])
-        for account in accounts:
-            for outcome, count in sorted(account.by_decision().items()):
-                requests.add_metric([account.name, outcome], count)
-        yield requests
         responses = CounterMetricFamily("qosweb_responses", "Answers by status.", labels=["status"])
         for status, count in sorted(ledger.by_status().items()):
             responses.add_metric([str(status)], count)
         yield responses
-        sent = CounterMetricFamily("qosweb_response_bytes", "Bytes of bodies sent.", labels=["class"])
-        for account in accounts:
-            sent.add_metric([account.name], account.bytes_sent)
-        yield sent
-        service = HistogramMetricFamily(
-            "qosweb_request_service_seconds",
-            "From the start of a request to its last byte.",
-            labels=["class"],
-        )
-        bounds = [*map(str, SERVICE_BUCKETS_S), "+Inf"]
-        for account in accounts:
-            buckets = list(zip(bounds, accumulate(account.service_counts), strict=True))
-            service.add_metric([account.name], buckets, account.service_sum_s)
-        yield service
         labels = ledger.policy.labels
         if labels.model is not None and labels.shadow_counts:
             shadows = CounterMetricFamily(
@@ -74,11 +51,6 @@ class NodeCollector(Collector):
             for at, count in labels.shadow_counts.items():
                 shadows.add_metric([labels.shadow_rules[at].text], count)
             yield shadows
-        if labels_hash := labels.policy:
-            info = GaugeMetricFamily("qosweb_policy_info", "The specification in force.", labels=["hash"])
-            info.add_metric([labels_hash], 1)
-            yield info
-        yield GaugeMetricFamily("qosweb_requests_in_service", "Requests now in service.", self._node.gate.in_service)
 
     def _connections(self) -> Iterator[Metric]:
         connections = self._node.connections
@@ -140,6 +112,7 @@ class NodeCollector(Collector):
 def registry_of(node: Node) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(NodeCollector(node))
+    registry.register(QosCollector(node))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from qosweb.version import VERSION
@@ -11,6 +12,7 @@ from qosweb.webqos.values import PPM
 if TYPE_CHECKING:
     from qosweb.engine.classes import ClassState
     from qosweb.engine.engine import Engine
+    from qosweb.engine.pipes import Pipe
     from qosweb.node.ledger import ClassAccount
     from qosweb.node.node import Node
 
@@ -51,33 +53,44 @@ def scope_of(node: Node) -> str:
     return "cluster" if node.primary is not None else "local"
 
 
+def members_of(node: Node) -> list[str]:
+    """Who decides together, as far as this node knows."""
+    return [node.name] if node.primary is None else [member.name for member in node.primary.members]
+
+
 def cluster_of(node: Node) -> dict[str, object]:
-    room = node.room
-    if room is None:
-        return {"scope": "alone", "capacity": None, "nodes": {}}
-    machine = room.engine.machine
     view = node.primary
+    members = members_of(node)
+    engine = None if node.room is None else node.room.engine
     return {
         "scope": scope_of(node),
-        "primary": view is not None,
+        "primary": scope_of(node) != "local",
         "primary_since": node.primary_since,
         "view": None if view is None else {"id": str(view.id), "epoch": view.id.epoch},
-        "members": [node.name] if view is None else [member.name for member in view.members],
+        "members": members,
         "group": None if node.membership is None else {"addresses": list(node.membership.group.addresses)},
-        "can_lose": 0 if view is None else (len(view.members) - 1) // 2,
-        "time_ms": room.engine.time_ms,
-        "capacity": {"bytes_per_s": room.engine.report.capacity_bps, "cluster_bytes_per_s": machine.capacity_bps},
-        "nodes": {
-            pid.name: {
-                "url": pipe.url,
-                "capacity_bytes_per_s": pipe.capacity_bps,
-                "used_bytes_per_s": pipe.used_bps,
-                "channels": len(pipe.channels),
-                "waiting": len(pipe.waiting),
-                "load": pipe.load_ppm / PPM,
-            }
-            for pid, pipe in machine.pipes.items()
+        "can_lose": (len(members) - 1) // 2,
+        "time_ms": None if engine is None else engine.time_ms,
+        "capacity": None
+        if engine is None
+        else {
+            "bytes_per_s": engine.report.capacity_bps,
+            "cluster_bytes_per_s": engine.machine.capacity_bps,
+            "set_by_hand": node.settings.capacity is not None,
         },
+        "nodes": {} if engine is None else {pid.name: _node(pipe) for pid, pipe in engine.machine.pipes.items()},
+        "tickets": dict(node.visits.verdicts),
+    }
+
+
+def _node(pipe: Pipe) -> dict[str, object]:
+    return {
+        "url": pipe.url,
+        "capacity_bytes_per_s": pipe.capacity_bps,
+        "used_bytes_per_s": pipe.used_bps,
+        "channels": len(pipe.channels),
+        "waiting": len(pipe.waiting),
+        "load": pipe.load_ppm / PPM,
     }
 
 
@@ -98,13 +111,15 @@ def _class(account: ClassAccount, node: Node) -> dict[str, object]:
 def _of_cluster(engine: Engine, number: int) -> dict[str, object]:
     machine = engine.machine
     one = machine.classes[number]
+    always = machine.scheduler.bound.always[number]
     return {
         "share": {
-            "promised": machine.promised[number] / PPM,
+            "promised": None if always else machine.promised[number] / PPM,
             "now": machine.scheduler.shares[number] / PPM,
             "held": held_share(machine.classes, number),
+            "of_capacity": round(one.got.per_s / machine.capacity_bps, 4) if machine.capacity_bps else 0.0,
         },
-        "always": machine.scheduler.bound.always[number],
+        "always": always,
         "waiting": one.waiting,
         "cluster": {
             "started": one.totals.started,
@@ -125,25 +140,27 @@ def held_share(classes: list[ClassState], number: int) -> float:
 
 
 def queue_of(node: Node) -> dict[str, object]:
-    """The global queue as this replica sees it: the oldest of each class first."""
+    """The global queue as this replica sees it: of each class the oldest first, no more than shown_max in all."""
     room = node.room
     if room is None:
-        return {"waiting": 0, "classes": {}}
+        return {"waiting": 0, "time_ms": None, "shown_max": QUEUE_SHOWN_MAX, "classes": {}}
     machine = room.engine.machine
+    waiting = [one for one in machine.classes if one.waiting]
+    each = max(1, QUEUE_SHOWN_MAX // max(1, len(waiting)))
     return {
-        "waiting": sum(one.waiting for one in machine.classes),
+        "waiting": sum(one.waiting for one in waiting),
         "time_ms": machine.time_ms,
         "shown_max": QUEUE_SHOWN_MAX,
-        "classes": {one.name: _waiters(one, machine.time_ms) for one in machine.classes if one.waiting},
+        "classes": {one.name: _waiters(one, machine.time_ms, each) for one in waiting[:QUEUE_SHOWN_MAX]},
     }
 
 
-def _waiters(one: ClassState, now_ms: int) -> dict[str, object]:
+def _waiters(one: ClassState, now_ms: int, shown_max: int) -> dict[str, object]:
     entries = sorted(
         (waiter.seq, owner.name, number, waiter)
         for owner, queue in one.queues.items()
-        for (number, waiter), _ in zip(queue.items(), range(QUEUE_SHOWN_MAX), strict=False)
-    )[:QUEUE_SHOWN_MAX]
+        for number, waiter in islice(queue.items(), shown_max)
+    )[:shown_max]
     return {
         "waiting": one.waiting,
         "waiting_bytes": one.waiting_cost,

@@ -55,6 +55,25 @@ def test_the_classes_that_wait_start_in_the_ratio_of_their_shares() -> None:
     assert abs(started[b] - 3 * started[a]) <= 3
 
 
+def test_always_takes_what_it_needs_and_leaves_the_others_their_shares() -> None:
+    """Its requests have to wait for a moment, as everybody's; that is no reason to divide nothing among the others."""
+    cluster = full(channels=1)
+    a, b, now = (cluster.number(name) for name in ("/a", "/b", "/now"))
+    cluster.tell("a", submitted=[(100 + i, a, PAGE) for i in range(400)] + [(1000 + i, b, PAGE) for i in range(400)])
+    running = [1]
+    started = {a: 0, b: 0, now: 0}
+    for step in range(200):
+        cluster.effects.clear()
+        more = [(2000 + step, now, PAGE)] if step % 5 == 0 else []
+        cluster.tell("a", 64 * step, submitted=more)
+        cluster.tell("a", 64 * step, finished=[(number, PAGE) for number in running])
+        running = [number for number, _ in grants(cluster)]
+        for number in running:
+            started[now if number >= 2000 else b if number >= 1000 else a] += 1
+    assert started[now] == 40
+    assert abs(started[b] - 3 * started[a]) <= 3
+
+
 def test_always_goes_before_everybody_who_came_earlier() -> None:
     cluster = full(channels=1)
     cluster.tell("a", submitted=[(10, cluster.number("/a"), PAGE), (11, cluster.number("/now"), PAGE)])
