@@ -80,6 +80,12 @@ def _byte_rate(text: str) -> int:
     return rate
 
 
+def _origin(text: str) -> str:
+    if not re.fullmatch(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/?", text):
+        raise ValueError(f"'{text}' is not the address of a server, such as http://127.0.0.1:9000")
+    return text.rstrip("/")
+
+
 _seconds = _positive(parse_duration_s)
 
 
@@ -126,6 +132,13 @@ class ServeSettings:
         parse_duration_s, "TIME", "how long a page is served before its file is looked at again", default=1.0
     )
 
+    upstream: str | None = _option(
+        _origin,
+        "URL",
+        "what is no file under --root is asked of this server, such as http://127.0.0.1:9000",
+        default=None,
+    )
+    upstream_timeout: float = _option(_seconds, "TIME", "how long --upstream may be silent; then 504", default=30.0)
     capacity: int | None = _option(
         _byte_rate, "RATE", "this node's pipe, such as 2MB/s: answers are paced by their channels", default=None
     )

@@ -34,6 +34,7 @@ from qosweb.node.stages import Site
 from qosweb.node.store import PageStore
 from qosweb.node.tls import TlsFiles
 from qosweb.node.tlsdoor import TlsListener
+from qosweb.node.upstream import Upstreams
 from qosweb.tools.files import load
 
 if TYPE_CHECKING:
@@ -84,9 +85,18 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self.pacer = Pacer(self._loop)
         self.meter = Meter(settings.capacity)
+        self.upstreams = Upstreams(settings.upstream_timeout)
         self._hub = Hub(
             self._loop,
-            Site(self.store, self.gate, self.clock, self.policy, self.meter, is_secure=self.tls is not None),
+            Site(
+                self.store,
+                self.gate,
+                self.clock,
+                self.policy,
+                self.meter,
+                is_secure=self.tls is not None,
+                upstream=settings.upstream,
+            ),
             self.ledger,
             self.connections,
             Limits(
@@ -99,6 +109,8 @@ class Node:
             PlainHeads(),
             BaseProtocol(self._loop),
             self.pacer,
+            self.upstreams,
+            self.name,
             self._report_fault,
         )
         self.faults = 0
@@ -164,6 +176,7 @@ class Node:
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
+        await self.upstreams.close()
         self.store.close()
         self.ledger.close(LOG_CLOSE_S)
 
