@@ -6,6 +6,7 @@ stages would answer is kept with the page, and ``qosweb.node.connection`` sends 
 
 from qosweb.node.answers import Answer
 from qosweb.node.exchange import Exchange, Waiting
+from qosweb.node.forward import Elsewhere
 from qosweb.node.stages import (
     Site,
     admit,
@@ -16,6 +17,7 @@ from qosweb.node.stages import (
     choose_variant,
     find_page,
     label,
+    pass_on,
     resolve_target,
     whole_page,
 )
@@ -27,6 +29,7 @@ STAGES = (
     find_page,  # memory, or the disk after waiting        301 403 404 500 503
     label,  # which class it is in
     admit,  # may it start now?                            503
+    pass_on,  # no file here: the server behind this one   (all that it says, 502 503 504 508)
     choose_variant,  # Accept-Encoding
     check_preconditions,  # If-Match and its kin           304 412
     choose_ranges,  # Range, If-Range                      206 416
@@ -34,7 +37,7 @@ STAGES = (
 )
 
 
-def proceed(exchange: Exchange, site: Site) -> Answer | Waiting:
+def proceed(exchange: Exchange, site: Site) -> Answer | Elsewhere | Waiting:
     """Take ``exchange`` through the stages from where it is."""
     while True:
         step = STAGES[exchange.stage](exchange, site)

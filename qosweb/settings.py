@@ -93,9 +93,9 @@ def _addresses(text: str) -> tuple[Address, ...]:
     return tuple(parse_address(one.strip()) for one in text.split(",") if one.strip())
 
 
-def _url(text: str) -> str:
-    if not re.fullmatch(r"https?://[A-Za-z0-9._\[\]:-]+/?", text):
-        raise ValueError(f"'{text}' is not the address of a server, such as http://node1.example:8080")
+def _origin(text: str) -> str:
+    if not re.fullmatch(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/?", text):
+        raise ValueError(f"'{text}' is not the address of a server, such as http://127.0.0.1:9000")
     return text.rstrip("/")
 
 
@@ -138,7 +138,7 @@ class ServeSettings:
         _path, "DIR", "where a member keeps what it promised; without, it comes back as another node", default=None
     )
     key_file: Path | None = _option(_path, "F", "the cluster's key; python -m cluster key FILE makes one", default=None)
-    public_url: str = _option(_url, "URL", "where clients reach this node; else its --listen address", default="")
+    public_url: str = _option(_origin, "URL", "where clients reach this node; else its --listen address", default="")
     order_log: Path | None = _option(_path, "FILE", "a line for each entry of the cluster's order", default=None)
     index: str = _option(_file_name, "NAME", "the page that stands for its directory", default="index.html")
 
@@ -158,6 +158,13 @@ class ServeSettings:
         parse_duration_s, "TIME", "how long a page is served before its file is looked at again", default=1.0
     )
 
+    upstream: str | None = _option(
+        _origin,
+        "URL",
+        "what is no file under --root is asked of this server, such as http://127.0.0.1:9000",
+        default=None,
+    )
+    upstream_timeout: float = _option(_seconds, "TIME", "how long --upstream may be silent; then 504", default=30.0)
     capacity: int | None = _option(
         _byte_rate, "RATE", "this node's pipe, such as 2MB/s: answers are paced by their channels", default=None
     )

@@ -27,6 +27,7 @@ VALID = {
     "tls-key": "key.pem",
     "access-log": "access.log",
     "access-log-format": "combined",
+    "upstream": "http://127.0.0.1:9000",
 }
 
 

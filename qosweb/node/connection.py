@@ -12,6 +12,7 @@ What a connection is doing follows from what it has, in this order:
     _closing                   it closes when what was written has left
     _sender                    an answer goes out from disk, or at the pace of its channel
     _write_paused              the client takes its answers too slowly
+    _relay                     another server answers; ``_intake`` is the body on its way there
     _exchange                  a request waits, for the disk or for its turn
     _in_head                   a head has begun to arrive
     none of them               idle; ``_blocked`` is true in all states but the last two
@@ -24,12 +25,16 @@ import os
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
+from aiohttp.http import HttpVersion11
+
 from qosweb.node.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, FileSpan, explain
 from qosweb.node.connections import Verdict
 from qosweb.node.exchange import Exchange, Waiting
 from qosweb.node.files import NotServed
 from qosweb.node.filesend import FileSend, unsent
+from qosweb.node.forward import Elsewhere, Relay
 from qosweb.node.heads import HeadReader, Refused
+from qosweb.node.intake import CONTINUE, Intake, body_of
 from qosweb.node.pacing import PacedSend
 from qosweb.node.plain import PlainHead, read_plain
 from qosweb.server import proceed, restart_at_find_page
@@ -63,6 +68,7 @@ class Connection(asyncio.Protocol):
         "_exchange",
         "_hub",
         "_in_head",
+        "_intake",
         "_known_heads",
         "_lingered",
         "_lingering",
@@ -71,6 +77,8 @@ class Connection(asyncio.Protocol):
         "_mark_left",
         "_reader",
         "_reading_paused",
+        "_relay",
+        "_relayed_exchange",
         "_resources",
         "_sender",
         "_sending",
@@ -102,6 +110,9 @@ class Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None  # waiting
         self._sender: FileSend | PacedSend | None = None
         self._sending: tuple[Exchange, Answer, bool] | None = None
+        self._relay: Relay | None = None
+        self._relayed_exchange: Exchange | None = None
+        self._intake: Intake | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._lingered = 0
         self._mark_at = 0.0  # when the client last took enough, and what was left then; 0: not looked at yet
@@ -134,6 +145,9 @@ class Connection(asyncio.Protocol):
             if exchange.forget is not None:
                 exchange.forget()
             self._record(exchange, "failed", 499, 0)
+        if self._relay is not None:
+            self._relay.cancel()
+            self._relayed(None)
         if self._sender is not None:
             self._sender.close()
             self._sent(complete=False)
@@ -141,6 +155,12 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool | None:
         self._eof = True
         busy = self._exchange is not None or self._sender is not None or bool(self._unread)
+        if self._relay is not None:
+            # Most often the client is gone, and another server works for nothing. But one in the middle of its body
+            # is told.
+            busy = self._intake is not None and not self._intake.is_complete
+            if self._intake is not None and busy:
+                self._intake.break_off("it ended too early")
         if not busy or self._transport is None:
             return None
         # Half closed: answer what was asked, then close. TLS knows no half.
@@ -154,7 +174,9 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        if self._sender is None:
+        if self._relay is not None:
+            self._relay.resumed()
+        elif self._sender is None:
             self._unblock()
         elif self._sender.has_started:
             self._sender.pump_buffered()
@@ -250,6 +272,8 @@ class Connection(asyncio.Protocol):
         if isinstance(step, Waiting):
             self._exchange = exchange
             self._blocked = True
+        elif isinstance(step, Elsewhere):
+            self._forward(exchange, step)
         else:
             self._send(exchange, step)
 
@@ -260,6 +284,48 @@ class Connection(asyncio.Protocol):
         self._exchange = None
         self._run(exchange)
         self._unblock()
+
+    # Answers of other servers
+
+    def _forward(self, exchange: Exchange, place: Elsewhere) -> None:
+        assert self._transport is not None
+        self._blocked = True
+        self._mark_at = 0.0
+        exchange.slow_reader = True  # its time says nothing about this node
+        if exchange.has_body:
+            self._intake = Intake(
+                self._hub.loop, body_of(exchange.message), self._clock.read(), self._pause_reading, self._resume_reading
+            )
+            if "Expect" in exchange.message.headers and exchange.message.version == HttpVersion11:
+                self._transport.write(CONTINUE)
+        self._relayed_exchange = exchange
+        self._relay = Relay(
+            self._hub, exchange, place, self._transport, self._intake, lambda: self._write_paused, self._relayed
+        )
+
+    def _relayed(self, answer: Answer | None) -> None:
+        """The relay has ended, or is cancelled."""
+        relay, exchange = self._relay, self._relayed_exchange
+        if relay is None or exchange is None:
+            return
+        self._relay = self._intake = self._relayed_exchange = None
+        if exchange.has_body:
+            self._reader = None  # its parser expects a body
+        self.active_at = self._clock.read()
+        if answer is not None:
+            self._send(exchange, answer)
+            self._unblock()
+        elif relay.is_complete:
+            is_failure = relay.status >= 500
+            decision = "failed" if is_failure else "forwarded" if relay.place.is_peer else "served"
+            self._record(exchange, decision, relay.status, relay.sent)
+            if relay.closes:
+                self._linger()
+            else:
+                self._unblock()
+        else:
+            self._record(exchange, "failed", relay.status, relay.sent)
+            self.abort()
 
     # Answers
 
@@ -407,14 +473,27 @@ class Connection(asyncio.Protocol):
             if self._lingered > LINGER_BYTES_MAX:
                 self.abort()
             return
+        if self._intake is not None and not self._intake.is_complete:
+            data = self._intake.feed(data, self._clock.read())
         self._unread += data
-        if len(self._unread) >= UNREAD_MAX and not self._reading_paused:
+        if len(self._unread) >= UNREAD_MAX:
+            self._pause_reading()
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._reading_paused:
             self._reading_paused = True
             self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._transport is not None and self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
 
     def _unblock(self) -> None:
         """Go on with what was held back, if nothing stands in the way any more."""
         if self._exchange is not None or self._sender is not None or self._write_paused or self._closing:
+            return
+        if self._relay is not None:
             return
         self._blocked = False
         if self._consuming:
@@ -443,6 +522,16 @@ class Connection(asyncio.Protocol):
             if not self._makes_progress(now):
                 counts.send_timeouts += 1
                 self.abort()
+        elif self._relay is not None:
+            intake = self._intake
+            if intake is None or intake.is_complete:
+                return  # the relay itself waits no longer than it may
+            if not intake.waits_for_client:
+                if now - intake.taken_at > limits.send_timeout_s:
+                    self._relay.cancel()
+                    self._relayed(explain(504, "The server behind this one did not take the body in time."))
+            elif now - intake.active_at > limits.send_timeout_s:
+                intake.break_off("it did not arrive in time")
         elif self._exchange is not None:
             if self._exchange.request is None and now - self._exchange.arrived > limits.send_timeout_s:
                 self._give_up_waiting(self._exchange)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from qosweb.node.pacing import Pacer
     from qosweb.node.plain import PlainHeads
     from qosweb.node.stages import Site
+    from qosweb.node.upstream import Upstreams
 
 
 @dataclass(slots=True)
@@ -48,4 +49,6 @@ class Hub:
     plain_heads: PlainHeads
     body_flow: BaseProtocol  # what the parser wants to slow down when a body comes too fast; none is ever read
     pacer: Pacer
+    upstreams: Upstreams
+    name: str  # of the node
     report_fault: Callable[[Exception], None]

@@ -201,6 +201,14 @@ class Labels:
             return False
         return self.link_map.has(self._link_sets[pages], self.link_map.canonical(path))
 
+    def note_links(self, host: str, path: str, values: list[str]) -> None:
+        """A page of the server behind this one has these Link fields."""
+        if self.link_map is None or self._matcher is None:
+            return
+        numbers = frozenset(self._link_sets.values()) & frozenset(self._matcher.watched_sets(host, path))
+        if numbers:
+            self.link_map.note(numbers, path, values)
+
     def refresh_links(self, root: Path) -> None:
         """Blocks on the disk."""
         if self.link_map is not None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from qosweb.http.media import media_type
-from qosweb.webqos.links import links_in_html
+from qosweb.webqos.links import links_in_fields, links_in_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 FILES_MAX = 20_000
+NOTED_MAX = 5_000  # pages that are no files; the longest unseen is forgotten
 BYTES_MAX = 2 << 20  # of one page; what is beyond is not looked at
 
 Stamp = tuple[int, int, int]
@@ -32,10 +34,33 @@ class LinkMap:
         self._hosts = hosts
         self._pages: dict[str, tuple[Stamp, frozenset[str]]] = {}
         self._targets: dict[int, frozenset[str]] = {}
+        self._noted: dict[str, tuple[frozenset[int], frozenset[str]]] = {}  # of pages that are no files, by path
+        self._noted_targets: dict[int, Counter[str]] = {}
 
     def has(self, number: int, path: str) -> bool:
         """Whether a page of the set ``number`` links to ``path``, which is canonical and decoded."""
-        return path in self._targets.get(number, ())
+        return path in self._targets.get(number, ()) or path in self._noted_targets.get(number, ())
+
+    def note(self, numbers: frozenset[int], path: str, values: list[str]) -> None:
+        """The Link fields of a page that is no file, as it was answered last; the page is in these sets."""
+        path = self._named(path)
+        links = frozenset(self._named(link) for link in links_in_fields(values, path, self._hosts))
+        known = self._noted.pop(path, None)
+        if known != (numbers, links):
+            if known is not None:
+                self._count(*known, by=-1)
+            self._count(numbers, links, by=1)
+        self._noted[path] = numbers, links
+        while len(self._noted) > NOTED_MAX:
+            self._count(*self._noted.pop(next(iter(self._noted))), by=-1)
+
+    def _count(self, numbers: frozenset[int], links: frozenset[str], *, by: int) -> None:
+        for number in numbers:
+            targets = self._noted_targets.setdefault(number, Counter())
+            for link in links:
+                targets[link] += by
+                if not targets[link]:
+                    del targets[link]
 
     def refresh(self, root: Path) -> None:
         """Look at all files below ``root``. Blocks on the disk: not for the event loop.

@@ -40,6 +40,7 @@ from qosweb.node.stages import Site
 from qosweb.node.store import PageStore
 from qosweb.node.tls import TlsFiles
 from qosweb.node.tlsdoor import TlsListener
+from qosweb.node.upstream import Upstreams
 from qosweb.node.visits import Visits
 from qosweb.tools.files import load
 from qosweb.webqos.values import PPM
@@ -105,9 +106,18 @@ class Node:
             self.room.count_plain = gate.count_plain
             self.gate = gate
         self.meter = Meter(settings.capacity)
+        self.upstreams = Upstreams(settings.upstream_timeout)
         self._hub = Hub(
             self._loop,
-            Site(self.store, self.gate, self.clock, self.policy, self.meter, is_secure=self.tls is not None),
+            Site(
+                self.store,
+                self.gate,
+                self.clock,
+                self.policy,
+                self.meter,
+                is_secure=self.tls is not None,
+                upstream=settings.upstream,
+            ),
             self.ledger,
             self.connections,
             Limits(
@@ -120,6 +130,8 @@ class Node:
             PlainHeads(),
             BaseProtocol(self._loop),
             self.pacer,
+            self.upstreams,
+            self.name,
             self._report_fault,
         )
         self.faults = 0
@@ -335,6 +347,7 @@ class Node:
             self.room.close()
         if self.membership is not None:
             await self.membership.close()
+        await self.upstreams.close()
         self.store.close()
         self.ledger.close(LOG_CLOSE_S)
 

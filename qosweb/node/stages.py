@@ -25,6 +25,7 @@ from qosweb.http.ranges import (
 from qosweb.http.targets import BadTarget, parse_target
 from qosweb.node.answers import Answer, bodiless, explain, serialise_head
 from qosweb.node.exchange import WAITING, Exchange, Waiting
+from qosweb.node.forward import Elsewhere
 from qosweb.node.pages import Moved, Page, Resource, page_fields, validator_fields
 from qosweb.node.store import Loaded, PageStore, status_of
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
 RANGES_MAX = 16
 
-Step = Answer | Waiting | None
+Step = Answer | Elsewhere | Waiting | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Site:
     policy: Policy
     meter: Meter
     is_secure: bool  # reached by TLS
+    upstream: str | None = None  # the server that answers what is no file here
 
 
 def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
@@ -72,8 +74,13 @@ def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
 
 
 def check_method(exchange: Exchange, site: Site) -> Step:
-    """GET and HEAD go on; OPTIONS is answered; everything else is not allowed. None of them takes a body."""
+    """GET and HEAD go on; OPTIONS is answered; everything else is not allowed. None of them takes a body.
+
+    With a server behind this one, nearly everything goes on: what is no plain question for a file is for that server.
+    """
     method = exchange.message.method
+    if site.upstream is not None and method not in ("CONNECT", "TRACE") and exchange.message.path != "*":
+        return None
     if method not in ("GET", "HEAD", "OPTIONS"):
         return explain(405, f"{method} is not allowed here.", [ALLOW], must_close=method == "CONNECT")
     if exchange.has_body:
@@ -105,6 +112,8 @@ def find_page(exchange: Exchange, site: Site) -> Step:
     assert target is not None
     if exchange.resource is not None:
         return None
+    if site.upstream is not None and (exchange.has_body or exchange.message.method not in ("GET", "HEAD")):
+        return None
     key = target.escaped_path
     resource = site.store.current(key, exchange.started)
     if resource is not None:
@@ -129,6 +138,8 @@ def find_page(exchange: Exchange, site: Site) -> Step:
         location = failure.location + (f"?{target.query}" if target.query else "")
         return explain(301, "This is a directory; its address ends with a slash.", [("Location", location)])
     status, reason = status_of(failure)
+    if status == 404 and site.upstream is not None:
+        return None
     return explain(status, reason, [("Retry-After", "1")] if status == 503 else ())
 
 
@@ -150,6 +161,15 @@ def admit(exchange: Exchange, site: Site) -> Step:
         account.in_service += 1
         site.meter.began(exchange, site.clock.read())
     return step
+
+
+def pass_on(exchange: Exchange, site: Site) -> Step:
+    """What is no file here, to the server that has it."""
+    if exchange.resource is not None or site.upstream is None:
+        return None
+    target = exchange.target
+    assert target is not None
+    return Elsewhere(site.upstream, target.escaped_path + (f"?{target.query}" if target.query else ""))
 
 
 def choose_variant(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001

@@ -8,6 +8,7 @@ BENCHMARKS = {
     "http": "static files beside nginx and aiohttp's add_static",
     "loadgen": "the load generator beside wrk at the same rate",
     "memory": "a million requests, and what the process holds before and after",
+    "pacing": "how exact channels are, and what pacing costs",
     "shares": "dividing the capacity among 5, 20 and 50 classes, beside a linear program of scipy",
     "stack": "one broadcast through the whole group stack, by batch size and by layer",
     "store": "a transaction on disk, beside plain appends to a file",

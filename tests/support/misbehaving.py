@@ -24,6 +24,37 @@ class Talk:
         self.stopping = stopping
         self.number = 0
         self.head = b""
+        self.rest = b""  # what came behind the head and was not read yet
+
+    def read(self, size: int) -> bytes:
+        """``size`` bytes of what follows the head."""
+        while len(self.rest) < size:
+            data = self.sock.recv(65536)
+            if not data:
+                raise ConnectionResetError("the client ended in the middle")
+            self.rest += data
+        taken, self.rest = self.rest[:size], self.rest[size:]
+        return taken
+
+    def read_chunked(self) -> bytes:
+        """A chunked body; only what is strictly one."""
+        body = b""
+        while True:
+            line = b""
+            while not line.endswith(b"\r\n"):
+                line += self.read(1)
+            size = int(line, 16)
+            body += self.read(size)
+            assert self.read(2) == b"\r\n"
+            if not size:
+                return body
+
+    def field(self, name: str) -> str | None:
+        """The one field of that name."""
+        lines = [line.decode("latin-1").partition(":") for line in self.head.split(b"\r\n")[1:]]
+        found = [value.strip() for field, _, value in lines if field.lower() == name.lower()]
+        assert len(found) <= 1, f"repeated field {name}"
+        return found[0] if found else None
 
     @property
     def path(self) -> str:
@@ -99,12 +130,13 @@ class MisbehavingServer:
                     if not data:
                         return
                     buffer += data
-                talk.head, _, buffer = buffer.partition(b"\r\n\r\n")
+                talk.head, _, talk.rest = buffer.partition(b"\r\n\r\n")
                 with self._lock:
                     self.requests += 1
                     talk.number = self.requests
                     self.heads.append(talk.head)
                 self._script(talk)
+                buffer = talk.rest
 
 
 def free_port() -> int:

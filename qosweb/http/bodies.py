@@ -1,0 +1,111 @@
+"""Request bodies out of a byte stream: by length, or chunked (RFC 9112 sections 6 and 7.1). Pure.
+
+The chunked form is read to the letter: a size is one to sixteen hexadecimal digits, lines end with CR LF, extensions
+and trailers are read over within bounds. Whoever reads more leniently than his neighbour lets requests be smuggled
+past the other, and what is passed on is written anew from what was read here.
+"""
+
+from __future__ import annotations
+
+import re
+
+LINE_MAX = 1024  # of a chunk's size with its extensions
+TRAILERS_MAX = 16 << 10
+
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
+_TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
+
+
+class BadBody(Exception):
+    """What arrives is not framed as a body is."""
+
+
+class SizedBody:
+    """``length`` bytes."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, length: int) -> None:
+        self._left = length
+
+    @property
+    def is_complete(self) -> bool:
+        return self._left == 0
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """What of ``data`` is body, and what follows the body."""
+        taken = data[: self._left]
+        self._left -= len(taken)
+        return taken, data[len(taken) :]
+
+
+class ChunkedBody:
+    """Chunks up to the last one, and the trailers, which are dropped."""
+
+    __slots__ = ("_held", "_in_trailers", "_left", "_trailers_len", "is_complete")
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._held = b""  # of a line that is not whole yet
+        self._left = 0  # of a chunk, with the CR LF behind it
+        self._in_trailers = False
+        self._trailers_len = 0
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """What of ``data`` is body, and what follows the body. Raises BadBody."""
+        data = self._held + data
+        self._held = b""
+        parts: list[bytes] = []
+        at = 0
+        while at < len(data) and not self.is_complete:
+            if self._left > 2:
+                part = data[at : at + self._left - 2]
+                parts.append(part)
+                self._left -= len(part)
+                at += len(part)
+            elif self._left:
+                end = data[at : at + self._left]
+                if not b"\r\n".endswith(end) if self._left == 1 else not b"\r\n".startswith(end):
+                    raise BadBody("a chunk is longer than its size says")
+                self._left -= len(end)
+                at += len(end)
+            else:
+                line_end = data.find(b"\n", at)
+                if line_end < 0:
+                    self._held = data[at:]
+                    self._check_length(len(self._held))
+                    return b"".join(parts), b""
+                self._line(data[at : line_end + 1])
+                at = line_end + 1
+        return b"".join(parts), data[at:]
+
+    def _line(self, line: bytes) -> None:
+        self._check_length(len(line))
+        if not line.endswith(b"\r\n"):
+            raise BadBody("a line of the chunked body does not end with CR LF")
+        line = line[:-2]
+        if self._in_trailers:
+            self._trailers_len += len(line)
+            if not line:
+                self.is_complete = True
+            elif not _TRAILER.fullmatch(line):
+                raise BadBody("a trailer is no field")
+            return
+        found = _SIZE_LINE.fullmatch(line)
+        if found is None:
+            raise BadBody("the size of a chunk is not a hexadecimal number")
+        size = int(found[1], 16)
+        if size:
+            self._left = size + 2
+        else:
+            self._in_trailers = True
+
+    def _check_length(self, length: int) -> None:
+        if self._in_trailers:
+            if self._trailers_len + length > TRAILERS_MAX:
+                raise BadBody(f"the trailers are larger than {TRAILERS_MAX} bytes")
+        elif length > LINE_MAX:
+            raise BadBody(f"the size of a chunk, with its extensions, is longer than {LINE_MAX} bytes")
+
+
+Body = SizedBody | ChunkedBody

@@ -1,0 +1,81 @@
+"""Fields that are passed on: those of one hop end here, framing is never copied, and the path is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from qosweb.http.hops import Fields, has_passed, passed_on, request_fields, response_fields
+
+
+def test_what_is_for_one_connection_ends_here() -> None:
+    fields = [
+        ("Connection", "close, X-Mine"),
+        ("connection", "keep-alive"),
+        ("X-Mine", "1"),
+        ("x-mine", "2"),
+        ("Keep-Alive", "timeout=5"),
+        ("TE", "trailers"),
+        ("Transfer-Encoding", "chunked"),
+        ("Content-Length", "5"),
+        ("Upgrade", "websocket"),
+        ("Proxy-Authorization", "secret"),
+        ("Accept", "*/*"),
+        ("Cookie", "a=b"),
+        ("Set-Cookie", "a=b"),
+        ("Set-Cookie", "c=d"),
+    ]
+    assert passed_on(fields) == [
+        ("Accept", "*/*"),
+        ("Cookie", "a=b"),
+        ("Set-Cookie", "a=b"),
+        ("Set-Cookie", "c=d"),
+    ]
+
+
+def asked(fields: Fields, client: str = "192.0.2.1") -> Fields:
+    return request_fields(fields, host="shop.example:80", client=client, proto="http", me="n1", version="1.1")
+
+
+def test_a_request_tells_its_path_and_has_one_host() -> None:
+    fields = asked([("Host", "a"), ("hOST", "b"), ("Expect", "100-continue"), ("Accept", "*/*")])
+    assert fields == [
+        ("Host", "shop.example:80"),
+        ("Accept", "*/*"),
+        ("Via", "1.1 n1"),
+        ("Forwarded", 'for=192.0.2.1;host="shop.example:80";proto=http'),
+    ]
+    again = asked([("Via", "1.0 other"), ("Forwarded", "for=_x"), ("via", "1.1 third")])
+    assert ("Via", "1.0 other, 1.1 third, 1.1 n1") in again
+    assert ("Forwarded", 'for=_x, for=192.0.2.1;host="shop.example:80";proto=http') in again
+
+
+@pytest.mark.parametrize("name", ["Host", "Via", "Forwarded", "Content-Length"])
+def test_a_client_cannot_have_the_fields_taken_away_that_tell_of_it(name: str) -> None:
+    names = [field for field, _ in asked([("Connection", f"close, {name}"), (name, "x")])]
+    assert {"Host", "Via", "Forwarded"} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("client", "shown"),
+    [
+        ("::1", 'for="[::1]"'),
+        ("fe80::1%eth0", 'for="[fe80::1]"'),
+        ("unix", "for=unknown"),
+        ("10.0.0.1", "for=10.0.0.1"),
+    ],
+)
+def test_the_client_as_rfc_7239_writes_it(client: str, shown: str) -> None:
+    assert dict(asked([], client))["Forwarded"].startswith(shown + ";")
+
+
+def test_an_answer_keeps_what_is_its_own() -> None:
+    fields = [("Server", "x"), ("Date", "now"), ("Set-Cookie", "a"), ("Set-Cookie", "b"), ("Via", "1.1 far")]
+    assert response_fields([*fields, ("Connection", "close")], me="n1", version="1.1") == [
+        *fields[:-1],
+        ("Via", "1.1 far, 1.1 n1"),
+    ]
+
+
+def test_a_circle_is_seen() -> None:
+    assert has_passed([("Via", "1.1 a, 1.0 n1 (x)")], "n1")
+    assert not has_passed([("Via", "1.1 n10, 1.1 an1"), ("X", "1.1 n1")], "n1")
