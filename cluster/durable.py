@@ -24,7 +24,7 @@ from cluster.names import Label, ProcessId, View, ViewId, founding_view
 from cluster.runlog import Run, RunLog
 
 
-class Record(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Record(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
     """Base of what goes to disk."""
 
 

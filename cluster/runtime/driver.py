@@ -217,10 +217,10 @@ class Driver:
             return
         self._dirty = False
         try:
-            self._perform(self.process.take())
+            self._perform(self.process.take(more=True))
             if self.waiting and self._may_submit():
                 self._submit_waiting()
-                self._perform(self.process.take())
+            self._perform(self.process.take())
             self.transport.flush()
             if self._rearm:
                 self._arm()
