@@ -126,11 +126,10 @@ class Process:
     def submit(self, now: float, body: bytes) -> int:
         return self.submit_all(now, (body,))[0]
 
-    def submit_all(self, now: float, bodies: Sequence[bytes]) -> list[int]:
+    def submit_all(self, now: float, bodies: Sequence[bytes]) -> Sequence[int]:
         """Several at once: they travel in as few messages as possible."""
         self.around.now = now
-        tickets = self.replica.submit_all(bodies)
-        return tickets
+        return self.replica.submit_all(bodies)
 
     def withdraw(self, now: float, ticket: int) -> bool:
         self.around.now = now

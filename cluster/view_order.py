@@ -61,8 +61,8 @@ class ViewOrder:
 
     __slots__ = ("_busy", "_early", "_passed", "_stable", "_stable_told", "_was_full", "above", "acked", "around",
                  "below", "blocked", "consumed", "delivered", "links", "members", "others", "outgoing", "owed",
-                 "own_rank", "own_safe", "own_unsafe", "rank", "reported_safe", "safe_heard", "safe_told",
-                 "stable_step", "unsafe", "view_now", "window")  # fmt: skip
+                 "own_rank", "own_safe", "own_unsafe", "rank", "reported_safe", "safe_heard", "safe_limit",
+                 "safe_told", "stable_step", "unsafe", "view_now", "window")  # fmt: skip
 
     above: Above
     below: Below
@@ -88,6 +88,7 @@ class ViewOrder:
         self.own_safe = 0  # the place of the last own message that is safe
         self.safe_told = 0  # what the others were told of reported_safe
         self.safe_heard = 0  # what others told of theirs
+        self.safe_limit = 0  # how much is safe, by acknowledgements or by hearsay; reported_safe follows
         self.consumed: list[int] = []  # by rank: how many messages of the layer below the order has used up
         self._busy = False
         self._was_full = False
@@ -123,7 +124,8 @@ class ViewOrder:
         if self.view_now is None or not self.acked[self.own_rank] < count <= self.delivered:
             return
         self.acked[self.own_rank] = count
-        if not self._busy and self._safe_limit() > self.reported_safe:
+        self._set_safe_limit()
+        if not self._busy and self.safe_limit > self.reported_safe:
             self._run()
 
     # ---- inputs from below
@@ -146,10 +148,8 @@ class ViewOrder:
         rank = self.rank.get(sender)
         if rank is None:
             return
-        if body.ack > self.acked[rank] and rank != self.own_rank:
-            self.acked[rank] = body.ack
-        if body.safe > self.safe_heard:
-            self.safe_heard = body.safe
+        if rank != self.own_rank and (body.ack > self.acked[rank] or body.safe > self.safe_heard):
+            self._acknowledged(rank, body.ack, body.safe)
         self._accept(rank, body)
         if not self._busy:
             self._run()
@@ -160,16 +160,25 @@ class ViewOrder:
             rank = self.rank.get(sender)
             if rank is None or rank == self.own_rank:
                 return
-            if ack.count > self.acked[rank]:
-                self.acked[rank] = ack.count
-            if ack.safe > self.safe_heard:
-                self.safe_heard = ack.safe
-            if not self._busy and self._safe_limit() > self.reported_safe:
+            self._acknowledged(rank, ack.count, ack.safe)
+            if not self._busy and self.safe_limit > self.reported_safe:
                 self._run()
         elif view is None or ack.view_id > view.id:
             known = self._early.get(sender)
             if known is None or (known.view_id, known.count) < (ack.view_id, ack.count):
                 self._early[sender] = ack
+
+    def _acknowledged(self, rank: int, count: int, safe: int) -> None:
+        if count > self.acked[rank]:
+            self.acked[rank] = count
+        if safe > self.safe_heard:
+            self.safe_heard = safe
+        self._set_safe_limit()
+
+    def _set_safe_limit(self) -> None:
+        """Nothing is safe that this process has not dealt with itself, whatever others say."""
+        limit = min(self.acked)
+        self.safe_limit = limit if limit >= self.safe_heard else min(self.safe_heard, self.acked[self.own_rank])
 
     def settle(self) -> None:
         """The process has handled its input: what is to be said and nothing took along leaves by itself."""
@@ -236,10 +245,6 @@ class ViewOrder:
         self.safe_told = self.reported_safe
         return count
 
-    def _safe_limit(self) -> int:
-        """How many messages everybody has, as far as is known here."""
-        limit = min(self.acked)
-        return limit if limit >= self.safe_heard else min(self.safe_heard, self.acked[self.own_rank])
 
     # ---- the run
 
@@ -252,7 +257,7 @@ class ViewOrder:
         self.blocked = False
         self.outgoing.clear()
         self.own_unsafe = self.delivered = self.reported_safe = 0
-        self.own_safe = self.safe_told = self.safe_heard = 0
+        self.own_safe = self.safe_told = self.safe_heard = self.safe_limit = 0
         self.owed.clear()
         self.unsafe.clear()
         self._was_full = False
@@ -273,7 +278,7 @@ class ViewOrder:
         self._busy = True
         while True:
             self._order()
-            while self.unsafe and self._safe_limit() > self.reported_safe:
+            while self.safe_limit > self.reported_safe and self.unsafe:
                 self._report_safe()
             if self._was_full and self.room:
                 self._was_full = False
@@ -285,8 +290,7 @@ class ViewOrder:
     # output VS-SAFE(m)_{q,p}
     def _report_safe(self) -> None:
         unsafe = self.unsafe
-        limit = self._safe_limit()
-        while unsafe and self.reported_safe < limit:
+        while unsafe and self.reported_safe < self.safe_limit:
             self.reported_safe += 1
             rank, used, body = unsafe.popleft()
             self._stable[rank] = used

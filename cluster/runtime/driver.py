@@ -216,8 +216,10 @@ class Driver:
         if self._stopped or not (self._dirty or self.waiting):
             return
         self._dirty = False
+        self.turn_due = True  # what is submitted meanwhile is part of this turn
         try:
-            self._perform(self.process.take(more=True))
+            if self.process.around.outbox:
+                self._perform(self.process.take(more=True))
             if self.waiting and self._may_submit():
                 self._submit_waiting()
             self._perform(self.process.take())
@@ -226,6 +228,9 @@ class Driver:
                 self._arm()
         except Exception as error:
             self._fail(error)
+        self.turn_due = False
+        if self._dirty or (self.waiting and self._may_submit()):
+            self._soon()
 
     def _may_submit(self) -> bool:
         under_way = len(self._batches)
@@ -275,6 +280,8 @@ class Driver:
     # ---- effects
 
     def _perform(self, effects: list[Effect]) -> None:
+        if not effects and self.recorder is None:
+            return
         if self.recorder is not None:
             self.recorder.taken(len(effects))
         if not self._durable:
@@ -327,46 +334,42 @@ class Driver:
             return
         self.writes += 1
         self.write_failing = self._writing = False
+        self._dirty = self.turn_due = True  # what is submitted meanwhile is part of the turn below
         try:
             self._finish(count)
             self._go_on()
         except Exception as problem:
             self._fail(problem)
             return
-        self._soon()
-        self.transport.flush()
+        self.turn()
         if not self._effects:
             self._idle.set()
 
     def _do_all(self, effects: list[Effect]) -> None:
+        handles, batches = self.handles, self._batches
         for effect in effects:
-            kind = type(effect)
-            if kind is Delivered:
-                self._end(effect)  # type: ignore[arg-type]
-            elif kind is Send:
-                self.transport.send(effect.to, effect.frame)  # type: ignore[attr-defined]
-            elif kind is not Persist:
+            if type(effect) is Delivered:
+                ticket = effect.ticket
+                handle = handles.pop(ticket, None)
+                self.outstanding -= 1
+                if effect.delivered:
+                    self.delivered += 1
+                else:
+                    self.refused += 1
+                if batches and ticket >= batches[0][0]:
+                    _, size, began = batches.popleft()
+                    self.outstanding_bytes -= size
+                    self.latency.add(time.monotonic() - began)
+                    self.above.roomy()
+                if handle is not None:
+                    if isinstance(handle, asyncio.Future):
+                        self.above.ended(handle, effect)
+                    else:
+                        handle(effect)
+            elif type(effect) is Send:
+                self.transport.send(effect.to, effect.frame)
+            elif type(effect) is not Persist:
                 self._do_rare(effect)
-
-    def _end(self, effect: Delivered) -> None:
-        ticket = effect.ticket
-        handle = self.handles.pop(ticket, None)
-        self.outstanding -= 1
-        if effect.delivered:
-            self.delivered += 1
-        else:
-            self.refused += 1
-        batches = self._batches
-        if batches and ticket >= batches[0][0]:
-            _, size, began = batches.popleft()
-            self.outstanding_bytes -= size
-            self.latency.add(time.monotonic() - began)
-            self.above.roomy()
-        if handle is not None:
-            if isinstance(handle, asyncio.Future):
-                self.above.ended(handle, effect)
-            else:
-                handle(effect)
 
     def _do_rare(self, effect: Effect) -> None:
         if isinstance(effect, PrimaryChanged):
