@@ -18,7 +18,6 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Protocol
@@ -30,6 +29,7 @@ from cluster.runtime.memory import MemoryStore
 from cluster.runtime.recording import Recorder
 from cluster.runtime.transport import Transport
 from cluster.runtime.watch import Watch
+from cluster.runtime.writer import Writer
 from cluster.stack import Process
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Driver:
         self.outstanding_bytes = 0  # of these; what belongs to one batch is given back together
         self.delivered = self.refused = 0
         self._durable = not isinstance(store, MemoryStore)
-        self._thread = ThreadPoolExecutor(1, "cluster-store") if self._durable else None
+        self._writer = Writer(store) if self._durable else None
         self._loop = asyncio.get_running_loop()
         self._effects: deque[Effect] = deque()  # that wait for the disk
         self._done = 0  # effects that took place
@@ -132,9 +132,8 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         await self.transport.close()
-        if self._thread is not None:
-            await self._loop.run_in_executor(self._thread, self.store.close)
-            self._thread.shutdown()
+        if self._writer is not None:
+            await self._writer.close()
         if self.recorder is not None:
             self.recorder.close()
         self.watch.close()
@@ -312,15 +311,13 @@ class Driver:
         self._do_all([self._effects.popleft() for _ in range(count)])
 
     def _write(self, records: list[Record], count: int) -> None:
-        if self._stopped or self._thread is None:
+        if self._stopped or self._writer is None:
             return
-        written = self._loop.run_in_executor(self._thread, self.store.write, records)
-        written.add_done_callback(lambda done: self._written(done, records, count))
+        self._writer.write(records, lambda error: self._written(error, records, count))
 
-    def _written(self, done: asyncio.Future[None], records: list[Record], count: int) -> None:
-        if self._stopped or done.cancelled():
+    def _written(self, error: Exception | None, records: list[Record], count: int) -> None:
+        if self._stopped:
             return
-        error = done.exception()
         if error is not None:
             if len(self._effects) > EFFECTS_MAX:
                 self._fail(
