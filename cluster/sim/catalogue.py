@@ -172,8 +172,8 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- view order
     Mutant(
         "one acknowledgement is everybody's", "cluster.view_order",
-        "                self.acked[rank] = ack.count\n            if",
-        "                self.acked = [max(ack.count, count) for count in self.acked]\n            if",
+        "            self.acked[rank] = count\n",
+        "            self.acked = [max(count, known) for known in self.acked]\n",
         "a message is safe before everybody has it",
     ),
     Mutant(
@@ -431,8 +431,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a ticket that does not move on", "cluster.tickets",
-        "            self._open[view_id] = (first + count, waiting)",
-        "            self._open[view_id] = (first, waiting)",
+        "            first += len(run)\n",
+        "            first += 0\n",
         "submissions are told the end of others",
     ),
     Mutant(
