@@ -171,7 +171,7 @@ class Atop(ViewOrder):
         seqno = self.seqno
         self.seqno = following = seqno + count
         self.own_place = self.send_deal.place(self.own_rank, following)
-        self.below.send(Slot(self.send_dist, seqno, count, weights, self._own_ack(), body))
+        self.below.send(Slot(self.send_dist, seqno, count, weights, self._own_ack(), body, self.reported_safe))
 
     def _slots_due(self) -> int:
         """Own slots before the last message known: whatever of them is not used holds that message up."""

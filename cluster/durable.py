@@ -8,11 +8,16 @@ that is the whole mechanism. A crash leaves on disk the records of some prefix o
 | Boot        | which life of the process this is           | its first Hello                                        |
 | Epoch       | the greatest epoch it proposed in           | the Proposal in that epoch                             |
 | Primaries   | act and amb                                 | Info; the attempt of a view (all that follows from it) |
-| Labelled    | entries it labelled                         | the Batch that carries them                            |
+| Labelled    | entries it labelled                         | nothing (see below)                                    |
 | Appended    | order and content as they arrived           | the Ack that covers them                               |
 | Rebuilt     | order, content, high primary of a new view  | Registered; the Ack that covers the summaries          |
 | Snapshotted | the state machine at a position             | its Checkpoint; what the base drops                    |
 | Truncated   | the new base                                | nothing (what is dropped is never asked for)           |
+
+Why a Batch need not wait for the disk of its sender: it is confirmed only when all have acknowledged it, the sender
+too, whose acknowledgement waits for `Appended`. A sender that forgets it before that was the only one who waited for
+its end, never gives its label to anything else (it labels in views that are new to it), and drops what others still have
+of it as soon as it labels again (`summaries`). `Labelled` only lets such an entry survive where nobody else got it.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from cluster.names import Label, ProcessId, View, ViewId, founding_view
 from cluster.runlog import Run, RunLog
 
 
-class Record(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Record(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
     """Base of what goes to disk."""
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cluster.actions import Action
 
 
-class Effect(msgspec.Struct, frozen=True):
+class Effect(msgspec.Struct, frozen=True, gc=False):
     """What a process asks of its runtime. Effects take place in the order of the outbox, one after the other."""
 
 

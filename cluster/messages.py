@@ -12,14 +12,14 @@ import msgspec
 from cluster.names import Label, ProcessId, View, ViewId
 
 
-class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Base of everything that travels. Equal when equal in all fields."""
+class Message(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
+    """Base of everything that travels. Equal when equal in all fields. (`gc`: a tree of values is in no cycle.)"""
 
 
 # ---- entries: what the application and the layers above put into the total order
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One element of the total order."""
 
     kind: str  # APPLICATION, VIEW or CHECKPOINT
@@ -76,7 +76,8 @@ ClientMessage = Batch | Summary
 ViewMessage = Info | Registered | Batch | Summary
 
 
-# ---- ordered messages: what the view order multicasts through the virtual synchrony layer
+# ---- ordered messages: what the view order multicasts through the virtual synchrony layer. All of them take along how
+# much of the view's order the sender has dealt with (`ack`), and how much of it everybody has (`safe`).
 
 
 class Slot(Message, frozen=True):
@@ -92,6 +93,7 @@ class Slot(Message, frozen=True):
     weights: tuple[int, ...] | None
     ack: int
     body: ViewMessage | None
+    safe: int = 0
 
 
 class Plain(Message, frozen=True):
@@ -99,6 +101,7 @@ class Plain(Message, frozen=True):
 
     ack: int
     body: ViewMessage
+    safe: int = 0
 
 
 class Sequence(Message, frozen=True):
@@ -106,6 +109,7 @@ class Sequence(Message, frozen=True):
 
     ack: int
     senders: tuple[int, ...]
+    safe: int = 0
 
 
 Ordered = Slot | Plain | Sequence
@@ -144,10 +148,14 @@ class SyncMsg(Message, frozen=True):
 
 
 class Ack(Message, frozen=True):
-    """The first `count` messages of the view's order are with me, and what they brought is on my disk."""
+    """The first `count` messages of the view's order are with me, and what they brought is on my disk.
+
+    Of the first `safe` of them I know that this holds for every member.
+    """
 
     view_id: ViewId
     count: int
+    safe: int = 0
 
 
 class Supply(Message, frozen=True):
@@ -196,7 +204,7 @@ class LinkAck(Message, frozen=True):
     seqno: int
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True):
+class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Whom a process hears, and since which version of that knowledge (its boot, then a count)."""
 
     process: ProcessId

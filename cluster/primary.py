@@ -101,10 +101,12 @@ class PrimaryViews:
     # input VS-GPRCV(m)_{q,p}
     def receive(self, sender: ProcessId, body: ViewMessage) -> None:
         self._received += 1
-        if isinstance(body, Info):
+        if type(body) is Info:
             self._info(sender, body)
-        elif isinstance(body, Registered):
+            self._tell_processed()
+        elif type(body) is Registered:
             self._registered(sender)
+            self._tell_processed()
         else:
             if not self.is_primary:
                 raise RuntimeError(f"{sender} sent {type(body).__name__} in {self.cur}, which was never attempted here")
@@ -112,11 +114,10 @@ class PrimaryViews:
             if self.around.trace is not None:
                 self.around.trace(DvsReceive(sender, body))
             self.above.receive(sender, body)
-        self._tell_processed()
 
     # input VS-SAFE(m)_{q,p}
     def safe(self, sender: ProcessId, body: ViewMessage) -> None:
-        if not isinstance(body, Info | Registered):
+        if type(body) is not Info and type(body) is not Registered:
             if self.around.trace is not None:
                 self.around.trace(DvsSafe(sender, body))
             self.above.safe(sender, body)

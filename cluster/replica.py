@@ -101,8 +101,18 @@ class ReplicaLayer:
         """Put an entry into the total order. Its end is reported as `Delivered` under the ticket, once."""
         return self.submit_all((body,))[0]
 
-    def submit_all(self, bodies: Sequence[bytes]) -> list[int]:
+    def submit_all(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """Put entries into the total order, in as few messages as possible."""
+        count = len(bodies)
+        if not self.leaving and self._unlabelled + count <= self.settings.delay_len_max:
+            given = range(self.ticket + 1, self.ticket + count + 1)
+            self.ticket += count
+            self._unlabelled += count
+            if self.around.trace is not None:
+                for ticket, body in zip(given, bodies, strict=True):
+                    self.around.trace(Submitted(ticket, body))
+            self.below.broadcast(list(zip(given, [Entry(APPLICATION, body) for body in bodies], strict=True)))
+            return given
         tickets = []
         accepted: list[tuple[int, Entry]] = []
         for body in bodies:
@@ -153,16 +163,19 @@ class ReplicaLayer:
         """The entries of a run, at `position` and after. A snapshot may be due behind the last of them, not before."""
         origin, apply = run.origin, self.machine.apply
         tickets = self._tickets.take(run) if origin == self.around.me else None
-        for i, entry in enumerate(run.entries):
+        end = position
+        for entry in run.entries:
             if entry.kind == APPLICATION:
-                result = apply(position + i, origin, entry.body)
-                if tickets and tickets[i]:
-                    self._resolve(tickets[i], True, position + i, "", result)
+                result = apply(end, origin, entry.body)
+                if tickets and (ticket := tickets[end - position]):
+                    if self.around.trace is not None:
+                        self.around.trace(Resolved(ticket, True, end, ""))
+                    self.around.outbox.append(Delivered(ticket, True, end, "", result))
             elif entry.kind == VIEW:
-                self._enter(position + i, view_of_entry(entry))
+                self._enter(end, view_of_entry(entry))
             elif entry.kind == CHECKPOINT:
                 self._checkpoint(origin, _decode_checkpoint(entry.body))
-        end = position + len(run.entries)
+            end += 1
         if end % self.settings.snapshot_every == 0:
             self._take_snapshot(end)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-class Run(msgspec.Struct, frozen=True, array_like=True):
+class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Entries with the labels (view_id, seqno, origin), (view_id, seqno + 1, origin), ..."""
 
     view_id: ViewId

@@ -70,9 +70,9 @@ class Sequencer(ViewOrder):
         if self.unplaced:
             senders = tuple(self.unplaced)
             self.unplaced.clear()
-            self.below.send(Sequence(self._own_ack(), senders))
+            self.below.send(Sequence(self._own_ack(), senders, self.reported_safe))
             sent = True
         while self.outgoing:
-            self.below.send(Plain(self._own_ack(), self.outgoing.popleft()))
+            self.below.send(Plain(self._own_ack(), self.outgoing.popleft(), self.reported_safe))
             sent = True
         return sent

@@ -95,7 +95,6 @@ class Process:
         self.around.outbox.append(Persist(Boot(self.boot)))
         self.total_order.start()
         self.membership.start()
-        self.order.settle()
 
     def tick(self, now: float) -> None:
         """The time has come that `next_deadline` named, or any other."""
@@ -103,20 +102,17 @@ class Process:
         self.links.tick()
         self.detector.tick()
         self.membership.tick()
-        self.order.settle()
         self._leave_when_done()
 
     def connected(self, now: float, peer: ProcessId) -> None:
         self.around.now = now
         self.detector.connected(peer)
         self.links.connected(peer)
-        self.order.settle()
 
     def disconnected(self, now: float, peer: ProcessId) -> None:
         self.around.now = now
         self.links.disconnected(peer)
         self.detector.disconnected(peer)
-        self.order.settle()
 
     def received(self, now: float, peer: ProcessId, frame: Frame) -> None:
         self.around.now = now
@@ -126,17 +122,14 @@ class Process:
         else:
             self.links.received(peer, frame)  # first: a Hello says which life of the peer is heard
             self.detector.heard(peer)
-        self.order.settle()
 
     def submit(self, now: float, body: bytes) -> int:
         return self.submit_all(now, (body,))[0]
 
-    def submit_all(self, now: float, bodies: Sequence[bytes]) -> list[int]:
+    def submit_all(self, now: float, bodies: Sequence[bytes]) -> Sequence[int]:
         """Several at once: they travel in as few messages as possible."""
         self.around.now = now
-        tickets = self.replica.submit_all(bodies)
-        self.order.settle()
-        return tickets
+        return self.replica.submit_all(bodies)
 
     def withdraw(self, now: float, ticket: int) -> bool:
         self.around.now = now
@@ -154,7 +147,11 @@ class Process:
 
     # ---- outputs
 
-    def take(self) -> list[Effect]:
+    def take(self, *, more: bool = False) -> list[Effect]:
+        """The effects of the inputs since the last time. `more`: another input follows at once, and an acknowledgement
+        can wait for it, perhaps to leave with a message."""
+        if not more:
+            self.order.settle()
         outbox = self.around.outbox
         self.around.outbox = []
         return outbox

@@ -1,7 +1,7 @@
 """Which submission an own label belongs to, until the entry is delivered.
 
 Labels of one view are numbered from 1 without gaps, and own labels are delivered in increasing order: so the tickets of
-a view are a queue.
+a view are a queue. They come and, but for rare cases, go in runs.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class Tickets:
     __slots__ = ("_open", "count")
 
     def __init__(self) -> None:
-        self._open: dict[ViewId, tuple[int, deque[int]]] = {}  # the number of the first one, and the tickets
+        self._open: dict[ViewId, tuple[int, deque[list[int]]]] = {}  # the number of the first one, and the runs
         self.count = 0  # submissions that are waited for
 
     def put(self, view_id: ViewId, seqno: int, tickets: list[int]) -> None:
         """Labels seqno, seqno + 1, ... of this view were given to these."""
         known = self._open.get(view_id)
         if known is None:
-            self._open[view_id] = (seqno, deque(tickets))
+            self._open[view_id] = (seqno, deque((tickets,)))
         else:
-            known[1].extend(tickets)
+            known[1].append(tickets)
         self.count += len(tickets) - tickets.count(NO_TICKET)
 
     def take(self, run: Run) -> list[int]:
@@ -49,12 +49,18 @@ class Tickets:
         known = self._open.get(view_id)
         if known is None:
             return []
-        first, waiting = known
-        count = min(len(waiting), max(0, end - first))
-        taken = [waiting.popleft() for _ in range(count)]
-        if waiting:
-            self._open[view_id] = (first + count, waiting)
+        first, runs = known
+        taken: list[int] = []
+        while runs and first < end:
+            run = runs.popleft()
+            if first + len(run) > end:
+                runs.appendleft(run[end - first :])
+                run = run[: end - first]
+            first += len(run)
+            taken = taken + run if taken else run
+        if runs:
+            self._open[view_id] = (first, runs)
         else:
             del self._open[view_id]
-        self.count -= count - taken.count(NO_TICKET)
+        self.count -= len(taken) - taken.count(NO_TICKET)
         return taken

@@ -156,8 +156,9 @@ class TotalOrder:
             self.nextseqno = seqno + len(waiting)
             self.content[run.first] = run
             self.above.labelled(run.view_id, seqno, [ticket for ticket, _ in waiting])
-            self.around.outbox.append(Persist(Labelled(run)))
             self.below.send(Batch(seqno, run.entries))
+            if run.first in self.content:  # not ordered at once
+                self.around.outbox.append(Persist(Labelled(run)))
 
     # input DVS-NEWVIEW(v)_p, and output DVS-GPSND(x)_p
     def new_view(self, view: View) -> None:

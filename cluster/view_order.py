@@ -5,9 +5,11 @@ here, counted from 0; `queue[g]` is nowhere as a whole: all members build the sa
 Departs:
 - A message is safe when every member has said that it dealt with it (`processed`), which is later than its receipt:
   in a durable stack, it is on every disk.
-- Acknowledgements are cumulative. They ride on the messages of the order; where none left since there is something new
-  to acknowledge, an `Ack` of its own goes out when the process has handled its input (`settle`). An `Ack` is no part of
-  the view's multicast: it may come before its view does, and is kept for it.
+- Acknowledgements are cumulative, and go to those whose messages they are for. When everybody has a message, its
+  sender learns it first, and tells the others (`safe`): so a message costs two frames for each member, not one for each
+  pair of members. Both ride on the messages of the order; where none left since there is something new to say, an `Ack`
+  of its own goes out when the process has handled its input (`settle`). An `Ack` is no part of the view's multicast: it
+  may come before its view does, and is kept for it.
 - What the view's end leaves without a place is dropped. Its sender's total order still has it.
 Above: primary views.  Below: virtual synchrony; for acknowledgements, the links.
 
@@ -57,10 +59,10 @@ class DirectLinks(Protocol):
 class ViewOrder:
     """VS_p: what is common to all orders. Members are known by their rank in the view."""
 
-    __slots__ = ("_busy", "_early", "_passed", "_stable", "_stable_told", "_was_full", "above", "ack_sent", "acked",
-                 "around", "below", "blocked", "consumed", "delivered", "links", "members", "others", "outgoing",
-                 "own_rank", "own_unsafe", "rank", "reported_safe", "stable_step", "unsafe", "view_now",
-                 "window")  # fmt: skip
+    __slots__ = ("_busy", "_early", "_passed", "_stable", "_stable_told", "_was_full", "above", "acked", "around",
+                 "below", "blocked", "consumed", "delivered", "links", "members", "others", "outgoing", "owed",
+                 "own_rank", "own_safe", "own_unsafe", "rank", "reported_safe", "safe_heard", "safe_limit",
+                 "safe_told", "stable_step", "unsafe", "view_now", "window")  # fmt: skip
 
     above: Above
     below: Below
@@ -82,7 +84,11 @@ class ViewOrder:
         self.reported_safe = 0  # next-safe[p, g] - 1
         self.unsafe: deque[tuple[int, int, ViewMessage]] = deque()  # delivered, not safe: rank, consumed[rank], body
         self.acked: list[int] = []  # by rank: how much of the order the member has dealt with
-        self.ack_sent = 0  # what the others were told of acked[own_rank]
+        self.owed: dict[int, int] = {}  # by rank: its first message (by place) that was not acknowledged to it
+        self.own_safe = 0  # the place of the last own message that is safe
+        self.safe_told = 0  # what the others were told of reported_safe
+        self.safe_heard = 0  # what others told of theirs
+        self.safe_limit = 0  # how much is safe, by acknowledgements or by hearsay; reported_safe follows
         self.consumed: list[int] = []  # by rank: how many messages of the layer below the order has used up
         self._busy = False
         self._was_full = False
@@ -118,7 +124,8 @@ class ViewOrder:
         if self.view_now is None or not self.acked[self.own_rank] < count <= self.delivered:
             return
         self.acked[self.own_rank] = count
-        if not self._busy and min(self.acked) > self.reported_safe:
+        self._set_safe_limit()
+        if not self._busy and self.safe_limit > self.reported_safe:
             self._run()
 
     # ---- inputs from below
@@ -141,8 +148,8 @@ class ViewOrder:
         rank = self.rank.get(sender)
         if rank is None:
             return
-        if body.ack > self.acked[rank] and rank != self.own_rank:
-            self.acked[rank] = body.ack
+        if rank != self.own_rank and (body.ack > self.acked[rank] or body.safe > self.safe_heard):
+            self._acknowledged(rank, body.ack, body.safe)
         self._accept(rank, body)
         if not self._busy:
             self._run()
@@ -151,22 +158,42 @@ class ViewOrder:
         view = self.view_now
         if view is not None and ack.view_id == view.id:
             rank = self.rank.get(sender)
-            if rank is not None and rank != self.own_rank and ack.count > self.acked[rank]:
-                self.acked[rank] = ack.count
-                if not self._busy and min(self.acked) > self.reported_safe:
-                    self._run()
+            if rank is None or rank == self.own_rank:
+                return
+            self._acknowledged(rank, ack.count, ack.safe)
+            if not self._busy and self.safe_limit > self.reported_safe:
+                self._run()
         elif view is None or ack.view_id > view.id:
             known = self._early.get(sender)
             if known is None or (known.view_id, known.count) < (ack.view_id, ack.count):
                 self._early[sender] = ack
 
+    def _acknowledged(self, rank: int, count: int, safe: int) -> None:
+        if count > self.acked[rank]:
+            self.acked[rank] = count
+        if safe > self.safe_heard:
+            self.safe_heard = safe
+        self._set_safe_limit()
+
+    def _set_safe_limit(self) -> None:
+        """Nothing is safe that this process has not dealt with itself, whatever others say."""
+        limit = min(self.acked)
+        self.safe_limit = limit if limit >= self.safe_heard else min(self.safe_heard, self.acked[self.own_rank])
+
     def settle(self) -> None:
-        """The process has handled its input: an acknowledgement that nothing took along leaves by itself."""
+        """The process has handled its input: what is to be said and nothing took along leaves by itself."""
         view = self.view_now
-        if view is not None and not self._busy and (count := self.acked[self.own_rank]) > self.ack_sent:
-            self.ack_sent = count
-            if self.others:
-                self.links.send(self.others, Ack(view.id, count))
+        if view is None or self._busy:
+            return
+        if self.own_safe > self.safe_told:
+            to = self.others
+        elif self.owed:
+            count = self.acked[self.own_rank]
+            to = tuple([self.members[rank] for rank, first in self.owed.items() if first <= count])
+        else:
+            return
+        if to:
+            self.links.send(to, Ack(view.id, self._own_ack(), self.reported_safe))
 
     # ---- what an order adds
 
@@ -193,6 +220,8 @@ class ViewOrder:
         self.delivered += 1
         self.consumed[rank] = used = self.consumed[rank] + 1
         self.unsafe.append((rank, used, body))
+        if rank != self.own_rank:
+            self.owed.setdefault(rank, self.delivered)
         sender = self.members[rank]
         if self.around.trace is not None:
             self.around.trace(VsReceive(sender, body))
@@ -207,9 +236,15 @@ class ViewOrder:
         self._passed.append((self.delivered + 1, rank, used))
 
     def _own_ack(self) -> int:
-        """The acknowledgement that the message about to leave carries."""
-        self.ack_sent = count = self.acked[self.own_rank]
+        """The acknowledgement that the message about to leave carries, to all whom one is owed."""
+        count = self.acked[self.own_rank]
+        if count == self.delivered:
+            self.owed.clear()
+        else:
+            self.owed = {rank: max(first, count + 1) for rank, first in self.owed.items()}
+        self.safe_told = self.reported_safe
         return count
+
 
     # ---- the run
 
@@ -221,7 +256,9 @@ class ViewOrder:
         self.own_rank = self.rank[self.around.me]
         self.blocked = False
         self.outgoing.clear()
-        self.own_unsafe = self.delivered = self.reported_safe = self.ack_sent = 0
+        self.own_unsafe = self.delivered = self.reported_safe = 0
+        self.own_safe = self.safe_told = self.safe_heard = self.safe_limit = 0
+        self.owed.clear()
         self.unsafe.clear()
         self._was_full = False
         self._passed.clear()
@@ -241,7 +278,7 @@ class ViewOrder:
         self._busy = True
         while True:
             self._order()
-            while self.unsafe and min(self.acked) > self.reported_safe:
+            while self.safe_limit > self.reported_safe and self.unsafe:
                 self._report_safe()
             if self._was_full and self.room:
                 self._was_full = False
@@ -253,13 +290,13 @@ class ViewOrder:
     # output VS-SAFE(m)_{q,p}
     def _report_safe(self) -> None:
         unsafe = self.unsafe
-        limit = min(self.acked)
-        while unsafe and self.reported_safe < limit:
+        while unsafe and self.reported_safe < self.safe_limit:
             self.reported_safe += 1
             rank, used, body = unsafe.popleft()
             self._stable[rank] = used
             if rank == self.own_rank:
                 self.own_unsafe -= 1
+                self.own_safe = self.reported_safe
             sender = self.members[rank]
             if self.around.trace is not None:
                 self.around.trace(VsSafe(sender, body))

@@ -81,7 +81,11 @@ class Connection(asyncio.Protocol):
         counters, owner = self._owner.counters, self._owner
         counters.bytes_received += len(data)
         try:
-            for text in self._splitter.feed(data):
+            if self.identity is not None and not self.is_closed and self._splitter.whole(data):
+                counters.frames_received += 1
+                owner.arrived(self, decode_frame(memoryview(data)[LENGTH.size :]))
+                data = b""
+            for text in self._splitter.feed(data) if data else ():
                 if self.is_closed:
                     return
                 if self.identity is None:

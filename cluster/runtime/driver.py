@@ -18,7 +18,6 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -32,6 +31,7 @@ from cluster.runtime.refusals import DiskFull, StoreError
 from cluster.runtime.stops import DiskRefuses, MemberStops
 from cluster.runtime.transport import Transport
 from cluster.runtime.watch import Watch
+from cluster.runtime.writer import Writer
 from cluster.stack import Process
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Driver:
         self.outstanding_bytes = 0  # of these; what belongs to one batch is given back together
         self.delivered = self.refused = 0
         self._durable = not isinstance(store, MemoryStore)
-        self._thread = ThreadPoolExecutor(1, "cluster-store") if self._durable else None
+        self._writer = Writer(store) if self._durable else None
         self._loop = asyncio.get_running_loop()
         self._effects: deque[Effect] = deque()  # that wait for the disk
         self._done = 0  # effects that took place
@@ -139,9 +139,8 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         await self.transport.close()
-        if self._thread is not None:
-            await self._loop.run_in_executor(self._thread, self.store.close)
-            self._thread.shutdown()
+        if self._writer is not None:
+            await self._writer.close()
         if self.recorder is not None:
             self.recorder.close()
         self.watch.close()
@@ -243,16 +242,21 @@ class Driver:
         if self._stopped or not (self._dirty or self.waiting):
             return
         self._dirty = False
+        self.turn_due = True  # what is submitted meanwhile is part of this turn
         try:
-            self._perform(self.process.take())
+            if self.process.around.outbox:
+                self._perform(self.process.take(more=True))
             if self.waiting and self._may_submit():
                 self._submit_waiting()
-                self._perform(self.process.take())
+            self._perform(self.process.take())
             self.transport.flush()
             if self._rearm:
                 self._arm()
         except Exception as error:
             self._fail(error)
+        self.turn_due = False
+        if self._dirty or (self.waiting and self._may_submit()):
+            self._soon()
 
     def _may_submit(self) -> bool:
         under_way = len(self._batches)
@@ -302,6 +306,8 @@ class Driver:
     # ---- effects
 
     def _perform(self, effects: list[Effect]) -> None:
+        if not effects and self.recorder is None:
+            return
         if self.recorder is not None:
             self.recorder.taken(len(effects))
         if not self._durable:
@@ -332,28 +338,26 @@ class Driver:
         self._do_all([self._effects.popleft() for _ in range(count)])
 
     def _write(self, records: list[Record], count: int) -> None:
-        if self._stopped or self._thread is None:
+        if self._stopped or self._writer is None:
             return
-        written = self._loop.run_in_executor(self._thread, self.store.write, records)
-        written.add_done_callback(lambda done: self._written(done, records, count))
+        self._writer.write(records, lambda error: self._written(error, records, count))
 
-    def _written(self, done: asyncio.Future[None], records: list[Record], count: int) -> None:
-        if self._stopped or done.cancelled():
+    def _written(self, error: Exception | None, records: list[Record], count: int) -> None:
+        if self._stopped:
             return
-        error = done.exception()
         if error is not None:
             self._refused(error, records, count)
             return
         self.writes += 1
         self.write_failing = self._writing = False
+        self._dirty = self.turn_due = True  # what is submitted meanwhile is part of the turn below
         try:
             self._finish(count)
             self._go_on()
         except Exception as problem:
             self._fail(problem)
             return
-        self._soon()
-        self.transport.flush()
+        self.turn()
         if not self._effects:
             self._idle.set()
 
@@ -372,34 +376,30 @@ class Driver:
             self._loop.call_later(WRITE_AGAIN_S, self._write, records, count)
 
     def _do_all(self, effects: list[Effect]) -> None:
+        handles, batches = self.handles, self._batches
         for effect in effects:
-            kind = type(effect)
-            if kind is Delivered:
-                self._end(effect)  # type: ignore[arg-type]
-            elif kind is Send:
-                self.transport.send(effect.to, effect.frame)  # type: ignore[attr-defined]
-            elif kind is not Persist:
+            if type(effect) is Delivered:
+                ticket = effect.ticket
+                handle = handles.pop(ticket, None)
+                self.outstanding -= 1
+                if effect.delivered:
+                    self.delivered += 1
+                else:
+                    self.refused += 1
+                if batches and ticket >= batches[0][0]:
+                    _, size, began = batches.popleft()
+                    self.outstanding_bytes -= size
+                    self.latency.add(time.monotonic() - began)
+                    self.above.roomy()
+                if handle is not None:
+                    if isinstance(handle, asyncio.Future):
+                        self.above.ended(handle, effect)
+                    else:
+                        handle(effect)
+            elif type(effect) is Send:
+                self.transport.send(effect.to, effect.frame)
+            elif type(effect) is not Persist:
                 self._do_rare(effect)
-
-    def _end(self, effect: Delivered) -> None:
-        ticket = effect.ticket
-        handle = self.handles.pop(ticket, None)
-        self.outstanding -= 1
-        if effect.delivered:
-            self.delivered += 1
-        else:
-            self.refused += 1
-        batches = self._batches
-        if batches and ticket >= batches[0][0]:
-            _, size, began = batches.popleft()
-            self.outstanding_bytes -= size
-            self.latency.add(time.monotonic() - began)
-            self.above.roomy()
-        if handle is not None:
-            if isinstance(handle, asyncio.Future):
-                self.above.ended(handle, effect)
-            else:
-                handle(effect)
 
     def _do_rare(self, effect: Effect) -> None:
         if isinstance(effect, PrimaryChanged):

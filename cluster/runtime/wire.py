@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from cluster.messages import Frame, Payload
 
 LENGTH = Struct(">I")
-DATA_HEAD = b"\x94\xa4Data"  # an array of four, the first of which is the tag; see messages.Data
+# The length of the frame, an array of four, the first of which is the tag; stream and seqno as msgpack integers of eight
+# bytes; the payload is what is left: see messages.Data
+DATA_HEAD = Struct(">I6sBQBQ")
+DATA_TAG = b"\x94\xa4Data"
+UINT64 = 0xCF
 ADDRESSES_MAX = 256  # processes named in one frame, and known at all
 
 
@@ -62,10 +66,11 @@ class FrameWriter:
             if frame.body is not self._body:
                 self._body_bytes = encode(frame.body)
                 self._body = frame.body
-            head = DATA_HEAD + encode(frame.stream) + encode(frame.seqno)
-            length = len(head) + len(self._body_bytes)
-            self._judge(length, frame)
-            return LENGTH.pack(length) + head, self._body_bytes
+            body = self._body_bytes
+            length = DATA_HEAD.size - LENGTH.size + len(body)
+            if length > self.frame_len_max:
+                self._judge(length, frame)
+            return DATA_HEAD.pack(length, DATA_TAG, UINT64, frame.stream, UINT64, frame.seqno), body
         text = encode(frame)
         self._judge(len(text), frame)
         return (LENGTH.pack(len(text)) + text,)
@@ -99,6 +104,13 @@ class Splitter:
     @property
     def held(self) -> int:
         return len(self._held)
+
+    def whole(self, data: bytes) -> bool:
+        """Whether these bytes are just one frame, as they mostly are: everything but the length, then."""
+        if self._held or len(data) < LENGTH.size:
+            return False
+        (length,) = LENGTH.unpack_from(data)
+        return length == len(data) - LENGTH.size and length <= self.frame_len_max  # type: ignore[no-any-return]
 
     def feed(self, data: bytes) -> Iterator[memoryview]:
         """The frames that are whole with these bytes. The limit may be changed between two of them."""

@@ -172,15 +172,33 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- view order
     Mutant(
         "one acknowledgement is everybody's", "cluster.view_order",
-        "                self.acked[rank] = ack.count\n",
-        "                self.acked = [max(ack.count, count) for count in self.acked]\n",
+        "            self.acked[rank] = count\n",
+        "            self.acked = [max(count, known) for known in self.acked]\n",
         "a message is safe before everybody has it",
     ),
     Mutant(
         "acknowledged before it is dealt with", "cluster.view_order",
-        "        self.ack_sent = count = self.acked[self.own_rank]",
-        "        self.ack_sent = count = self.delivered",
+        "        count = self.acked[self.own_rank]\n        if count ==",
+        "        count = self.delivered\n        if count ==",
         "what is not on disk yet is acknowledged",
+    ),
+    Mutant(
+        "one who has it says that all do", "cluster.view_order",
+        "Ack(view.id, self._own_ack(), self.reported_safe)",
+        "Ack(view.id, self._own_ack(), self.acked[self.own_rank])",
+        "a message is safe before everybody has it",
+    ),
+    Mutant(
+        "the sender keeps it to itself", "cluster.view_order",
+        "            to = self.others\n",
+        "            to = ()\n",
+        "nobody but its sender learns that the last message is safe",
+    ),
+    Mutant(
+        "acknowledged to nobody", "cluster.view_order",
+        "            self.owed.setdefault(rank, self.delivered)",
+        "            pass",
+        "a message that nobody answers with one of his own is never safe",
     ),
     Mutant(
         "what was under way when the view ended", "cluster.view_order",
@@ -413,8 +431,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a ticket that does not move on", "cluster.tickets",
-        "            self._open[view_id] = (first + count, waiting)",
-        "            self._open[view_id] = (first, waiting)",
+        "            first += len(run)\n",
+        "            first += 0\n",
         "submissions are told the end of others",
     ),
     Mutant(

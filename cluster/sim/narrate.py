@@ -149,8 +149,8 @@ def told(message: Message) -> str:
             return f"fwd_msg {index} of {origin} in {view_id}: {told(body)}"
         case SyncMsg(cid=cid, view_id=view_id, cut=cut):
             return f"sync_msg cid {cid} in {view_id} cut {numbers(cut)}"
-        case Ack(view_id=view_id, count=count):
-            return f"ack {count} in {view_id}"
+        case Ack(view_id=view_id, count=count, safe=safe):
+            return f"ack {count} in {view_id}, safe {safe}"
         case Supply(piece=piece, pieces=pieces, snapshot_at=at, position=position, entries=entries):
             what = f"snapshot at {at}, " if at >= 0 else ""
             return f"supply {piece + 1}/{pieces}: {what}{len(entries)} entries from {position}"

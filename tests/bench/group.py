@@ -1,79 +1,30 @@
 """``./dev bench group``: three members on loopback, entries of 150 bytes, one at a time and many outstanding.
 
-Ours (volatile and durable) beside a bare sequencer in Python that waits for all acknowledgements and promises nothing:
-the least that such a program can cost. All contenders run in one session, in turns, and only ratios to the floor are to
-be compared between machines. One member submits.
+Ours (volatile and durable) beside pysyncobj and etcd where they are installed, and beside a bare sequencer in Python that
+waits for all acknowledgements and promises nothing: the least that such a program can cost. All contenders run in one
+session, in turns, on the same two cores, and only ratios are to be compared between machines. One member submits.
+Then, of ours alone: see `group_trials`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
+import os
 import tempfile
-import threading
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING
 
-TOP = Path(__file__).resolve().parents[2]
+from tests.bench import group_etcd, group_pysyncobj, group_trials
+from tests.bench.group_processes import EtcdMembers, Members
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-class Three:
-    """Three processes of one contender."""
+    Figures = dict[tuple[str, int], list[dict[str, float]]]
 
-    def __init__(self, kind: str, submitter: int, **role: Any) -> None:
-        self.processes: list[subprocess.Popen[str]] = []
-        self.submitter = submitter
-        join: list[str] = []
-        for name in "abc":
-            own = {**role, "data": f"{role['data']}/{name}"} if role.get("data") else role
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.bench.group_members",
-                 json.dumps({"kind": kind, "name": name, "join": join, **own})],
-                cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            )  # fmt: skip
-            self.processes.append(process)
-            address = self._answer(process)["address"]
-            join = join or [address]
-        for process in self.processes:
-            self.order(process, {"do": "whole", "count": 3})
-
-    @staticmethod
-    def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise RuntimeError("a member ended without an answer")
-        found: dict[str, Any] = json.loads(line)
-        return found
-
-    def order(self, process: subprocess.Popen[str], order: dict[str, Any]) -> dict[str, Any]:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(order) + "\n")
-        process.stdin.flush()
-        return self._answer(process)
-
-    def load(self, outstanding: int, seconds: float, futures: bool) -> dict[str, float]:
-        before = self._cpu()
-        found = self.order(
-            self.processes[self.submitter],
-            {"do": "load", "outstanding": outstanding, "seconds": seconds, "futures": futures},
-        )
-        found["cpu_us"] = 1e6 * (self._cpu() - before) / found["count"]
-        return found
-
-    def _cpu(self) -> float:
-        return sum(float(self.order(process, {"do": "cpu"})["cpu_s"]) for process in self.processes)
-
-    def close(self) -> None:
-        for process in self.processes:
-            process.kill()
-            process.wait()
-            for file in (process.stdin, process.stdout):
-                if file is not None:
-                    file.close()
+MEMORY = "/dev/shm"
+NOT_MEASURED = "corosync is not measured: it takes three machines, or namespaces with a bridge, for three members of it"
 
 
 def main(arguments: list[str]) -> int:
@@ -82,57 +33,70 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=3, help="of which the median is shown")
     parser.add_argument("--outstanding", type=int, nargs="+", default=[1, 64, 512])
     parser.add_argument("--futures", action="store_true", help="a future for each entry, not a callback")
-    parser.add_argument("--only", nargs="+", help="only these contenders")
+    parser.add_argument("--only", nargs="+", help="only these contenders, or none, and no trials but those named")
+    parser.add_argument("--trials", nargs="+", choices=group_trials.TRIALS, help="only these trials of ours")
+    parser.add_argument("--minutes", type=float, default=0.0, help="of full load at the end, to count suspicions")
     options = parser.parse_args(arguments)
+    print(f"load of the machine before: {_load()}")
     with tempfile.TemporaryDirectory() as folder:
-        contenders: dict[str, tuple[str, int, dict[str, Any]]] = {
-            "floor": ("floor", 0, {}),
-            "ours, volatile": ("ours", 1, {}),
-            "ours, sequencer": ("ours", 0, {"settings": {"order": "sequencer"}}),
-            "ours, durable": ("ours", 1, {"data": folder}),
-        }
+        contenders = _contenders(folder)
         if options.only:
-            contenders = {name: contenders[name] for name in options.only}
-        _measure(contenders, options)
-        if not options.only:
-            _kills(options.rounds, folder)
+            contenders = {name: contenders[name] for name in options.only if name != "none"}
+        figures = _measure(contenders, options)
+        if figures:
+            _print_table(figures)
+            _print_ratios(figures)
+        trials = options.trials or ([] if options.only else list(group_trials.TRIALS))
+        for name in trials:
+            group_trials.TRIALS[name](folder, options.rounds, options.seconds)
+        if options.minutes:
+            group_trials.long_load(options.minutes)
+    print(f"load of the machine after: {_load()}")
     return 0
 
 
-def _kills(rounds: int, folder: str) -> None:
-    """The longest that an entry waits when a member is killed in the middle of the load."""
-    print("\nlongest wait of an entry when a member is killed (kill -9), 8 outstanding, each round:")
-    for mode in ("volatile", "durable"):
-        for victim in (0, 2):
-            waits = []
-            for _ in range(rounds):
-                three = Three("ours", 1, **({"data": tempfile.mkdtemp(dir=folder)} if mode == "durable" else {}))
-                try:
-                    killer = threading.Timer(0.7, three.processes[victim].kill)
-                    killer.start()
-                    order = {"do": "load", "outstanding": 8, "seconds": 2.0, "futures": False}
-                    waits.append(three.order(three.processes[1], order)["max_us"] / 1000)
-                    killer.join()
-                finally:
-                    three.close()
-            which = "the lowest member" if victim == 0 else "another member"
-            print(f"  {mode:<9} {which:<18} " + "  ".join(f"{wait:.0f} ms" for wait in waits))
+def _load() -> str:
+    return " ".join(f"{value:.1f}" for value in os.getloadavg())
 
 
-def _measure(contenders: dict[str, tuple[str, int, dict[str, Any]]], options: argparse.Namespace) -> None:
-    figures: dict[tuple[str, int], list[dict[str, float]]] = {}
+def _contenders(folder: str) -> dict[str, Callable[[], Members]]:
+    found: dict[str, Callable[[], Members]] = {
+        "floor": lambda: Members("floor", 0),
+        "ours, volatile": lambda: Members("ours", 1),
+        "ours, sequencer": lambda: Members("ours", 0, settings={"order": "sequencer"}),
+        "ours, durable": lambda: Members("ours", 1, data=tempfile.mkdtemp(dir=folder)),
+    }
+    if why := group_pysyncobj.missing():
+        print(why)
+    else:
+        found["pysyncobj"] = lambda: Members("pysyncobj", 0, ports=group_etcd.free_ports(3), tuned=False)
+        found["pysyncobj, tuned"] = lambda: Members("pysyncobj", 0, ports=group_etcd.free_ports(3), tuned=True)
+    if why := group_etcd.missing():
+        print(why)
+    else:
+        if Path(MEMORY).is_dir():
+            found["etcd, memory"] = lambda: EtcdMembers(MEMORY)
+        found["etcd, disk"] = lambda: EtcdMembers(folder)
+    print(NOT_MEASURED)
+    return found
+
+
+def _measure(contenders: dict[str, Callable[[], Members]], options: argparse.Namespace) -> Figures:
+    figures: Figures = {}
     for _ in range(options.rounds):
-        for name, (kind, submitter, role) in contenders.items():
-            if role.get("data"):
-                role = {"data": tempfile.mkdtemp(dir=role["data"])}
-            three = Three(kind, submitter, **role)
+        for name, begin in contenders.items():
+            members = begin()
             try:
                 for outstanding in options.outstanding:
-                    three.load(outstanding, min(0.5, options.seconds), options.futures)
-                    found = three.load(outstanding, options.seconds, options.futures)
+                    members.load(outstanding, min(0.5, options.seconds), options.futures)
+                    found = members.load(outstanding, options.seconds, options.futures)
                     figures.setdefault((name, outstanding), []).append(found)
             finally:
-                three.close()
+                members.close()
+    return figures
+
+
+def _print_table(figures: Figures) -> None:
     print(f"{'':<18}{'outstanding':>12}{'entries/s':>11}{'of floor':>10}{'p50':>11}{'p99':>11}{'CPU of all':>14}")
     for (name, outstanding), rounds in sorted(figures.items(), key=lambda item: item[0][1]):
         mid = {key: median(found[key] for found in rounds) for key in rounds[0]}
@@ -141,3 +105,23 @@ def _measure(contenders: dict[str, tuple[str, int, dict[str, Any]]], options: ar
             f"{name:<18}{outstanding:>12}{mid['per_s']:>11,.0f}{mid['per_s'] / floor:>10.2f}"
             f"{mid['p50_us']:>8,.0f} us{mid['p99_us']:>8,.0f} us{mid['cpu_us']:>11.1f} us"
         )
+
+
+def _print_ratios(figures: Figures) -> None:
+    """How many times as many entries as each peer that keeps its entries in the same kind of place."""
+    pairs = (
+        ("ours, volatile", "pysyncobj"), ("ours, volatile", "pysyncobj, tuned"), ("ours, volatile", "etcd, memory"),
+        ("ours, durable", "etcd, disk"),
+    )  # fmt: skip
+    for ours, peer in pairs:
+        ratios = [
+            f"{_mid(figures[ours, outstanding]) / _mid(rounds):.1f} at {outstanding}"
+            for (name, outstanding), rounds in figures.items()
+            if name == peer and (ours, outstanding) in figures
+        ]
+        if ratios:
+            print(f"{ours} / {peer}: {', '.join(ratios)} outstanding")
+
+
+def _mid(rounds: list[dict[str, float]]) -> float:
+    return median(found["per_s"] for found in rounds)

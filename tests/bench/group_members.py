@@ -1,6 +1,7 @@
 """The processes of ``./dev bench group``: members of ours, and of a bare sequencer, told what to do line by line.
 
 {"do": "load", "outstanding": 64, "seconds": 2.0, "futures": false}  ->  {"count": ..., "p50_us": ..., ...}
+{"do": "paced", "per_s": 5000, "seconds": 2.0}  ->  the same, with waits that count from when an entry was due
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ import msgspec
 import uvloop
 
 from cluster import Group, Options
+from cluster.runtime.group import Full
 from cluster.runtime.options import RUNTIME_SETTINGS
 from cluster.runtime.tally import Tally
+from tests.bench.group_etcd import Etcd
+from tests.bench.group_pysyncobj import PySyncObj
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,7 +209,9 @@ class Floor:
 # ---- the load
 
 
-Contender = Ours | Floor
+Contender = Ours | Floor | Etcd | PySyncObj
+KINDS: dict[str, type[Contender]] = {"ours": Ours, "floor": Floor, "etcd": Etcd, "pysyncobj": PySyncObj}
+PACE_S = 0.001  # between two bursts of a paced load
 
 
 async def load(to: Contender, order: dict[str, Any]) -> dict[str, float]:
@@ -217,7 +223,38 @@ async def load(to: Contender, order: dict[str, Any]) -> dict[str, float]:
         await asyncio.gather(*(_caller(to, stop, latencies) for _ in range(outstanding)))
     else:
         await _post_all(to, stop, outstanding, latencies)
-    lasted = time.perf_counter() - began
+    return _figures(latencies, time.perf_counter() - began, _cpu() - cpu)
+
+
+async def paced(to: Contender, order: dict[str, Any]) -> dict[str, float]:
+    """Entries at a rate, whatever becomes of them; a wait counts from when its entry was due."""
+    latencies: list[float] = []
+    clock, per_s, seconds = time.perf_counter, order["per_s"], order["seconds"]
+    total, posted, began, cpu = int(per_s * seconds), 0, clock(), _cpu()
+    finished = asyncio.Event()
+
+    def post(due: float) -> None:
+        def done() -> None:
+            latencies.append(clock() - due)
+            if len(latencies) == total:
+                finished.set()
+
+        to.post(BODY, done)
+
+    while posted < total:
+        upto = min(total, int((clock() - began) * per_s))
+        while posted < upto:
+            try:
+                post(began + posted / per_s)
+            except Full:
+                break  # it stays due
+            posted += 1
+        await asyncio.sleep(PACE_S)
+    await finished.wait()
+    return _figures(latencies, clock() - began, _cpu() - cpu)
+
+
+def _figures(latencies: list[float], lasted: float, cpu: float) -> dict[str, float]:
     latencies.sort()
     count = len(latencies)
     return {
@@ -226,7 +263,7 @@ async def load(to: Contender, order: dict[str, Any]) -> dict[str, float]:
         "p50_us": 1e6 * latencies[count // 2],
         "p99_us": 1e6 * latencies[count * 99 // 100],
         "max_us": 1e6 * latencies[-1],
-        "cpu_us": 1e6 * (_cpu() - cpu) / count,
+        "cpu_us": 1e6 * cpu / count,
     }
 
 
@@ -239,7 +276,8 @@ async def _caller(to: Contender, stop: float, latencies: list[float]) -> None:
 
 async def _post_all(to: Contender, stop: float, outstanding: int, latencies: list[float]) -> None:
     clock, post, add = time.perf_counter, to.post, latencies.append
-    finished = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    finished: asyncio.Future[None] = loop.create_future()
     left = outstanding
 
     def begin() -> None:
@@ -254,7 +292,7 @@ async def _post_all(to: Contender, stop: float, outstanding: int, latencies: lis
             else:
                 left -= 1
                 if not left:
-                    finished.set_result(None)
+                    loop.call_soon_threadsafe(finished.set_result, None)  # some contenders have a thread of their own
 
         post(BODY, done)
 
@@ -270,7 +308,7 @@ def _cpu() -> float:
 
 async def main() -> None:
     role = json.loads(sys.argv[1])
-    contender: Contender = await (Ours if role["kind"] == "ours" else Floor).begin(role)
+    contender = await KINDS[role["kind"]].begin(role)
     _tell({"address": contender.address})
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
@@ -279,9 +317,11 @@ async def main() -> None:
         order = json.loads(line)
         if order["do"] == "whole":
             await contender.whole(order["count"])
-            _tell({"whole": True})
+            _tell({"whole": True, "leads": getattr(contender, "leads", False)})
         elif order["do"] == "load":
             _tell(await load(contender, order))
+        elif order["do"] == "paced":
+            _tell(await paced(contender, order))
         elif order["do"] == "cpu":
             _tell({"cpu_s": _cpu(), "suspicions": contender.suspicions})
 

@@ -106,7 +106,7 @@ def test_inspect_changes_nothing_on_a_disk_that_a_crash_left(place: Path, capsys
 
 def test_inspect_shows_what_can_be_read_of_a_damaged_disk(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     world = world_on_disks(place, "a")
-    for i in range(9):
+    for i in range(20):
         world.broadcast("a", b"%d" % i).settle()
     kill_all(world)
     log = disk(world, "a").directory / "group.db-wal"

@@ -1,0 +1,61 @@
+"""The thread in which a store writes, so that the event loop goes on while the disk is busy.
+
+A queue each way and nothing between: an executor with its futures costs several wake-ups more for each transaction, and
+a lone entry waits for all of them. The driver has one transaction under way at a time, so the queue stays short.
+Above: driver.  Below: a store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cluster.durable import Record
+    from cluster.runtime.memory import AnyStore
+
+    Told = Callable[[Exception | None], None]
+
+
+class Writer:
+    def __init__(self, store: AnyStore) -> None:
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._orders: SimpleQueue[tuple[Sequence[Record], Told] | None] = SimpleQueue()
+        self._ended = self._loop.create_future()
+        # A daemon: a process that ends without having closed it leaves a disk as after a loss of power.
+        Thread(target=self._work, name="cluster-store", daemon=True).start()
+
+    def write(self, records: Sequence[Record], told: Told) -> None:
+        """Make these durable, then tell in the loop: None, or why it came to nothing."""
+        self._orders.put((records, told))
+
+    async def close(self) -> None:
+        """When all that was ordered is done, close the store."""
+        self._orders.put(None)
+        error = await self._ended
+        if error is not None:
+            raise error
+
+    def _work(self) -> None:
+        while (order := self._orders.get()) is not None:
+            records, told = order
+            self._tell(told, self._attempt(lambda records=records: self._store.write(records)))  # type: ignore[misc]
+        self._tell(self._ended.set_result, self._attempt(self._store.close))
+
+    @staticmethod
+    def _attempt(what: Callable[[], None]) -> Exception | None:
+        try:
+            what()
+        except Exception as error:
+            return error
+        return None
+
+    def _tell(self, told: Told, error: Exception | None) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(told, error)
