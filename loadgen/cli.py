@@ -9,7 +9,7 @@ import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING, NoReturn
 
-from loadgen.commands import report, run, trace
+from loadgen.commands import experiments, report, run, trace
 from loadgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ def _run(argv: list[str]) -> int:
     run.add(commands.add_parser("run", help="send the requests of a trace", allow_abbrev=False))
     run.add_replay(commands.add_parser("replay", help="send the requests of a run again", allow_abbrev=False))
     report.add(commands.add_parser("report", help="tell of a run, or compare two", allow_abbrev=False))
+    experiments.add(
+        commands.add_parser("experiments", help="show with real nodes what is promised", allow_abbrev=False)
+    )
     if argv and not argv[0].startswith("-") and argv[0] not in commands.choices:
         raise UsageError(f"unknown command '{argv[0]}'{_did_you_mean(argv[0], commands.choices)}")
     arguments, unknown = parser.parse_known_args(argv)

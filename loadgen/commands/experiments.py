@@ -1,0 +1,106 @@
+"""``loadgen experiments``: the paper's evaluation against real nodes that it starts itself."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from loadgen.commands.values import read
+from loadgen.errors import UsageError
+from loadgen.spread import parse_spread
+from loadgen.units import parse_count, parse_number
+
+if TYPE_CHECKING:
+    import argparse
+
+    from loadgen.experiments.experiment import Experiment
+    from loadgen.experiments.series import Done
+
+_NODES_MAX = 9
+_SCALE_MAX = 100.0
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run experiments against nodes on this machine, each with a criterion and a verdict; write a CSV file and a "
+        "picture for each, and report.html for all. Without names, list them. Exit code 0; 1 if one fails; 2 if it "
+        "cannot run."
+    )
+    parser.add_argument("names", metavar="NAME", nargs="*", help="which of them, or all")
+    parser.add_argument("--out", metavar="DIR", help="where reports, logs and results go; what is there is replaced")
+    parser.add_argument("--quick", action="store_true", help="a few seconds each, with looser criteria")
+    parser.add_argument("--scale", metavar="X", default="1", help="X times as long (1)")
+    parser.add_argument("--pipe-scale", metavar="X", default="1", help="pipes X times as wide, and rates with them (1)")
+    parser.add_argument("--nodes", metavar="N", help="divide the pipe of single-node experiments over N nodes (1)")
+    parser.add_argument(
+        "--spread",
+        metavar="HOW",
+        default="even",
+        help="of the load over nodes: one (the first), even, skewed[:S] (even)",
+    )
+    parser.add_argument("--seed", metavar="N", default="1", help="of everything that is random (1)")
+    parser.add_argument("--json", action="store_true", help="the verdicts as JSON on standard output, for scripts")
+    parser.set_defaults(act=_act)
+
+
+def _act(arguments: argparse.Namespace) -> int:
+    from loadgen.experiments.bench import Size  # here, because pictures are slow to import
+    from loadgen.experiments.catalogue import BY_NAME, CATALOGUE
+    from loadgen.experiments.series import carry_out, document
+
+    if not arguments.names:
+        for experiment in CATALOGUE:
+            print(f"{experiment.name:<21}{experiment.source:<18}{experiment.title}")
+        return 0
+    chosen = _chosen(arguments.names, BY_NAME)
+    if not arguments.out:
+        raise UsageError("--out is missing: a folder for the report, such as --out report")
+    parse_spread(arguments.spread, 2)
+    if not arguments.seed.isdigit() or len(arguments.seed) > 12:
+        raise UsageError(f"--seed: '{arguments.seed}' is not a whole number")
+    count = read(parse_count, arguments.nodes, "--nodes") if arguments.nodes else 1
+    if count > _NODES_MAX:
+        raise UsageError(f"--nodes: at most {_NODES_MAX}")
+    size = Size(
+        arguments.quick, _scale(arguments.scale, "--scale"), _scale(arguments.pipe_scale, "--pipe-scale"), count,
+        arguments.spread, int(arguments.seed),
+    )  # fmt: skip
+    begun = datetime.now(UTC).isoformat(timespec="seconds")
+    done = carry_out(chosen, Path(arguments.out), size, lambda text: print(text, file=sys.stderr, flush=True))
+    if arguments.json:
+        print(msgspec.json.format(msgspec.json.encode(document(done, begun, size)), indent=2).decode())
+    else:
+        print("".join(_told(one) for one in done) + f"{Path(arguments.out) / 'report.html'}")
+    return 1 if any(one.findings.verdict == "fail" for one in done) else 0
+
+
+def _chosen(names: list[str], known: dict[str, Experiment]) -> list[Experiment]:
+    if "all" in names:
+        return list(known.values())
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, [*known, "all"], n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}, or all"
+            raise UsageError(f"no experiment '{name}'; {hint}")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _scale(text: str, option: str) -> float:
+    scale = read(lambda one: parse_number(one, "a number such as 2"), text, option)
+    if not 0 < scale <= _SCALE_MAX:
+        raise UsageError(f"{option}: has to be more than 0 and at most {_SCALE_MAX:g}")
+    return scale
+
+
+def _told(one: Done) -> str:
+    findings = one.findings
+    lines = [f"{findings.verdict.upper():<8}{one.experiment.name}  ({one.lasted_s:.0f} s)  {findings.seen}"]
+    if findings.skipped:
+        lines[0] += findings.skipped
+    lines += [f"{'':8}{'holds:' if c.holds else 'FAILS:':<8}{c.text}  ({c.actual})" for c in findings.checks]
+    return "\n".join(lines) + "\n"

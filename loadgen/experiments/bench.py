@@ -1,0 +1,211 @@
+"""The bench that an experiment works on: its folder, its nodes, its loads, and how long and how large all is.
+
+A load is ``loadgen run`` as a process of its own, so that nodes can come and go meanwhile.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from loadgen.errors import UsageError
+from loadgen.experiments.evidence import Evidence, log_lines, seen_by_client, seen_in_log
+from loadgen.experiments.judging import QUICK, STRICT, Tolerance
+from loadgen.experiments.nodes import Nodes
+from loadgen.experiments.processes import CannotRun, end, last_line, start, wait_for
+from loadgen.experiments.site import make_site, page_of
+from loadgen.runfile import RunFile
+from loadgen.spread import parse_spread
+from loadgen.summary import Summary
+from loadgen.trace.arrivals import requests, stages
+from loadgen.trace.curves import Piece
+from loadgen.trace.files import write_trace, writing
+from loadgen.trace.mix import MixPart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from loadgen.experiments.nodes import Node
+    from loadgen.trace.crowds import Crowd
+
+KB, MB = 1 << 10, 1 << 20
+_SPECS = Path(__file__).resolve().parent.parent.parent / "webqos_specs" / "experiments"
+_TIMEOUT_S = 60.0
+_FIRST_REQUEST_S = 30.0
+_LIFETIME = re.compile(r"(?m)^set lifetime = .*$")
+
+
+class Size(NamedTuple):
+    """How long and how large, as the command line says."""
+
+    quick: bool = False
+    scale: float = 1.0  # of durations
+    pipe_scale: float = 1.0  # of pipes, and of rates with them
+    nodes: int = 1  # over which the pipe of a single-node experiment is divided
+    spread: str = "even"
+    seed: int = 1
+
+
+class Event(NamedTuple):
+    """Something that is done while a load runs."""
+
+    at_s: float
+    name: str
+    act: Callable[[], None]
+
+
+class Bench:
+    """Of one experiment. ``folder`` keeps traces, results and logs; ``say`` tells people what goes on."""
+
+    def __init__(self, name: str, folder: Path, size: Size, say: Callable[[str], None]) -> None:
+        self.name = name
+        self.size = size
+        self.say = say
+        self.folder = folder
+        self.happened: dict[str, float] = {}  # events of the last load, in seconds of its trace
+        self._loads = 0
+        self._scratch = tempfile.TemporaryDirectory(prefix="loadgen-experiment-")
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.iterdir():
+            old.unlink()
+
+    def close(self) -> None:
+        self._scratch.cleanup()
+
+    @property
+    def tolerance(self) -> Tolerance:
+        return QUICK if self.size.quick else STRICT
+
+    def lasting(self, normal_s: float, quick_s: float) -> float:
+        return (quick_s if self.size.quick else normal_s) * self.size.scale
+
+    def pipe(self, normal_bps: float) -> int:
+        return int(normal_bps * self.size.pipe_scale)
+
+    def node_names(self) -> list[str]:
+        return [f"n{at + 1}" for at in range(self.size.nodes)]
+
+    def spec(self, name: str = "", lifetime: str = "") -> Path:
+        """The experiment's specification, or another one; perhaps with another lifetime."""
+        file = _SPECS / f"{name or self.name}.webqos"
+        if not file.is_file():
+            raise UsageError(f"{file}: no such specification; experiments run from a checkout of the project")
+        if not lifetime:
+            return file
+        text = _LIFETIME.sub(f"set lifetime = {lifetime}", file.read_text("utf-8"))
+        other = Path(self._scratch.name) / f"{file.stem}-{lifetime}.webqos"
+        other.write_text(text, "utf-8")
+        return other
+
+    def nodes(
+        self, sizes: Mapping[str, int], pipe_bps: int | None, *, spec: Path | None, cluster: bool = False
+    ) -> AbstractContextManager[Nodes]:
+        """None of them is started yet. ``pipe_bps`` is that of one node."""
+        root = make_site(Path(tempfile.mkdtemp(prefix="site-", dir=self._scratch.name)), sizes)
+        common = ["--root", str(root)]
+        common += ["--spec", str(spec)] if spec else []
+        common += ["--capacity", f"{pipe_bps}B/s"] if pipe_bps else []
+        return Nodes(self.folder, common, cluster=cluster)
+
+    def load(
+        self,
+        targets: Sequence[Node],
+        rates: Mapping[str, float],
+        lasting_s: float,
+        *,
+        nodes: Nodes,
+        crowds: Sequence[Crowd] = (),
+        events: Sequence[Event] = (),
+        at: Sequence[str] = (),
+    ) -> Evidence:
+        """Requests by chance, ``rates`` of them per second by class, to the targets as ``--spread`` says."""
+        self._loads += 1
+        trace, results, summary, said = (
+            self.folder / f"load{self._loads}.{kind}" for kind in ("trace.jsonl.gz", "results.jsonl.gz", "json", "txt")
+        )
+        mix = [MixPart(name, rate, page_of(name)) for name, rate in rates.items()]
+        course = stages([Piece(0.0, lasting_s, sum(rates.values()), sum(rates.values()))], mix, crowds)
+        dice = random.Random(self.size.seed * 1000 + self._loads)
+        with writing(str(trace)) as file:
+            write_trace(file, requests(course, mix, kind="poisson", zipf_exponent=0, method="GET", dice=dice))
+        where = [word for node in targets for word in ("--target", node.url)]
+        weights = parse_spread(self.size.spread, len(targets)) if len(targets) > 1 else [1.0]
+        command = [
+            *at, sys.executable, "-m", "loadgen.cli", "run", str(trace), *where, "--out", str(results),
+            "--summary", str(summary), "--quiet", "--timeout", f"{_TIMEOUT_S:g}s", "--allow-remote",
+            "--spread", ",".join(f"{weight:g}" for weight in weights),
+        ]  # fmt: skip
+        marks = {node.name: node.log.stat().st_size if node.log.exists() else 0 for node in nodes.all}
+        process = start(command, said)
+        try:
+            done = self._watch(process, events, targets, marks)
+            code = process.wait(lasting_s + _TIMEOUT_S + 60)
+        except subprocess.TimeoutExpired:
+            raise CannotRun("the load did not end in time") from None
+        finally:
+            end(process)
+        if code:
+            raise CannotRun(f"the load ended with exit code {code}: {last_line(said)}")
+        found = _gather(str(results), summary, [node.name for node in targets], nodes, marks, lasting_s)
+        self.happened = {name: when_s - found.begun_s for name, when_s in done.items()}
+        return found
+
+    def _watch(
+        self,
+        process: subprocess.Popen[bytes],
+        events: Sequence[Event],
+        targets: Sequence[Node],
+        marks: Mapping[str, int],
+    ) -> dict[str, float]:
+        """Carry out the events, counted from the first request in a log; when each was over, on the wall clock."""
+        if not events:
+            return {}
+
+        def begun() -> bool:
+            return any(node.log.exists() and node.log.stat().st_size > marks[node.name] for node in targets)
+
+        wait_for(lambda: begun() or process.poll() is not None or None, "the first request in a log", _FIRST_REQUEST_S)
+        zero_s = time.monotonic()
+        done: dict[str, float] = {}
+        for event in sorted(events, key=lambda event: event.at_s):
+            while (left_s := zero_s + event.at_s - time.monotonic()) > 0:
+                if process.poll() is not None:
+                    raise CannotRun(f"the load ended before '{event.name}' at {event.at_s:g} s")
+                time.sleep(min(left_s, 0.2))
+            self.say(f"{event.at_s:5.1f} s  {event.name}")
+            event.act()
+            done[event.name] = time.time()
+        return done
+
+
+def _gather(
+    results: str, summary: Path, targets: Sequence[str], nodes: Nodes, marks: Mapping[str, int], lasting_s: float
+) -> Evidence:
+    found = list(RunFile(results).results())
+    clients = [seen_by_client(result, targets) for result in found]
+    lines = []
+    bad = 0
+    for node in nodes.all:
+        with node.log.open("rb") as file:
+            file.seek(marks.get(node.name, 0))
+            for line in log_lines(file):
+                if line is None:
+                    bad += 1
+                else:
+                    lines.append(line)
+    if not found or not lines:
+        raise CannotRun("no request reached a node")
+    first_s = min(result.t + result.sent_us / 1e6 for result in found)
+    begun_s = min(line.ts for line in lines) - first_s
+    told = msgspec.json.decode(summary.read_bytes(), type=Summary)
+    late_ms = told.lateness_ms.percentiles.get("p99", 0.0)
+    return Evidence(clients, [seen_in_log(line, begun_s) for line in lines], begun_s, lasting_s, late_ms, bad)

@@ -1,0 +1,96 @@
+"""What became of the requests of a load, in one form for both witnesses: the clients, and the access logs. Pure.
+
+Times are seconds since the trace began. A log knows the wall clock only: its first request is taken to be the trace's
+first, so both witnesses agree to within the lateness of that one request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from loadgen.outcomes import ACCEPTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from loadgen.results import Result
+
+SERVED, DENIED, FAILED, MOVED = "served", "denied", "failed", "redirected"
+
+
+class Seen(NamedTuple):
+    """One request, as one witness saw it."""
+
+    asked_s: float
+    ended_s: float
+    class_name: str
+    node: str
+    what: str  # served, denied, failed, redirected
+    size: int
+    reason: str
+
+    @property
+    def took_s(self) -> float:
+        return self.ended_s - self.asked_s
+
+
+class LogLine(msgspec.Struct):
+    """The fields of an access log's line that matter here; a line with ``event`` is no request."""
+
+    ts: float
+    node: str = ""
+    view: str = ""
+    class_name: str = msgspec.field(default="", name="class")
+    decision: str = ""
+    bytes: int = 0
+    total_ms: float = 0.0
+    event: str = ""
+
+
+class Evidence(NamedTuple):
+    """Both witnesses of one load."""
+
+    clients: list[Seen]
+    logs: list[Seen]
+    begun_s: float  # the trace's second 0, on the wall clock
+    lasted_s: float  # until the last request was due
+    late_p99_ms: float  # of the generator itself
+    bad_lines: int  # of logs
+
+    def witnesses(self) -> tuple[tuple[str, list[Seen]], tuple[str, list[Seen]]]:
+        return ("clients", self.clients), ("logs", self.logs)
+
+
+def seen_by_client(result: Result, nodes: Sequence[str]) -> Seen:
+    what = SERVED if result.outcome == ACCEPTED else result.outcome
+    return Seen(
+        result.t,
+        result.t + result.latency_us / 1e6,
+        result.counted_as,
+        nodes[result.target],
+        what,
+        result.bytes if what == SERVED else 0,
+        result.reason or result.cause,
+    )
+
+
+def seen_in_log(line: LogLine, begun_s: float) -> Seen:
+    what = DENIED if line.decision in ("denied", "expired") else line.decision
+    asked_s = line.ts - begun_s
+    size = line.bytes if what == SERVED else 0
+    return Seen(asked_s, asked_s + line.total_ms / 1e3, line.class_name, line.node, what, size, line.decision)
+
+
+def log_lines(raw: Iterable[bytes]) -> Iterator[LogLine | None]:
+    """Requests of a log; None for a line that is none of ours (such as one that a killed node left half written)."""
+    decoder = msgspec.json.Decoder(LogLine)
+    for text in raw:
+        try:
+            line = decoder.decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            yield None
+            continue
+        if not line.event:
+            yield line

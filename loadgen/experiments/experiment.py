@@ -1,0 +1,32 @@
+"""What every experiment is: a name, where it comes from, what it has to show, and how it is carried out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from loadgen.experiments.bench import Bench
+    from loadgen.experiments.findings import Findings
+
+
+class Experiment(Protocol):
+    """Descriptions are values; ``carry_out`` of a family does the work."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def source(self) -> str:
+        """The paper's figure or table, or "beyond the paper"."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def criterion(self) -> str: ...
+
+    @property
+    def printed(self) -> str:
+        """What the paper says of it, in a sentence; empty if it does not."""
+
+    def carry_out(self, bench: Bench) -> Findings: ...

@@ -1,0 +1,75 @@
+"""What an experiment found: checks with their numbers, tables, a picture's content, and the verdict. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+PASS, FAIL, SKIPPED = "pass", "fail", "skipped"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that has to hold, and what was seen."""
+
+    text: str
+    holds: bool
+    actual: str
+
+
+class Table(msgspec.Struct, frozen=True):
+    """For people; numbers are texts already."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of a panel. ``tone`` chooses the colour: lines of one class have the same."""
+
+    label: str
+    xs: list[float]
+    ys: list[float]
+    tone: int
+    dashed: bool = False
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Something that happened at a place of the x axis."""
+
+    x: float
+    text: str
+
+
+class Panel(msgspec.Struct, frozen=True):
+    """One pair of axes. ``levels`` are promises: (height, tone)."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: list[Line]
+    levels: list[tuple[float, int]] = []
+    marks: list[Mark] = []
+    log_x: bool = False
+
+
+class Findings(msgspec.Struct):
+    """Of one experiment."""
+
+    seen: str  # a sentence
+    checks: list[Check]
+    panels: list[Panel] = []
+    tables: list[Table] = []
+    csv_head: list[str] = []
+    csv_rows: list[list[str]] = []
+    notes: list[str] = []
+    skipped: str = ""  # why
+
+    @property
+    def verdict(self) -> str:
+        if self.skipped:
+            return SKIPPED
+        return PASS if self.checks and all(check.holds for check in self.checks) else FAIL
+
+
+def skip(reason: str) -> Findings:
+    return Findings(seen="", checks=[], skipped=reason)

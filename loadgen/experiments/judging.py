@@ -1,0 +1,152 @@
+"""Shares, windows and whether they are as promised. Pure.
+
+A class's share of a window is its part of the bytes whose answers were complete in it. The first seconds are left out:
+until a queue has formed nothing is scarce.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from loadgen.experiments.evidence import DENIED, FAILED, MOVED, SERVED
+from loadgen.experiments.findings import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from loadgen.experiments.evidence import Evidence, Seen
+
+WARM_UP_S = 2.0
+
+
+class Tolerance(NamedTuple):
+    """How far a share may be off, in points of a hundred."""
+
+    window_s: float
+    window_points: float
+    whole_points: float
+
+
+STRICT = Tolerance(10.0, 2.0, 1.0)
+QUICK = Tolerance(4.0, 9.0, 4.0)
+
+
+def bytes_served(rows: Iterable[Seen], begin_s: float, end_s: float) -> dict[str, int]:
+    """By class, of what was complete in the window."""
+    found: dict[str, int] = {}
+    for row in rows:
+        if row.what == SERVED and begin_s <= row.ended_s < end_s:
+            found[row.class_name] = found.get(row.class_name, 0) + row.size
+    return found
+
+
+def shares(rows: Iterable[Seen], begin_s: float, end_s: float, classes: Sequence[str]) -> dict[str, float]:
+    """In per cent, of the bytes of these classes; all 0 if there were none."""
+    served = bytes_served(rows, begin_s, end_s)
+    total = sum(served.get(name, 0) for name in classes)
+    return {name: 100 * served.get(name, 0) / total if total else 0.0 for name in classes}
+
+
+def windows(begin_s: float, end_s: float, length_s: float) -> list[tuple[float, float]]:
+    """Whole ones only."""
+    count = int((end_s - begin_s + 1e-9) / length_s)
+    return [(begin_s + at * length_s, begin_s + (at + 1) * length_s) for at in range(count)]
+
+
+def farthest(found: Mapping[str, float], wanted: Mapping[str, float]) -> tuple[str, float]:
+    """The class that is farthest off, and by how many points."""
+    name = max(wanted, key=lambda one: abs(found.get(one, 0.0) - wanted[one]))
+    return name, found.get(name, 0.0) - wanted[name]
+
+
+def judge_shares(
+    rows: Sequence[Seen],
+    promised: Mapping[str, float],
+    span_s: tuple[float, float],
+    tolerance: Tolerance,
+    witness: str,
+    of: str = "",
+) -> list[Check]:
+    """Over the span as a whole, and in every window of it."""
+    begin_s, end_s = span_s
+    names = list(promised)
+    whole = shares(rows, begin_s, end_s, names)
+    name, off = farthest(whole, promised)
+    found = [
+        Check(
+            f"{witness}: each share of the bytes served{of} within {tolerance.whole_points:g} points, whole run",
+            bool(names) and any(whole.values()) and abs(off) <= tolerance.whole_points,
+            f"{_listed(whole)}; farthest {name} {off:+.2f}",
+        )
+    ]
+    cut = windows(begin_s, end_s, tolerance.window_s)
+    if cut:
+        worst = max(
+            ((*farthest(shares(rows, *window, names), promised), window) for window in cut),
+            key=lambda item: abs(item[1]),
+        )
+        found.append(
+            Check(
+                f"{witness}: within {tolerance.window_points:g} points in every window of {tolerance.window_s:g} s{of}",
+                abs(worst[1]) <= tolerance.window_points,
+                f"{len(cut)} windows; farthest {worst[0]} {worst[1]:+.2f} from {worst[2][0]:g} s to {worst[2][1]:g} s",
+            )
+        )
+    return found
+
+
+def judge_served(rows: Iterable[Seen], name: str, least_percent: float, witness: str) -> Check:
+    """How many of the requests of a class were served, of all that were asked for."""
+    served, asked = served_of(rows, name)
+    percent = 100 * served / asked if asked else 0.0
+    return Check(
+        f"{witness}: {name} served {least_percent:g} %",
+        asked > 0 and percent >= least_percent,
+        f"{served} of {asked}, {percent:.2f} %",
+    )
+
+
+def served_of(rows: Iterable[Seen], name: str, span_s: tuple[float, float] = (0.0, float("inf"))) -> tuple[int, int]:
+    """Served and asked for, of a class, by when they were asked for. Who was sent on is counted where it arrived."""
+    served = asked = 0
+    for row in rows:
+        if row.class_name == name and row.what != MOVED and span_s[0] <= row.asked_s < span_s[1]:
+            asked += 1
+            served += row.what == SERVED
+    return served, asked
+
+
+def count(rows: Iterable[Seen], what: str, span_s: tuple[float, float] = (0.0, float("inf"))) -> int:
+    return sum(row.what == what and span_s[0] <= row.ended_s < span_s[1] for row in rows)
+
+
+def used(rows: Iterable[Seen], span_s: tuple[float, float], pipe_bps: float) -> float:
+    """The part of the pipe that bodies filled, in per cent."""
+    return 100 * sum(bytes_served(rows, *span_s).values()) / (pipe_bps * (span_s[1] - span_s[0]))
+
+
+def judge_witnesses(evidence: Evidence, lost_max: int = 0) -> Check:
+    """The logs have to tell of exactly those answers that clients got. A killed node's log may lack its last lines."""
+    by_clients, by_logs = count(evidence.clients, SERVED), count(evidence.logs, SERVED)
+    return Check(
+        "logs and clients count the same answers"
+        + (f", but for at most {lost_max} of killed nodes" if lost_max else ""),
+        abs(by_clients - by_logs) <= lost_max and by_clients > 0,
+        f"clients {by_clients}, logs {by_logs}",
+    )
+
+
+def judge_no_failures(rows: Sequence[Seen]) -> Check:
+    failed = [row for row in rows if row.what not in (SERVED, DENIED)]
+    why = ", ".join(sorted({row.reason or row.what for row in failed})[:3])
+    return Check(
+        "clients: every request was served or denied", not failed, f"{len(failed)} others{f' ({why})' if why else ''}"
+    )
+
+
+def failures(rows: Iterable[Seen]) -> list[Seen]:
+    return [row for row in rows if row.what in (FAILED, "unsent")]
+
+
+def _listed(found: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.2f}" for name, value in found.items())

@@ -1,0 +1,147 @@
+"""Nodes as processes: ``qosweb serve`` by its command line, alone or as a cluster, seen by log and ``/status``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import subprocess
+import sys
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from loadgen.experiments.processes import CannotRun, end, environment, last_line, start, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+_SERVING = re.compile(r"serving .*? on (https?://[^/]+)/(?:, admin on (http://[^/]+)/)?")
+_START_S = 60.0
+_JOIN_S = 60.0
+
+
+class Node:
+    """One of them. ``at`` is put before the command, for a node in a namespace of its own."""
+
+    def __init__(self, name: str, folder: Path, options: Sequence[str], at: Sequence[str] = ()) -> None:
+        self.name = name
+        self.log = folder / f"{name}.access.log"
+        self._said = folder / f"{name}.said.txt"
+        self._at = list(at)
+        command = [*at, sys.executable, "-m", "qosweb", "serve", "--name", name, "--access-log", str(self.log)]
+        self.process = start([*command, *options], self._said)
+        self.url, self.admin = "", ""
+
+    def wait(self) -> Node:
+        """Until it serves."""
+        match = wait_for(self._announced, f"node {self.name} to serve", _START_S)
+        self.url, self.admin = match[1], match[2] or ""
+        return self
+
+    def _announced(self) -> re.Match[str] | None:
+        if self.process.poll() is not None:
+            raise CannotRun(f"node {self.name} ended by itself: {last_line(self._said)}")
+        return _SERVING.search(self._said.read_text("utf-8", "replace"))
+
+    def status(self) -> dict[str, Any] | None:
+        """None if it does not answer."""
+        url = f"{self.admin}/status"
+        with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+            if self._at:  # its loopback is not ours
+                script = (
+                    "import sys,urllib.request as r;sys.stdout.write(r.urlopen(sys.argv[1],timeout=5).read().decode())"
+                )
+                asked = [*self._at, sys.executable, "-c", script, url]
+                text = subprocess.run(asked, capture_output=True, timeout=20, check=True, env=environment()).stdout
+            else:
+                with urllib.request.urlopen(url, timeout=5) as reply:
+                    text = reply.read()
+            found: dict[str, Any] = json.loads(text)
+            return found
+        return None
+
+    def members(self) -> list[str]:
+        """Of the primary view that it is in; empty if it is in none."""
+        status = self.status() or {}
+        return sorted(status["members"]) if status.get("primary") else []
+
+    def kill(self) -> None:
+        """As a crash: nothing is said to anybody."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        end(self.process)
+
+
+class Nodes:
+    """The nodes of an experiment; all of them end with it."""
+
+    def __init__(self, folder: Path, common: Sequence[str], *, cluster: bool) -> None:
+        """``common``: options of all of them, such as --root and --spec."""
+        self._folder = folder
+        self._common = list(common)
+        self._key = folder / "cluster.key"
+        self._cluster = cluster
+        self._groups: dict[str, str] = {}
+        self.all: list[Node] = []
+        if cluster:
+            command = [sys.executable, "-m", "cluster", "key", str(self._key)]
+            made = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(), timeout=60)
+            if made.returncode:
+                raise CannotRun(f"no cluster key: {made.stderr.strip()}")
+
+    def __enter__(self) -> Nodes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.all:
+            if node.process.poll() is None:
+                node.process.terminate()
+        for node in self.all:
+            node.end()
+
+    def __getitem__(self, name: str) -> Node:
+        return next(node for node in self.all if node.name == name)
+
+    def alive(self) -> list[Node]:
+        return [node for node in self.all if node.process.poll() is None]
+
+    def begin(self, name: str, host: str = "127.0.0.1", at: Sequence[str] = (), more: Sequence[str] = ()) -> Node:
+        """Started, not waited for. The first founds the cluster, the others join it."""
+        options = [*self._common, "--listen", f"{host}:0", "--admin", "127.0.0.1:0", *more]
+        if self._cluster:
+            joins = [word for group in self._groups.values() for word in ("--join", group)] or ["--bootstrap"]
+            self._groups[name] = f"{host}:{free_port()}"
+            options += ["--group", self._groups[name], "--key-file", str(self._key), *joins]
+        node = Node(name, self._folder, options, at)
+        self.all.append(node)
+        return node
+
+    def add(self, *names: str) -> None:
+        """Started, serving, and in one primary view with all that are alive. The founder must be there first."""
+        for name in names:
+            node = self.begin(name)
+            if len(self.all) == 1:
+                node.wait()
+        self.settle()
+
+    def settle(self) -> None:
+        for node in self.alive():
+            node.wait()
+        if self._cluster:
+            wanted = sorted(node.name for node in self.alive())
+            self.until(lambda node: node.members() == wanted, f"a primary view of {', '.join(wanted)}")
+
+    def until(self, holds: Callable[[Node], bool], what: str, among: Sequence[Node] | None = None) -> None:
+        nodes = self.alive() if among is None else among
+        wait_for(lambda: all(holds(node) for node in nodes) or None, what, _JOIN_S)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,33 @@
+"""What the paper printed of its own measurements: the numbers that stand beside ours. Pure.
+
+The figures are pictures without printed values; what is here is table 1 and the numbers in the text of section 4.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Printed(NamedTuple):
+    """A row of table 1."""
+
+    class_name: str
+    promise: str
+    percent_16k: float
+    served_16k: int
+    percent_128k: float
+    served_128k: int
+
+
+TABLE_1 = (
+    Printed("/a", "always", 100.0, 704, 100.0, 298),
+    Printed("/b", "30 %", 90.0, 538, 59.7, 172),
+    Printed("/c", "30 %", 84.1, 530, 62.2, 173),
+    Printed("/d", "20 %", 52.6, 339, 42.4, 123),
+    Printed("/e", "20 %", 54.5, 354, 45.5, 122),
+)
+
+FIGURE_4_RATES = {"16k": 18, "128k": 8}  # requests per second
+FIGURE_7_CONTENTION = (8, 12)  # requests per second of 128 KB: it begins, it is full
+FIGURE_8_PLAIN_MBPS = 0.78
+FIGURE_8_QOS_MBPS = (0.42, 0.70)

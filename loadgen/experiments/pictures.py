@@ -1,0 +1,62 @@
+"""Findings as a picture: a PNG file of one panel, or of several one above the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from loadgen.experiments.findings import Panel
+
+COLOURS = ("#2b6f9e", "#d98c2b", "#4f8f4f", "#b4472e", "#7a5ea8", "#8c6d4f", "#6f7f8c", "#c76a9a")
+_HEADROOM = 1.12
+
+
+def draw(panels: Sequence[Panel], target: Path) -> None:
+    figure = Figure(figsize=(8.4, 3.3 * len(panels)), layout="constrained")
+    FigureCanvasAgg(figure)
+    for at, panel in enumerate(panels):
+        _draw(figure.add_subplot(len(panels), 1, at + 1), panel)
+    figure.savefig(target, format="png", dpi=110)
+
+
+def _draw(axes: Axes, panel: Panel) -> None:
+    for height, tone in panel.levels:
+        axes.axhline(height, color=_colour(tone), linewidth=0.9, linestyle=(0, (4, 3)), alpha=0.7)
+    for line in panel.lines:
+        style = "--" if line.dashed else "-"
+        marker = "o" if len(line.xs) <= 40 and not line.dashed else ""
+        axes.plot(
+            line.xs, line.ys, label=line.label, color=_colour(line.tone), linewidth=1.6, linestyle=style,
+            marker=marker, markersize=3.5,
+        )  # fmt: skip
+    top = max([*(y for line in panel.lines for y in line.ys), *(height for height, _ in panel.levels), 1e-9])
+    axes.set_ylim(0, top * (_HEADROOM + 0.1 if panel.marks else _HEADROOM))
+    for mark in panel.marks:
+        axes.axvline(mark.x, color="#999", linewidth=0.9)
+        axes.annotate(
+            mark.text, (mark.x, 1), (3, -3), xycoords=("data", "axes fraction"), textcoords="offset points",
+            va="top", fontsize=8, color="#555",
+        )  # fmt: skip
+    if panel.log_x:
+        axes.set_xscale("log")
+        xs = sorted({x for line in panel.lines for x in line.xs})
+        axes.set_xticks(xs, [f"{x:g}" for x in xs])
+        axes.minorticks_off()
+    axes.set_title(panel.title, fontsize=10, loc="left")
+    axes.set_xlabel(panel.x_label, fontsize=9)
+    axes.set_ylabel(panel.y_label, fontsize=9)
+    axes.tick_params(labelsize=8.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8.5, frameon=False)
+
+
+def _colour(tone: int) -> str:
+    return COLOURS[tone % len(COLOURS)]

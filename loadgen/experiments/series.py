@@ -1,0 +1,101 @@
+"""A series of experiments, one after the other: files, verdicts, and one page for all of them."""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from loadgen.errors import UsageError
+from loadgen.experiments.bench import Bench
+from loadgen.experiments.findings import Check, Findings
+from loadgen.experiments.page import page
+from loadgen.experiments.pictures import draw
+from loadgen.experiments.processes import CannotRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from loadgen.experiments.bench import Size
+    from loadgen.experiments.experiment import Experiment
+
+
+class Done(NamedTuple):
+    """An experiment that was carried out, or skipped."""
+
+    experiment: Experiment
+    findings: Findings
+    picture: Path | None
+    lasted_s: float
+
+
+def carry_out(experiments: Sequence[Experiment], out: Path, size: Size, say: Callable[[str], None]) -> list[Done]:
+    """After each of them the page is written, so that an interrupted series leaves what it has."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror}") from None
+    done: list[Done] = []
+    begun = datetime.now(UTC).isoformat(timespec="seconds")
+    for at, experiment in enumerate(experiments):
+        say(f"{experiment.name} ({at + 1} of {len(experiments)}): {experiment.title}")
+        done.append(_one(experiment, out, size, lambda text: say(f"  {text}")))
+        _write(done, out, size, begun)
+    return done
+
+
+def _one(experiment: Experiment, out: Path, size: Size, say: Callable[[str], None]) -> Done:
+    begun_s = time.monotonic()
+    bench = Bench(experiment.name, out / experiment.name, size, say)
+    try:
+        findings = experiment.carry_out(bench)
+    except CannotRun as error:
+        findings = Findings("It could not be carried out.", [Check("it could be carried out", False, str(error))])
+    finally:
+        bench.close()
+    picture = None
+    if findings.panels:
+        picture = out / f"{experiment.name}.png"
+        draw(findings.panels, picture)
+    if findings.csv_rows:
+        with (out / f"{experiment.name}.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([findings.csv_head, *findings.csv_rows])
+    return Done(experiment, findings, picture, time.monotonic() - begun_s)
+
+
+def document(done: Sequence[Done], begun: str, size: Size) -> dict[str, object]:
+    """For scripts."""
+    return {
+        "begun": begun,
+        "size": size._asdict(),
+        "load_average": round(os.getloadavg()[0], 2),
+        "experiments": [
+            {
+                "name": one.experiment.name,
+                "verdict": one.findings.verdict,
+                "seen": one.findings.seen,
+                "skipped": one.findings.skipped,
+                "checks": msgspec.to_builtins(one.findings.checks),
+                "lasted_s": round(one.lasted_s, 1),
+            }
+            for one in done
+        ],
+    }
+
+
+def _write(done: Sequence[Done], out: Path, size: Size, begun: str) -> None:
+    shape = f"{'quick, ' if size.quick else ''}durations x{size.scale:g}, pipes x{size.pipe_scale:g}, seed {size.seed}"
+    about = (
+        f"{begun}, Python {platform.python_version()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at "
+        f"the end; {shape}, spread {size.spread}. Pipes are set by hand, so the bottleneck is known; times also tell of "
+        "what else the machine had to do."
+    )
+    (out / "report.html").write_text(page(done, about), "utf-8")
+    text = msgspec.json.format(msgspec.json.encode(document(done, begun, size)), indent=2)
+    (out / "summary.json").write_bytes(text + b"\n")
