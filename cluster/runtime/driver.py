@@ -192,13 +192,12 @@ class Driver:
         self._keep(self.store.learn_recoveries, recoveries)
 
     def _keep(self, keep: Callable[[Kept], None], what: Kept) -> None:
-        if self._thread is None:
+        if self._writer is None:
             keep(what)
         elif not self._stopped:
-            self._loop.run_in_executor(self._thread, keep, what).add_done_callback(self._told)
+            self._writer.do(lambda: keep(what), self._told)
 
-    def _told(self, told: asyncio.Future[None]) -> None:
-        error = None if told.cancelled() else told.exception()
+    def _told(self, error: Exception | None) -> None:
         if error is not None and not self._stopped:
             self._fail(DiskRefuses(str(error)) if isinstance(error, StoreError) else error)
 

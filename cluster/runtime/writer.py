@@ -26,14 +26,18 @@ class Writer:
     def __init__(self, store: AnyStore) -> None:
         self._store = store
         self._loop = asyncio.get_running_loop()
-        self._orders: SimpleQueue[tuple[Sequence[Record], Told] | None] = SimpleQueue()
+        self._orders: SimpleQueue[tuple[Callable[[], None], Told] | None] = SimpleQueue()
         self._ended = self._loop.create_future()
         # A daemon: a process that ends without having closed it leaves a disk as after a loss of power.
         Thread(target=self._work, name="cluster-store", daemon=True).start()
 
     def write(self, records: Sequence[Record], told: Told) -> None:
         """Make these durable, then tell in the loop: None, or why it came to nothing."""
-        self._orders.put((records, told))
+        self._orders.put((lambda: self._store.write(records), told))
+
+    def do(self, what: Callable[[], None], told: Told) -> None:
+        """The same for anything else that the store is to keep: in the order of the calls."""
+        self._orders.put((what, told))
 
     async def close(self) -> None:
         """When all that was ordered is done, close the store."""
@@ -44,8 +48,8 @@ class Writer:
 
     def _work(self) -> None:
         while (order := self._orders.get()) is not None:
-            records, told = order
-            self._tell(told, self._attempt(lambda records=records: self._store.write(records)))  # type: ignore[misc]
+            what, told = order
+            self._tell(told, self._attempt(what))
         self._tell(self._ended.set_result, self._attempt(self._store.close))
 
     @staticmethod

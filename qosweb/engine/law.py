@@ -71,6 +71,11 @@ class Law:
     def may_redirect(self) -> bool:
         return self.model.settings.redirect != "never"
 
+    @property
+    def forwards(self) -> bool:
+        """Nodes ask each other for pages, rather than sending clients there."""
+        return self.model.settings.redirect == "forward"
+
     def binds_anew(self, bound_ms: int, now_ms: int) -> bool:
         """Whether time alone may have changed what holds."""
         return self._depends and now_ms // REBIND_MS != bound_ms // REBIND_MS

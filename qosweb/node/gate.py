@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from qosweb.node.answers import Answer
     from qosweb.node.exchange import Exchange, Waiting
+    from qosweb.node.forward import Elsewhere
     from qosweb.node.ledger import ClassAccount
 
 
@@ -21,7 +22,7 @@ class Gate(Protocol):
     @property
     def in_service(self) -> int: ...
     def start(self, account: ClassAccount) -> bool: ...
-    def admit(self, exchange: Exchange, account: ClassAccount) -> Answer | Waiting | None: ...
+    def admit(self, exchange: Exchange, account: ClassAccount) -> Answer | Elsewhere | Waiting | None: ...
     def finish(self, exchange: Exchange, size: int) -> None: ...
 
 

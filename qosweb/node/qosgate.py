@@ -16,6 +16,7 @@ from qosweb.node.exchange import WAITING, Exchange, Waiting
 
 if TYPE_CHECKING:
     from qosweb.node.engineroom import EngineRoom
+    from qosweb.node.forward import Elsewhere
     from qosweb.node.ledger import ClassAccount
     from qosweb.node.policy import Policy
     from qosweb.node.visits import Visits
@@ -61,7 +62,7 @@ class QosGate:
 
     # ---- the stages
 
-    def admit(self, exchange: Exchange, account: ClassAccount) -> Answer | Waiting | None:
+    def admit(self, exchange: Exchange, account: ClassAccount) -> Answer | Elsewhere | Waiting | None:
         """None: it starts. WAITING: it is resumed with a decision. An answer: it may not, or not here."""
         if exchange.decision is None:
             step = self._ask(exchange, account)
@@ -76,7 +77,6 @@ class QosGate:
                 self.in_service += 1
                 return None
             case GoTo():
-                exchange.outcome = "redirected"
                 return self._visits.send_there(exchange, decision, account)
             case Deny():
                 exchange.outcome = "expired" if decision.is_expired else "denied"

@@ -1,6 +1,7 @@
 """Requests that go to another node of the cluster, and those that come from one, with a ticket.
 
-The client is sent with 307 and a ticket behind the target, which holds a channel there. A ticket that is no good is no
+The client is sent with 307 and a ticket behind the target, which holds a channel there; or, with
+``set redirect = forward``, the node asks for the page there with that ticket, and passes the answer on. A ticket that is no good is no
 reason to refuse the request: it is one like any other then, and waits for its turn. Both are counted.
 Neighbours: `qosweb.engine.tickets`; `qosgate` asks.
 """
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from qosweb.engine.admission import VISIT_MS
 from qosweb.engine.tickets import TicketOffice, Verdict, with_ticket
 from qosweb.node.answers import Answer, explain
+from qosweb.node.forward import Elsewhere
 
 if TYPE_CHECKING:
     from cluster.names import ProcessId
@@ -42,8 +44,8 @@ class Visits:
             self._me = self._engine.me
             self._office = TicketOffice(self._key, self._me)
 
-    def send_there(self, exchange: Exchange, decision: GoTo, account: ClassAccount) -> Answer:
-        """Answer a request that was granted a channel elsewhere."""
+    def send_there(self, exchange: Exchange, decision: GoTo, account: ClassAccount) -> Answer | Elsewhere:
+        """A request that was granted a channel elsewhere: its client goes there, or this node asks for it."""
         assert self._office is not None
         assert self._engine is not None
         assert exchange.request is not None
@@ -52,6 +54,10 @@ class Visits:
         authority = decision.url.partition("://")[2]
         until_ms = self._engine.time_ms + VISIT_MS
         text = self._office.issue(exchange.request.number, account.number, decision.node, authority, target, until_ms)
+        if self._engine.machine.law.forwards:
+            exchange.outcome = "forwarded"
+            return Elsewhere(decision.url, with_ticket(target, text), is_peer=True)
+        exchange.outcome = "redirected"
         fields = [
             ("Location", decision.url + with_ticket(target, text)),
             ("Cache-Control", "no-store"),
