@@ -207,7 +207,7 @@ def test_choosing_costs_the_same_however_many_wait() -> None:
             count += 1
             return trace
 
-        sys.settrace(trace)  # type: ignore[arg-type]
+        sys.settrace(trace)
         try:
             cluster.tell("a", finished=[(1, PAGE)])
         finally:
