@@ -13,12 +13,15 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cluster import Options, Replica
 from cluster.runtime.dbfile import FILE
 from cluster.runtime.group import Full, NotDelivered
 from cluster.runtime.keys import BadKey, read_key_file
 from cluster.runtime.probing import AlreadyFounded
 from cluster.runtime.refusals import StoreError
+from cluster.runtime.stops import MemberStops
 from qosweb.errors import UsageError
 from qosweb.units import Address
 
@@ -39,6 +42,10 @@ ALONE_AFTER_S = 0.25
 MEMBER_FILE = "group"  # the folder of the group's disk, within --data-dir
 
 
+class OtherLanguage(MemberStops):
+    """The others speak of what this version does not know. They go on; this node does not guess."""
+
+
 class Seat:
     """The engine as the group's state machine. It reads the clock first: nothing else does, below."""
 
@@ -48,7 +55,13 @@ class Seat:
 
     def apply(self, position: int, origin: ProcessId, body: bytes) -> None:
         self._engine.now_ms = self._room.now_ms()
-        self._engine.apply(position, origin, body)
+        try:
+            self._engine.apply(position, origin, body)
+        except msgspec.DecodeError as error:
+            raise OtherLanguage(
+                f"entry {position} of the order, by {origin.name}, says what this version does not understand "
+                f"({error}): run the same version of qosweb on all nodes"
+            ) from None
         self._room.applied()
 
     def view_changed(self, position: int, view: View) -> None:

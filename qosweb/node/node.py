@@ -98,7 +98,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self.pacer = Pacer(self._loop)
         self.membership: Membership | None = None
-        self.visits = Visits()
+        self.visits = Visits(say)
         self.room = self._engine_room()
         self.gate: Gate = OpenGate()
         if self.room is not None:

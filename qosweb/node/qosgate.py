@@ -89,6 +89,8 @@ class QosGate:
         cost = self.fixed_bytes + self._size(exchange)
         self._visits.look_at_ticket(exchange)
         visit = exchange.ticket
+        if visit is not None and visit.class_number < len(self._policy.accounts):
+            account = exchange.account = self._policy.accounts[visit.class_number]  # here it has another host
         if visit is not None:
             request = admission.visit(visit.owner, visit.number, account.number, cost, self._decided_of(exchange))
         else:

@@ -154,11 +154,10 @@ def admit(exchange: Exchange, site: Site) -> Step:
     """Whether it may start now."""
     if exchange.admitted:
         return None
-    account = site.policy.account_of(exchange)
-    step = site.gate.admit(exchange, account)
+    step = site.gate.admit(exchange, site.policy.account_of(exchange))
     if step is None:
         exchange.admitted = True
-        account.in_service += 1
+        site.policy.account_of(exchange).in_service += 1
         site.meter.began(exchange, site.clock.read())
     return step
 

@@ -17,6 +17,8 @@ from qosweb.node.answers import Answer, explain
 from qosweb.node.forward import Elsewhere
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cluster.names import ProcessId
     from qosweb.engine.engine import Engine
     from qosweb.engine.requests import GoTo
@@ -24,8 +26,13 @@ if TYPE_CHECKING:
     from qosweb.node.ledger import ClassAccount
 
 
+WORD_EVERY_MS = 10_000  # bad tickets can be had for nothing: they do not fill the log
+
+
 class Visits:
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._next_word_ms = 0
         self.verdicts: Counter[str] = Counter()  # on the tickets that came
         self._engine: Engine | None = None
         self._key = b""
@@ -51,10 +58,11 @@ class Visits:
         assert exchange.request is not None
         assert exchange.target is not None
         target = exchange.target.escaped_path + (f"?{exchange.target.query}" if exchange.target.query else "")
-        authority = decision.url.partition("://")[2]
+        forwards = self._engine.machine.law.forwards
+        authority = exchange.host if forwards else decision.url.partition("://")[2]
         until_ms = self._engine.time_ms + VISIT_MS
         text = self._office.issue(exchange.request.number, account.number, decision.node, authority, target, until_ms)
-        if self._engine.machine.law.forwards:
+        if forwards:
             exchange.outcome = "forwarded"
             return Elsewhere(decision.url, with_ticket(target, text), is_peer=True)
         exchange.outcome = "redirected"
@@ -77,3 +85,9 @@ class Visits:
         self.verdicts[verdict.value] += 1
         if verdict is Verdict.GOOD:
             exchange.ticket = ticket
+        elif self._engine.now_ms >= self._next_word_ms:
+            self._next_word_ms = self._engine.now_ms + WORD_EVERY_MS
+            self._say(
+                f"a ticket from {exchange.client} is {verdict.value}; its request waits for its turn like any other "
+                f"(so far {', '.join(f'{count} {what}' for what, count in self.verdicts.items())})"
+            )

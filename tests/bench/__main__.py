@@ -4,6 +4,7 @@ import importlib
 import sys
 
 BENCHMARKS = {
+    "admission": "what keeping promises costs a request that finds room",
     "group": "totally ordered broadcast by three members, beside a bare sequencer",
     "http": "static files beside nginx and aiohttp's add_static",
     "loadgen": "the load generator beside wrk at the same rate",
