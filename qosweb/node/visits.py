@@ -1,8 +1,8 @@
 """Requests that go to another node of the cluster, and those that come from one, with a ticket.
 
 The client is sent with 307 and a ticket behind the target, which holds a channel there; or, with
-``set redirect = forward``, the node asks for the page there with that ticket, and passes the answer on. A ticket that is
-no good is no reason to refuse the request: it is one like any other then, and waits for its turn. Both are counted.
+``set redirect = forward``, the node asks for the page there with that ticket, and passes the answer on. A ticket that
+is no good is no reason to refuse the request: it is one like any other then, and waits for its turn. Both are counted.
 Neighbours: `qosweb.engine.tickets`; `qosgate` asks.
 """
 
