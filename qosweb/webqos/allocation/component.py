@@ -58,7 +58,9 @@ class Component:
         def places(group: Iterable[int]) -> tuple[int, ...]:
             return tuple(place[one] for one in group)
 
-        self._relations = [Relation(places(r.left), places(r.right), r.weight_left, r.weight_right) for r in rules.relations]
+        self._relations = [
+            Relation(places(r.left), places(r.right), r.weight_left, r.weight_right) for r in rules.relations
+        ]
         self._ceilings = [(places(group), ppm) for group, ppm in rules.ceilings]
         self._floors = [(places(group), ppm) for group, ppm in rules.floors]
         self._full = [places(group) for group in rules.full]

@@ -81,8 +81,8 @@ class Contention:
                 if after is state:
                     return lazy.whole(demand, bounds, found, self._rounding)
             else:
-                relations_now, full = state.relations, state.left
-                exact = fill(PPM, demand, self._levels, self._floors, self._ceilings, relations_now, full)
+                rules = self._floors, self._ceilings, state.relations, state.full
+                exact = fill(PPM, demand, self._levels, *rules)
                 steps.append(exact)
                 after = relations.judge(exact.amounts, exact.scale, demand, state)
                 if after is state:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.groups import picker
 from qosweb.webqos.allocation.component import Rules
+from qosweb.webqos.allocation.groups import picker
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.settling import Scene, components
 from qosweb.webqos.allocation.waterline import Bounds, Found, whole_at
@@ -18,11 +18,11 @@ from qosweb.webqos.allocation.waterline import Bounds, Found, whole_at
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from qosweb.webqos.allocation.component import Component
     from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.packing import Packing
     from qosweb.webqos.allocation.relations import State
     from qosweb.webqos.allocation.rounding import Rounding
-    from qosweb.webqos.allocation.component import Component
 
 ROUNDS_MAX = 12
 KEPT_MAX = 256
@@ -162,7 +162,7 @@ class Lazy:
                 self._known.clear()
             ceilings = [*self._own_ceilings, *(self._ceilings[c] for c in binding[0])]
             floors = [*self._own_floors, *(self._floors[f] for f in binding[1])]
-            bound = components(self._offsets, Rules(state.relations, ceilings, floors, state.left), self._known)
+            bound = components(self._offsets, Rules(state.relations, ceilings, floors, state.full), self._known)
             found = self._scenes[key] = Scene(self._offsets, bound, self._watched)
         return found
 
