@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.shapes import Shape
     from qosweb.webqos.allocation.waterline import Bounds, Level
 
-SHAPES_MAX = 8
+SHAPES_MAX = 48
 
 
 class Rules:
@@ -108,7 +108,7 @@ class Component:
         """A piece that is good at ``level / parts``."""
         shapes = self._shapes
         for n, shape in enumerate(shapes):
-            piece = shape.piece(self._asked)
+            piece = None if shape.is_far(self._asked, level, parts) else shape.piece(self._asked)
             if piece is not None and piece.covers(level, parts):
                 if n:
                     shapes.insert(0, shapes.pop(n))

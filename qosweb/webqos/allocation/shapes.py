@@ -90,8 +90,22 @@ class Shape:
         self._chosen = self._solved[0] if self._solved is not None else ()
         self._bound = bound
         self._between = [k for k, state in enumerate(states) if state == LEVEL or state >= 0]
+        self._even = [(k, offsets[k]) for k, state in enumerate(states) if state == LEVEL]
+        self._below = [(k, offsets[k]) for k, above in order if above == WATER and states[k] == FULL]
         self._asked: Asked | None = None
         self._piece: Piece | None = None
+
+    def is_far(self, asked: Asked, level: int, parts: int) -> bool:
+        """Is it plain at first sight that this is not how all stand at ``level / parts``?"""
+        low, high = asked.low, asked.high
+        whole = level // parts
+        for k, offset in self._even:
+            if whole < low[k] + offset or whole > high[k] + offset:
+                return True
+        for k, offset in self._below:  # noqa: SIM110, half as fast with any()
+            if whole < high[k] + offset:
+                return True
+        return False
 
     def piece(self, asked: Asked) -> Piece | None:
         """What follows for these demands; None if they do not go with this shape at any level."""
