@@ -40,7 +40,7 @@ def _lazily(
     lazy = Lazy(offsets, floors, ceilings, related)
     bounds = lazy.bounds(demand)
     state = State(1, frozenset(), frozenset(), relations, [(one,) for one in sorted(full)])
-    found = lazy.settle(demand, bounds, state) if bounds is not None else None
+    found = lazy.settle(bounds, state) if bounds is not None else None
     if bounds is None or found is None:
         return None
     level, parts, held, bound, _ = found
