@@ -273,9 +273,7 @@ class Basins:
         top.held = held
         top.pace = pace
 
-    def _round(
-        self, basin: Basin, level: int, parts: int, amount: int, shares: list[int]
-    ) -> list[tuple[Basin, int]]:
+    def _round(self, basin: Basin, level: int, parts: int, amount: int, shares: list[int]) -> list[tuple[Basin, int]]:
         """Divide a whole amount among what is directly inside: rounded down, then one more for the largest fractions.
 
         Gives the classes their shares, and says what the groups get.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.shapes import Shape
     from qosweb.webqos.allocation.waterline import Bounds, Level
 
-SHAPES_MAX = 8
+SHAPES_MAX = 48
 
 
 class Rules:
@@ -58,7 +58,9 @@ class Component:
         def places(group: Iterable[int]) -> tuple[int, ...]:
             return tuple(place[one] for one in group)
 
-        self._relations = [Relation(places(r.left), places(r.right), r.weight_left, r.weight_right) for r in rules.relations]
+        self._relations = [
+            Relation(places(r.left), places(r.right), r.weight_left, r.weight_right) for r in rules.relations
+        ]
         self._ceilings = [(places(group), ppm) for group, ppm in rules.ceilings]
         self._floors = [(places(group), ppm) for group, ppm in rules.floors]
         self._full = [places(group) for group in rules.full]
@@ -106,7 +108,7 @@ class Component:
         """A piece that is good at ``level / parts``."""
         shapes = self._shapes
         for n, shape in enumerate(shapes):
-            piece = shape.piece(self._asked)
+            piece = None if shape.is_far(self._asked, level, parts) else shape.piece(self._asked)
             if piece is not None and piece.covers(level, parts):
                 if n:
                     shapes.insert(0, shapes.pop(n))

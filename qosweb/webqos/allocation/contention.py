@@ -1,7 +1,7 @@
 """Phase 1 of an allocation: the quick methods as far as they go, then the general one. Pure.
 
 Where bounds are nested and nothing else binds, by water levels (``nested``). Else by those bounds alone that bind
-(``lazy``), and where even these are tangled, by linear programs (``reduced``).
+(``lazy``), and where there is less than what floors ask for together, by linear programs over all (``general``).
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ class Contention:
         bounds = lazy.bounds(demand)
         state = relations.at_first
         while True:
-            found = lazy.settle(demand, bounds, state) if bounds is not None else None
+            found = lazy.settle(bounds, state) if bounds is not None else None
             if found is not None and bounds is not None:
                 steps.append((bounds, found))
                 after = relations.judge(found.amounts, found.parts, demand, state)
                 if after is state:
-                    return lazy.whole(demand, bounds, found, self._rounding)
+                    return lazy.whole(bounds, found, self._rounding)
             else:
-                relations_now, full = state.relations, state.left
-                exact = fill(PPM, demand, self._levels, self._floors, self._ceilings, relations_now, full)
+                rules = self._floors, self._ceilings, state.relations, state.full
+                exact = fill(PPM, demand, self._levels, *rules)
                 steps.append(exact)
                 after = relations.judge(exact.amounts, exact.scale, demand, state)
                 if after is state:

@@ -53,16 +53,6 @@ def upper_bounds(bounds: Iterable[Bound]) -> list[Group]:
     return list(found.items())
 
 
-def missed(floors: Iterable[Group], shares: Exact, demand: Sequence[int]) -> bool:
-    """Is one of these floors not met, although its classes ask for it?"""
-    amounts, scale = shares
-    for group, ppm in floors:
-        held = sum([amounts[one] for one in group])
-        if held < ppm * scale and held < sum([demand[one] for one in group]) * scale:
-            return True
-    return False
-
-
 def exceeded(ceilings: Iterable[Group], shares: Sequence[int]) -> bool:
     """Is one of these ceilings exceeded?"""
     for group, ppm in ceilings:  # noqa: SIM110, half as fast with any()

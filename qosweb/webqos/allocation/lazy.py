@@ -3,14 +3,16 @@
 Of many bounds on groups few bind at one time. The shares are found without them, then again with those that turned out
 to be broken, until all hold: what is best among more is best among fewer, if it is there. Which bounds bound the last
 time is the first guess the next time; it saves time and cannot change the outcome, since there is only one best.
+
+Floors among them that cannot all be met yield to each other; the others are met, so nothing better is left out.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.groups import picker
 from qosweb.webqos.allocation.component import Rules
+from qosweb.webqos.allocation.groups import picker
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.settling import Scene, components
 from qosweb.webqos.allocation.waterline import Bounds, Found, whole_at
@@ -18,16 +20,16 @@ from qosweb.webqos.allocation.waterline import Bounds, Found, whole_at
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from qosweb.webqos.allocation.component import Component
     from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.packing import Packing
     from qosweb.webqos.allocation.relations import State
     from qosweb.webqos.allocation.rounding import Rounding
-    from qosweb.webqos.allocation.component import Component
 
 ROUNDS_MAX = 12
 KEPT_MAX = 256
 TIDY_EVERY = 17  # divisions, after which bounds that no longer bind are left out of the guess; odd, to meet all states
-FEW_CHANGES = 8  # with more, the lists of the waterline are sorted anew
+FEW_CHANGES = 8  # with more, what bound the last time says little
 
 Key = tuple[tuple[int, ...], tuple[int, ...]]  # numbers of ceilings and of floors that bind
 NOTHING: Key = ((), ())
@@ -103,33 +105,31 @@ class Lazy:
             return None
         return Bounds(demand, low, high, self._capacity, self._serial, changed)
 
-    def settle(self, demand: Sequence[int], bounds: Bounds, state: State) -> Found | None:
-        """The shares when this is what binds; None if beyond this method.
+    def settle(self, bounds: Bounds, state: State) -> Found | None:
+        """The shares when this is what binds; None if there is less than what floors ask for together.
 
         The exact shares are right for the classes that bounds on groups or relations name; where the others are, the
         level tells.
         """
         before = binding = self._bound_before.get(state.number, NOTHING)
         for _ in range(ROUNDS_MAX):
-            scene = self._scene(state, binding)
-            found = scene.settle(bounds, self._top, self._near)
-            if found is not None:
-                broken = self._broken(found.amounts, found.parts, demand)
-                more = _with(binding, broken) if broken != NOTHING else binding
-                if more == binding:  # what is broken all the same are floors that have to yield
-                    self._found += self._few_changed  # when all change, what binds next is anybody's guess
-                    if self._few_changed and not self._found % TIDY_EVERY:
-                        binding = self._tight(binding, found.amounts, found.parts, demand)
-                    if binding != before:
-                        self._remember(state, binding)
-                    self._near = found.level // found.parts
-                    return found
-                binding = more
-            else:
+            found = self._scene(state, binding).settle(bounds, self._top, self._near)
+            if found is None:
                 break
+            broken = self._broken(found.amounts, found.parts, bounds.demand)
+            more = _with(binding, broken) if broken != NOTHING else binding
+            if more == binding:  # what is broken all the same are floors that have to yield
+                self._found += self._few_changed  # when all change, what binds next is anybody's guess
+                if self._few_changed and not self._found % TIDY_EVERY:
+                    binding = self._tight(binding, found.amounts, found.parts, bounds.demand)
+                if binding != before:
+                    self._remember(state, binding)
+                self._near = found.level // found.parts
+                return found
+            binding = more
         return None
 
-    def whole(self, demand: Sequence[int], bounds: Bounds, found: Found, rounding: Rounding) -> list[int]:
+    def whole(self, bounds: Bounds, found: Found, rounding: Rounding) -> list[int]:
         """The shares in whole parts per million."""
         level, parts, amounts, coupled, free = found
         level, rest = divmod(level, parts)
@@ -143,7 +143,7 @@ class Lazy:
         if rest:
             rest = -rest
             rounded += [(rest, one) for one in free if low[one] <= level - offsets[one] < high[one]]
-        return rounding.complete(shares, rounded, parts, demand)
+        return rounding.complete(shares, rounded, parts, bounds.demand)
 
     def amount(self, one: int, bounds: Bounds, found: Found) -> int:
         """What a class holds, rounded up."""
@@ -162,7 +162,7 @@ class Lazy:
                 self._known.clear()
             ceilings = [*self._own_ceilings, *(self._ceilings[c] for c in binding[0])]
             floors = [*self._own_floors, *(self._floors[f] for f in binding[1])]
-            bound = components(self._offsets, Rules(state.relations, ceilings, floors, state.left), self._known)
+            bound = components(self._offsets, Rules(state.relations, ceilings, floors, state.full), self._known)
             found = self._scenes[key] = Scene(self._offsets, bound, self._watched)
         return found
 

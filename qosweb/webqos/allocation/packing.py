@@ -5,6 +5,8 @@ on. The level at which a ceiling is reached is known from its own classes alone,
 another one; when one is, that level can only rise. So what was computed once is a lower limit, and is computed again
 only when it is the least of all.
 
+So where classes stop depends on nothing but demands and ceilings, and a component of this kind needs no shapes.
+
 Amounts are counted in parts of a common denominator, which grows when a level needs it: exact, and several times as
 fast as fractions.
 """

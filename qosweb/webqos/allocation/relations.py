@@ -22,14 +22,13 @@ STATES_MAX = 256
 
 
 class State(NamedTuple):
-    """Which relations are imposed and which released; those in force, and who keeps all its demand for a release."""
+    """Which relations are imposed and which released; those in force, and what keeps all its demand."""
 
     number: int
     imposed: frozenset[int]
     released: frozenset[int]
     relations: list[Relation]
-    left: list[tuple[int, ...]]
-    full: frozenset[int]
+    full: list[tuple[int, ...]]
 
 
 class Relations:
@@ -51,9 +50,7 @@ class Relations:
         self._equal = problem.equal
         for group in problem.equal:
             self._lapsing += [Relation((one,), (other,), 1, 1) for one, other in permutations(group, 2)]
-        self._compiled = [
-            (adder(r.left), adder(r.right), r.weight_left, r.weight_right, r.left) for r in self._lapsing
-        ]
+        self._compiled = [(adder(r.left), adder(r.right), r.weight_left, r.weight_right, r.left) for r in self._lapsing]
         self._states: dict[tuple[frozenset[int], frozenset[int]], State] = {}
         self._count = 0
         self.at_first = self.state(frozenset(), frozenset())
@@ -72,15 +69,12 @@ class Relations:
             self._count += 1
             relations = [*self._always, *(self._lapsing[number] for number in sorted(imposed))]
             left = [self._lapsing[number].left for number in sorted(released)]
-            full = frozenset([one for group in left for one in group])
-            found = self._states[key] = State(self._count, imposed, released, relations, left, full)
+            found = self._states[key] = State(self._count, imposed, released, relations, left)
         return found
 
     def judge(self, amounts: Sequence[int], scale: int, demand: Sequence[int], state: State) -> State:
         """What has to bind in place of this: broken relations are imposed, and imposed ones released."""
-        if not self._lapsing or (
-            not state.imposed and len(self._lapsing) > FEW and self._hold(amounts, scale, demand)
-        ):
+        if not self._lapsing or (not state.imposed and len(self._lapsing) > FEW and self._hold(amounts, scale, demand)):
             return state
         broken: list[int] = []
         lapsed: list[int] = []
@@ -90,9 +84,9 @@ class Relations:
             if surplus > 0 or number in released:
                 continue
             if number in imposed:
-                if not surplus and all([amounts[one] == demand[one] * scale for one in left]):
+                if not surplus and all(amounts[one] == demand[one] * scale for one in left):
                     lapsed.append(number)
-            elif surplus and not all([amounts[one] == demand[one] * scale for one in left]):
+            elif surplus and not all(amounts[one] == demand[one] * scale for one in left):
                 broken.append(number)
         if not broken and not lapsed:
             return state
@@ -102,7 +96,7 @@ class Relations:
         """Do all relations hold, or are those that do not to be released? Much sooner than one by one."""
         for left_of, right_of, weight_left, weight_right, left in self._compiled[: self._not_equal]:
             surplus = weight_left * left_of(amounts) - weight_right * right_of(amounts)
-            if surplus < 0 and not all([amounts[one] == demand[one] * scale for one in left]):
+            if surplus < 0 and not all(amounts[one] == demand[one] * scale for one in left):
                 return False
         for group in self._equal:
             held_back = [amounts[one] for one in group if amounts[one] < demand[one] * scale]

@@ -89,7 +89,7 @@ class Rounding:
         more: set[int] = set()
         if any(missing):
             for one in lost:
-                if len(more) < left and any([missing[bound] > 0 for bound in self._under[one]]) and give(one, 1):
+                if len(more) < left and any(missing[bound] > 0 for bound in self._under[one]) and give(one, 1):
                     more.add(one)
                     for bound in self._under[one]:
                         missing[bound] -= 1

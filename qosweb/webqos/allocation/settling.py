@@ -25,7 +25,9 @@ STEPS_MAX = 60  # in the search for the level
 FEW_CHANGES = 8  # with more, lists are sorted anew
 
 
-def components(offsets: Sequence[int], rules: Rules, known: dict[object, Component | Packing]) -> list[Component | Packing]:
+def components(
+    offsets: Sequence[int], rules: Rules, known: dict[object, Component | Packing]
+) -> list[Component | Packing]:
     """What is bound to each other, apart from what is not; those that are ``known`` remember their shapes."""
     relations, ceilings, floors, full = rules.relations, rules.ceilings, rules.floors, rules.full
     sets = [
@@ -81,29 +83,55 @@ class Scene:
         self._most: Level = (FAR, 1)
 
     def settle(self, bounds: Bounds, top: int, near: int) -> Found | None:
-        """The shares, and the level; None if they are beyond this method, or if floors have to yield."""
+        """The shares, and the level; None if there is less than what floors ask for: then they have to yield.
+
+        The search begins where the last one ended, or ``near``. The first look is only for a guess: there, the pieces
+        of the last time may not be good any more.
+        """
         if self._near < 0:
             self._near = near
         self._take(bounds)
+        capacity = bounds.capacity
         level, parts = self._near, 1
         below, above = (-1, 1), (top + 1, 1)
-        for _ in range(STEPS_MAX):
-            level, parts, missing = self._search(bounds.capacity, level, parts, below, above, top)
-            least, most = self._least, self._most
-            if level * least[1] < least[0] * parts or level * most[1] > most[0] * parts:
+        for step in range(STEPS_MAX):
+            good = self._is_good(level, parts)
+            if not good and step:
                 self._move(bounds, level, parts)
-                missing = (bounds.capacity * parts - self._line.held(level, parts)[0]) * self._scale
-                missing -= self._base * parts + self._slope * level
-            if not missing or (missing > 0 and level >= top * parts):
-                self._near = level // parts
-                return self._found(bounds, level, parts)
-            if missing > 0:
-                below = level, parts
-            elif level <= 0:
-                return None
+                good = True
+            held, rising = self._line.held(level, parts)
+            missing = (capacity * parts - held) * self._scale - self._base * parts - self._slope * level
+            if good:
+                if not missing or (missing > 0 and level >= top * parts):
+                    self._near = level // parts
+                    return self._found(bounds, level, parts)
+                if missing > 0:
+                    below = level, parts
+                elif level <= 0:
+                    return None
+                else:
+                    above = level, parts
+            pace = rising * self._scale + self._slope
+            jump = self._jump(level, parts, top, up=missing > 0) if not pace else -1
+            if below[0] < jump * below[1] and jump * above[1] < above[0]:
+                level, parts = jump, 1
             else:
-                above = level, parts
+                level, parts = next_level(level, parts, missing, pace, below, above)
+            if level < 0:
+                level = 0
+            elif level > top * parts:
+                level, parts = top, 1
         return None
+
+    def _is_good(self, level: int, parts: int) -> bool:
+        least, most = self._least, self._most
+        return least[0] * parts <= level * least[1] and level * most[1] <= most[0] * parts
+
+    def _jump(self, level: int, parts: int, top: int, *, up: bool) -> int:
+        """Where nobody rises: the next level at which that may be different."""
+        if up:
+            return min(self._line.next_start(level // parts, top), self._most[0] // self._most[1] + 1)
+        return max(self._line.last_stop(level // parts), -(-self._least[0] // self._least[1]) - 1)
 
     def _take(self, bounds: Bounds) -> None:
         """The demands are now these."""
@@ -170,40 +198,6 @@ class Scene:
         self._scale, self._base, self._slope = scale, base, slope
         self._least, self._most = (least, of_least), (most, of_most)
         self._lines = lines
-
-    def _search(
-        self, capacity: int, level: int, parts: int, below: Level, above: Level, top: int
-    ) -> tuple[int, int, int]:
-        """The level between two at which all hold the capacity if the pieces are good there, and what is missing."""
-        scale, base, slope = self._scale, self._base, self._slope
-        held_at = self._line.held
-        missing = 0
-        for _ in range(STEPS_MAX):
-            held, rising = held_at(level, parts)
-            missing = (capacity * parts - held) * scale - base * parts - slope * level
-            if not missing:
-                break
-            if missing > 0:
-                if level >= top * parts:
-                    break
-                below = level, parts
-            elif level <= 0:
-                break
-            else:
-                above = level, parts
-            pace = rising * scale + slope
-            jump = -1
-            if not pace:  # to where somebody rises
-                jump = self._line.next_start(level // parts, top) if missing > 0 else self._line.last_stop(level // parts)
-            if below[0] < jump * below[1] and jump * above[1] < above[0]:
-                level, parts = jump, 1
-            else:
-                level, parts = next_level(level, parts, missing, pace, below, above)
-            if level < 0:
-                level = 0
-            elif level > top * parts:
-                level, parts = top, 1
-        return level, parts, missing
 
     def _found(self, bounds: Bounds, level: int, parts: int) -> Found:
         scale = self._scale

@@ -24,6 +24,7 @@ not full. The proof of a level that several components share is the sum of what 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -86,12 +87,25 @@ class Shape:
         self._held = held
         self._order = order
         self._solved = _solve(rules, states, bound)
-        chosen = self._solved[0] if self._solved is not None else ()
-        self._still_bound = [r for r in bound if r not in chosen]
-        self._free = [r for r in range(len(rules)) if r not in bound]
+        self._chosen = self._solved[0] if self._solved is not None else ()
+        self._bound = bound
         self._between = [k for k, state in enumerate(states) if state == LEVEL or state >= 0]
+        self._even = [(k, offsets[k]) for k, state in enumerate(states) if state == LEVEL]
+        self._below = [(k, offsets[k]) for k, above in order if above == WATER and states[k] == FULL]
         self._asked: Asked | None = None
         self._piece: Piece | None = None
+
+    def is_far(self, asked: Asked, level: int, parts: int) -> bool:
+        """Is it plain at first sight that this is not how all stand at ``level / parts``?"""
+        low, high = asked.low, asked.high
+        whole = level // parts
+        for k, offset in self._even:
+            if whole < low[k] + offset or whole > high[k] + offset:
+                return True
+        for k, offset in self._below:  # noqa: SIM110, half as fast with any()
+            if whole < high[k] + offset:
+                return True
+        return False
 
     def piece(self, asked: Asked) -> Piece | None:
         """What follows for these demands; None if they do not go with this shape at any level."""
@@ -138,30 +152,23 @@ class Shape:
         span = self._span(asked, base, slope, scale)
         return Piece(*span, base, slope, scale, sum(base), sum(slope)) if span is not None else None
 
-    def _span(
-        self, asked: Asked, base: Sequence[int], slope: Sequence[int], scale: int
-    ) -> tuple[Level, Level] | None:
+    def _span(self, asked: Asked, base: Sequence[int], slope: Sequence[int], scale: int) -> tuple[Level, Level] | None:
         """Between which levels all conditions hold."""
         low, high, limits = asked
         conditions: list[tuple[int, int]] = []  # what must not be negative: a number, and what it gains per level
         for k in self._between:
             conditions.append((base[k] - low[k] * scale, slope[k]))
             conditions.append((high[k] * scale - base[k], -slope[k]))
-        for r in self._free:
-            here = limits[r] * scale
-            pace = 0
+        for r in range(len(self._rules)):
+            if r in self._chosen:
+                continue
+            here, pace = limits[r] * scale, 0
             for k, weight in self._rules[r].terms:
                 here -= weight * base[k]
                 pace -= weight * slope[k]
-            conditions.append((here, pace))
-        for r in self._still_bound:
-            here = limits[r] * scale
-            pace = 0
-            for k, weight in self._rules[r].terms:
-                here -= weight * base[k]
-                pace -= weight * slope[k]
-            if here or pace:
+            if r in self._bound and (here or pace):
                 return None
+            conditions.append((here, pace))
         for k in self._held:
             if self._states[k] != FULL and self._states[k] != LEAST and (slope[k] or base[k] != low[k] * scale):
                 return None
@@ -219,7 +226,7 @@ def shape_of(
             shown.append(found[0])
         for k in found:
             states[k] = state
-    order += zip(shown, shown[1:], strict=False)
+    order += pairwise(shown)
     for k, state in enumerate(states):
         if state == FULL:
             above = next((shows for height, shows in zip(levels, shown, strict=True) if height >= heights[k]), None)
@@ -244,8 +251,7 @@ def _solve(
 
     Edmonds' elimination, as in ``simplex``.
     """
-    size = 1 + max(states, default=-1)
-    size = max(size, 0)
+    size = 1 + max([-1, *states])
     rows: list[list[int]] = []
     for r in bound:
         row = [0] * size

@@ -31,17 +31,24 @@ Phase 2, *no contention*. Capacity that nobody may take in phase 1 is offered to
 capacity and hard ceilings alone; what they gain on top of what they have is lexicographically max-min by level. (The
 gains and not the sums: shares that were set apart by their ceilings stay apart when somebody else is idle.)
 
-*Rounding.* Each phase ends in whole parts per million. Where bounds are nested, every share is the exact value rounded
-up or down, and so is the sum of a group that its bound has stopped (``nested``), so all bounds hold exactly; where they
-overlap otherwise, ceilings hold exactly (``rounding``). Ties go to the lower number. The outcome depends on nothing but
-the arguments.
+*Rounding.* Each phase ends in whole parts per million. Where bounds are nested, every share and the sum of every group
+is the exact value rounded up or down (``nested``), so all bounds hold exactly; where they overlap otherwise, ceilings
+hold exactly (``rounding``). Ties go to the lower number.
+
+*The outcome depends on nothing but the arguments*, whatever was asked before. Each step above asks for shares that are
+lexicographically max-min over a convex set, and there is only one such vector: of two different ones, equal in the
+lexicographic order, the mean would be better than both. So it does not matter how a method comes upon its answer, if
+only that is proved to be max-min; what is remembered from one demand to the next are guesses, and each is proved, in
+whole numbers, for the demand at hand (``shapes`` says how) or given up. Which relations are imposed and released, and
+the rounding, follow from the exact shares alone.
 
 A problem in contradiction with itself is no error here: its floors yield as above.
 
 Neighbours: ``contention`` is phase 1, ``leftover`` phase 2. Phase 1 by water levels: ``nested`` where all bounds are
-nested (``basins`` remember the last division); else ``lazy``, which takes only the bounds that bind, and of these what
-hangs together by itself (``settling``, ``rising``, ``crossing``, ``packing``). What that cannot do, linear programs can
-(``reduced``, ``general``).
+nested (``basins`` remember the last division); else ``lazy``, which takes only the bounds that bind and finds the level
+(``settling``) at which the free classes (``waterline``) and all that hangs together hold the capacity. What hangs
+together goes by straight lines, as far as it is known (``component``, ``shapes``; ``packing`` if ceilings alone bind).
+What is not known, linear programs find (``general``).
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class Bounds(NamedTuple):
 def next_level(
     level: int, parts: int, missing: int, pace: int, below: tuple[int, int], above: tuple[int, int]
 ) -> tuple[int, int]:
-    """The level at which nothing would be missing at this pace, or one near the middle if that is out of the question."""
+    """The level at which nothing would be missing at this pace, or one about halfway if that is out of the question."""
     if pace > 0:
         guess, of = level * pace + missing, parts * pace
         if below[0] * of < guess * below[1] and guess * above[1] < above[0] * of:
