@@ -115,6 +115,8 @@ class QosMachine:
             self._restate(origin, pipe, batch.restated, number_of)
         for number, class_number, cost in batch.started:
             if (origin, number) not in pipe.channels:
+                if number in pipe.waiting:
+                    self._cancel(origin, pipe, number)
                 charge = self._started_at_once(number_of(class_number), 1, cost)
                 self._hold(origin, pipe, number, number_of(class_number), cost, charge)
         for number, class_number, cost in batch.submitted:
