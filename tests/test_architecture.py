@@ -18,8 +18,8 @@ PACKAGES = ("qosweb", "cluster", "loadgen")
 
 # Pure: a function of its arguments. No clock, no randomness, no files, no sockets, no threads, no event loop.
 PURE = (
-    "cluster", "qosweb/engine", "qosweb/http", "qosweb/webqos", "qosweb/errors.py", "qosweb/settings.py", "qosweb/units.py",
-    "qosweb/version.py",
+    "cluster", "qosweb/engine", "qosweb/http", "qosweb/webqos", "qosweb/errors.py", "qosweb/settings.py",
+    "qosweb/units.py", "qosweb/version.py",
     "loadgen/answers.py", "loadgen/assertions.py", "loadgen/comparison.py", "loadgen/errors.py", "loadgen/hdrlog.py",
     "loadgen/histogram.py", "loadgen/outcomes.py", "loadgen/recount.py", "loadgen/results.py", "loadgen/spread.py",
     "loadgen/summary.py", "loadgen/tally.py", "loadgen/targets.py", "loadgen/trace/arrivals.py",
