@@ -18,16 +18,19 @@ PACKAGES = ("qosweb", "cluster", "loadgen")
 
 # Pure: a function of its arguments. No clock, no randomness, no files, no sockets, no threads, no event loop.
 PURE = (
-    "cluster", "qosweb/engine", "qosweb/http", "qosweb/webqos", "qosweb/errors.py", "qosweb/settings.py", "qosweb/units.py",
-    "qosweb/engine/capacity.py", "qosweb/engine/tickets.py",
-    "qosweb/version.py",
+    "cluster", "qosweb/engine", "qosweb/http", "qosweb/webqos", "qosweb/errors.py", "qosweb/settings.py",
+    "qosweb/units.py", "qosweb/version.py",
     "loadgen/answers.py", "loadgen/assertions.py", "loadgen/comparison.py", "loadgen/errors.py", "loadgen/hdrlog.py",
     "loadgen/histogram.py", "loadgen/outcomes.py", "loadgen/recount.py", "loadgen/results.py", "loadgen/spread.py",
     "loadgen/summary.py", "loadgen/tally.py", "loadgen/targets.py", "loadgen/trace/arrivals.py",
-    "loadgen/trace/aslog.py", "loadgen/trace/crowds.py", "loadgen/trace/curves.py", "loadgen/trace/edit.py", "loadgen/trace/logs.py",
-    "loadgen/trace/mix.py", "loadgen/trace/request.py", "loadgen/units.py",
+    "loadgen/trace/aslog.py", "loadgen/trace/crowds.py", "loadgen/trace/curves.py", "loadgen/trace/edit.py",
+    "loadgen/trace/logs.py", "loadgen/trace/mix.py", "loadgen/trace/request.py", "loadgen/units.py",
 )  # fmt: skip
-PURE_BUT_FOR = ("cluster/__main__.py", "cluster/runtime")  # where the clock, the sockets and the disk are
+PURE_BUT_FOR = (
+    "cluster/__main__.py",
+    "cluster/runtime",
+    "qosweb/engine/sim/__main__.py",
+)  # where the clock, the sockets and the disk are
 IMPURE_MODULES = (
     "aiohttp", "asyncio", "concurrent", "contextvars", "http", "multiprocessing", "os", "psutil",
     "queue", "random", "secrets", "selectors", "shutil", "signal", "socket", "socketserver",
@@ -49,8 +52,11 @@ MAKES_MUTANTS = ("cluster/sim/mutation.py",)  # compiles wrong versions of our o
 
 LINES_MAX = 600
 ENTRY_POINTS = frozenset(
-    {"qosweb.__main__", "qosweb.cli", "cluster.__main__", "loadgen.cli", "loadgen.worker", "qosweb.analytics.session"}
-)
+    {
+        "qosweb.__main__", "qosweb.cli", "qosweb.engine.sim.__main__", "cluster.__main__", "loadgen.cli",
+        "loadgen.worker", "qosweb.analytics.session",
+    }
+)  # fmt: skip
 
 # Written in pieces, so that this file does not contain them.
 REGISTRY_HOSTS = tuple(

@@ -25,13 +25,14 @@ CHANNEL_BPS = (128 << 10) * 1000 // 250  # where nothing was said: 128 KB in 250
 
 
 class BoundPolicy:
-    __slots__ = ("_division", "always", "buckets_of", "rules", "terms")
+    __slots__ = ("_division", "_rates", "always", "buckets_of", "rules", "terms")
 
     def __init__(self, model: Model, coverage: Coverage, environment: Environment) -> None:
         binding = bind(model, coverage, environment)
         count = len(model.classes)
         self.terms: list[Terms] = [terms_of(model, coverage, binding, number) for number in range(count)]
         self.always = [terms.always for terms in self.terms]
+        self._rates = [_channel_bps(terms) for terms in self.terms]
         self._division = Division(model, coverage, binding, Means.of(environment))
         uppers = [(one.number, one.upper) for one in binding.in_force if one.upper]
         self.rules = [rule for number, classes in uppers if (rule := _rule(model, number, classes, environment))]
@@ -45,13 +46,17 @@ class BoundPolicy:
 
     def rate_bps(self, number: int, cost: int) -> int:
         """The channel of a request: that of its class, or as much as its response time asks for."""
-        terms = self.terms[number]
-        rate = 0
-        if terms.channel_bytes is not None and terms.channel_ms:
-            rate = terms.channel_bytes * 1000 // terms.channel_ms
-        if terms.response_ms:
-            rate = max(rate, -(-cost * 1000 // terms.response_ms))
-        return max(1, rate or CHANNEL_BPS)
+        response_ms = self.terms[number].response_ms
+        if not response_ms:
+            return self._rates[number] or CHANNEL_BPS
+        return max(1, self._rates[number], -(-cost * 1000 // response_ms))
+
+
+def _channel_bps(terms: Terms) -> int:
+    """What was said of its channel, or 0."""
+    if terms.channel_bytes is None or not terms.channel_ms:
+        return 0
+    return max(1, terms.channel_bytes * 1000 // terms.channel_ms)
 
 
 def _rule(model: Model, number: int, classes: tuple[int, ...], environment: Environment) -> Rule | None:

@@ -82,6 +82,15 @@ class ClassState:
         self.waiting_cost -= waiter.cost
         return waiter
 
+    def take_oldest(self, owner: ProcessId) -> tuple[int, Waiter]:
+        queue = self.queues[owner]
+        number, waiter = queue.popitem(last=False)
+        if not queue:
+            del self.queues[owner]
+        self.waiting -= 1
+        self.waiting_cost -= waiter.cost
+        return number, waiter
+
     def all(self) -> Iterator[tuple[Waiter, ProcessId, int]]:
         return (
             (waiter, owner, number) for owner, queue in self.queues.items() for number, waiter in queue.items()

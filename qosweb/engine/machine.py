@@ -19,7 +19,7 @@ from qosweb.engine.demand import BACKLOG_MS, demand_ppm
 from qosweb.engine.effects import Effect, Granted, Known, PolicyChanged, Reported, Reserved, Restate, Viewed
 from qosweb.engine.flows import STEP_MS
 from qosweb.engine.law import Law
-from qosweb.engine.pipes import FREE, Charge, Pipe, held, whole_channel
+from qosweb.engine.pipes import NEVER, Pipe, held, whole_channel
 from qosweb.engine.scheduler import Scheduler
 from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.values import PPM
@@ -125,8 +125,10 @@ class QosMachine:
             self._restate(origin, pipe, batch.restated, number_of)
         for number, class_number, cost in batch.started:
             if (origin, number) not in pipe.channels:
-                charge = self._started_at_once(number_of(class_number), 1, cost)
-                self._hold(origin, pipe, number, number_of(class_number), cost, charge)
+                if number in pipe.waiting:
+                    self._cancel(origin, pipe, number)
+                paid = self._started_at_once(number_of(class_number), 1, cost)
+                self._hold(origin, pipe, number, number_of(class_number), cost, *paid)
         for number, class_number, cost in batch.submitted:
             if number not in pipe.waiting and (origin, number) not in pipe.channels:
                 self._wait(origin, pipe, number, number_of(class_number), cost)
@@ -137,7 +139,7 @@ class QosMachine:
         for owner, number, cost in batch.visited:
             self._free(pipe, owner, number, cost)
 
-    def _started_at_once(self, class_number: int, count: int, cost: int) -> Charge:
+    def _started_at_once(self, class_number: int, count: int, cost: int) -> tuple[int, int]:
         chosen = self.classes[class_number]
         chosen.came.now += cost
         chosen.got.now += cost
@@ -145,10 +147,10 @@ class QosMachine:
         return self.scheduler.charge(class_number, cost)
 
     def _hold(
-        self, owner: ProcessId, pipe: Pipe, number: int, class_number: int, cost: int, charge: Charge = FREE
+        self, owner: ProcessId, pipe: Pipe, number: int, class_number: int, cost: int, share: int = 0, era: int = NEVER
     ) -> None:
         rate = whole_channel(self.scheduler.bound.rate_bps(class_number, cost), pipe.capacity_bps)
-        pipe.take(owner, number, held(class_number, cost, rate, charge, visits=False))
+        pipe.take(owner, number, held(class_number, cost, rate, share, era, visits=False))
 
     def _wait(self, owner: ProcessId, pipe: Pipe, number: int, class_number: int, cost: int) -> None:
         chosen = self.classes[class_number]
@@ -178,7 +180,7 @@ class QosMachine:
         more = max(0, cost) - channel.cost
         if more or cost == entries.UNUSED:
             self.classes[channel.number].got.now += more
-            self.scheduler.settle(channel.number, more, channel.charge)
+            self.scheduler.settle(channel, more)
             self.scheduler.take_tokens(channel.number, -(cost == entries.UNUSED), more, self.time_ms)
 
     def _restate(self, origin: ProcessId, pipe: Pipe, restated: Restated, number_of: Callable[[int], int]) -> None:
@@ -323,20 +325,18 @@ class QosMachine:
         self.scheduler.change_shares(self.scheduler.bound.shares(demand))
 
     def _schedule(self) -> None:
-        now_ms = self.time_ms
-        for one in self.classes:
+        now_ms, me, classes = self.time_ms, self.me, self.classes
+        for one in classes:
             if one.waiting:
                 one.backlog_ms = now_ms
         self._divide()
         for start in self.scheduler.starts(now_ms):
-            chosen = self.classes[start.class_number]
-            chosen.got.now += start.waiter.cost
-            if start.owner == self.me:
-                self.effect(Granted(start.number, start.at, start.channel.rate_bps))
-            elif start.at == self.me:
-                self.effect(
-                    Reserved(start.owner, start.number, start.class_number, start.waiter.cost, start.channel.rate_bps)
-                )
+            class_number, owner, number, at, channel, waiter = start
+            classes[class_number].got.now += waiter.cost
+            if owner == me:
+                self.effect(Granted(number, at, channel.rate_bps))
+            elif at == me:
+                self.effect(Reserved(owner, number, class_number, waiter.cost, channel.rate_bps))
 
     # ---- snapshots
 

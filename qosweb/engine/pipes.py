@@ -22,17 +22,8 @@ if TYPE_CHECKING:
 
 ROOM = 64
 LOOKAHEAD_MS = 50
+NEVER = -1
 TRAVEL_MS = 100  # how long a redirected client may need to come
-
-
-class Charge(NamedTuple):
-    """What a class paid for a start: its cost by the share of then, in the era of then (see the scheduler)."""
-
-    share_ppm: int
-    era: int
-
-
-FREE = Charge(-1, -1)
 
 
 class Held(NamedTuple):
@@ -40,13 +31,14 @@ class Held(NamedTuple):
     cost: int
     rate_bps: int
     ahead_bps: int
-    charge: Charge = FREE
+    share_ppm: int  # by which its class paid for it,
+    era: int  # and when (see the scheduler); NEVER if it did not
 
 
-def held(number: int, cost: int, rate_bps: int, charge: Charge = FREE, *, visits: bool) -> Held:
+def held(number: int, cost: int, rate_bps: int, share_ppm: int = 0, era: int = NEVER, *, visits: bool) -> Held:
     travel_ms = TRAVEL_MS if visits else 0
-    hold_ms = max(1, cost * 1000 // rate_bps + travel_ms)
-    return Held(number, cost, rate_bps, rate_bps * (LOOKAHEAD_MS + travel_ms) // hold_ms, charge)
+    hold_ms = cost * 1000 // rate_bps + travel_ms or 1
+    return Held(number, cost, rate_bps, rate_bps * (LOOKAHEAD_MS + travel_ms) // hold_ms, share_ppm, era)
 
 
 def whole_channel(rate_bps: int, capacity_bps: int) -> int:
@@ -77,7 +69,11 @@ class Pipe:
     @property
     def has_room(self) -> bool:
         used, capacity = self.used_bps, self.capacity_bps
-        return used * ROOM < capacity * (ROOM - 1) or 2 * self.free_bps * len(self.channels) >= used > 0 < capacity
+        if used * ROOM < capacity * (ROOM - 1):
+            return True
+        if not self.ahead_bps or not capacity:
+            return False
+        return 2 * self.free_bps * len(self.channels) >= used
 
     def take(self, owner: ProcessId, number: int, channel: Held) -> None:
         self.channels[owner, number] = channel

@@ -20,9 +20,10 @@ Choosing costs a look at each class that waits, and each node where it does, how
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING, NamedTuple
 
-from qosweb.engine.pipes import FREE, Charge, held, whole_channel
+from qosweb.engine.pipes import NEVER, held, whole_channel
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
@@ -81,22 +82,25 @@ class Scheduler:
                 one.virtual = max(one.virtual, self.virtual)
         self.shares = shares
 
-    def charge(self, number: int, cost: int) -> Charge:
-        """Something of this class started. Those that are always available come first whatever they had."""
+    def charge(self, number: int, cost: int) -> tuple[int, int]:
+        """Something of this class started: by which share it paid, and in which era.
+
+        Those that are always available come first whatever they had, and pay nothing.
+        """
         if self.bound.always[number]:
-            return FREE
-        charge = Charge(self.shares[number], self.era)
-        self._pay(number, cost, charge)
-        return charge
+            return 0, NEVER
+        share = self.shares[number]
+        self._pay(number, cost, share)
+        return share, self.era
 
-    def settle(self, number: int, more: int, charge: Charge) -> None:
+    def settle(self, channel: Held, more: int) -> None:
         """It cost so much more than it was charged for, or less."""
-        if charge.era == self.era:
-            self._pay(number, more, charge)
+        if channel.era == self.era:
+            self._pay(channel.number, more, channel.share_ppm)
 
-    def _pay(self, number: int, cost: int, charge: Charge) -> None:
-        if charge.share_ppm > 0:
-            paid = abs(cost) * PPM // charge.share_ppm  # what is given back is to the unit what was paid
+    def _pay(self, number: int, cost: int, share_ppm: int) -> None:
+        if share_ppm > 0:
+            paid = abs(cost) * PPM // share_ppm  # what is given back is to the unit what was paid
             self.classes[number].virtual += paid if cost > 0 else -paid
         else:
             self.classes[number].spare_cost += cost
@@ -112,42 +116,48 @@ class Scheduler:
         return all(self.buckets[at].level_at(bound.rules[at], now_ms) > 0 for at in bound.buckets_of[number])
 
     def starts(self, now_ms: int) -> Iterator[Start]:
-        """All that may start now, each taken out of its queue and given its channel."""
-        self.wake_ms = None
-        stuck: set[int] = set()
-        while True:
-            roomy = [pid for pid, pipe in self.pipes.items() if pipe.has_room]
-            if not roomy:
-                return
-            number = self._next_class(stuck, now_ms)
-            if number is None:
-                return
-            place = self._place(number, roomy)
-            if place is None:
-                stuck.add(number)
-                continue
-            yield self._start(number, *place, now_ms)
+        """All that may start now, each taken out of its queue and given its channel.
 
-    def _next_class(self, stuck: set[int], now_ms: int) -> int | None:
-        best: int | None = None
-        best_key: tuple[int, int] | None = None
-        bound, shares = self.bound, self.shares
-        for number, one in enumerate(self.classes):
-            if not one.waiting or number in stuck:
+        Room and tokens only become less meanwhile: a node that is full, and a class that cannot go on, are done with.
+        """
+        self.wake_ms = None
+        roomy = [pid for pid, pipe in self.pipes.items() if pipe.has_room]
+        if not roomy:
+            return
+        order = [self._key(number, one) for number, one in enumerate(self.classes) if one.waiting]
+        heapify(order)
+        while order:
+            number = order[0][2]
+            place = self._place(number, roomy) if self._is_open(number, now_ms) else None
+            if place is None:
+                heappop(order)
                 continue
-            if bound.always[number]:
-                key = (0, min(one.oldest(owner)[1].seq for owner in one.queues))
-            elif shares[number]:
-                key = (1, one.virtual)
+            owner, at = place
+            yield self._start(number, owner, at, now_ms)
+            if not self.pipes[at].has_room:
+                roomy.remove(at)
+                if not roomy:
+                    return
+            chosen = self.classes[number]
+            if chosen.waiting:
+                heapreplace(order, self._key(number, chosen))
             else:
-                key = (2, one.spare_cost)
-            if (best_key is None or key < best_key) and self._is_open(number, now_ms):
-                best, best_key = number, key
-        return best
+                heappop(order)
+
+    def _key(self, number: int, one: ClassState) -> tuple[int, int, int]:
+        """The smallest is next."""
+        if self.bound.always[number]:
+            return 0, min(one.oldest(owner)[1].seq for owner in one.queues), number
+        if self.shares[number]:
+            return 1, one.virtual, number
+        return 2, one.spare_cost, number
 
     def _is_open(self, number: int, now_ms: int) -> bool:
+        of_class = self.bound.buckets_of[number]
+        if not of_class:
+            return True
         opens_ms = now_ms
-        for at in self.bound.buckets_of[number]:
+        for at in of_class:
             bucket, rule = self.buckets[at], self.bound.rules[at]
             bucket.fill(rule, now_ms)
             open_ms = bucket.open_at_ms(rule)
@@ -162,8 +172,10 @@ class Scheduler:
     def _place(self, number: int, roomy: list[ProcessId]) -> tuple[ProcessId, ProcessId] | None:
         """Whose entry, and where it starts."""
         chosen = self.classes[number]
-        at_home = [pid for pid in roomy if pid in chosen.queues]
-        if at_home:
+        if len(roomy) == 1:
+            if roomy[0] in chosen.queues:
+                return roomy[0], roomy[0]
+        elif at_home := [pid for pid in roomy if pid in chosen.queues]:
             home = at_home[0] if len(at_home) == 1 else min(at_home, key=lambda pid: chosen.oldest(pid)[1].seq)
             return home, home
         if not self.may_redirect:
@@ -173,18 +185,22 @@ class Scheduler:
 
     def _start(self, class_number: int, owner: ProcessId, at: ProcessId, now_ms: int) -> Start:
         chosen = self.classes[class_number]
-        number, _ = chosen.oldest(owner)
-        waiter = chosen.remove(owner, number)
+        number, waiter = chosen.take_oldest(owner)
         del self.pipes[owner].waiting[number]
-        charge = FREE
+        cost = waiter.cost
+        share, era = 0, NEVER
         if not self.bound.always[class_number]:
-            if self.shares[class_number]:
-                self.virtual = max(self.virtual, chosen.virtual)
-            else:
-                self.spare = max(self.spare, chosen.spare_cost)
-            charge = self.charge(class_number, waiter.cost)
-            self.take_tokens(class_number, 1, waiter.cost, now_ms)
-        rate = whole_channel(self.bound.rate_bps(class_number, waiter.cost), self.pipes[at].capacity_bps)
-        channel = held(class_number, waiter.cost, rate, charge, visits=at != owner)
-        self.pipes[at].take(owner, number, channel)
+            share, era = self.shares[class_number], self.era
+            if share:
+                if chosen.virtual > self.virtual:
+                    self.virtual = chosen.virtual
+            elif chosen.spare_cost > self.spare:
+                self.spare = chosen.spare_cost
+            self._pay(class_number, cost, share)
+            if self.bound.buckets_of[class_number]:
+                self.take_tokens(class_number, 1, cost, now_ms)
+        pipe = self.pipes[at]
+        rate = whole_channel(self.bound.rate_bps(class_number, cost), pipe.capacity_bps)
+        channel = held(class_number, cost, rate, share, era, visits=at != owner)
+        pipe.take(owner, number, channel)
         return Start(class_number, owner, number, at, channel, waiter)

@@ -5,6 +5,7 @@ import sys
 
 BENCHMARKS = {
     "admission": "what keeping promises costs a request that finds room",
+    "decisions": "a queued decision in the replicated machine, by batch, by who waits and by classes",
     "group": "totally ordered broadcast by three members, beside a bare sequencer",
     "http": "static files beside nginx and aiohttp's add_static",
     "loadgen": "the load generator beside wrk at the same rate",
@@ -23,7 +24,7 @@ def main() -> int:
         if name:
             print(f"no benchmark '{name}'; there are:", file=sys.stderr)
         for known, what in BENCHMARKS.items():
-            print(f"  ./dev bench {known:<8} {what}")
+            print(f"  ./dev bench {known:<10} {what}")
         return 2 if name else 0
     code: int = importlib.import_module(f"tests.bench.{name}").main(rest)
     return code

@@ -38,8 +38,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "each replica counts its own", "qosweb.engine.machine",
-        "            chosen.got.now += start.waiter.cost",
-        "            chosen.got.now += start.waiter.cost * (start.owner == self.me)",
+        "            classes[class_number].got.now += waiter.cost",
+        "            classes[class_number].got.now += waiter.cost * (owner == me)",
         "the state depends on whose replica it is",
     ),
     # ---- what is saved
@@ -52,7 +52,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- the scheduler
     Mutant(
         "the channel is somewhere else", "qosweb.engine.scheduler",
-        "        self.pipes[at].take(owner, number, channel)",
+        "        pipe.take(owner, number, channel)",
         "        self.pipes[owner].take(owner, number, channel)",
         "a request that is sent elsewhere holds the channel of the node that it came from",
     ),

@@ -1,0 +1,147 @@
+"""``./dev bench decisions``: what a queued decision costs in the replicated machine.
+
+Three replicas in one process, each the machine of one node. A decision is a request that is submitted, granted when
+another ends, and ends: each batch of a node submits so many, and ends as many of those it was granted. The queue stays
+as long as it was at the beginning. The cost is processor time per decision and replica, decoding included: what the
+three went through is written down first, and then gone through again by one that begins where they did. The cluster's
+time goes on as at 5,000 decisions per second and node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import gc
+import pstats
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from cluster.names import ProcessId, make_view
+from qosweb.engine import entries
+from qosweb.engine.effects import Effect, Granted, Reserved
+from qosweb.engine.entries import Batch, PolicyText, Report
+from qosweb.engine.law import Law
+from qosweb.engine.machine import QosMachine
+from qosweb.engine.sim.policies import law_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NODES = [ProcessId(name) for name in "abc"]
+BATCHES = (1, 10, 100)
+WAITING = (10, 100_000)
+CLASSES = (5, 40)
+CHANNELS = 200  # of each node: more than one batch ends
+CHANNEL_BPS = 16_384 * 1000 // 64
+COST = 16_384 * 100  # so long that nothing is granted ahead
+PER_S = 5_000
+GOAL_US = 15.0
+
+
+class Trio:
+    """Three replicas, and what each node was granted."""
+
+    def __init__(self, classes: int) -> None:
+        share = 100 / classes
+        text = "set channel = 16KB in 64ms\n" + "".join(
+            f"</c{number}>.server_resource = {share:.2f}%\n" for number in range(classes)
+        )
+        law = law_of(text)
+        self.classes = classes
+        self.effects: list[Effect] = []
+        self.granted: dict[ProcessId, deque[int]] = {node: deque() for node in NODES}
+        self.visits: dict[ProcessId, deque[tuple[ProcessId, int]]] = {node: deque() for node in NODES}
+        self.machines = [QosMachine(node, Law.empty(), self._effect_of(node)) for node in NODES]
+        self.number = self.position = 0
+        self.told: list[tuple[ProcessId, bytes]] = []
+        for machine in self.machines:
+            machine.view_changed(0, make_view(1, dict.fromkeys(NODES, 1)))
+        self.tell(NODES[0], Batch(0, 0, PolicyText(law.text, law.packed)))
+        for node in NODES:
+            self.tell(node, Batch(0, 1, report=Report(CHANNELS * CHANNEL_BPS, 0, 0, "")))
+
+    def _effect_of(self, node: ProcessId) -> Callable[[Effect], None]:
+        granted, visits = self.granted[node], self.visits[node]
+
+        def effect(effect: Effect) -> None:
+            if isinstance(effect, Granted):
+                if effect.at == node:
+                    granted.append(effect.number)
+            elif isinstance(effect, Reserved):
+                visits.append((effect.owner, effect.number))
+
+        return effect
+
+    def tell(self, node: ProcessId, batch: Batch) -> None:
+        self.position += 1
+        body = entries.encode(batch)
+        self.told.append((node, body))
+        for machine in self.machines:
+            machine.apply(self.position, node, body)
+
+    def submits(self, count: int) -> list[tuple[int, int, int]]:
+        first = self.number + 1
+        self.number += count
+        return [(number, number % self.classes, COST) for number in range(first, first + count)]
+
+    def round(self, node: ProcessId, count: int, at_ms: int) -> int:
+        """A batch of this node; how many decisions it ends."""
+        granted, visits = self.granted[node], self.visits[node]
+        finished = [(granted.popleft(), COST) for _ in range(min(count, len(granted)))]
+        visited = [(*visits.popleft(), COST) for _ in range(min(count - len(finished), len(visits)))]
+        ended = len(finished) + len(visited)
+        self.tell(node, Batch(at_ms, 1, submitted=self.submits(ended), finished=finished, visited=visited))
+        return ended
+
+
+def measure(batch: int, waiting: int, classes: int, decisions: int, runs: int) -> float:
+    """Microseconds per decision in one replica, in the best run."""
+    trio = Trio(classes)
+    each = (waiting + 3 * CHANNELS) // 3 + 1
+    for node in NODES:
+        for first in range(0, each, entries.LIST_MAX):
+            trio.tell(node, Batch(0, 1, submitted=trio.submits(min(entries.LIST_MAX, each - first))))
+    for step in range(30):  # warm
+        trio.round(NODES[step % 3], batch, 0)
+    trio.told.clear()
+    before = trio.machines[0].snapshot()
+    done = step = 0
+    while done < decisions:
+        done += trio.round(NODES[step % 3], batch, step * batch * 1000 // (3 * PER_S))
+        step += 1
+    return min(_again(before, trio.told) for _ in range(runs)) / done * 1e6
+
+
+def _again(before: bytes, told: list[tuple[ProcessId, bytes]]) -> float:
+    """Seconds for one replica to go through this."""
+    machine = QosMachine(NODES[0], Law.empty(), lambda _effect: None)
+    machine.restore(before)
+    gc.collect()
+    start = time.thread_time()
+    for node, body in told:
+        machine.apply(0, node, body)
+    return time.thread_time() - start
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="./dev bench decisions", description=__doc__)
+    parser.add_argument("--decisions", type=int, default=6_000, help="how many in each measurement")
+    parser.add_argument("--runs", type=int, default=5, help="measurements of each, of which the best counts")
+    parser.add_argument("--profile", action="store_true", help="say where the time goes, with batches of 10")
+    options = parser.parse_args(arguments)
+    if options.profile:
+        profile = cProfile.Profile()
+        profile.runcall(measure, 10, 10, 5, options.decisions, 1)
+        pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+        return 0
+    print(f"Microseconds of processor time per decision and replica (goal: {GOAL_US:.0f}), best of {options.runs};")
+    print(f"and what that is of one core, over three nodes of {PER_S} decisions per second each.")
+    print(f"{'batch':>6}{'waiting':>9}{'classes':>9}{'us':>8}{'cores':>8}")
+    for classes in CLASSES:
+        for waiting in WAITING:
+            for batch in BATCHES:
+                cost_us = measure(batch, waiting, classes, options.decisions, options.runs)
+                cores = 3 * cost_us * 3 * PER_S / 1e6
+                print(f"{batch:>6}{waiting:>9}{classes:>9}{cost_us:>8.1f}{cores:>8.2f}", flush=True)
+    return 0
