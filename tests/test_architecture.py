@@ -23,8 +23,8 @@ PURE = (
     "loadgen/answers.py", "loadgen/assertions.py", "loadgen/comparison.py", "loadgen/errors.py", "loadgen/hdrlog.py",
     "loadgen/histogram.py", "loadgen/outcomes.py", "loadgen/recount.py", "loadgen/results.py", "loadgen/spread.py",
     "loadgen/summary.py", "loadgen/tally.py", "loadgen/targets.py", "loadgen/trace/arrivals.py",
-    "loadgen/trace/aslog.py", "loadgen/trace/crowds.py", "loadgen/trace/curves.py", "loadgen/trace/edit.py", "loadgen/trace/logs.py",
-    "loadgen/trace/mix.py", "loadgen/trace/request.py", "loadgen/units.py",
+    "loadgen/trace/aslog.py", "loadgen/trace/crowds.py", "loadgen/trace/curves.py", "loadgen/trace/edit.py",
+    "loadgen/trace/logs.py", "loadgen/trace/mix.py", "loadgen/trace/request.py", "loadgen/units.py",
 )  # fmt: skip
 PURE_BUT_FOR = ("cluster/__main__.py", "cluster/runtime")  # where the clock, the sockets and the disk are
 IMPURE_MODULES = (
