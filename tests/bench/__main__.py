@@ -4,6 +4,7 @@ import importlib
 import sys
 
 BENCHMARKS = {
+    "analyze": "the analysis of a log, beside one aggregate on Spark and on DuckDB, and beside goaccess",
     "group": "totally ordered broadcast by three members, beside a bare sequencer",
     "http": "static files beside nginx and aiohttp's add_static",
     "loadgen": "the load generator beside wrk at the same rate",
