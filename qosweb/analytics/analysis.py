@@ -150,6 +150,8 @@ def _parts(
         if "accessed" in policy.subjects:
             accesses = asks.accesses(spark, lines, policy, limits)
         when[name] = situations(policy, timeline, accesses, first, last, limits.slot_s)
+        if not when[name].bindings:
+            notes.append(f"policy {name} is not judged: its rules change with time, and the log is too long for that")
         if when[name].unsure:
             notes.append("conditions on the load: the log does not tell it, so shares and priorities are not judged")
     if not when or first > last:

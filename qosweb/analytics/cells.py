@@ -124,14 +124,16 @@ def parts(
     ]
     if not spans:
         return []
-    times = spark.createDataFrame(spans, "policy string, first long, last long, situation int").select(
-        "policy", "situation", f.explode(f.sequence("first", "last")).alias("slot")
-    )
+    times = spark.createDataFrame(spans, "policy string, first long, last long, situation int")
     busy = of_slots.groupBy("slot", "scope").agg(
         (f.sum(f.col("denied") + f.col("expired") + f.col("waited")) > 0).alias("busy")
     )
     window = (f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s).alias("window_s")
-    known = of_slots.join(f.broadcast(times), ["policy", "slot"]).join(f.broadcast(busy), ["slot", "scope"])
+    known = (
+        of_slots.join(f.broadcast(times), "policy")
+        .where(f.col("slot").between(f.col("first"), f.col("last")))
+        .join(f.broadcast(busy), ["slot", "scope"])
+    )
     known = known.withColumn("window_s", window)
     key = ("window_s", "policy", "scope", "situation")
     is_busy = f.col("busy")

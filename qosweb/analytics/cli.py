@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 FLAGS = (
     "--spec", "--out", "--format", "--window", "--slot", "--tolerance", "--run-tolerance", "--rate-tolerance",
     "--slack", "--slow", "--waited", "--response", "--request-cost", "--capacity", "--skip", "--master", "--json",
-    "--quiet", "--keep-lines", "--follow",
+    "--quiet", "--keep-lines",
 )  # fmt: skip
 
 

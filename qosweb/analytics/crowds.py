@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FACTOR = 3.0
 REQUESTS_MIN = 30
+WINDOWS_MAX = 1_000_000  # a log with longer gaps is looked at without them
 PAID = 0.02  # so much less of its requests was served than at other times
 
 
@@ -35,9 +36,10 @@ def find(table: Iterable[Outcome], window_s: int) -> list[Crowd]:
     windows = sorted({at for rows in by_class.values() for at in rows})
     if len(windows) < 3:
         return []
+    every = range(windows[0], windows[-1] + 1, window_s)
     found = []
     for name, rows in sorted(by_class.items()):
-        counts = {at: rows[at].asked if at in rows else 0 for at in range(windows[0], windows[-1] + 1, window_s)}
+        counts = {at: rows[at].asked if at in rows else 0 for at in (every if len(every) <= WINDOWS_MAX else windows)}
         usual = max(1.0, median(counts.values()))
         high = [at for at, count in counts.items() if count >= max(FACTOR * usual, REQUESTS_MIN)]
         for begin_s, end_s in _runs(high, window_s):

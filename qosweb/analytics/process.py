@@ -2,10 +2,11 @@
 
 pyspark reads its orders from environment variables, adds to them and to the import path, takes over the
 interrupt signal, and keeps its JVM until the interpreter exits. Each of these has a context manager here that
-puts things back as they were.
+puts things back as they were; one more keeps the JVM's remark on its own options from the user.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 
 JVM_EXIT_TIMEOUT_S = 30.0
 
+_REMARK = re.compile(rb"WARNING: Using incubator modules: [^\n]*\n")
 _HEEDED = ("HADOOP_", "PYSPARK_", "SPARK_", "YARN_")
 
 
@@ -53,6 +55,30 @@ def import_path(directory: str) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = [entry for entry in sys.path if not entry.startswith(directory)]
+
+
+@contextmanager
+def chatter() -> Iterator[None]:
+    """A process that is started meanwhile gets a standard error that loses the JVM's remark on its own options."""
+    kept = os.dup(2)
+    source, target = os.pipe()
+    os.dup2(target, 2)
+    os.close(target)
+    threading.Thread(target=_pass_on, args=(source, kept), daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+
+
+def _pass_on(source: int, target: int) -> None:
+    """Until nobody has the other end any more."""
+    while data := os.read(source, 1 << 16):
+        rest = memoryview(_REMARK.sub(b"", data))
+        while rest:
+            rest = rest[os.write(target, rest) :]
+    os.close(source)
+    os.close(target)
 
 
 @contextmanager

@@ -63,7 +63,8 @@ def spark_session(
             builder = SparkSession.builder.appName(app_name).master(master)
             for name, value in settings.items():
                 builder.config(name, value)
-            session = builder.getOrCreate()
+            with process.chatter():
+                session = builder.getOrCreate()
             try:
                 yield session
             finally:

@@ -74,7 +74,9 @@ def situations(
 ) -> Situations:
     """For the slots of a log, ``slot`` being the number of its seconds since 1970 divided by ``slot_s``."""
     binder = _Binder(policy)
-    if not policy.subjects - UNTOLD or last_slot - first_slot > SLOTS_MAX:
+    if policy.subjects - UNTOLD and last_slot - first_slot > SLOTS_MAX:
+        return Situations([], [Span(first_slot, last_slot, MIXED)])
+    if not policy.subjects - UNTOLD:
         binding = binder.bind(Environment(nodes=timeline.nodes(0.0, 0.0)[0]))
         return Situations([binding], [Span(first_slot, last_slot, 0)], unsure=binder.unsure)
     ages = _ages(policy)

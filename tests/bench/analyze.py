@@ -1,0 +1,172 @@
+"""``./dev bench analyze``: the whole analysis of a synthetic log, beside one simple aggregate over the same lines.
+
+In one run, on one machine: how long a session takes to start; what Spark, warm, needs for one aggregate (sums by class
+and decision) over the JSON lines; what the analysis needs for all verdicts and tables; the same aggregate in DuckDB, if
+the module is there; and goaccess on the same requests in the combined format, if it is there. The goals: the analysis
+in at most three times the aggregate, and a small log within the session's start and five seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qosweb.analytics import sources
+from qosweb.analytics.command import settings
+from qosweb.analytics.session import spark_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+RATE = 2_000
+RATIO_MAX = 3.0
+SMALL_LINES = 5_000
+SMALL_MAX_S = 5.0
+SHARES = {"A": 35, "B": 25, "C": 20, "D": 12, "E": 8}
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="./dev bench analyze", description=__doc__)
+    parser.add_argument("--lines", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("bench-results/analyze.json"))
+    options = parser.parse_args(arguments)
+    figures: dict[str, Any] = {
+        "lines": options.lines, "load_before": os.getloadavg(), "python": platform.python_version(),
+        "cores": os.cpu_count(),
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="bench-analyze-") as scratch:
+        log, small = Path(scratch) / "access.log", Path(scratch) / "small.log"
+        figures["generate_s"] = _timed(lambda: _generate(log, options.lines))
+        _generate(small, SMALL_LINES)
+        figures["bytes"] = log.stat().st_size
+        _on_spark(log, options.rounds, figures)
+        _small(small, figures)
+        _duckdb(log, options.rounds, figures)
+        _goaccess(log, Path(scratch) / "combined.log", figures)
+    aggregate, whole = min(figures["spark_aggregate_s"]), min(figures["analysis_s"])
+    figures["ratio"] = whole / aggregate
+    figures["rows_per_s"] = options.lines / whole
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(figures, indent=1) + "\n")
+    for name, value in figures.items():
+        print(f"{name:20} {value}")
+    small_ok = figures["small_after_session_s"] <= SMALL_MAX_S
+    print(f"analysis / aggregate {figures['ratio']:.2f} (goal: at most {RATIO_MAX:g})")
+    return 0 if figures["ratio"] <= RATIO_MAX and small_ok else 1
+
+
+def _timed(act: Callable[[], object]) -> float:
+    begun_s = time.perf_counter()
+    act()
+    return time.perf_counter() - begun_s
+
+
+def _generate(target: Path, lines: int) -> None:
+    spec = target.with_suffix(".webqos")
+    spec.write_text(
+        "set lifetime = 500ms\n" + "".join(f"</{n}>.server_resource > {p}% as {n}\n" for n, p in SHARES.items())
+    )
+    command = [
+        sys.executable, "-m", "loadgen.cli", "trace", "--rate", str(RATE), "--duration", f"{lines / RATE}s",
+        "--arrivals", "constant", "--zipf", "1", "--as-log", "--capacity", "16MB", "--log-spec", str(spec),
+        "--out", str(target),
+    ]  # fmt: skip
+    for name, part in SHARES.items():
+        command += ["--mix", f"{name}=1:/{name}/{{1..2000}}.html", "--share", f"{name}={part}%"]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+
+
+def _on_spark(log: Path, rounds: int, figures: dict[str, Any]) -> None:
+    found = sources.find([str(log)])
+    conf = settings("local[*]", sources.size(found))
+    begun_s = time.perf_counter()
+    with spark_session("bench", conf=conf) as spark:
+        from qosweb.analytics.analysis import Wanted, analyse
+
+        figures["session_s"] = time.perf_counter() - begun_s
+        figures["spark"] = spark.version
+        figures["spark_aggregate_cold_s"] = _timed(lambda: _aggregate(spark, log))
+        figures["analysis_s"], figures["spark_aggregate_s"] = [], []
+        for _ in range(rounds):
+            figures["spark_aggregate_s"].append(_timed(lambda: _aggregate(spark, log)))
+            figures["analysis_s"].append(_timed(lambda: analyse(spark, Wanted(found))))
+
+
+def _aggregate(spark: SparkSession, log: Path) -> None:
+    from pyspark.sql import functions as f
+
+    from qosweb.analytics.lines import REQUEST_SCHEMA
+
+    lines = spark.read.schema(REQUEST_SCHEMA).json(str(log))
+    rows = lines.groupBy("class", "decision").agg(f.count(f.lit(1)), f.sum("bytes"), f.max("total_ms")).collect()
+    assert len(rows) > len(SHARES)
+
+
+def _small(log: Path, figures: dict[str, Any]) -> None:
+    """The command as a user runs it; what the session alone takes is measured on the same settings."""
+    conf = settings("local[*]", 0)
+
+    def start() -> None:
+        with spark_session("bench", conf=conf):
+            pass
+
+    figures["small_session_s"] = _timed(start)
+    command = [sys.executable, "-m", "qosweb", "analyze", str(log), "--quiet"]
+    figures["small_whole_s"] = _timed(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
+    figures["small_after_session_s"] = figures["small_whole_s"] - figures["small_session_s"]
+
+
+def _duckdb(log: Path, rounds: int, figures: dict[str, Any]) -> None:
+    try:
+        duckdb = importlib.import_module("duckdb")
+    except ModuleNotFoundError:
+        figures["duckdb"] = "not installed"
+        return
+    query = (
+        "select class, decision, count(*), sum(bytes), max(total_ms) from read_json(?, format='newline_delimited', "
+        "columns={class: 'varchar', decision: 'varchar', bytes: 'bigint', total_ms: 'double'}) group by all"
+    )
+    figures["duckdb"] = duckdb.__version__
+    figures["duckdb_aggregate_s"] = [
+        _timed(lambda: duckdb.connect().execute(query, [str(log)]).fetchall()) for _ in range(rounds)
+    ]
+
+
+def _goaccess(log: Path, combined: Path, figures: dict[str, Any]) -> None:
+    program = shutil.which("goaccess")
+    if program is None:
+        figures["goaccess"] = "not installed"
+        return
+    with log.open() as source, combined.open("w") as target:
+        for line in source:
+            said = json.loads(line)
+            if "event" in said:
+                continue
+            when = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(said["ts"]))
+            asked = f'"GET {said["path"]} HTTP/1.1" {said["status"]} {said["bytes"]}'
+            target.write(f'{said["client"]} - - [{when}] {asked} "-" "-"\n')
+    command = [
+        program,
+        str(combined),
+        "--log-format=COMBINED",
+        "--no-progress",
+        "-o",
+        str(combined.with_suffix(".json")),
+    ]
+    figures["goaccess_s"] = _timed(lambda: subprocess.run(command, check=True, capture_output=True))
+    figures["goaccess"] = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout[
+        :40
+    ]
