@@ -38,7 +38,7 @@ class FlashCrowd(NamedTuple):
     )
     printed: str = (
         "The paper sends many requests for page A from second 50 to second 70 and notes that the percentages of "
-        "requests served for A do not change; it prints no numbers. Its server did not give A what the others left idle."
+        "requests served for A do not change; it prints no numbers. It did not give A what was idle."
     )
 
     def carry_out(self, bench: Bench) -> Findings:
@@ -86,8 +86,8 @@ def judge(evidence: Evidence, crowd_s: tuple[float, float], pipe_bps: float, *, 
     marks = [Mark(begin_s, "the crowd comes"), Mark(end_s, "and goes")]
     lasted_s = evidence.lasted_s
     return Findings(
-        seen=f"While ten times as many came to {CROWDED}, the others went on getting {min(all_kept):.1f} % or more of what "
-        f"they got before; {CROWDED} had {part:.1f} % of the pipe: its fifth, and what was idle.",
+        seen=f"While ten times as many came to {CROWDED}, the others went on getting {min(all_kept):.1f} % or more of "
+        f"what they got before; {CROWDED} had {part:.1f} % of the pipe: its fifth, and what was idle.",
         checks=checks,
         panels=[
             Panel(

@@ -33,7 +33,7 @@ class Response(NamedTuple):
     title: str = "Response times under an overload that lasts, beside a plain node"
     criterion: str = (
         "With a lifetime of 4 s, the mean response time of the last third is at most 1.2 times that of the middle "
-        "third, and none is longer than lifetime, service and 1 s of slack together; the plain node's grows by 1.4 or more."
+        "third, and none is longer than lifetime, service and 1 s together; the plain node's grows by 1.4 or more."
     )
     printed: str = (
         "In the paper the average response time stays fairly constant with promises (lifetime about 4 s) and increases "
