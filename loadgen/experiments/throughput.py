@@ -48,7 +48,7 @@ class Throughput(NamedTuple):
     )
     printed: str = (
         f"The paper's plain server had {paper.FIGURE_8_PLAIN_MBPS} MB/s and the one with promises from "
-        f"{paper.FIGURE_8_QOS_MBPS[0]} to {paper.FIGURE_8_QOS_MBPS[1]:.1f} MB/s, 54 to 90 %, more with a longer lifetime."
+        f"{paper.FIGURE_8_QOS_MBPS[0]} to {paper.FIGURE_8_QOS_MBPS[1]:.1f} MB/s, more with longer lifetimes: 54 to 90 %."
     )
 
     def carry_out(self, bench: Bench) -> Findings:
