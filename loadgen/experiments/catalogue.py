@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from loadgen.experiments.contention import CONTENTION
 from loadgen.experiments.fixed_shares import ALWAYS_16K, ALWAYS_128K, SHARES_16K, SHARES_128K, SIZES
+from loadgen.experiments.flash_crowd import FLASH_CROWD
+from loadgen.experiments.partition import PARTITION
+from loadgen.experiments.response import RESPONSE
+from loadgen.experiments.scale_out import SCALE_OUT
+from loadgen.experiments.successive_failures import SUCCESSIVE_FAILURES
+from loadgen.experiments.throughput import THROUGHPUT
 
 if TYPE_CHECKING:
     from loadgen.experiments.experiment import Experiment
@@ -15,5 +22,12 @@ CATALOGUE: tuple[Experiment, ...] = (
     ALWAYS_16K,
     ALWAYS_128K,
     SIZES,
+    FLASH_CROWD,
+    CONTENTION,
+    THROUGHPUT,
+    RESPONSE,
+    SCALE_OUT,
+    PARTITION,
+    SUCCESSIVE_FAILURES,
 )
 BY_NAME = {experiment.name: experiment for experiment in CATALOGUE}

@@ -30,6 +30,7 @@ class Seen(NamedTuple):
     what: str  # served, denied, failed, redirected
     size: int
     reason: str
+    was_sent_on: bool = False  # from one node to another, as the client saw it
 
     @property
     def took_s(self) -> float:
@@ -73,6 +74,7 @@ def seen_by_client(result: Result, nodes: Sequence[str]) -> Seen:
         what,
         result.bytes if what == SERVED else 0,
         result.reason or result.cause,
+        result.redirects > 0,
     )
 
 

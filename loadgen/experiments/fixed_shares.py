@@ -13,6 +13,7 @@ from loadgen.experiments.bench import KB, MB
 from loadgen.experiments.course import CSV_HEAD, csv_rows, share_lines
 from loadgen.experiments.findings import Findings, Panel, Table
 from loadgen.experiments.judging import (
+    HEAD_BYTES,
     WARM_UP_S,
     judge_no_failures,
     judge_served,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from loadgen.experiments.evidence import Evidence
 
 OVERLOAD = 2.0
-HEAD_BYTES = 256  # what a request costs beside its page
 
 
 class FixedShares(NamedTuple):
@@ -82,7 +82,7 @@ class FixedShares(NamedTuple):
             served, asked = served_of(evidence.clients, self.always)
             seen += f", and {self.always} got {served} of its {asked} answers"
         return Findings(
-            seen=f"{seen}; {fill:.0f} % of the pipe carried pages.",
+            seen=f"{seen}; {fill:.0f} % of the pipe was used.",
             checks=checks,
             panels=[
                 Panel(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from loadgen.experiments.evidence import Evidence, Seen
 
 WARM_UP_S = 2.0
+HEAD_BYTES = 256  # what a request costs a pipe beside its page
 
 
 class Tolerance(NamedTuple):
@@ -121,8 +122,9 @@ def count(rows: Iterable[Seen], what: str, span_s: tuple[float, float] = (0.0, f
 
 
 def used(rows: Iterable[Seen], span_s: tuple[float, float], pipe_bps: float) -> float:
-    """The part of the pipe that bodies filled, in per cent."""
-    return 100 * sum(bytes_served(rows, *span_s).values()) / (pipe_bps * (span_s[1] - span_s[0]))
+    """The part of the pipe that answers filled, in per cent."""
+    served = [row.size + HEAD_BYTES for row in rows if row.what == SERVED and span_s[0] <= row.ended_s < span_s[1]]
+    return 100 * sum(served) / (pipe_bps * (span_s[1] - span_s[0]))
 
 
 def judge_witnesses(evidence: Evidence, lost_max: int = 0) -> Check:

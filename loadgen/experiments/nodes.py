@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SERVING = re.compile(r"serving .*? on (https?://[^/]+)/(?:, admin on (http://[^/]+)/)?")
+_ASK = "import sys, urllib.request as r; sys.stdout.buffer.write(r.urlopen(sys.argv[1], timeout=5).read())"
 _START_S = 60.0
 _JOIN_S = 60.0
 
@@ -50,10 +51,7 @@ class Node:
         url = f"{self.admin}/status"
         with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
             if self._at:  # its loopback is not ours
-                script = (
-                    "import sys,urllib.request as r;sys.stdout.write(r.urlopen(sys.argv[1],timeout=5).read().decode())"
-                )
-                asked = [*self._at, sys.executable, "-c", script, url]
+                asked = [*self._at, sys.executable, "-c", _ASK, url]
                 text = subprocess.run(asked, capture_output=True, timeout=20, check=True, env=environment()).stdout
             else:
                 with urllib.request.urlopen(url, timeout=5) as reply:

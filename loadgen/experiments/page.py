@@ -36,8 +36,8 @@ def page(done: Sequence[Done], about: str) -> str:
     title = f"Experiments: {counts[PASS]} passed, {counts[FAIL]} failed"
     title += f", {counts[SKIPPED]} skipped" if counts[SKIPPED] else ""
     index = "".join(
-        f'<tr><td><a href="#{one.experiment.name}">{one.experiment.name}</a></td><td>{escape(one.experiment.title)}</td>'
-        f"<td>{escape(one.experiment.source)}</td><td>{_tag(one.findings.verdict)}</td>"
+        f'<tr><td><a href="#{one.experiment.name}">{one.experiment.name}</a></td>'
+        f"<td>{escape(one.experiment.title)}</td><td>{escape(one.experiment.source)}</td><td>{_tag(one.findings.verdict)}</td>"
         f'<td class="n">{one.lasted_s:.0f} s</td></tr>'
         for one in done
     )

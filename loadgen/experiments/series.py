@@ -92,9 +92,9 @@ def document(done: Sequence[Done], begun: str, size: Size) -> dict[str, object]:
 def _write(done: Sequence[Done], out: Path, size: Size, begun: str) -> None:
     shape = f"{'quick, ' if size.quick else ''}durations x{size.scale:g}, pipes x{size.pipe_scale:g}, seed {size.seed}"
     about = (
-        f"{begun}, Python {platform.python_version()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at "
-        f"the end; {shape}, spread {size.spread}. Pipes are set by hand, so the bottleneck is known; times also tell of "
-        "what else the machine had to do."
+        f"{begun}, Python {platform.python_version()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} "
+        f"at the end; {shape}, spread {size.spread}. Pipes are set by hand, so the bottleneck is known; times tell "
+        "also of what else the machine had to do."
     )
     (out / "report.html").write_text(page(done, about), "utf-8")
     text = msgspec.json.format(msgspec.json.encode(document(done, begun, size)), indent=2)

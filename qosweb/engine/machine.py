@@ -318,11 +318,12 @@ class QosMachine:
             return
         self.shares_at_ms = self.time_ms
         capacity = self.capacity_bps
+        bound = self.scheduler.bound
         demand = [
             demand_ppm(one, capacity, self.time_ms, always=always)
-            for one, always in zip(self.classes, self.scheduler.bound.always, strict=True)
+            for one, always in zip(self.classes, bound.always, strict=True)
         ]
-        self.scheduler.change_shares(self.scheduler.bound.shares(demand))
+        self.scheduler.change_shares(bound.shares(demand))
 
     def _schedule(self) -> None:
         now_ms, me, classes = self.time_ms, self.me, self.classes

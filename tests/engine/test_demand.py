@@ -46,3 +46,14 @@ def test_more_than_everything_is_everything() -> None:
 def test_without_a_known_capacity_whatever_came_may_need_it_all() -> None:
     assert demand_ppm(coming(1000), 0, 10**6) == PPM
     assert demand_ppm(ClassState("x"), 0, 10**6) == 0
+
+
+def test_what_is_always_available_wants_what_came_also_while_it_waits() -> None:
+    one = coming(CAPACITY * 40 // 100)
+    one.add(ProcessId("a"), 1, Waiter(1, 10, 0))
+    asks = demand_ppm(one, CAPACITY, 0, always=True)
+    assert PPM * 40 // 100 - STEP_PPM <= asks <= PPM * 40 // 100
+
+
+def test_what_is_always_available_leaves_the_others_something_to_divide() -> None:
+    assert demand_ppm(coming(5 * CAPACITY), CAPACITY, 10**6, always=True) == PPM - STEP_PPM

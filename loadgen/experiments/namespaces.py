@@ -1,0 +1,106 @@
+"""A network of namespaces: one for each node and one for the clients, joined by a bridge; gone with the experiment.
+
+Two nodes are cut apart without a word: each has in its table of neighbours an address for the other that nobody has.
+Packets leave and no one takes them. Clients reach every node all the time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NOBODY = "02:00:00:00:fe:fe"
+_NET = "10.78.0"
+_CLIENTS = 254  # the last part of their address
+_COMMAND_S = 20.0
+
+
+class NotAllowed(Exception):
+    """The kernel, or who runs this, does not allow namespaces; says what was refused."""
+
+
+def _ip(*words: str) -> None:
+    try:
+        done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False, timeout=_COMMAND_S)
+    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+        raise NotAllowed(f"the command ip (iproute2) cannot be used: {error}") from None
+    if done.returncode:
+        raise NotAllowed(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+class Network:
+    """The names of nodes become namespaces; ``at(name)`` is put before a command that runs there."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = list(names)
+        self._tag = f"lg{os.getpid() % 100_000}"
+        self._made: list[str] = []
+
+    def address(self, name: str) -> str:
+        return f"{_NET}.{self._names.index(name) + 1}"
+
+    def at(self, name: str = "") -> list[str]:
+        """Of a node, or of the clients."""
+        return ["ip", "netns", "exec", self._space(name or "clients")]
+
+    def __enter__(self) -> Network:
+        try:
+            self._build()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for space in reversed(self._made):
+            with suppress(NotAllowed):
+                _ip("netns", "delete", space)
+        self._made.clear()
+
+    def part(self, *sides: Sequence[str]) -> None:
+        """Only nodes of one side hear each other."""
+        for one in self._names:
+            for other in self._names:
+                if one != other:
+                    together = any(one in side and other in side for side in sides)
+                    self._point(one, other, self._mac(other) if together else _NOBODY)
+
+    def heal(self) -> None:
+        self.part(self._names)
+
+    def _space(self, name: str) -> str:
+        return f"{self._tag}-{name}"
+
+    def _mac(self, name: str) -> str:
+        return f"02:00:00:00:01:{self._names.index(name) + 1:02x}"
+
+    def _build(self) -> None:
+        hub = self._space("clients")
+        self._add(hub)
+        _ip("-n", hub, "link", "set", "lo", "up")
+        _ip("-n", hub, "link", "add", "bridge", "type", "bridge")
+        _ip("-n", hub, "address", "add", f"{_NET}.{_CLIENTS}/24", "dev", "bridge")
+        _ip("-n", hub, "link", "set", "bridge", "up")
+        for name in self._names:
+            space, port = self._space(name), f"to-{name}"
+            self._add(space)
+            _ip("-n", hub, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", space)
+            _ip("-n", hub, "link", "set", port, "master", "bridge", "up")
+            _ip("-n", space, "link", "set", "eth0", "address", self._mac(name))
+            _ip("-n", space, "address", "add", f"{self.address(name)}/24", "dev", "eth0")
+            _ip("-n", space, "link", "set", "eth0", "up")
+            _ip("-n", space, "link", "set", "lo", "up")
+        self.heal()
+
+    def _add(self, space: str) -> None:
+        _ip("netns", "add", space)
+        self._made.append(space)
+
+    def _point(self, one: str, other: str, mac: str) -> None:
+        _ip("-n", self._space(one), "neigh", "replace", self.address(other), "lladdr", mac, "dev", "eth0",
+            "nud", "permanent")  # fmt: skip

@@ -1,0 +1,264 @@
+"""What experiments are judged by, on made-up evidence whose truth is known."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loadgen.experiments import contention, flash_crowd, partition, response, successive_failures, throughput
+from loadgen.experiments.evidence import DENIED, FAILED, MOVED, SERVED, Evidence, Seen, log_lines, seen_in_log
+from loadgen.experiments.findings import FAIL, PASS, SKIPPED, Check, Findings, skip
+from loadgen.experiments.judging import (
+    HEAD_BYTES,
+    STRICT,
+    judge_no_failures,
+    judge_served,
+    judge_shares,
+    judge_witnesses,
+    used,
+    windows,
+)
+from loadgen.experiments.outages import Stage, judge_capacity, judge_floors, judge_losses
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROMISED = {"/a": 50.0, "/b": 30.0, "/c": 20.0}
+SPAN_S = (2.0, 42.0)
+
+
+def seen(name: str, at_s: float, what: str = SERVED, *, took_s: float = 0.1, size: int = 1000, node: str = "n1",
+         sent_on: bool = False) -> Seen:  # fmt: skip
+    return Seen(at_s - took_s, at_s, name, node, what, size if what == SERVED else 0, "", sent_on)
+
+
+def served_at(parts: dict[str, int], seconds: range = range(42)) -> list[Seen]:
+    """Each second so many answers of each class."""
+    return [seen(name, second + 0.5) for second in seconds for name, count in parts.items() for _ in range(count)]
+
+
+def evidence(clients: list[Seen], logs: list[Seen] | None = None, lasted_s: float = 42.0) -> Evidence:
+    return Evidence(clients, clients if logs is None else logs, 0.0, lasted_s, 0.0, 0)
+
+
+def verdicts(rows: list[Seen]) -> list[bool]:
+    return [check.holds for check in judge_shares(rows, PROMISED, SPAN_S, STRICT, "clients")]
+
+
+def test_shares_as_promised_hold() -> None:
+    assert verdicts(served_at({"/a": 50, "/b": 30, "/c": 20})) == [True, True]
+
+
+def test_a_share_that_is_short_by_three_points_fails_both_ways() -> None:
+    assert verdicts(served_at({"/a": 47, "/b": 32, "/c": 21})) == [False, False]
+
+
+def test_a_share_that_is_off_by_one_and_a_half_points_fails_over_the_run_only() -> None:
+    assert verdicts(served_at({"/a": 485, "/b": 315, "/c": 200})) == [False, True]
+
+
+def test_one_bad_window_fails_although_the_run_as_a_whole_is_right() -> None:
+    short, long = {"/a": 46, "/b": 33, "/c": 21}, {"/a": 54, "/b": 27, "/c": 19}
+    rows = served_at(short, range(2, 12)) + served_at(long, range(12, 22))
+    rows += served_at({"/a": 50, "/b": 30, "/c": 20}, range(22, 42))
+    assert verdicts(rows) == [True, False]
+
+
+def test_the_first_seconds_do_not_count() -> None:
+    rows = served_at({"/c": 1000}, range(2)) + served_at({"/a": 50, "/b": 30, "/c": 20}, range(2, 42))
+    assert verdicts(rows) == [True, True]
+
+
+def test_shares_are_of_bytes_and_not_of_requests() -> None:
+    rows = [seen("/a", second + 0.5, size=5000) for second in range(42)]
+    rows += [seen("/b", second + 0.5, size=1000) for second in range(42) for _ in range(3)]
+    rows += [seen("/c", second + 0.5, size=500) for second in range(42) for _ in range(4)]
+    assert verdicts(rows) == [True, True]
+
+
+def test_where_nothing_was_served_nothing_holds() -> None:
+    assert verdicts([seen("/a", 5.0, DENIED)]) == [False, False]
+
+
+def test_windows_are_whole() -> None:
+    assert windows(2.0, 35.0, 10.0) == [(2.0, 12.0), (12.0, 22.0), (22.0, 32.0)]
+
+
+def test_always_means_every_one() -> None:
+    rows = [seen("/a", 1.0) for _ in range(2000)]
+    assert judge_served(rows, "/a", 100.0, "clients").holds
+    assert not judge_served([*rows, seen("/a", 2.0, DENIED)], "/a", 100.0, "clients").holds
+    assert not judge_served([], "/a", 100.0, "clients").holds
+
+
+def test_who_was_sent_on_is_counted_where_it_arrived() -> None:
+    rows = [seen("/a", 1.0, MOVED), seen("/a", 1.1, node="n2")]
+    assert judge_served(rows, "/a", 100.0, "logs").holds
+
+
+def test_logs_that_tell_another_story_are_noticed() -> None:
+    rows = served_at({"/a": 5})
+    assert judge_witnesses(evidence(rows)).holds
+    assert not judge_witnesses(evidence(rows, rows[:-1])).holds
+    assert judge_witnesses(evidence(rows, rows[:-1]), lost_max=1).holds
+    assert not judge_witnesses(evidence([], [])).holds
+
+
+def test_a_failure_is_no_denial() -> None:
+    assert judge_no_failures([seen("/a", 1.0), seen("/a", 1.0, DENIED)]).holds
+    assert not judge_no_failures([seen("/a", 1.0, FAILED)]).holds
+    assert not judge_no_failures([seen("/a", 1.0, "unsent")]).holds
+
+
+def test_a_pipe_carries_heads_too() -> None:
+    rows = [seen("/a", 1.5, size=1000 - HEAD_BYTES) for _ in range(5)]
+    assert used(rows, (1.0, 2.0), 10_000) == 50.0
+
+
+def test_a_verdict_needs_checks_that_hold() -> None:
+    good, bad = Check("x", True, ""), Check("y", False, "")
+    assert Findings("", [good]).verdict == PASS
+    assert Findings("", [good, bad]).verdict == FAIL
+    assert Findings("", []).verdict == FAIL
+    assert skip("why").verdict == SKIPPED
+
+
+def test_log_lines_become_what_clients_saw() -> None:
+    lines = [
+        b'{"event":"policy","ts":9.0,"node":"n1","text":"..."}',
+        b'{"ts":10.5,"node":"n1","class":"/a","decision":"expired","bytes":120,"total_ms":500.0}',
+        b'{"ts":11.0,"node":"n1","class":"/a","decision":"served","bytes":16384,"total_ms":250.0}',
+        b'{"ts":11.0,"node":"n1","cla',
+    ]
+    found = list(log_lines(lines))
+    assert found[-1] is None
+    rows = [seen_in_log(line, 10.0) for line in found if line is not None]
+    assert [(row.asked_s, row.ended_s, row.what, row.size) for row in rows] == [
+        (0.5, 1.0, DENIED, 0),
+        (1.0, 1.25, SERVED, 16384),
+    ]
+
+
+def test_failures_belong_to_the_killed_node_and_to_its_end() -> None:
+    fine = [seen("/a", second + 0.5) for second in range(40)]
+    assert judge_losses(fine, [20.0]).holds
+    assert judge_losses([*fine, seen("/a", 20.3, FAILED, sent_on=True)], [20.0]).holds
+    assert not judge_losses([*fine, seen("/a", 20.3, FAILED)], [20.0]).holds
+    assert not judge_losses([*fine, seen("/a", 31.0, FAILED, sent_on=True)], [20.0]).holds
+
+
+def test_lower_bounds_and_capacity_of_a_stage() -> None:
+    stage = Stage("two", 0.0, 10.0, 10 * (1000 + HEAD_BYTES))
+    rows = served_at({"/a": 5, "/b": 4}, range(10))
+    assert judge_floors(rows, stage, {"/a": 50.0, "/b": 30.0}, 2.0, "clients").holds
+    assert not judge_floors(rows, stage, {"/a": 60.0, "/b": 30.0}, 2.0, "clients").holds
+    assert judge_capacity(rows, stage, 90.0, "clients").holds
+    assert not judge_capacity(rows, stage, 91.0, "clients").holds
+
+
+@pytest.mark.parametrize(
+    ("asked_a", "asked_b", "share"),
+    [(0.2, 0.1, 200 / 3), (0.65, 0.35, 65.0), (0.8, 0.4, 60.0), (1.3, 0.7, 50.0), (0.3, 1.2, 30.0)],
+)
+def test_equal_classes_have_half_or_what_they_ask_for(asked_a: float, asked_b: float, share: float) -> None:
+    assert contention.expected(asked_a, asked_b) == pytest.approx(share)
+
+
+def contended(times: float, a: int, b: int, *, denied: int = 0) -> contention.Step:
+    rows = [seen("/a", s + 0.5, size=contention.SIZE) for s in range(9) for _ in range(a)]
+    rows += [seen("/b", s + 0.5, size=contention.SIZE) for s in range(9) for _ in range(b)]
+    rows += [seen(name, s + 0.5, DENIED) for s in range(9) for name in ("/a", "/b") for _ in range(denied)]
+    return contention.Step(times, evidence(rows, lasted_s=9.0))
+
+
+def test_contention_judges_both_sides_of_the_full_pipe() -> None:
+    pipe_bps = 100 * (contention.SIZE + HEAD_BYTES)
+    below, above = contended(0.5, 33, 17), contended(2.0, 50, 50, denied=100)
+    assert contention.judge([below, above], pipe_bps, 2.0).verdict == PASS
+    assert contention.judge([below, contended(2.0, 60, 40, denied=100)], pipe_bps, 2.0).verdict == FAIL
+    assert contention.judge([contended(0.5, 33, 17, denied=1), above], pipe_bps, 2.0).verdict == FAIL
+
+
+def crowd(others: int) -> Evidence:
+    """From 50 s to 70 s a crowd comes to /a; the others ask for 10 a second, and get so many."""
+    rows = []
+    for second in range(80):
+        during = 50 <= second < 70
+        for name in flash_crowd.CLASSES:
+            count = (25 if during else 10) if name == "/a" else (others if during else 10)
+            asked = (100 if during else 10) if name == "/a" else 10
+            rows += [seen(name, second + 0.5, size=1000 - HEAD_BYTES) for _ in range(count)]
+            rows += [seen(name, second + 0.5, DENIED) for _ in range(asked - count)]
+    return evidence(rows, lasted_s=80.0)
+
+
+def test_a_crowd_must_not_cost_the_others() -> None:
+    assert flash_crowd.judge(crowd(10), (50.0, 70.0), 65_000 * 0.75, quick=False).verdict == PASS
+    assert flash_crowd.judge(crowd(9), (50.0, 70.0), 65_000 * 0.75, quick=False).verdict == FAIL
+
+
+def test_idle_capacity_belongs_to_the_crowd() -> None:
+    assert flash_crowd.judge(crowd(10), (50.0, 70.0), 100_000, quick=False).verdict == FAIL
+
+
+def test_throughput_is_beside_the_plain_node() -> None:
+    plain = throughput.Step(0.0, evidence(served_at({"/a": 100}, range(10)), lasted_s=10.0))
+    good = throughput.Step(0.5, evidence(served_at({"/a": 96}, range(10)), lasted_s=10.0))
+    poor = throughput.Step(0.5, evidence(served_at({"/a": 90}, range(10)), lasted_s=10.0))
+    assert throughput.judge([plain, good], 10**6, 0.95).verdict == PASS
+    assert throughput.judge([plain, poor], 10**6, 0.95).verdict == FAIL
+
+
+def responses(first_s: float, last_s: float) -> Evidence:
+    rows = []
+    for second in range(60):
+        took_s = first_s + (last_s - first_s) * second / 60
+        rows.append(seen("/a", second + took_s, took_s=took_s))
+    return evidence(rows, lasted_s=60.0)
+
+
+def test_flat_beside_growing() -> None:
+    assert response.judge(responses(1.0, 30.0), responses(4.5, 4.5)).verdict == PASS
+    assert response.judge(responses(1.0, 30.0), responses(1.0, 5.9)).verdict == FAIL
+    assert response.judge(responses(1.0, 30.0), responses(7.0, 7.0)).verdict == FAIL
+    assert response.judge(responses(5.0, 5.0), responses(4.5, 4.5)).verdict == FAIL
+
+
+HAPPENED = {
+    "n5 killed": 13.0, "view without n5": 13.5, "n4 killed": 26.0, "view without n4": 26.5, "n3 killed": 39.0,
+    "view without n3": 39.5,
+}  # fmt: skip
+VIEWS = [["n1", "n2", "n3", "n4"], ["n1", "n2", "n3"], ["n1", "n2"]]
+
+
+def failing(parts_of_the_last: dict[str, int]) -> Evidence:
+    rows = []
+    for at, count in enumerate((5, 4, 3)):
+        rows += served_at({"/a": 5 * count, "/b": 3 * count, "/c": 2 * count}, range(at * 13, at * 13 + 13))
+    return evidence(rows + served_at(parts_of_the_last, range(39, 52)), lasted_s=52.0)
+
+
+def test_shares_down_to_two_nodes() -> None:
+    node_bps = 10 * (1000 + HEAD_BYTES)
+    right, wrong = failing({"/a": 10, "/b": 6, "/c": 4}), failing({"/a": 7, "/b": 7, "/c": 6})
+    scopes = ["cluster", "cluster"]
+    judge = successive_failures.judge
+    assert judge(right, HAPPENED, VIEWS, scopes, node_bps, quick=False).verdict == PASS
+    assert judge(wrong, HAPPENED, VIEWS, scopes, node_bps, quick=False).verdict == FAIL
+    assert judge(right, HAPPENED, VIEWS, ["cluster", "local"], node_bps, quick=False).verdict == FAIL
+    assert judge(right, HAPPENED, [*VIEWS[:2], []], scopes, node_bps, quick=False).verdict == FAIL
+
+
+def test_orders_that_differ_in_one_place_are_not_one(tmp_path: Path) -> None:
+    def log(name: str, labels: list[str]) -> Path:
+        lines = [{"i": i, "label": label, "sha256": "0", "kind": "x"} for i, label in enumerate(labels)]
+        file = tmp_path / name
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return file
+
+    first = log("n1", ["x", "y", "z"])
+    assert partition.judge_order({"n1": first, "n2": log("n2", ["x", "y"])}).holds
+    assert not partition.judge_order({"n1": first, "n2": log("n2", ["x", "z"])}).holds
+    assert not partition.judge_order({"n1": first}).holds
