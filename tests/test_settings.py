@@ -62,7 +62,10 @@ def test_every_setting_can_be_given_in_all_three_ways(spec: OptionSpec) -> None:
 
 @pytest.mark.parametrize("spec", [spec for spec in OPTIONS if not spec.key.startswith("tls")], ids=lambda s: s.key)
 def test_command_line_before_environment_before_file_before_default(spec: OptionSpec) -> None:
-    low, middle, high = ("json", "combined", "json") if spec.key == "access-log-format" else ("161", "162", "163")
+    low, middle, high = {
+        "access-log-format": ("json", "combined", "json"),
+        "upstream": ("http://h:1", "http://h:2", "http://h:3"),
+    }.get(spec.key, ("161", "162", "163"))
     names = {} if spec.key == "root" else {"root": "site"}
     if spec.key == "max-header-size":
         names["max-request-line"] = "16"
