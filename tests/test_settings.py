@@ -74,6 +74,7 @@ def test_command_line_before_environment_before_file_before_default(spec: Option
         "join": ("h:1", "h:2", "h:3"),
         "bootstrap": ("yes", "no", "yes"),
         "public-url": ("http://h:1", "http://h:2", "http://h:3"),
+        "upstream": ("http://h:1", "http://h:2", "http://h:3"),
     }.get(spec.key, ("161", "162", "163"))
     names = {} if spec.key == "root" else {"root": "site"}
     if spec.key in ("group", "join", "bootstrap"):

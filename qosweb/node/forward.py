@@ -12,6 +12,7 @@ cancels it. Neighbours: ``qosweb.node.upstream`` has the connections, ``qosweb.h
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -87,14 +88,14 @@ class Relay:
     async def _run(self) -> None:
         answer: Answer | None = None
         try:
-            answer = await self._answer()
-        except _BROKEN:  # in the middle of an answer
-            pass
+            with contextlib.suppress(*_BROKEN):  # in the middle of an answer
+                answer = await self._answer()
+            if self._exchange.rate_bps is not None:
+                self._exchange.channel_until = self._due(0)
+            self._end(answer)
         except Exception as error:  # a fault of ours must not cost more than this connection
             self._hub.report_fault(error)
-        if self._exchange.rate_bps is not None:
-            self._exchange.channel_until = self._due(0)
-        self._end(answer)
+            self._transport.abort()
 
     async def _answer(self) -> Answer | None:
         exchange, hub = self._exchange, self._hub

@@ -98,20 +98,19 @@ class PacedSend:
         return self._from + (self._fixed + self.size - len(self._head)) / self._rate_bps
 
     @property
-    def owed(self) -> int:
-        """Bytes that were handed over and that the client has not taken."""
-        descriptor = self._transport.get_extra_info("socket").fileno()
-        return self._transport.get_write_buffer_size() + unsent(descriptor)
-
-    @property
     def progress(self) -> int:
         """Bytes that left for the client."""
-        return self.sent - self.owed
+        descriptor = self._transport.get_extra_info("socket").fileno()
+        return self.sent - self._transport.get_write_buffer_size() - unsent(descriptor)
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether it is the client that takes its time, and not the channel."""
-        return self.owed > 0
+        """Whether it is the client that takes its time, and not the channel: the kernel takes no more for it.
+
+        (What the kernel has says nothing. In a narrow channel there are always a few bytes that nobody has
+        acknowledged yet.)
+        """
+        return self._transport.get_write_buffer_size() > 0
 
     def pump_buffered(self) -> None:
         """The transport has room again: the next tick sees it."""

@@ -1,8 +1,8 @@
 """``./dev bench pacing``: how exact channels are, and what pacing costs.
 
-First one busy channel: a client that asks for page after page on one connection, one ahead, and the bytes that it got in windows
-of two seconds, beside the channel's rate. Then many at a time: the bytes of all of them, the spread between them, and the
-processor time of the node.
+First one busy channel: a client that asks for page after page on one connection, one ahead, and the bytes that it got
+in windows of two seconds, beside the channel's rate. Then many at a time: the bytes of all of them, the spread between
+them, and the processor time of the node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import psutil
 from tests.support.nodes import RunningNode
 
 REQUEST = b"GET /page.bin HTTP/1.1\r\nHost: bench\r\n\r\n"
-HEAD_BYTES = 256  # what the node charges for a head; see qosweb.node.gate
+HEAD_BYTES = 256  # what the node charges for a head as long as nobody has measured it
 
 
 class Reader:
