@@ -49,7 +49,15 @@ MAKES_MUTANTS = ("cluster/sim/mutation.py",)  # compiles wrong versions of our o
 
 LINES_MAX = 600
 ENTRY_POINTS = frozenset(
-    {"qosweb.__main__", "qosweb.cli", "cluster.__main__", "loadgen.cli", "loadgen.worker", "qosweb.analytics.session"}
+    {
+        "qosweb.__main__",
+        "qosweb.cli",
+        "cluster.__main__",
+        "loadgen.cli",
+        "loadgen.worker",
+        "qosweb.analytics.session",
+        "qosweb.demo.member",
+    }
 )
 
 # Written in pieces, so that this file does not contain them.
