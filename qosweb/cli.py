@@ -31,7 +31,7 @@ class _Parser(argparse.ArgumentParser):
 
 _FLAGS = {
     "serve": ["--config", *(spec.flag for spec in OPTIONS)],
-    "demo": ["--listen", "--admin"],
+    "demo": ["--nodes", "--port"],
     "analyze": list(ANALYZE_FLAGS),
     **{command: tools.flags(command) for command in tools.COMMANDS},
 }
@@ -52,7 +52,7 @@ def _run(argv: list[str]) -> int:
     parser.add_argument("--version", action="version", version=f"qosweb {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="serve a folder", allow_abbrev=False))
-    _add_demo(commands.add_parser("demo", help="serve a small sample site until Ctrl-C", allow_abbrev=False))
+    _add_demo(commands.add_parser("demo", help="a cluster with a sample site, until Ctrl-C", allow_abbrev=False))
     tools.add_commands(commands)
     add_analyze(
         commands.add_parser("analyze", help="say from the logs whether every promise was held", allow_abbrev=False)
@@ -78,9 +78,9 @@ def _run(argv: list[str]) -> int:
         from qosweb.node.serve import serve
 
         return serve(_settings(arguments))
-    from qosweb.demo import demo
+    from qosweb.demo.demo import demo
 
-    return demo(listen=arguments.listen, admin=arguments.admin)
+    return demo(nodes=arguments.nodes, port=arguments.port)
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
@@ -101,9 +101,14 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Serve the sample site, a shop with free, paid and always-available parts, until Ctrl-C."
-    parser.add_argument("--listen", metavar="H:P", default="127.0.0.1:8080", help="public address (127.0.0.1:8080)")
-    parser.add_argument("--admin", metavar="H:P", default="127.0.0.1:8081", help="admin address (127.0.0.1:8081)")
+    parser.description = (
+        "A cluster on this machine with the sample site, a shop with free, paid and always-available parts, under a "
+        "gentle load, until Ctrl-C. It says what to try."
+    )
+    parser.add_argument("--nodes", metavar="N", default="3", help="how many nodes (3)")
+    parser.add_argument(
+        "--port", metavar="P", help="the first port; 0 is any that are free (8080, and others if that is taken)"
+    )
 
 
 def _settings(arguments: argparse.Namespace) -> ServeSettings:

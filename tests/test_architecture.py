@@ -54,7 +54,7 @@ LINES_MAX = 600
 ENTRY_POINTS = frozenset(
     {
         "qosweb.__main__", "qosweb.cli", "qosweb.engine.sim.__main__", "cluster.__main__", "loadgen.cli",
-        "loadgen.worker", "qosweb.analytics.session",
+        "loadgen.worker", "qosweb.analytics.session", "qosweb.demo.member",
     }
 )  # fmt: skip
 

@@ -29,4 +29,4 @@ class Flow(msgspec.Struct, array_like=True):
 
     @property
     def per_s(self) -> int:
-        return self.mean // _FINE
+        return max(0, self.mean // _FINE)  # what started may have cost less than it was charged, later

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from qosweb.errors import UsageError
+from qosweb.node.dashboard import dashboard
 from qosweb.node.metrics import exposition, registry_of
 from qosweb.node.status import queue_of, scope_of, status_of
 from qosweb.tools.files import BYTES_MAX, compile_text
@@ -29,6 +30,7 @@ CLOSE_S = 1.0
 PUT_S = 10.0  # how long a new policy may take to be in force
 ROUTES = """\
 qosweb admin port
+  GET  /                  the dashboard, for a browser; else this text
   GET  /livez             alive
   GET  /readyz?verbose    ready, and what is missing
   GET  /metrics           for Prometheus
@@ -80,15 +82,19 @@ class Admin:
             scheme, _, token = given.partition(" ")
             given_token = token.strip().encode("utf-8", "surrogateescape")
             if scheme.lower() != "bearer" or not hmac.compare_digest(given_token, self._token.value.encode()):
+                if request.path == "/" and _wants_page(request):  # which asks for the token
+                    return _page(401)
                 return web.Response(
                     status=401,
                     text="the admin port needs the header 'Authorization: Bearer TOKEN'\n",
                     headers={"WWW-Authenticate": "Bearer"},
                 )
+        if request.method not in ("GET", "HEAD") and _is_from_elsewhere(request):
+            return web.Response(status=403, text="a page of another site may not change anything here\n")
         return await handler(request)
 
-    async def _index(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return web.Response(text=ROUTES)
+    async def _index(self, request: web.Request) -> web.Response:
+        return _page(200) if _wants_page(request) else web.Response(text=ROUTES, headers={"Vary": "Accept"})
 
     async def _livez(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.Response(text="ok\n")
@@ -141,6 +147,23 @@ class Admin:
     async def _drain(self, request: web.Request) -> web.Response:  # noqa: ARG002
         self._start_drain()
         return web.Response(status=202, text="draining\n")
+
+
+def _wants_page(request: web.Request) -> bool:
+    return "text/html" in request.headers.get("Accept", "")
+
+
+def _page(status: int) -> web.Response:
+    text, fields = dashboard()
+    if status == 401:
+        fields = {**fields, "WWW-Authenticate": "Bearer"}
+    return web.Response(status=status, text=text, content_type="text/html", headers=fields)
+
+
+def _is_from_elsewhere(request: web.Request) -> bool:
+    """A browser sent it because a page of another origin said so; commands send no such field."""
+    origin = request.headers.get("Origin")
+    return origin is not None and origin.partition("://")[2] != request.host
 
 
 class Token:

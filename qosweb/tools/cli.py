@@ -1,4 +1,4 @@
-"""The language's commands on the command line: their arguments, and which function does the work."""
+"""The language's and the operator's commands on the command line: their arguments, and which function does the work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-COMMANDS = ("check", "explain", "fmt", "shares")
+COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain")
 _JSON = "for scripts: JSON on standard output"
 
 
@@ -19,6 +19,9 @@ def add_commands(commands: Any) -> None:
     )
     _add_fmt(commands.add_parser("fmt", help="write specifications in their canonical form", allow_abbrev=False))
     _add_shares(commands.add_parser("shares", help="say what every class would get", allow_abbrev=False))
+    _add_status(commands.add_parser("status", help="draw the cluster as a node sees it", allow_abbrev=False))
+    _add_reload(commands.add_parser("reload", help="change the policy of the whole cluster", allow_abbrev=False))
+    _add_drain(commands.add_parser("drain", help="end a node in order", allow_abbrev=False))
 
 
 def flags(command: str) -> list[str]:
@@ -34,6 +37,9 @@ def flags(command: str) -> list[str]:
             "--json", "--capacity", "--nodes", "--demand", "--request-size", "--at", "--load", "--accessed", "--png",
             "--with-shadow",
         ],
+        "status": ["--json", "--admin", "--token-file", "--watch"],
+        "reload": ["--json", "--admin", "--token-file"],
+        "drain": ["--json", "--admin", "--token-file"],
     }.get(command, [])  # fmt: skip
 
 
@@ -50,6 +56,14 @@ def run(arguments: argparse.Namespace) -> int:
         from qosweb.tools.explain import explain
 
         return explain(arguments)
+    if arguments.command == "status":
+        from qosweb.tools.status import status
+
+        return status(arguments)
+    if arguments.command in ("reload", "drain"):
+        from qosweb.tools import reload
+
+        return (reload.reload if arguments.command == "reload" else reload.drain)(arguments)
     from qosweb.tools.shares import shares
 
     return shares(arguments)
@@ -115,3 +129,36 @@ def _add_shares(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--with-shadow", action="store_true", help="as if shadow statements were in force")
     _add_environment(parser)
     parser.add_argument("--json", action="store_true", help=_JSON)
+
+
+def _add_admin(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--admin", metavar="H:P", default="127.0.0.1:8081", help="the node's admin port (127.0.0.1:8081)"
+    )
+    parser.add_argument("--token-file", metavar="F", help="file with the token of the admin port")
+    parser.add_argument("--json", action="store_true", help=_JSON)
+
+
+def _add_status(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Draw the cluster as one of its nodes sees it: who is in it, how many more may fail, and what each class is "
+        "promised, is due now, and gets."
+    )
+    parser.add_argument(
+        "--watch", metavar="SECONDS", nargs="?", const="1", help="draw it again every so many seconds (1), until Ctrl-C"
+    )
+    _add_admin(parser)
+
+
+def _add_reload(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Check a specification, and put it in force in the whole cluster at one place in its order. "
+        "Exit code 0: it is in force; 1: it has errors, and nothing changed; 2: no such node, or it refused."
+    )
+    parser.add_argument("file", metavar="SPEC", help="a specification; - is standard input")
+    _add_admin(parser)
+
+
+def _add_drain(parser: argparse.ArgumentParser) -> None:
+    parser.description = "End a node in order, as SIGTERM does: no new connections, what is in service is finished."
+    _add_admin(parser)

@@ -1,0 +1,184 @@
+"""A node's ``/status`` as a picture for the terminal: the view, the nodes, and the classes with their shares as bars.
+
+All shares are parts of the capacity of those who decide together. In a bar, what a class gets of late is filled, and a
+mark shows what it is promised when all want everything.
+Pure, but for the width that rich finds. Neighbours: `status` fetches and refreshes; `qosweb.node.status` says it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from qosweb.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import RenderableType
+
+BAR = 24
+CLASSES_MAX = 40
+NODES_MAX = 32
+MARK = "┃"
+
+
+def picture(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float) -> Group:
+    """``before`` is the status that many seconds ago, if there was one: then rates are shown, too."""
+    parts: list[RenderableType] = [_head(status)]
+    if status.get("nodes"):
+        parts += [Text(), _nodes(status)]
+    parts += [Text(), _classes(status, before, seconds)]
+    hidden = len(status["classes"]) - CLASSES_MAX
+    if hidden > 0:
+        parts.append(Text(f"and {hidden} more classes; --json has all of them"))
+    return Group(*parts)
+
+
+def _head(status: Mapping[str, Any]) -> Text:
+    text = Text()
+    scope = status.get("scope", "alone")
+    members = status.get("members") or [status["name"]]
+    for_how_long = _since(status.get("primary_since"))
+    if scope == "local":
+        text.append("CUT OFF", style="bold reverse red")
+        text.append(
+            f" {for_how_long}: {status['name']} is in no primary view and decides alone (QoS-Scope: local)\n",
+            style="red",
+        )
+    elif scope == "cluster":
+        view = (status.get("view") or {}).get("id", "?")
+        lose = status.get("can_lose", 0)
+        text.append("primary", style="bold green")
+        text.append(f" view {view} {for_how_long}: {_count(len(members), 'node')}, ")
+        text.append(f"{lose or 'none'} more may fail\n", style="" if lose else "yellow")
+    else:
+        text.append("alone", style="bold green")
+        text.append(f" {for_how_long}: {status['name']} is no member of a cluster\n")
+    capacity = status.get("capacity")
+    if capacity:
+        text.append(f"capacity {_rate(capacity['cluster_bytes_per_s'])}")
+        used = sum(one["cluster"]["started_bytes_per_s"] for one in status["classes"].values() if "cluster" in one)
+        text.append(f", delivered {_rate(used)} of late")
+        text.append("   ")
+    policy = (status.get("policy") or {}).get("hash")
+    text.append(f"policy {policy}" if policy else "no specification")
+    if status.get("draining"):
+        text.append("   draining", style="bold yellow")
+    return text
+
+
+def _nodes(status: Mapping[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("node")
+    for column in ("capacity", "in use", "channels", "waiting", "load"):
+        table.add_column(column, justify="right")
+    table.add_column("", no_wrap=True)
+    table.add_column("clients reach it at", overflow="fold")
+    nodes = sorted(status["nodes"].items())
+    for name, one in nodes[:NODES_MAX]:
+        is_me = name == status["name"]
+        capacity = one["capacity_bytes_per_s"]
+        used = min(1.0, one["used_bytes_per_s"] / capacity) if capacity else 0.0
+        table.add_row(
+            Text(f"{name} *" if is_me else name, style="bold" if is_me else ""),
+            _rate(capacity) if capacity else "draining",
+            f"{used:.0%}",
+            str(one["channels"]),
+            _number(one["waiting"]),
+            f"{one['load']:.0%}",
+            "█" * round(used * 10) + "░" * (10 - round(used * 10)),
+            one["url"],
+        )
+    if len(nodes) > NODES_MAX:
+        table.add_row(f"and {len(nodes) - NODES_MAX} more")
+    return table
+
+
+def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("class", overflow="fold", max_width=40)
+    if not status.get("capacity"):  # nothing is promised
+        for column in ("served", "denied", "failed"):
+            table.add_column(column, justify="right")
+        for name, one in list(status["classes"].items())[:CLASSES_MAX]:
+            table.add_row(Text(name), *(_number(one[key]) for key in ("served", "denied", "failed")))
+        return table
+    for column in ("promised", "due", "gets"):
+        table.add_column(column, justify="right")
+    table.add_column("", no_wrap=True, min_width=BAR)
+    for column in ("waiting", "served", "denied", "gave up"):
+        table.add_column(column, justify="right")
+    if before is not None:
+        table.add_column("served/s", justify="right")
+        table.add_column("denied/s", justify="right")
+    for name, one in list(status["classes"].items())[:CLASSES_MAX]:
+        share, cluster = one["share"], one["cluster"]
+        cells: list[RenderableType] = [
+            "always" if one["always"] else _percent(share["promised"]),
+            _percent(share["now"]),
+            _percent(share["of_capacity"]),
+            bar(share["of_capacity"], share["promised"]),
+            _number(one["waiting"]),
+            _number(cluster["started"]),
+            _number(cluster["denied"]),
+            _number(cluster["cancelled"]),
+        ]
+        if before is not None:
+            then = before["classes"].get(name, {}).get("cluster", cluster)
+            cells += [
+                _per_s(cluster["started"] - then["started"], seconds),
+                _per_s(cluster["denied"] + cluster["cancelled"] - then["denied"] - then["cancelled"], seconds),
+            ]
+        table.add_row(Text(name), *cells, style="" if one["waiting"] or share["of_capacity"] else "dim")
+    return table
+
+
+def bar(gets: float, promised: float | None) -> Text:
+    """What it gets, filled; a mark at what it is promised."""
+    filled = min(BAR, round(gets * BAR))
+    mark = None if promised is None or promised <= 0 else min(BAR - 1, round(promised * BAR))
+    text = Text()
+    for at in range(BAR):
+        if at == mark:
+            text.append(MARK, style="bold yellow")
+        else:
+            text.append("█" if at < filled else "·", style="green" if at < filled else "dim")
+    return text
+
+
+def _since(when: float | None) -> str:
+    if when is None:
+        return ""
+    seconds = max(0, int(time.time() - when))
+    if seconds < 120:
+        return f"for {seconds} s"
+    minutes = seconds // 60
+    return f"for {minutes} min" if minutes < 120 else f"for {minutes // 60} h {minutes % 60} min"
+
+
+def _percent(part: float | None) -> str:
+    return "" if part is None else f"{part:.0%}" if part >= 0.1 or not part else f"{part:.1%}"
+
+
+def _rate(bytes_per_s: int) -> str:
+    for unit, per in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if bytes_per_s >= per:
+            return f"{bytes_per_s / per:.3g} {unit}/s" if bytes_per_s < 1000 * per else f"{bytes_per_s // per} {unit}/s"
+    return f"{format_size(bytes_per_s)} B/s"
+
+
+def _number(value: int) -> str:
+    return f"{value:,}" if value else "0"
+
+
+def _per_s(count: int, seconds: float) -> str:
+    return f"{max(0, count) / seconds:.1f}" if seconds > 0 else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

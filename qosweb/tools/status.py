@@ -1,0 +1,108 @@
+"""``qosweb status``: the cluster as one of its nodes sees it, drawn in the terminal, once or again and again.
+
+With ``--watch`` a terminal is redrawn in place. Anything else gets one block for each look, and no more than
+LOOKS_MAX of them: a file must not grow for ever because somebody forgot a command.
+Neighbours: `adminclient` asks, `clusterpicture` draws.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from qosweb.errors import UsageError
+from qosweb.tools.adminclient import AdminClient, AdminError
+from qosweb.tools.clusterpicture import picture
+
+if TYPE_CHECKING:
+    import argparse
+
+EVERY_S = 1.0
+EVERY_MIN_S = 0.1
+EVERY_MAX_S = 3600.0
+LOOKS_MAX = 3600
+WIDTH = 120  # where there is no terminal to ask
+
+
+def status(arguments: argparse.Namespace) -> int:
+    every_s = None if arguments.watch is None else _seconds(arguments.watch)
+    client = AdminClient(arguments.admin, arguments.token_file)
+    try:
+        if every_s is None:
+            return asyncio.run(_once(client, as_json=arguments.json))
+        return asyncio.run(_watch(client, every_s, as_json=arguments.json))
+    except BrokenPipeError:  # who read it has seen enough
+        sys.stdout = None
+        return 0
+
+
+async def _once(client: AdminClient, *, as_json: bool) -> int:
+    async with client:
+        found = await client.status()
+    _show(found, None, 0.0, as_json=as_json)
+    return 0
+
+
+async def _watch(client: AdminClient, every_s: float, *, as_json: bool) -> int:
+    """A node that goes away is waited for; one that never was there is an error."""
+    async with client:
+        latest = await client.status()
+        if as_json or not sys.stdout.isatty():
+            return await _watch_in_blocks(client, latest, every_s, as_json=as_json)
+        loop = asyncio.get_running_loop()
+        console = Console(highlight=False, markup=False)
+        with Live(picture(latest, None, 0.0), console=console, auto_refresh=False, screen=True) as live:
+            at = loop.time()
+            live.refresh()
+            while True:
+                await asyncio.sleep(every_s)
+                try:
+                    found, now = await client.status(), loop.time()
+                    live.update(picture(found, latest, now - at), refresh=True)
+                    latest, at = found, now
+                except AdminError as error:
+                    live.update(Text(f"{error}\n\nStill trying; Ctrl-C ends it.", style="yellow"), refresh=True)
+
+
+async def _watch_in_blocks(client: AdminClient, latest: dict[str, Any], every_s: float, *, as_json: bool) -> int:
+    loop = asyncio.get_running_loop()
+    at = loop.time()
+    _show(latest, None, 0.0, as_json=as_json)
+    for _ in range(LOOKS_MAX - 1):
+        await asyncio.sleep(every_s)
+        found, now = await client.status(), loop.time()
+        if not as_json:
+            print()
+        _show(found, latest, now - at, as_json=as_json)
+        latest, at = found, now
+    return 0
+
+
+def _show(found: dict[str, Any], before: dict[str, Any] | None, seconds: float, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found, indent=None if before is not None else 2), flush=True)
+        return
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
+    try:
+        console.print(picture(found, before, seconds))
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise UsageError(
+            "the node's status has another form than this command knows: is it of another version?"
+        ) from None
+    sys.stdout.flush()
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text.removesuffix("s"))
+    except ValueError:
+        seconds = -1.0
+    if not EVERY_MIN_S <= seconds <= EVERY_MAX_S:
+        raise UsageError(f"--watch '{text}': give seconds between {EVERY_MIN_S:g} and {EVERY_MAX_S:g}, such as 2")
+    return seconds
