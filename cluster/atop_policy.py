@@ -3,9 +3,9 @@
 Paper: Chockler, Huleihel and Dolev, PODC 1998, section 6.1 (AP). The book-keeper is the lowest member of the view.
 Departs:
 - Weights are integers that add up to about `ROUND`, so that all members compute the same slots.
-- The comparison takes place after every `N` messages. While the window is not full, the shares have to differ by as much
-  more as it is smaller: that one member sends everything is seen after the first `N` messages, and until it is seen every
-  message costs a null message of every other member. Nulls are no messages here.
+- The comparison takes place after every `N` messages. While the window is not full, the shares have to differ by as
+  much more as it is smaller: that one member sends everything is seen after the first `N` messages, and until it is
+  seen every message costs a null message of every other member. Nulls are no messages here.
 
 Weights equal to the shares are right where many messages are under way at once: everybody fills its slots in time.
 Where messages are far apart, one is delivered after a single message delay if its sender owns the next slot, and

@@ -101,10 +101,10 @@ class PrimaryViews:
     # input VS-GPRCV(m)_{q,p}
     def receive(self, sender: ProcessId, body: ViewMessage) -> None:
         self._received += 1
-        if type(body) is Info:
+        if isinstance(body, Info):
             self._info(sender, body)
             self._tell_processed()
-        elif type(body) is Registered:
+        elif isinstance(body, Registered):
             self._registered(sender)
             self._tell_processed()
         else:
@@ -117,7 +117,7 @@ class PrimaryViews:
 
     # input VS-SAFE(m)_{q,p}
     def safe(self, sender: ProcessId, body: ViewMessage) -> None:
-        if type(body) is not Info and type(body) is not Registered:
+        if not isinstance(body, (Info, Registered)):
             if self.around.trace is not None:
                 self.around.trace(DvsSafe(sender, body))
             self.above.safe(sender, body)
