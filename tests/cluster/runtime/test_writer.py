@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.durable import Boot, Image
+from cluster.durable import Boot
 from cluster.runtime.writer import Writer
 from tests.cluster.runtime.loops import run
 
@@ -26,9 +26,6 @@ class Notebook:
         self.threads: set[int] = set()
         self.refuses: Exception | None = None
 
-    def load(self) -> Image:
-        return Image()
-
     def write(self, records: Sequence[Record]) -> None:
         self.threads.add(threading.get_ident())
         if self.refuses is not None:
@@ -44,7 +41,7 @@ class Notebook:
 def test_writes_in_order_off_the_loop_and_tells_in_the_loop() -> None:
     async def story() -> None:
         store, told = Notebook(), []
-        writer, loop = Writer(store), asyncio.get_running_loop()  # type: ignore[arg-type]
+        writer, loop = Writer(store), asyncio.get_running_loop()
         for boot in range(3):
             writer.write([Boot(boot)], lambda error: told.append((error, asyncio.get_running_loop() is loop)))
         await writer.close()
@@ -59,7 +56,7 @@ def test_a_write_that_fails_is_told_and_the_next_one_is_tried() -> None:
     async def story() -> None:
         store = Notebook()
         told: asyncio.Queue[Exception | None] = asyncio.Queue()
-        writer = Writer(store)  # type: ignore[arg-type]
+        writer = Writer(store)
         store.refuses = OSError("no")
         writer.write([Boot(1)], told.put_nowait)
         assert await told.get() is store.refuses
