@@ -117,7 +117,7 @@ class PrimaryViews:
 
     # input VS-SAFE(m)_{q,p}
     def safe(self, sender: ProcessId, body: ViewMessage) -> None:
-        if not isinstance(body, (Info, Registered)):
+        if not isinstance(body, Info | Registered):
             if self.around.trace is not None:
                 self.around.trace(DvsSafe(sender, body))
             self.above.safe(sender, body)
