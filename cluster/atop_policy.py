@@ -3,7 +3,9 @@
 Paper: Chockler, Huleihel and Dolev, PODC 1998, section 6.1 (AP). The book-keeper is the lowest member of the view.
 Departs:
 - Weights are integers that add up to about `ROUND`, so that all members compute the same slots.
-- The comparison takes place after every `N` messages, from the first full window on. Nulls are no messages here.
+- The comparison takes place after every `N` messages. While the window is not full, the shares have to differ by as
+  much more as it is smaller: that one member sends everything is seen after the first `N` messages, and until it is
+  seen every message costs a null message of every other member. Nulls are no messages here.
 
 Weights equal to the shares are right where many messages are under way at once: everybody fills its slots in time.
 Where messages are far apart, one is delivered after a single message delay if its sender owns the next slot, and
@@ -39,21 +41,24 @@ class BookKeeper:
         self.window: deque[int] = deque()
         self.counts = [0] * members  # N[r]
         self.last_shares = [1 / members] * members
-        self.due = self.window_factor * members  # messages until the next comparison
+        self.due = self.window_factor  # messages until the next comparison
 
     def note(self, rank: int) -> tuple[int, ...] | None:
         """A message of this member came in. The weights of a new distribution, if it is time for one."""
         self.window.append(rank)
         self.counts[rank] += 1
         self.due -= 1
-        if len(self.window) > self.window_factor * self.members:
+        full = self.window_factor * self.members
+        if len(self.window) > full:
             self.counts[self.window.popleft()] -= 1
         if self.due:
             return None
         self.due = self.window_factor
-        total = self.members * (self.window_factor + self.epsilon)
-        shares = [(count + self.epsilon) / total for count in self.counts]
-        if sum(abs(new - old) for new, old in zip(shares, self.last_shares, strict=True)) <= self.threshold:
+        epsilon = self.epsilon * len(self.window) / full
+        total = len(self.window) + self.members * epsilon
+        shares = [(count + epsilon) / total for count in self.counts]
+        difference = sum(abs(new - old) for new, old in zip(shares, self.last_shares, strict=True))
+        if difference <= self.threshold * full / len(self.window):
             return None
         self.last_shares = shares
         return in_slots(shares)

@@ -245,7 +245,6 @@ class ViewOrder:
         self.safe_told = self.reported_safe
         return count
 
-
     # ---- the run
 
     def _enter(self, view: View) -> None:

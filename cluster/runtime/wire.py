@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from cluster.messages import Frame, Payload
 
 LENGTH = Struct(">I")
-# The length of the frame, an array of four, the first of which is the tag; stream and seqno as msgpack integers of eight
-# bytes; the payload is what is left: see messages.Data
+# The length of the frame; an array of four, the first of which is the tag; stream and seqno as msgpack integers of
+# eight bytes. The payload is what is left: see messages.Data
 DATA_HEAD = Struct(">I6sBQBQ")
 DATA_TAG = b"\x94\xa4Data"
 UINT64 = 0xCF

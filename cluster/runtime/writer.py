@@ -11,19 +11,25 @@ import asyncio
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cluster.durable import Record
-    from cluster.runtime.memory import AnyStore
 
     Told = Callable[[Exception | None], None]
 
 
+class Disk(Protocol):
+    """What is done in the thread, and nowhere else."""
+
+    def write(self, records: Sequence[Record]) -> None: ...
+    def close(self) -> None: ...
+
+
 class Writer:
-    def __init__(self, store: AnyStore) -> None:
+    def __init__(self, store: Disk) -> None:
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._orders: SimpleQueue[tuple[Callable[[], None], Told] | None] = SimpleQueue()

@@ -1,8 +1,8 @@
 """``./dev bench group``: three members on loopback, entries of 150 bytes, one at a time and many outstanding.
 
-Ours (volatile and durable) beside pysyncobj and etcd where they are installed, and beside a bare sequencer in Python that
-waits for all acknowledgements and promises nothing: the least that such a program can cost. All contenders run in one
-session, in turns, on the same two cores, and only ratios are to be compared between machines. One member submits.
+Ours (volatile and durable) beside pysyncobj and etcd where they are installed, and beside a bare sequencer in Python
+that waits for all acknowledgements and promises nothing: the least that such a program can cost. All contenders run in
+one session, in turns, on the same two cores, and only ratios are to be compared between machines. One member submits.
 Then, of ours alone: see `group_trials`.
 """
 

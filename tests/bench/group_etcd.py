@@ -15,12 +15,12 @@ import subprocess
 import time
 import urllib.request
 from collections import deque
-from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
@@ -91,7 +91,7 @@ class Client(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._due = False
-        out = []
+        out: list[bytes] = []
         while self._waiting and len(self._waiting[0][1]) <= self._window:
             stream, message = self._waiting.popleft()
             self._window -= len(message)

@@ -28,8 +28,6 @@ from tests.bench.group_pysyncobj import PySyncObj
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cluster.layer import Delivered
-
 BODY = b"x" * 150
 KEY = b"a key for the benchmark alone...."
 
@@ -82,11 +80,8 @@ class Ours:
     async def call(self, body: bytes) -> object:
         return await self.group.broadcast(body)
 
-    def post(self, body: bytes, done: Callable[[], None]) -> None:
-        def ended(_end: Delivered) -> None:
-            done()
-
-        self.group.broadcast_nowait(body, ended)
+    def post(self, body: bytes, done: Callable[..., None]) -> None:
+        self.group.broadcast_nowait(body, done)
 
 
 # ---- the floor
@@ -234,7 +229,7 @@ async def paced(to: Contender, order: dict[str, Any]) -> dict[str, float]:
     finished = asyncio.Event()
 
     def post(due: float) -> None:
-        def done() -> None:
+        def done(_end: object = None) -> None:
             latencies.append(clock() - due)
             if len(latencies) == total:
                 finished.set()
@@ -283,7 +278,7 @@ async def _post_all(to: Contender, stop: float, outstanding: int, latencies: lis
     def begin() -> None:
         began = clock()
 
-        def done() -> None:
+        def done(_end: object = None) -> None:
             nonlocal left
             now = clock()
             add(now - began)

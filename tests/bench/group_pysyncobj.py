@@ -37,7 +37,7 @@ class PySyncObj:
         return status["leader"] is not None and status["leader"] == status["self"]
 
     async def whole(self, _count: int) -> None:
-        while not self._replica.isReady():
+        while not self._replica.isReady():  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(LOOK_AGAIN_S)
 
     def post(self, body: bytes, done: Callable[[], None]) -> None:

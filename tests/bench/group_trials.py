@@ -201,8 +201,9 @@ def long_load(minutes: float) -> None:
     try:
         before = members.suspicions
         found = members.submit(_load(SATURATED, minutes * 60))
-        print(f"\n{minutes:g} minutes of full load: {found['count']:,.0f} entries, {found['per_s']:,.0f} entries/s, "
-              f"longest wait {found['max_us'] / 1000:.0f} ms, {members.suspicions - before} suspicions (goal: 0)")  # fmt: skip
+        suspicions = members.suspicions - before
+        print(f"\n{minutes:g} minutes of full load: {found['count']:,.0f} entries, {found['per_s']:,.0f} entries/s")
+        print(f"  longest wait {found['max_us'] / 1000:.0f} ms, {suspicions} suspicions (goal: 0)")
     finally:
         members.close()
 

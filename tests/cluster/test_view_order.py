@@ -166,6 +166,27 @@ def test_acknowledgements_ride_on_messages_that_leave_anyway(make: MakeOrder) ->
 
 
 @ORDERS
+def test_a_lone_message_is_acknowledged_to_its_sender_who_tells_the_others(make: MakeOrder) -> None:
+    """Frames for each member, and not for each pair of members."""
+    world = World("abcdefg", make).form("abcdefg")
+    b = world.node("b")
+    b.submit(message(1))
+    world.run()
+    assert all(node.safe_count == 1 for node in world.nodes.values())
+    assert world.acks <= 6 + 1  # one of each of the others to b, and one multicast of b
+
+
+@ORDERS
+def test_nobody_takes_for_safe_what_he_has_not_dealt_with(make: MakeOrder) -> None:
+    world = World("abc", make).form("abc")
+    a, c = world.node("a"), world.node("c")
+    view = a.current_view
+    assert view is not None
+    a.order.ack_received(c.me, Ack(view.id, 5, 5))  # whatever c says
+    assert a.order.safe_limit == 0
+
+
+@ORDERS
 def test_one_alone_delivers_at_once(make: MakeOrder) -> None:
     world = World("a", make).form("a")
     a = world.node("a")

@@ -52,6 +52,15 @@ def test_frames_arrive_whole_however_the_bytes_are_cut(cuts: list[int]) -> None:
     assert splitter.held == 0
 
 
+def test_whole_is_one_frame_and_nothing_else() -> None:
+    splitter, frame = Splitter(10_000), b"".join(FrameWriter(10_000).parts(FRAMES[0]))
+    assert splitter.whole(frame)
+    for other in (b"", frame[:3], frame[:-1], frame + frame, frame + b"x", LENGTH.pack(10_001) + b"x" * 10_001):
+        assert not splitter.whole(other)
+    assert list(splitter.feed(frame[:5])) == []
+    assert not splitter.whole(frame)  # its beginning belongs to the one that is under way
+
+
 def test_a_frame_that_is_too_long_is_refused_before_it_is_there() -> None:
     with pytest.raises(Garbage, match="a frame of 10001 bytes is announced; at most 10000"):
         list(Splitter(10_000).feed(LENGTH.pack(10_001)))

@@ -19,7 +19,7 @@ SEEDS_MAX = 30
 
 # Where to begin: a seed that showed it. Without one here, seed 0 did.
 SHOWN_BY: dict[str, int] = {
-    "a break loses what was in flight": 9,
+    "a break loses what was in flight": 43,
     "a stream goes on after a loss": 3,
     "the old life's messages for the new one": 1,
     "acknowledged before it was received": 5,
