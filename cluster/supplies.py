@@ -85,3 +85,12 @@ class Supplies:
 
     def snapshot(self) -> Snapshotted | None:
         return _decode_snapshot(b"".join(self._chunks)) if self._chunks else None
+
+    def fits(self, base: int, length: int, end: int) -> bool:
+        """Whether it brings one who has the order from `base` to `length` up to `end`."""
+        try:
+            snapshot = self.snapshot()
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return False
+        begins = base <= self.position <= length if snapshot is None else self.position == snapshot.position
+        return begins and self.position + len(self.entries) == end
