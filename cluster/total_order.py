@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Protocol
 from cluster.actions import Broadcast, CatchUp, Confirm, Deliver, Established
 from cluster.durable import Appended, Image, Labelled, Rebuilt, Snapshotted, Truncated
 from cluster.layer import Ejected, Persist, Surroundings
-from cluster.messages import Batch, ClientMessage, Entry, Payload, Summary, Supply
+from cluster.messages import Batch, ClientMessage, Entry, Payload, Resume, Summary, Supply
 from cluster.runlog import Run, RunLog
 from cluster.summaries import Outcome, exchange
 from cluster.supplies import Supplies, supplies
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cluster.names import Label, ProcessId, View, ViewId
     from cluster.settings import Settings
@@ -58,15 +58,17 @@ class Below(Protocol):
 
 class Links(Protocol):
     def feed(self, peer: ProcessId, pieces: Sequence[Payload]) -> None: ...
+    def skip(self, peer: ProcessId, is_needed: Callable[[Payload], bool]) -> None: ...
     def stop_feeding(self) -> None: ...
+    def send(self, to: tuple[ProcessId, ...], body: Payload) -> None: ...
 
 
 class TotalOrder:
     """DVS-TO-TO_p."""
 
-    __slots__ = ("_aside", "_incoming", "_outcome", "_reporting", "_safe_count", "above", "around", "below",
-                 "content", "current", "delay", "gotstate", "high_primary", "highest", "links", "log", "next_confirm",
-                 "next_report", "nextseqno", "reported_highest", "safe_exch", "settings", "snapshot",
+    __slots__ = ("_aside", "_incoming", "_interrupted", "_outcome", "_reporting", "_safe_count", "above", "around",
+                 "below", "content", "current", "delay", "gotstate", "high_primary", "highest", "links", "log",
+                 "next_confirm", "next_report", "nextseqno", "reported_highest", "safe_exch", "settings", "snapshot",
                  "status")  # fmt: skip
 
     above: Above
@@ -96,6 +98,7 @@ class TotalOrder:
         self._safe_count = 0  # positions below this are safe, once the exchange is
         self._outcome: Outcome | None = None  # what the exchange came to, while supplies are awaited
         self._incoming: dict[ProcessId, Supplies] = {}  # by who sends them
+        self._interrupted: Supplies | None = None  # the most that came in an earlier view, before it ended
         self._aside: list[tuple[ProcessId, Batch]] = []
         self._reporting = False
 
@@ -168,6 +171,10 @@ class TotalOrder:
         self.safe_exch = set()
         self._outcome = None
         self._aside = []
+        past = [series for series in self._incoming.values() if series.view_id < view.id]
+        if self._interrupted is not None:
+            past.append(self._interrupted)
+        self._interrupted = max(past, key=lambda series: series.snapshot_len, default=None)
         self._incoming = {peer: series for peer, series in self._incoming.items() if series.view_id >= view.id}
         self.status = SEND
         self.below.send(self._summary())
@@ -249,7 +256,16 @@ class TotalOrder:
             incoming = self._incoming[sender] = Supplies(supply.view_id)
         if incoming.view_id == supply.view_id:
             incoming.add(supply)
+            if supply.piece == 0 and self._interrupted is not None:
+                piece = incoming.go_on_from(self._interrupted)
+                if piece > 1:
+                    self.links.send((sender,), Resume(supply.view_id, piece))
             self._establish_when_complete()
+
+    def resume(self, sender: ProcessId, resume: Resume) -> None:
+        """It has some of the snapshot from an earlier view."""
+        if self.current is not None and resume.view_id == self.current.id:
+            self.links.skip(sender, lambda piece: type(piece) is not Supply or piece.piece >= resume.piece)
 
     def _establish_when_complete(self) -> None:
         outcome = self._outcome
@@ -292,6 +308,7 @@ class TotalOrder:
         self._safe_count = self.length
         self._outcome = None
         self._incoming = {}
+        self._interrupted = None
         if self.around.trace is not None:
             self.around.trace(Established(self.current, self.length))
         self.around.outbox.append(

@@ -25,13 +25,14 @@ from cluster.messages import (
     Hello,
     LinkAck,
     Proposal,
+    Resume,
     Supply,
     SyncMsg,
     ViewMsg,
 )
 from cluster.names import ProcessId, View, ViewId, make_view
 
-PAYLOADS = (ViewMsg, AppMsg, FwdMsg, SyncMsg, Ack, Supply)
+PAYLOADS = (ViewMsg, AppMsg, FwdMsg, SyncMsg, Ack, Supply, Resume)
 FRAMES = (Hello, Data, LinkAck, Proposal)
 
 INTS = st.one_of(st.integers(-2, 6), st.integers(0, 200), st.sampled_from((2**31, 2**62, -(2**62))))
