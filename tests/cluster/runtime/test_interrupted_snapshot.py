@@ -53,17 +53,19 @@ def test_a_snapshot_goes_on_where_it_was_interrupted() -> None:
             address = await proxy.start()
             a.driver.transport.addresses = (address,)
             proxy.cut_after = STATE_BYTES * 6 // 10
-            machine = Heavy()
-            b = await Group.join(options("b", address, advertise=("127.0.0.1:1",)), machine)
-            async with b:
-                await eventually(lambda: proxy.cuts == 1)
-                proxy.cut_after = proxy.passed + STATE_BYTES * 2 // 10
-                await eventually(lambda: proxy.cuts == 2)
-                await b.primary_of(2)
-                await eventually(lambda: machine.count == 100)
-                assert await b.broadcast(b"y") == 101
-                # it went over the wire once, but for what was under way at the cuts
-                assert proxy.passed < STATE_BYTES * 15 // 10
-            await proxy.close()
+            try:
+                machine = Heavy()
+                b = await Group.join(options("b", address, advertise=("127.0.0.1:1",)), machine)
+                async with b:
+                    await eventually(lambda: proxy.cuts == 1)
+                    proxy.cut_after = proxy.passed + STATE_BYTES * 2 // 10
+                    await eventually(lambda: proxy.cuts == 2)
+                    await b.primary_of(2)
+                    await eventually(lambda: machine.count == 100)
+                    assert await b.broadcast(b"y") == 101
+                    # it went over the wire once, but for what was under way at the cuts
+                    assert proxy.passed < STATE_BYTES * 15 // 10
+            finally:
+                await proxy.close()
 
     run(story)
