@@ -1,4 +1,4 @@
-"""A disk that is really full, or really slow, under a real process: it waits, the others go on; it comes back, or stops and says why.
+"""A disk that is really full, or slow, under a real process: the others go on; it comes back, or stops and says why.
 
 The full disk is a small tmpfs in a mount namespace that only the member sees; the test reaches it through /proc.
 """

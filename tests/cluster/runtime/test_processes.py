@@ -184,8 +184,8 @@ def test_an_address_in_use_is_said_so_and_nobody_is_disturbed(tmp_path: Path) ->
         cluster.begin("ab").load(2)
         taken = cluster.members["a"].address
         done = subprocess.run(
-            [sys.executable, "-m", "cluster", "node", "--name", "c", "--key-file", str(cluster.key_file), "--listen", taken,
-             "--join", taken, "--data", str(tmp_path / "c")],
+            [sys.executable, "-m", "cluster", "node", "--name", "c", "--key-file", str(cluster.key_file), "--listen",
+             taken, "--join", taken, "--data", str(tmp_path / "c")],
             cwd=TOP, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=30,
         )  # fmt: skip
         assert done.returncode == 2
