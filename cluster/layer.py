@@ -78,6 +78,13 @@ class Outvoted(Effect, frozen=True):
     kept: tuple[ProcessId, ...]  # the members that have it
 
 
+class Ejected(Effect, frozen=True):
+    """This peer said what no process that keeps to the protocol says. It was ignored, and the peer is to be cut off."""
+
+    peer: ProcessId
+    reason: str
+
+
 class Chance(Protocol):
     """A seeded source of random numbers, handed in."""
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from cluster.settings import Settings
 
 ACK_EVERY = 32  # payloads received after which an acknowledgement leaves without waiting for the next tick
-FED_MAX = 32  # pieces of a feed that are on their way to a peer at a time
+FED_FIRST = 2  # pieces of a feed that are sent at once: the peer may have the others already, and says so
+FED_MAX = 32  # that are on their way at a time
 
 
 class Suspicion(Protocol):
@@ -49,7 +50,7 @@ class Link:
 
     __slots__ = (
         "asked", "boot", "connected", "fed", "greeted", "in_seqno", "in_stream", "later", "overfull", "owed",
-        "reliable", "seqno", "stream", "unacked",
+        "reliable", "seqno", "step", "stream", "unacked",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -64,6 +65,7 @@ class Link:
         self.overfull = False
         self.later: deque[Payload] = deque()  # of a feed, in no stream yet
         self.fed = 0  # the number of the last payload of the feed that was sent
+        self.step = FED_FIRST  # how many of it are sent next; more each time
         # from the peer
         self.in_stream = 0
         self.in_seqno = 0
@@ -152,7 +154,13 @@ class Links:
         link = self._links.get(peer)
         if link is not None and link.reliable:
             link.later = deque(pieces)
+            link.step = FED_FIRST
             self._feed(peer, link)
+
+    def skip(self, peer: ProcessId, is_needed: Callable[[Payload], bool]) -> None:
+        """Leave out what the peer does not need of its feed."""
+        link = self.link(peer)
+        link.later = deque(filter(is_needed, link.later))
 
     def stop_feeding(self) -> None:
         """What is left of all feeds is of no use any more."""
@@ -162,9 +170,10 @@ class Links:
     def _feed(self, peer: ProcessId, link: Link) -> None:
         """The next pieces, when all that were sent are with the peer: a part of what makes a queue overfull."""
         if link.later and link.fed <= link.seqno - len(link.unacked):
-            for _ in range(min(FED_MAX, max(1, self.settings.link_len_max // 4), len(link.later))):
+            for _ in range(min(link.step, len(link.later))):
                 self.send((peer,), link.later.popleft())
             link.fed = link.seqno
+            link.step = min(2 * link.step, FED_MAX, max(1, self.settings.link_len_max // 4))
 
     # ---- from below
 

@@ -21,10 +21,12 @@ from cluster.actions import MembershipView, StartChange
 from cluster.durable import Epoch
 from cluster.layer import Known, Persist, Send, Surroundings
 from cluster.messages import Proposal, Row
-from cluster.names import ProcessId, View, initial_view, make_view
+from cluster.names import NAME_LEN_MAX, ProcessId, View, initial_view, make_view
 from cluster.reachability import clique_of, is_whole, within_hearing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cluster.settings import Settings
 
 EPOCH_STEP_MAX = 2**32  # no honest process is that far ahead
@@ -282,6 +284,13 @@ class Membership:
             self.around.outbox.append(Send(self.links.connected_peers, proposal))
 
 
+def _named(proposal: Proposal) -> Iterator[ProcessId]:
+    yield from proposal.members
+    for row in proposal.rows:
+        yield row.process
+        yield from row.hears
+
+
 def _plausible(proposal: Proposal, epoch_seen: int) -> bool:
     """Nothing in it could cost more than it is worth."""
     return (
@@ -289,4 +298,5 @@ def _plausible(proposal: Proposal, epoch_seen: int) -> bool:
         and len(proposal.members) <= PROCESSES_MAX
         and len(proposal.rows) <= PROCESSES_MAX
         and all(len(row.hears) <= PROCESSES_MAX and max(row.version) < 2**53 for row in proposal.rows)
+        and all(len(process.name) <= NAME_LEN_MAX for process in _named(proposal))
     )

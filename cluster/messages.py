@@ -172,9 +172,17 @@ class Supply(Message, frozen=True):
     snapshot: bytes
     position: int
     entries: tuple[tuple[Label, Entry], ...]
+    digest: str = ""  # of the whole snapshot
 
 
-Payload = ViewMsg | AppMsg | FwdMsg | SyncMsg | Ack | Supply
+class Resume(Message, frozen=True):
+    """I have the snapshot that you began to supply, up to this piece: go on from there."""
+
+    view_id: ViewId
+    piece: int
+
+
+Payload = ViewMsg | AppMsg | FwdMsg | SyncMsg | Ack | Supply | Resume
 
 
 # ---- frames: what one connection carries

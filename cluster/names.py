@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
+NAME_LEN_MAX = 64  # characters in the name of a process
+
 
 class ProcessId(NamedTuple):
     """A process: its name, and which life of it. Who keeps his disk keeps his incarnation."""

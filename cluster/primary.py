@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import DvsNewView, DvsReceive, DvsRegister, DvsSafe, DvsSend
 from cluster.durable import Image, Primaries
-from cluster.layer import Persist, Surroundings
+from cluster.layer import Ejected, Persist, Surroundings
 from cluster.messages import ClientMessage, Info, Registered, ViewMessage
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 class Above(Protocol):
     def new_view(self, view: View) -> None: ...
+    def takes(self, sender: ProcessId, body: ClientMessage) -> bool: ...
     def receive(self, sender: ProcessId, body: ClientMessage) -> None: ...
     def safe(self, sender: ProcessId, body: ClientMessage) -> None: ...
     def primary_lost(self) -> None: ...
@@ -54,8 +55,8 @@ def is_quorum(members: Iterable[ProcessId], view: View) -> bool:
 class PrimaryViews:
     """VS-TO-DVS_p."""
 
-    __slots__ = ("_on_disk", "_received", "_unprocessed", "above", "act", "amb", "around", "below", "client_cur", "cur",
-                 "info_rcvd", "rcvd_rgst")  # fmt: skip
+    __slots__ = ("_ignored", "_on_disk", "_received", "_unprocessed", "above", "act", "amb", "around", "below",
+                 "client_cur", "cur", "info_rcvd", "rcvd_rgst")  # fmt: skip
 
     above: Above
     below: Below
@@ -70,6 +71,7 @@ class PrimaryViews:
         self.rcvd_rgst: set[ProcessId] = set()
         self._on_disk = (self.act, tuple(sorted(self.amb)))
         self._received = 0  # messages of cur's order, so far
+        self._ignored: list[ViewMessage] = []  # what made no sense, until it is safe
         self._unprocessed: deque[int] = deque()  # those of the client that it is not done with, by place in the order
 
     @property
@@ -93,6 +95,7 @@ class PrimaryViews:
         self.rcvd_rgst.clear()
         self._received = 0
         self._unprocessed.clear()
+        self._ignored.clear()
         if lost:
             self.above.primary_lost()
         self._persist()
@@ -107,9 +110,10 @@ class PrimaryViews:
         elif isinstance(body, Registered):
             self._registered(sender)
             self._tell_processed()
+        elif not self.is_primary or not self.above.takes(sender, body):
+            self._ignore(sender, body)
+            self._tell_processed()
         else:
-            if not self.is_primary:
-                raise RuntimeError(f"{sender} sent {type(body).__name__} in {self.cur}, which was never attempted here")
             self._unprocessed.append(self._received)
             if self.around.trace is not None:
                 self.around.trace(DvsReceive(sender, body))
@@ -118,9 +122,21 @@ class PrimaryViews:
     # input VS-SAFE(m)_{q,p}
     def safe(self, sender: ProcessId, body: ViewMessage) -> None:
         if not isinstance(body, Info | Registered):
+            if self._ignored and self._was_ignored(body):
+                return
             if self.around.trace is not None:
                 self.around.trace(DvsSafe(sender, body))
             self.above.safe(sender, body)
+
+    def _ignore(self, sender: ProcessId, body: ViewMessage) -> None:
+        """It is in the order of the view, so all members ignore it alike."""
+        self._ignored.append(body)
+        self.around.outbox.append(Ejected(sender, f"a {type(body).__name__} that makes no sense in {self.cur}"))
+
+    def _was_ignored(self, body: ViewMessage) -> bool:
+        before = len(self._ignored)
+        self._ignored = [ignored for ignored in self._ignored if ignored is not body]
+        return len(self._ignored) < before
 
     # input DVS-GPSND(m)_p
     def send(self, body: ClientMessage) -> None:
@@ -148,6 +164,11 @@ class PrimaryViews:
     # VS-GPRCV(<"info", v, V>)_{q,p}, then output DVS-NEWVIEW(cur)_p where it is enabled
     def _info(self, sender: ProcessId, info: Info) -> None:
         assert self.cur is not None
+        if sender in self.info_rcvd or any(
+            view.id >= self.cur.id for view in (info.act, *info.amb) if view is not None
+        ):
+            self.around.outbox.append(Ejected(sender, f"an Info that makes no sense in {self.cur}"))
+            return
         self.info_rcvd.add(sender)
         if info.act is not None and (self.act is None or info.act.id > self.act.id):
             self.act = info.act

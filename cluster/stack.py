@@ -14,7 +14,7 @@ from cluster.durable import Boot, Image
 from cluster.layer import Chance, Effect, Persist, Surroundings
 from cluster.links import Links
 from cluster.membership import Membership
-from cluster.messages import Ack, AppMsg, Frame, FwdMsg, Proposal, Supply, SyncMsg, ViewMsg
+from cluster.messages import Ack, AppMsg, Frame, FwdMsg, Proposal, Resume, Supply, SyncMsg, ViewMsg
 from cluster.primary import PrimaryViews
 from cluster.replica import ReplicaLayer, StateMachine
 from cluster.self_delivery import SelfDelivery
@@ -77,6 +77,7 @@ class Process:
             SyncMsg: endpoint.link_deliver,
             Ack: order.ack_received,
             Supply: self.total_order.supplied,
+            Resume: self.total_order.resume,
         }
         self.links.detector, self.links.membership = self.detector, self.membership
         self.detector.above = self.membership

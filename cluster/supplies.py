@@ -5,6 +5,7 @@ Departs: the papers exchange whole histories. See `total_order`.
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,7 +37,8 @@ def supplies(
     runs = list(_runs(entries, piece_bytes)) or [()]
     count = len(chunks) + len(runs)
     at = snapshot.position if snapshot is not None else -1
-    pieces = [Supply(view_id, i, count, at, chunk, position, ()) for i, chunk in enumerate(chunks)]
+    digest = digest_of(encoded) if snapshot is not None else ""
+    pieces = [Supply(view_id, i, count, at, chunk, position, (), digest) for i, chunk in enumerate(chunks)]
     for run in runs:
         pieces.append(Supply(view_id, len(pieces), count, at, b"", position, run))
         position += len(run)
@@ -56,16 +58,24 @@ def _runs(entries: Sequence[tuple[Label, Entry]], piece_bytes: int) -> Iterator[
         yield tuple(run)
 
 
-class Supplies:
-    """The pieces that came in so far, for one view. They come in order, from one sender."""
+def digest_of(snapshot: bytes) -> str:
+    return blake2b(snapshot, digest_size=16).hexdigest()
 
-    __slots__ = ("_chunks", "_count", "_next", "entries", "position", "view_id")
+
+class Supplies:
+    """The pieces that came in so far, for one view. They come in order, from one sender.
+
+    What came of a snapshot is of use for a later view too: snapshots of one position are equal, whoever has them.
+    """
+
+    __slots__ = ("_chunks", "_count", "_digest", "_next", "entries", "position", "view_id")
 
     def __init__(self, view_id: ViewId) -> None:
         self.view_id = view_id
         self.position = -1  # of entries[0]
         self.entries: list[tuple[Label, Entry]] = []
         self._chunks: list[bytes] = []
+        self._digest = ""
         self._next = 0
         self._count = -1
 
@@ -73,11 +83,23 @@ class Supplies:
         if supply.piece != self._next:
             return
         if self._next == 0:
-            self.position, self._count = supply.position, supply.pieces
+            self.position, self._count, self._digest = supply.position, supply.pieces, supply.digest
         self._next += 1
         if supply.snapshot:
             self._chunks.append(supply.snapshot)
         self.entries.extend(supply.entries)
+
+    def go_on_from(self, earlier: Supplies) -> int:
+        """After the first piece: take what an earlier series had of the same snapshot. The next piece needed."""
+        if self._next == 1 and self._chunks and earlier._digest == self._digest and earlier._chunks[:1] == self._chunks:
+            self._chunks = earlier._chunks[:]
+            self._next = len(self._chunks)
+        return self._next
+
+    @property
+    def snapshot_len(self) -> int:
+        """How many pieces of a snapshot there are."""
+        return len(self._chunks)
 
     @property
     def is_complete(self) -> bool:
@@ -85,3 +107,14 @@ class Supplies:
 
     def snapshot(self) -> Snapshotted | None:
         return _decode_snapshot(b"".join(self._chunks)) if self._chunks else None
+
+    def fits(self, base: int, length: int, end: int) -> bool:
+        """Whether it brings one who has the order from `base` to `length` up to `end`."""
+        if self._chunks and digest_of(b"".join(self._chunks)) != self._digest:
+            return False
+        try:
+            snapshot = self.snapshot()
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return False
+        begins = base <= self.position <= length if snapshot is None else self.position == snapshot.position
+        return begins and self.position + len(self.entries) == end

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import Broadcast, CatchUp, Confirm, Deliver, Established
 from cluster.durable import Appended, Image, Labelled, Rebuilt, Snapshotted, Truncated
-from cluster.layer import Persist, Surroundings
-from cluster.messages import Batch, ClientMessage, Entry, Payload, Summary, Supply
+from cluster.layer import Ejected, Persist, Surroundings
+from cluster.messages import Batch, ClientMessage, Entry, Payload, Resume, Summary, Supply
 from cluster.runlog import Run, RunLog
 from cluster.summaries import Outcome, exchange
 from cluster.supplies import Supplies, supplies
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cluster.names import Label, ProcessId, View, ViewId
     from cluster.settings import Settings
@@ -58,15 +58,17 @@ class Below(Protocol):
 
 class Links(Protocol):
     def feed(self, peer: ProcessId, pieces: Sequence[Payload]) -> None: ...
+    def skip(self, peer: ProcessId, is_needed: Callable[[Payload], bool]) -> None: ...
     def stop_feeding(self) -> None: ...
+    def send(self, to: tuple[ProcessId, ...], body: Payload) -> None: ...
 
 
 class TotalOrder:
     """DVS-TO-TO_p."""
 
-    __slots__ = ("_aside", "_incoming", "_outcome", "_reporting", "_safe_count", "above", "around", "below",
-                 "content", "current", "delay", "gotstate", "high_primary", "highest", "links", "log", "next_confirm",
-                 "next_report", "nextseqno", "reported_highest", "safe_exch", "settings", "snapshot",
+    __slots__ = ("_aside", "_incoming", "_interrupted", "_outcome", "_reporting", "_safe_count", "above", "around",
+                 "below", "content", "current", "delay", "gotstate", "high_primary", "highest", "links", "log",
+                 "next_confirm", "next_report", "nextseqno", "reported_highest", "safe_exch", "settings", "snapshot",
                  "status")  # fmt: skip
 
     above: Above
@@ -95,7 +97,8 @@ class TotalOrder:
         self.safe_exch: set[ProcessId] = set()
         self._safe_count = 0  # positions below this are safe, once the exchange is
         self._outcome: Outcome | None = None  # what the exchange came to, while supplies are awaited
-        self._incoming: Supplies | None = None
+        self._incoming: dict[ProcessId, Supplies] = {}  # by who sends them
+        self._interrupted: Supplies | None = None  # the most that came in an earlier view, before it ended
         self._aside: list[tuple[ProcessId, Batch]] = []
         self._reporting = False
 
@@ -169,8 +172,11 @@ class TotalOrder:
         self.safe_exch = set()
         self._outcome = None
         self._aside = []
-        if self._incoming is not None and self._incoming.view_id < view.id:
-            self._incoming = None
+        past = [series for series in self._incoming.values() if series.view_id < view.id]
+        if self._interrupted is not None:
+            past.append(self._interrupted)
+        self._interrupted = max(past, key=lambda series: series.snapshot_len, default=None)
+        self._incoming = {peer: series for peer, series in self._incoming.items() if series.view_id >= view.id}
         self.status = SEND
         self.below.send(self._summary())
         self.status = COLLECT
@@ -187,6 +193,22 @@ class TotalOrder:
 
     def primary_lost(self) -> None:
         self.above.primary_lost()
+
+    def takes(self, sender: ProcessId, body: ClientMessage) -> bool:
+        """Whether one who keeps to the protocol says this now: one summary, then batches with its next labels."""
+        assert self.current is not None
+        if isinstance(body, Summary):
+            latest = body.high_primary is None or body.high_primary < self.current.id
+            return latest and self.status is not NORMAL and sender not in self.gotstate
+        if self.status is NORMAL:
+            last = self.highest.get(sender)
+            following = last.seqno + 1 if last is not None and last.view_id == self.current.id else 1
+        elif sender in self.gotstate:
+            earlier = (batch.seqno + len(batch.entries) for origin, batch in reversed(self._aside) if origin == sender)
+            following = next(earlier, 1)
+        else:
+            return False
+        return body.seqno == following and len(body.entries) > 0
 
     # input DVS-GPRCV(m)_{q,p}
     def receive(self, sender: ProcessId, body: ClientMessage) -> None:
@@ -226,25 +248,48 @@ class TotalOrder:
             entries = list(self.log.since(position, outcome.position))
             self.links.feed(member, supplies(self.current.id, snapshot, position, entries, self.settings.supply_bytes))
 
-    def supplied(self, _sender: ProcessId, supply: Supply) -> None:
+    def supplied(self, sender: ProcessId, supply: Supply) -> None:
         """A piece of the confirmed past, perhaps for a view that is not attempted here yet."""
         if self.current is not None and supply.view_id < self.current.id:
             return
-        if self._incoming is None or self._incoming.view_id < supply.view_id:
-            self._incoming = Supplies(supply.view_id)
-        if self._incoming.view_id == supply.view_id:
-            self._incoming.add(supply)
+        incoming = self._incoming.get(sender)
+        if incoming is None or incoming.view_id < supply.view_id:
+            incoming = self._incoming[sender] = Supplies(supply.view_id)
+        if incoming.view_id == supply.view_id:
+            incoming.add(supply)
+            if supply.piece == 0 and self._interrupted is not None:
+                piece = incoming.go_on_from(self._interrupted)
+                if piece > 1:
+                    self.links.send((sender,), Resume(supply.view_id, piece))
             self._establish_when_complete()
 
+    def resume(self, sender: ProcessId, resume: Resume) -> None:
+        """It has some of the snapshot from an earlier view."""
+        if self.current is not None and resume.view_id == self.current.id:
+            self.links.skip(sender, lambda piece: type(piece) is not Supply or piece.piece >= resume.piece)
+
     def _establish_when_complete(self) -> None:
-        outcome, incoming = self._outcome, self._incoming
+        outcome = self._outcome
         if outcome is None or self.current is None or not self.below.is_primary:
             return
-        if any(member == self.around.me for member, _ in outcome.lacking):
-            if incoming is not None and incoming.view_id == self.current.id and incoming.is_complete:
+        if not any(member == self.around.me for member, _ in outcome.lacking):
+            if self.base <= outcome.position <= self.length:
+                self._establish(outcome, None)
+            else:
+                self._distrust(outcome.representative, "it says that it has confirmed what does not fit what is here")
+            return
+        incoming = self._incoming.get(outcome.representative)
+        if incoming is not None and incoming.view_id == self.current.id and incoming.is_complete:
+            if incoming.fits(self.base, self.length, outcome.position):
                 self._establish(outcome, incoming)
-        else:
-            self._establish(outcome, None)
+            else:
+                self._distrust(outcome.representative, "what it supplied is not what it was asked for")
+
+    def _distrust(self, peer: ProcessId, reason: str) -> None:
+        """This view comes to nothing here: the peer is cut off, and the next one is without it."""
+        self._outcome = None
+        self._incoming.pop(peer, None)
+        self.around.outbox.append(Ejected(peer, reason))
 
     def _establish(self, outcome: Outcome, supply: Supplies | None) -> None:
         assert self.current is not None
@@ -263,7 +308,8 @@ class TotalOrder:
         self.high_primary = self.current.id
         self._safe_count = self.length
         self._outcome = None
-        self._incoming = None
+        self._incoming = {}
+        self._interrupted = None
         if self.around.trace is not None:
             self.around.trace(Established(self.current, self.length))
         self.around.outbox.append(

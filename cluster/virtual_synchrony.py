@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cluster.layer import Ejected
 from cluster.messages import FwdMsg, SyncMsg
 from cluster.within_view import Source, WithinView
 
@@ -49,10 +50,20 @@ class VirtualSynchrony(WithinView):
     def sync_received(self, sender: ProcessId, sync: SyncMsg) -> None:
         """co_rfifo.deliver_{q,p}(<'sync_msg', cid, v, cut>)"""
         super().sync_received(sender, sync)
+        if sync.view_id == self.current_view.id and not self._possible(sync):
+            self.around.outbox.append(Ejected(sender, f"a cut of {self.current_view} that nobody can have"))
+            return
         known = self.sync_msg.get(sender)
         if known is None or sync.cid > known.cid:
             self.sync_msg[sender] = sync
             self.run()
+
+    def _possible(self, sync: SyncMsg) -> bool:
+        """A number for each member, and of mine no more than I sent."""
+        members = self.current_view.members
+        if len(sync.cut) != len(members) or min(sync.cut) < 0:
+            return False
+        return sync.cut[members.index(self.around.me)] <= self.last_sent
 
     # ---- local actions
 

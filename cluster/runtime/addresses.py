@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.runtime.handshake import ADDRESSES_EACH_MAX, NAME_LEN_MAX
+from cluster.names import NAME_LEN_MAX
+from cluster.runtime.handshake import ADDRESSES_EACH_MAX
 from cluster.runtime.wire import ADDRESSES_MAX, Addresses
 
 if TYPE_CHECKING:
@@ -36,12 +37,13 @@ def show_address(host: str, port: int) -> str:
 class AddressBook:
     """name -> addresses. What a process says of itself overrides what others say of it."""
 
-    __slots__ = ("_first_hand", "_known", "own_name")
+    __slots__ = ("_first_hand", "_forgotten", "_known", "own_name")
 
     def __init__(self, own_name: str) -> None:
         self.own_name = own_name
         self._known: dict[str, tuple[str, ...]] = {}
         self._first_hand: set[str] = set()
+        self._forgotten: dict[str, tuple[str, ...]] = {}  # where those who were given up were; others may still say so
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
         return self._known.get(name, ())
@@ -58,12 +60,13 @@ class AddressBook:
     def said_of_itself(self, name: str, addresses: Iterable[str]) -> bool:
         """Whether this is news."""
         self._first_hand.add(name)
+        self._forgotten.pop(name, None)
         return self._put(name, addresses)
 
     def learn(self, said: Addresses) -> bool:
         news = False
         for name, addresses in said.of[:ADDRESSES_MAX]:
-            if name not in self._first_hand and name != self.own_name:
+            if name not in self._first_hand and name != self.own_name and self._forgotten.get(name) != addresses:
                 news = self._put(name, addresses) or news
         return news
 
@@ -72,7 +75,12 @@ class AddressBook:
         self._first_hand.discard(name)
 
     def forget(self, name: str) -> None:
-        self._known.pop(name, None)
+        """Until it says itself where it is, or others say that it is somewhere else."""
+        addresses = self._known.pop(name, None)
+        if addresses is not None:
+            self._forgotten[name] = addresses
+            if len(self._forgotten) > ADDRESSES_MAX:
+                del self._forgotten[next(iter(self._forgotten))]
         self._first_hand.discard(name)
 
     def all(self, own: tuple[str, ...]) -> Addresses:

@@ -1,7 +1,8 @@
 """Calling peers until they are reached: with a pause that grows, and a part of it left to chance.
 
 One errand for each address that was given as a contact, until it is known who lives there, and one for each process by
-name that is not connected.
+name that is not connected. One that is in no primary view that may still decide is not called for ever: it left, or was
+lost for good, and if it comes back it calls. Those of the last primary views are: after a partition one side has to.
 Above: transport.
 """
 
@@ -23,12 +24,13 @@ log = logging.getLogger("cluster.transport")
 
 
 class Errand:
-    __slots__ = ("attempts", "contact", "name", "task")
+    __slots__ = ("attempts", "began_at", "contact", "name", "task")
 
     def __init__(self, *, contact: str = "", name: str = "") -> None:
         self.contact = contact
         self.name = name  # of the process that lives there, once that is known
         self.attempts = 0
+        self.began_at = asyncio.get_running_loop().time()
         self.task: asyncio.Task[None] | None = None
 
 
@@ -74,6 +76,9 @@ class Dialing:
         transport, bounds = self._transport, self._transport.options.bounds
         try:
             while not self._closing and not self._is_done(errand):
+                if self._is_in_vain(errand):
+                    transport.forget(errand.name)
+                    return
                 if errand.attempts or errand.name > transport.me.name:
                     pause = min(bounds.backoff_min_s * 2 ** min(errand.attempts, 16), bounds.backoff_max_s)
                     await asyncio.sleep(pause * (0.5 + random.random()))
@@ -94,6 +99,14 @@ class Dialing:
         if errand.name and (errand.contact or self._transport.of_name(errand.name) is not None):
             return True
         return not errand.contact and not self._transport.book[errand.name]
+
+    def _is_in_vain(self, errand: Errand) -> bool:
+        if (
+            errand.contact
+            or asyncio.get_running_loop().time() - errand.began_at < self._transport.options.bounds.forget_s
+        ):
+            return False
+        return not self._transport.listener.needs(errand.name)
 
     async def _attempt(self, errand: Errand, address: str) -> None:
         transport = self._transport

@@ -22,7 +22,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from cluster.layer import Delivered, Diverged, Effect, Known, Outvoted, Persist, PrimaryChanged, Send
+from cluster.layer import Delivered, Diverged, Effect, Ejected, Known, Outvoted, Persist, PrimaryChanged, Send
 from cluster.messages import Data
 from cluster.runtime.latency import Latency
 from cluster.runtime.memory import MemoryStore
@@ -190,6 +190,11 @@ class Driver:
 
     def learned(self, recoveries: tuple[Recovery, ...]) -> None:
         self._keep(self.store.learn_recoveries, recoveries)
+
+    def needs(self, name: str) -> bool:
+        """Whether a process of this name is in a primary view that may still decide. One who knows none needs all."""
+        used = self.process.primary.use
+        return not used or any(member.name == name for view in used for member in view.members)
 
     def _keep(self, keep: Callable[[Kept], None], what: Kept) -> None:
         if self._writer is None:
@@ -407,5 +412,7 @@ class Driver:
             self.transport.know(peer.name for peer in effect.peers)
         elif isinstance(effect, Diverged):
             self.above.diverged(effect)
+        elif isinstance(effect, Ejected):
+            self.transport.eject(effect.peer, effect.reason)
         elif isinstance(effect, Outvoted):
             raise self.above.outvoted(effect)

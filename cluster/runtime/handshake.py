@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.messages import Message
-from cluster.names import ProcessId
+from cluster.names import NAME_LEN_MAX, ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,6 @@ MAGIC = "qosweb-group"
 VERSION = 1
 NONCE_LEN = 32
 HANDSHAKE_LEN_MAX = 4096  # bytes of one frame of a handshake
-NAME_LEN_MAX = 64
 ADDRESSES_EACH_MAX = 8
 NONCES_KEPT = 4096
 REASON_LEN_MAX = 400  # of a refusal, as far as it is shown

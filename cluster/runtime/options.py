@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from cluster.names import NAME_LEN_MAX
 from cluster.runtime.addresses import parse_address
-from cluster.runtime.handshake import NAME_LEN_MAX
 from cluster.runtime.keys import KEY_LEN_MIN
 from cluster.settings import Settings
 
@@ -35,9 +35,11 @@ class Bounds(msgspec.Struct, frozen=True):
     unsent_bytes_max: int = 64 * 1024 * 1024  # waiting for one connection; more than that closes it
     strangers_max: int = 64  # connections that have not proved themselves yet
     handshake_s: float = 3.0  # how long they may take to
+    ejected_s: float = 30.0  # how long a peer that does not keep to the protocol is shut out
     silence_s: float = 6.0  # a connection on which nothing arrives for so long is closed
     disk_wait_s: float = 30.0  # how long a member waits for a disk that is full before it stops
     dial_s: float = 3.0  # how long a connection may take to be made
+    forget_s: float = 600.0  # how long a process is called that the group no longer needs and nobody reaches
     backoff_min_s: float = 0.05  # between two attempts to reach a peer, doubled each time
     backoff_max_s: float = 2.0
 

@@ -19,10 +19,20 @@ from cluster.runtime.addresses import AddressBook, parse_address, show_address
 from cluster.runtime.connection import Connection
 from cluster.runtime.counters import Counters
 from cluster.runtime.dialing import Dialing
-from cluster.runtime.handshake import BROKEN, CROWD, NONCE_LEN, REFUSED, Failed, Handshake, Identity, SeenNonces
+from cluster.runtime.handshake import (
+    BROKEN,
+    CROWD,
+    GARBAGE,
+    NONCE_LEN,
+    REFUSED,
+    Failed,
+    Handshake,
+    Identity,
+    SeenNonces,
+)
 from cluster.runtime.rows import RECOVERIES_MAX, all_recoveries
 from cluster.runtime.vetting import vet
-from cluster.runtime.wire import Addresses, FrameWriter, Garbage, Past, Travelling
+from cluster.runtime.wire import ADDRESSES_MAX, Addresses, FrameWriter, Garbage, Past, Travelling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,6 +59,7 @@ class Listener(Protocol):
     def turn(self) -> None: ...
     def belongs(self, founding: str) -> None: ...
     def learned(self, recoveries: tuple[Recovery, ...]) -> None: ...
+    def needs(self, name: str) -> bool: ...
 
 
 class CannotListen(Exception):
@@ -65,6 +76,7 @@ class Transport:
         self.recoveries: tuple[Recovery, ...] = ()  # when an operator went on without a majority; told to all
         self.counters = Counters()
         self.connections: dict[ProcessId, Connection] = {}
+        self.refused_last = ""  # why a peer, or this process, last turned down the other
         self.addresses: tuple[str, ...] = ()  # where others reach this process
         self.book = AddressBook(me.name)
         self._writer = FrameWriter(options.bounds.frame_len_max)
@@ -77,6 +89,7 @@ class Transport:
         self._dialing = Dialing(self)
         self._loop = asyncio.get_running_loop()
         self._logged_at: dict[str, float] = {}
+        self._ejected: dict[ProcessId, float] = {}  # who is shut out, and until when
         self._sweep: asyncio.TimerHandle | None = None
         self._closing = False
 
@@ -149,6 +162,11 @@ class Transport:
             if name != self.me.name:
                 self._dialing.process(name)
 
+    def forget(self, name: str) -> None:
+        """It is not called any more, and where it was is not told to others."""
+        log.info("%s was not reached for a long time, and is not needed: it is not called any more", name)
+        self.book.forget(name)
+
     # ---- making connections
 
     def make(self, *, we_dialed: bool, blind: bool = False) -> Connection:
@@ -186,6 +204,9 @@ class Transport:
             return "this is the process itself"
         if process.name == self.me.name:
             return f"this process has the name {process.name} too: each process needs its own"
+        until = self._ejected.get(process, now)
+        if now < until:
+            return f"{process} did not keep to the protocol, and is shut out for {until - now:.1f} s"
         held = self.of_name(process.name)
         if held is None or held.identity is None:
             return ""
@@ -201,6 +222,13 @@ class Transport:
         elif peer.boot == held.identity.boot and peer.blind and not we_dialed and now - held.heard_at < MEETING_S:
             return "there is a connection of these two already"
         return ""
+
+    def eject(self, peer: ProcessId, reason: str) -> None:
+        """Cut off a peer that does not keep to the protocol."""
+        connection = self.connections.get(peer)
+        if connection is not None:
+            self.counters.ejected += 1
+            connection.fail(Failed(GARBAGE, reason))
 
     # ---- what connections report
 
@@ -272,14 +300,24 @@ class Transport:
             self._count_failure(connection, failed)
         if connection.identity is not None and self.connections.get(connection.peer) is connection:
             del self.connections[connection.peer]
+            if failed is not None and failed.kind == GARBAGE:
+                self._shut_out(connection.peer)
             self.book.lost(connection.peer.name)
             self.listener.disconnected(connection.peer)
             if not self._closing:
                 self._dialing.process(connection.peer.name)
 
+    def _shut_out(self, peer: ProcessId) -> None:
+        now = self._loop.time()
+        self._ejected = {known: until for known, until in self._ejected.items() if now < until}
+        if len(self._ejected) < ADDRESSES_MAX:
+            self._ejected[peer] = now + self.options.bounds.ejected_s
+
     def _count_failure(self, connection: Connection, failed: Failed) -> None:
         if connection.identity is None:
             self.counters.handshakes_failed[failed.kind] += 1
+            if failed.kind == REFUSED:
+                self.refused_last = str(failed)
         now = asyncio.get_running_loop().time()
         if failed.kind not in (REFUSED, BROKEN) and now - self._logged_at.get(failed.kind, -LOG_EVERY_S) >= LOG_EVERY_S:
             self._logged_at[failed.kind] = now

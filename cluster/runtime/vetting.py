@@ -1,7 +1,8 @@
-"""What a peer that has the key may not send all the same: entries that no replica could apply.
+"""What a peer that has the key may not send all the same: what makes no sense whoever gets it, and whenever.
 
-An entry that got into the order would stop every member at the same place, so it is looked at before it does. All else
-that makes no sense is ignored by the layers themselves.
+An entry that no replica could apply would stop every member at the same place, so it is looked at before it gets into
+the order; the same goes for views that are none. What makes no sense only now and from this peer is ignored by the
+layers (`layer.Ejected`).
 Above: connections.
 """
 
@@ -11,8 +12,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.messages import APPLICATION, CHECKPOINT, VIEW, AppMsg, Batch, Entry, FwdMsg, Plain, Slot, Summary, Supply
-from cluster.names import View
+from cluster.membership import PROCESSES_MAX
+from cluster.messages import (
+    APPLICATION,
+    CHECKPOINT,
+    VIEW,
+    AppMsg,
+    Batch,
+    Entry,
+    FwdMsg,
+    Info,
+    Plain,
+    Slot,
+    Summary,
+    Supply,
+    ViewMsg,
+)  # fmt: skip
+from cluster.names import NAME_LEN_MAX, View, make_view
 from cluster.replica import Checkpoint
 from cluster.runtime.wire import Garbage
 
@@ -20,6 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cluster.messages import Payload
+
+POSITION_MAX = 2**53
+PIECES_MAX = 2**31
 
 _decode_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
 _decode_view = msgspec.msgpack.Decoder(View).decode
@@ -38,9 +57,38 @@ def vet(payload: Payload) -> None:
                 if entry.kind != APPLICATION:
                     _vet_entry(entry, CHECKPOINT)
         elif type(body) is Summary:
-            _vet_labelled(entry for _, entry in (*body.tail, *body.loose))
+            _vet_summary(body)
+        elif type(body) is Info:
+            for view in (body.act, *body.amb):
+                if view is not None:
+                    _vet_view(view)
     elif kind is Supply:
-        _vet_labelled(entry for _, entry in payload.entries)  # type: ignore[union-attr]
+        _vet_supply(payload)  # type: ignore[arg-type]
+    elif kind is ViewMsg:
+        _vet_view(payload.view)  # type: ignore[union-attr]
+
+
+def _vet_summary(summary: Summary) -> None:
+    if not 0 <= summary.base <= summary.next_confirm < POSITION_MAX:
+        raise Garbage(f"a summary from {summary.base} that is confirmed up to {summary.next_confirm}")
+    _vet_labelled(entry for _, entry in (*summary.tail, *summary.loose))
+
+
+def _vet_supply(supply: Supply) -> None:
+    if not (0 <= supply.piece < supply.pieces <= PIECES_MAX and 0 <= supply.position < POSITION_MAX):
+        raise Garbage(f"piece {supply.piece} of {supply.pieces} at {supply.position}")
+    _vet_labelled(entry for _, entry in supply.entries)
+
+
+def _vet_view(view: View) -> None:
+    """The id of a view says what it is: nobody can name one that has no members, or other ones."""
+    members = view.members
+    if not 0 < len(members) == len(view.start_ids) <= PROCESSES_MAX or any(
+        len(member.name) > NAME_LEN_MAX for member in members
+    ):
+        raise Garbage(f"a view of {len(members)} members and {len(view.start_ids)} start ids")
+    if view != make_view(view.id.epoch, dict(zip(members, view.start_ids, strict=True))):
+        raise Garbage("a view whose id is that of another one")
 
 
 def _vet_labelled(entries: Iterable[Entry]) -> None:
@@ -56,6 +104,6 @@ def _vet_entry(entry: Entry, *kinds: str) -> None:
         if entry.kind == CHECKPOINT:
             _decode_checkpoint(entry.body)
         else:
-            _decode_view(entry.body)
+            _vet_view(_decode_view(entry.body))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Garbage(f"an entry of the kind {entry.kind!r} that is none: {error}") from None

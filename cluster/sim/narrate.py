@@ -27,6 +27,7 @@ from cluster.messages import (
     Plain,
     Proposal,
     Registered,
+    Resume,
     Sequence,
     Slot,
     Summary,
@@ -154,6 +155,8 @@ def told(message: Message) -> str:
         case Supply(piece=piece, pieces=pieces, snapshot_at=at, position=position, entries=entries):
             what = f"snapshot at {at}, " if at >= 0 else ""
             return f"supply {piece + 1}/{pieces}: {what}{len(entries)} entries from {position}"
+        case Resume(piece=piece):
+            return f"go on with the supply from {piece + 1}"
         case Slot(body=None, dist_id=dist, seqno=seqno, count=count):
             return f"null, {count} slots from {dist}#{seqno}"
         case Slot(body=body, dist_id=dist, seqno=seqno) if body is not None:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from cluster.layer import Send, Surroundings
-from cluster.links import ACK_EVERY, FED_MAX, Links
+from cluster.links import ACK_EVERY, FED_FIRST, FED_MAX, Links
 from cluster.messages import Data, Frame, Hello, LinkAck, Payload, Supply, SyncMsg
 from cluster.names import ProcessId, ViewId
 from cluster.settings import Settings
@@ -258,8 +258,17 @@ def test_a_feed_never_fills_the_queue_and_goes_on_after_a_break(len_max: int) ->
         feed(b.take(), a)
         a.links.tick()
     assert b.got == list(range(100))
-    assert most <= max(1, min(FED_MAX, len_max // 4))
-    assert a.shunned == ({} if len_max > 1 else {B: inf})
+    assert most <= max(FED_FIRST, min(FED_MAX, len_max // 4))
+    assert a.shunned == ({} if len_max > FED_FIRST else {B: inf})
+
+
+def test_what_the_peer_does_not_need_of_a_feed_is_left_out(ends: tuple[End, End]) -> None:
+    a, b = ends
+    b.links.above[Supply] = lambda _, body: b.got.append(body.piece)
+    a.links.feed(B, [piece(i) for i in range(100)])
+    a.links.skip(B, lambda body: isinstance(body, Supply) and body.piece >= 90)
+    exchange(a, b)
+    assert b.got == [0, 1, *range(90, 100)]
 
 
 def test_a_feed_that_is_replaced_or_stopped_is_forgotten(ends: tuple[End, End]) -> None:
@@ -268,11 +277,11 @@ def test_a_feed_that_is_replaced_or_stopped_is_forgotten(ends: tuple[End, End]) 
     a.links.feed(B, [piece(i) for i in range(100)])
     a.links.feed(B, [piece(i) for i in range(1000, 1100)])
     exchange(a, b)
-    assert b.got == [*range(FED_MAX), *range(1000, 1100)]
+    assert b.got == [0, 1, *range(1000, 1100)]
     a.links.feed(B, [piece(i) for i in range(100)])
     a.links.stop_feeding()
     exchange(a, b)
-    assert b.got[-FED_MAX:] == list(range(FED_MAX))
+    assert b.got[102:] == [0, 1]
     a.links.feed(B, [piece(i) for i in range(100)])
     a.links.reliable((A,))
     assert not a.links.link(B).later

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cluster.durable import Image
 from cluster.layer import Persist, Surroundings
+from cluster.messages import Supply
 from cluster.names import ProcessId, View, ViewId, founding_view, make_view
 from cluster.primary import PrimaryViews
 from cluster.replica import ReplicaLayer
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from cluster.actions import Action
-    from cluster.messages import Payload, Supply, ViewMessage
+    from cluster.messages import Payload, ViewMessage
 
 
 class Half:
@@ -63,6 +64,29 @@ class Queue:
     processed: dict[ProcessId, int] = field(default_factory=dict)
 
 
+class Supplying:
+    """The links of a member, as far as the total order uses them: all pieces are on their way at once."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def feed(self, peer: ProcessId, pieces: Sequence[Payload]) -> None:
+        for piece in pieces:
+            self.send((peer,), piece)
+
+    def send(self, to: tuple[ProcessId, ...], body: Payload) -> None:
+        member = self._member
+        assert member.queue is not None
+        for peer in to:
+            if isinstance(body, Supply):
+                member.service.members[peer].supplies.append((member.queue.view.id, member.me, body))
+
+    def skip(self, peer: ProcessId, is_needed: Callable[[Payload], bool]) -> None: ...
+
+    def stop_feeding(self) -> None:
+        """What is on its way for a view that is over is not received."""
+
+
 class Member:
     """One process: the real layers, and the service's end of it."""
 
@@ -79,7 +103,8 @@ class Member:
         self.total_order = TotalOrder(self.around, settings, image)
         self.replica = ReplicaLayer(self.around, settings, self.machine)
         self.primary.above, self.primary.below = self.total_order, self
-        self.total_order.above, self.total_order.below, self.total_order.links = self.replica, self.primary, self
+        self.total_order.above, self.total_order.below = self.replica, self.primary
+        self.total_order.links = Supplying(self)
         self.replica.below = self.total_order
         self.total_order.start()
         self.flush()
@@ -91,14 +116,6 @@ class Member:
     def send(self, body: ViewMessage) -> None:
         assert self.queue is not None
         self.queue.messages.append((self.me, body))
-
-    def feed(self, peer: ProcessId, pieces: Sequence[Payload]) -> None:
-        assert self.queue is not None
-        for piece in pieces:
-            self.service.members[peer].supplies.append((self.queue.view.id, self.me, piece))  # type: ignore[arg-type]
-
-    def stop_feeding(self) -> None:
-        """What is on its way for a view that is over is not received."""
 
     def processed(self, count: int) -> None:
         assert self.queue is not None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from tests.cluster.runtime.namespaces import Namespaces
+    from tests.cluster.runtime.wires import Wires
 
 TOP = Path(__file__).resolve().parents[3]
 
@@ -120,10 +121,13 @@ class Member:
 class Cluster:
     """A group of members; the first founds it. At the end, what they recorded is judged."""
 
-    def __init__(self, folder: Path, *, durable: bool = False, network: Namespaces | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, durable: bool = False, network: Namespaces | None = None, wires: Wires | None = None
+    ) -> None:
         self.folder = folder
         self.durable = durable
         self.network = network  # where the members live, if not all on loopback
+        self.wires = wires  # that the members are reached over, if not directly
         self.members: dict[str, Member] = {}
         self._addresses: dict[str, str] = {}  # of the first life: those who come back listen there again
         self._lives: dict[str, int] = {}
@@ -157,7 +161,11 @@ class Cluster:
         ]
         arguments += ["--order-log", self._file("order", file)]
         place = self.network.address(name) if self.network is not None else "127.0.0.1"
-        arguments += ["--listen", self._addresses.get(name, f"{place}:0"), "--trace", self._file("trace", file)]
+        listen = self._addresses.get(name, f"{place}:0")
+        if self.wires is not None:
+            listen = self.wires.listen(name)
+            arguments += ["--advertise", self.wires.address(name)]
+        arguments += ["--listen", listen, "--trace", self._file("trace", file)]
         if self.durable:
             arguments += ["--data", str(self.folder / f"data-{name}")]
         first = not self._addresses

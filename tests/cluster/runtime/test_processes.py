@@ -179,6 +179,21 @@ def test_a_node_that_cannot_start_says_why(tmp_path: Path, arguments: list[str],
     assert "Traceback" not in done.stderr
 
 
+def test_an_address_in_use_is_said_so_and_nobody_is_disturbed(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        cluster.begin("ab").load(2)
+        taken = cluster.members["a"].address
+        done = subprocess.run(
+            [sys.executable, "-m", "cluster", "node", "--name", "c", "--key-file", str(cluster.key_file), "--listen",
+             taken, "--join", taken, "--data", str(tmp_path / "c")],
+            cwd=TOP, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=30,
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert f"cannot listen on {taken}" in done.stderr
+        assert "Traceback" not in done.stderr
+        cluster.wait_until_confirmed_at("ab", 10).quiet().stop().judge()
+
+
 def test_a_conversation(tmp_path: Path) -> None:
     make_key_file(tmp_path / "key")
     command = [sys.executable, "-u", "-m", "cluster", "chat", "--key-file", str(tmp_path / "key"), "--name"]

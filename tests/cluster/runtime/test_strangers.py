@@ -9,6 +9,7 @@ import pytest
 
 from cluster import Group, Options
 from cluster.messages import (
+    APPLICATION,
     CHECKPOINT,
     VIEW,
     Ack,
@@ -205,6 +206,32 @@ def test_what_no_process_would_say_does_not_disturb_the_others() -> None:
             await c.close()
             await a.primary_of(2)
             await a.broadcast(b"goes on")
+            assert a.error is b.error is None
+
+    run(story)
+
+
+def test_a_member_that_breaks_the_protocol_is_shut_out_for_a_while_and_the_others_go_on() -> None:
+    """An ordered message whose label cannot be: all others ignore it alike, and cut its sender off."""
+
+    async def story() -> None:
+        bounds = Bounds(ejected_s=1.0)
+        async with (
+            await Group.found(options("a", bounds=bounds)) as a,
+            await Group.join(options("b", a.addresses[0], bounds=bounds)) as b,
+            await Group.join(options("c", a.addresses[0], bounds=bounds)) as c,
+        ):
+            for member in (a, b, c):
+                await member.primary_of(3)
+            c.driver.process.primary.below.send(Batch(999, (Entry(APPLICATION, b"from nowhere"),)))
+            c.driver._soon()
+            for member in (a, b):
+                await eventually(lambda member=member: member.driver.transport.counters.ejected > 0)  # type: ignore[misc]
+                await member.primary_of(2)
+            await a.broadcast(b"goes on")
+            await eventually(lambda: "shut out" in c.driver.transport.refused_last)
+            for member in (a, b, c):
+                await member.primary_of(3)  # a second later it may try again, and behaves
             assert a.error is b.error is None
 
     run(story)

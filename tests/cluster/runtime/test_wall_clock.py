@@ -5,50 +5,21 @@ A few lines of C stand before the C library of each member and move its wall clo
 
 from __future__ import annotations
 
-import shutil
-import struct
-import subprocess
 import time
 from datetime import datetime
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.cluster.runtime.members import Cluster
+from tests.cluster.runtime.preloaded import Preloaded
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.cluster.runtime.members import Member
 
-SOURCE = Path(__file__).with_name("wallclock.c")
 HOUR_S = 3600
-
-
-class WallClocks:
-    """A wall clock for each member."""
-
-    def __init__(self, folder: Path) -> None:
-        compiler = shutil.which("cc")
-        if compiler is None:
-            pytest.skip("there is no C compiler to make a wall clock with")
-        self._folder = folder
-        self._library = folder / "wallclock.so"
-        subprocess.run(
-            [compiler, "-shared", "-fPIC", "-O1", "-o", self._library, SOURCE, "-ldl"], check=True, timeout=60
-        )
-
-    def before(self, name: str) -> tuple[str, ...]:
-        self.set(name, 0)
-        return ("env", f"LD_PRELOAD={self._library}", f"WALLCLOCK={self._file(name)}")
-
-    def set(self, name: str, offset_s: int) -> None:
-        with self._file(name).open("r+b" if self._file(name).exists() else "w+b", buffering=0) as file:
-            file.write(struct.pack("=q", offset_s))
-
-    def _file(self, name: str) -> Path:
-        return self._folder / f"clock-{name}"
 
 
 def shown_offset_s(member: Member) -> float:
@@ -62,7 +33,7 @@ def changes(cluster: Cluster) -> int:
 
 
 def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path) -> None:
-    clocks = WallClocks(tmp_path)
+    clocks = Preloaded(tmp_path, "wallclock")
     with Cluster(tmp_path, durable=True) as cluster:
         for name in "abc":
             cluster.start(name, before=clocks.before(name))

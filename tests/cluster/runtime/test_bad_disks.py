@@ -1,6 +1,6 @@
-"""A disk that is really full, under a real process: it waits, the others go on; it comes back, or stops and says why.
+"""A disk that is really full, or slow, under a real process: the others go on; it comes back, or stops and says why.
 
-The disk is a small tmpfs in a mount namespace that only the member sees; the test reaches it through /proc.
+The full disk is a small tmpfs in a mount namespace that only the member sees; the test reaches it through /proc.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.runtime.members import Cluster
+from tests.cluster.runtime.preloaded import Preloaded
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -89,4 +90,21 @@ def test_a_disk_that_stays_full_stops_its_member_with_a_clear_error(tmp_path: Pa
         cluster.wait_for_primary("ab").wait_until_confirmed_at("ab", 20)
         del cluster.members["c"]
         c.kill()
+        cluster.quiet().stop().judge()
+
+
+def test_a_disk_that_is_slow_slows_and_one_that_stands_still_is_left_behind(tmp_path: Path) -> None:
+    disks = Preloaded(tmp_path, "slowdisk")
+    with Cluster(tmp_path, durable=True) as cluster:
+        for name in "ab":
+            cluster.start(name)
+        c = cluster.start("c", before=disks.before("c"))
+        cluster.wait_for_primary("abc").load(2).wait_until_confirmed_at("abc", 10)
+        disks.set("c", 100)
+        cluster.wait_until_confirmed_at("abc", 10)  # all wait for the slowest, which keeps up
+        disks.set("c", 5_000)
+        cluster.wait_for_primary("ab").wait_until_confirmed_at("ab", 20)
+        assert c.process.poll() is None
+        disks.set("c", 0)
+        cluster.wait_for_primary("abc").wait_until_confirmed_at("abc", 10)
         cluster.quiet().stop().judge()

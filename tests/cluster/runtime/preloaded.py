@@ -1,0 +1,44 @@
+"""Libraries that stand before the C library of a member and change one thing about its world, while it runs.
+
+Each is a small C source here; what it does is a number in a file, which the test writes and the member sees at once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parent
+
+
+class Preloaded:
+    """One library, and a number for each member. `name` is that of its source; its variable is the same in capitals."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        compiler = shutil.which("cc")
+        if compiler is None:
+            pytest.skip(f"there is no C compiler for {name}.c")
+        self._folder = folder
+        self._name = name
+        self._library = folder / f"{name}.so"
+        source = SOURCES / f"{name}.c"
+        subprocess.run(
+            [compiler, "-shared", "-fPIC", "-O1", "-o", self._library, source, "-ldl"], check=True, timeout=60
+        )
+
+    def before(self, member: str) -> tuple[str, ...]:
+        """What to put before the command of a member; its number is 0 then."""
+        self.set(member, 0)
+        return ("env", f"LD_PRELOAD={self._library}", f"{self._name.upper()}={self._file(member)}")
+
+    def set(self, member: str, number: int) -> None:
+        file = self._file(member)
+        with file.open("r+b" if file.exists() else "w+b", buffering=0) as opened:
+            opened.write(struct.pack("=q", number))
+
+    def _file(self, member: str) -> Path:
+        return self._folder / f"{self._name}-{member}"
