@@ -20,7 +20,6 @@ What a connection is doing follows from what it has, in this order:
 
 from __future__ import annotations
 
-import asyncio
 import os
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING, cast
 from aiohttp.http import HttpVersion11
 
 from qosweb.node.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, FileSpan, explain
+from qosweb.node.closing import LINGER_BYTES_MAX, Closing
 from qosweb.node.connections import Verdict
 from qosweb.node.exchange import Exchange, Waiting
 from qosweb.node.files import NotServed
@@ -40,14 +40,13 @@ from qosweb.node.plain import PlainHead, read_plain
 from qosweb.server import proceed, restart_at_find_page
 
 if TYPE_CHECKING:
+    import asyncio
+
     from qosweb.node.hub import Hub
 
 UNREAD_MAX = 64 << 10  # held back while blocked; beyond it the client is not read from
 WRITE_BUFFER_HIGH = 256 << 10
 WRITE_BUFFER_LOW = 64 << 10
-LINGER_S = 2.0
-LINGER_BYTES_MAX = 1 << 20
-LINGERING_MAX = 1_000  # connections at one time; beyond it answers to bad requests may be lost
 PROGRESS_MIN = 16 << 10  # what a reader has to take within the send timeout
 REREADS_MAX = 3
 
@@ -58,54 +57,40 @@ _REFUSALS = {
 }
 
 
-class Connection(asyncio.Protocol):
+class Connection(Closing):
     __slots__ = (
-        "_blocked",
         "_clock",
-        "_closing",
         "_consuming",
         "_eof",
         "_exchange",
-        "_hub",
         "_in_head",
         "_intake",
         "_known_heads",
-        "_lingered",
-        "_lingering",
         "_log_part",
-        "_mark_at",
         "_mark_left",
         "_reader",
-        "_reading_paused",
         "_relay",
         "_relayed_exchange",
         "_resources",
         "_sender",
         "_sending",
-        "_transport",
-        "_unread",
         "_write_paused",
         "active_at",
         "client",
     )
 
     def __init__(self, hub: Hub) -> None:
+        super().__init__(hub)
         self.client = ""
         self.active_at = 0.0
-        self._hub = hub
         self._clock = hub.site.clock
         self._resources = hub.site.store.resources
         self._known_heads = hub.plain_heads.known
-        self._transport: asyncio.Transport | None = None
         self._reader: HeadReader | None = None
         self._log_part = ""
-        self._blocked = False
-        self._closing = False
         self._consuming = False
         self._eof = False
-        self._reading_paused = False
         self._write_paused = False
-        self._unread = bytearray()
         self._in_head = False  # a head has begun and not ended
         self._exchange: Exchange | None = None  # waiting
         self._sender: FileSend | PacedSend | None = None
@@ -113,10 +98,7 @@ class Connection(asyncio.Protocol):
         self._relay: Relay | None = None
         self._relayed_exchange: Exchange | None = None
         self._intake: Intake | None = None
-        self._lingering: asyncio.TimerHandle | None = None
-        self._lingered = 0
-        self._mark_at = 0.0  # when the client last took enough, and what was left then; 0: not looked at yet
-        self._mark_left = 0
+        self._mark_left = 0  # of what the client had to take, at _mark_at
 
     # From the event loop
 
@@ -479,16 +461,6 @@ class Connection(asyncio.Protocol):
         if len(self._unread) >= UNREAD_MAX:
             self._pause_reading()
 
-    def _pause_reading(self) -> None:
-        if self._transport is not None and not self._reading_paused:
-            self._reading_paused = True
-            self._transport.pause_reading()
-
-    def _resume_reading(self) -> None:
-        if self._transport is not None and self._reading_paused:
-            self._reading_paused = False
-            self._transport.resume_reading()
-
     def _unblock(self) -> None:
         """Go on with what was held back, if nothing stands in the way any more."""
         if self._exchange is not None or self._sender is not None or self._write_paused or self._closing:
@@ -573,37 +545,6 @@ class Connection(asyncio.Protocol):
     def close_if_idle(self) -> None:
         if self.is_idle:
             self._close()
-
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._closing = self._blocked = True
-            self._transport.abort()
-
-    def _close(self) -> None:
-        """Close when everything written has left. What still arrives is not answered."""
-        if self._transport is None or self._closing:
-            return
-        if self._unread or self._reading_paused:
-            self._linger()
-            return
-        self._closing = self._blocked = True
-        self._mark_at = 0.0
-        self._transport.close()
-
-    def _linger(self) -> None:
-        """Close so that the answer arrives: a socket closed with unread data resets, and the answer may be lost."""
-        assert self._transport is not None
-        self._closing = self._blocked = True
-        self._unread.clear()
-        if not self._transport.can_write_eof() or self._hub.connections.lingering >= LINGERING_MAX:
-            self._transport.close()
-            return
-        self._transport.write_eof()
-        self._hub.connections.lingering += 1
-        self._lingering = self._hub.loop.call_later(LINGER_S, self.abort)
-        if self._reading_paused:
-            self._reading_paused = False
-            self._transport.resume_reading()
 
     def forget_log_part(self) -> None:
         """What it says of the policy has changed."""

@@ -15,7 +15,7 @@ from aiohttp import http_parser
 
 from qosweb.errors import UsageError
 from qosweb.node.admin import Admin, Token
-from qosweb.node.connection import LINGERING_MAX
+from qosweb.node.closing import LINGERING_MAX
 from qosweb.node.node import Node, address_of, bind, say
 from qosweb.node.systemd import Notifier
 

@@ -57,8 +57,8 @@ class Hardened(Process):
         super().__init__(me, settings, image, machine, chance, trace)
         self.ejected: list[Ejected] = []
 
-    def take(self) -> list[Effect]:
-        effects = super().take()
+    def take(self, *, more: bool = False) -> list[Effect]:
+        effects = super().take(more=more)
         self.ejected += [effect for effect in effects if isinstance(effect, Ejected)]
         return [effect for effect in effects if not isinstance(effect, Ejected)]
 

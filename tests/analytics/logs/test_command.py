@@ -1,4 +1,4 @@
-"""The command as a user runs it, on a Spark cluster of its own: a master and a worker on loopback; on a node's own log."""
+"""The command as a user runs it: on a Spark cluster of its own, a master and a worker on loopback; on a node's log."""
 
 from __future__ import annotations
 
