@@ -149,7 +149,7 @@ def _usual(classes: int, random: Random) -> Problem:
 
 
 def _tangled(classes: int, random: Random) -> Problem:
-    """Floors and ceilings on random fours, and a ratio: only exact linear programs can do it."""
+    """Floors and ceilings on random fours, and a ratio: most classes hang together, and programs are large."""
     overlapping = _overlapping(classes, random)
     part = PPM // classes
     groups = [tuple(sorted(random.sample(range(classes), 4))) for _ in range(classes // 4)]

@@ -150,8 +150,9 @@ class _Filling:
         program, zero = self._program, self._program.zero
         while True:
             going: list[int] = []
+            height, parts = self._height.numerator, self._height.denominator
             for one in self._rising:
-                if self._column[one] in zero or self._height >= self._demand[one]:
+                if self._column[one] in zero or height >= self._demand[one] * parts:
                     self._shares[one] = self._height
                 else:
                     going.append(one)

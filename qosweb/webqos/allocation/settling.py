@@ -160,7 +160,6 @@ class Scene:
                 self._line.move(
                     before.low[one] + offset, before.high[one] + offset, low[one] + offset, high[one] + offset
                 )
-            self._line.moved(self._own(low), self._own(high))
         for n in touched:
             component = self._components[n]
             component.take(bounds)

@@ -49,22 +49,22 @@ class Waterline:
         self.most = sum(high)
 
     def move(self, start: int, stop: int, new_start: int, new_stop: int) -> None:
-        """A class that starts and stops to fill at other levels than before; ``moved`` has to follow."""
+        """A class that starts and stops to fill at other levels than before."""
         if start != new_start:
             self._starts[bisect_right(self._starts, start) - 1] = new_start
             self._starts.sort()
+            self._sum_starts = [0, *accumulate(self._starts)]
+            self.least += new_start - start
         if stop != new_stop:
             self._stops[bisect_right(self._stops, stop) - 1] = new_stop
             self._stops.sort()
+            self._sum_stops = [0, *accumulate(self._stops)]
+            self.most += new_stop - stop
 
     def moved(self, low: Sequence[int], high: Sequence[int]) -> None:
-        """The bounds of all after some have moved."""
+        """The bounds of all after some have moved: ``whole`` needs them."""
         self._low = low
         self._high = high
-        self._sum_starts = [0, *accumulate(self._starts)]
-        self._sum_stops = [0, *accumulate(self._stops)]
-        self.least = sum(low)
-        self.most = sum(high)
 
     def held(self, level: int, parts: int) -> tuple[int, int]:
         """What all hold at ``level / parts``, in the same parts, and how many rise from there on."""
