@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from qosweb.analytics import AnalyticsUnavailableError, policies, sources
 from qosweb.analytics.progress import Progress
 from qosweb.analytics.rows import VIOLATED, Limits
-from qosweb.analytics.session import spark_session
+from qosweb.analytics.session import in_short, spark_session
 from qosweb.errors import UsageError
 from qosweb.tools.situation import reading
 from qosweb.units import parse_duration_s, parse_size
@@ -37,25 +37,27 @@ def analyze(arguments: argparse.Namespace) -> int:
         raise AnalyticsUnavailableError(
             f"Analytics needs {error.name}. Run `pip install 'qosweb[analytics]'`."
         ) from None
+    failed = ""
     with Progress(quiet=arguments.quiet or arguments.json) as progress:
         progress.say("starting Spark")
-        try:
-            conf = settings(arguments.master, sources.size(found))
-            with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
-                from qosweb.analytics.analysis import Wanted, analyse
-                from qosweb.analytics.keep import keep_lines, keep_tables
+        conf = settings(arguments.master, sources.size(found))
+        with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
+            from qosweb.analytics.analysis import Wanted, analyse
+            from qosweb.analytics.keep import keep_lines, keep_tables
 
-                progress.watch(spark)
+            progress.watch(spark)
+            try:
                 wanted = Wanted(found, spec, limits, arguments.response)
-                aside = str(out / "bad") if out else None
-                findings = analyse(spark, wanted, progress.say, aside)
+                findings = analyse(spark, wanted, progress.say, str(out / "bad") if out else None)
                 if out:
                     progress.say("writing tables")
                     keep_tables(spark, findings, out)
                     if arguments.keep_lines:
                         keep_lines(spark, found, out)
-        except (PySparkException, Py4JError) as error:
-            raise UsageError(f"Spark could not do it: {_first_line(error)}") from None
+            except (PySparkException, Py4JError) as error:
+                failed = in_short(error)  # now: what went wrong has to be asked of the JVM
+    if failed:
+        raise UsageError(f"Spark could not do it: {failed}")
     from qosweb.analytics.report import as_json
     from qosweb.analytics.terminal import show
 
@@ -150,9 +152,3 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, "utf-8")
     except OSError as error:
         raise UsageError(f"--out: {path}: {error.strerror}") from None
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    return (causes or lines or [type(error).__name__])[-1 if causes else 0][:500]
