@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
 WINDOW_MAX_S = 86_400
 SMALL, TINY = 64 << 20, 4 << 20  # bytes of logs
 
+_MASTER = re.compile(r"local(\[(\*|[0-9]+)(,[0-9]+)?\])?|local-cluster\[.*\]|spark://.+:[0-9]+(,.+)*|yarn|k8s://.+")
+
 T = TypeVar("T")
 
 
 def analyze(arguments: argparse.Namespace) -> int:
     limits = limits_of(arguments)
+    if not _MASTER.fullmatch(arguments.master):
+        raise UsageError(f"--master {arguments.master}: write such as local[*], spark://host:7077, yarn or k8s://...")
     found = sources.find(arguments.logs, arguments.format)
     spec = policies.from_file(arguments.spec) if arguments.spec else None
     out = _folder(arguments.out) if arguments.out else None
@@ -92,6 +97,7 @@ def settings(master: str, size: int | None) -> dict[str, str]:
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.adaptive.enabled": "false",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
     if size is not None and size < TINY:
         conf |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}

@@ -53,6 +53,13 @@ def test_without_contention_shares_are_not_tested() -> None:
     assert {v.reason for v in found.values()} == {"no contention"}
 
 
+def test_a_moment_of_contention_proves_nothing_of_shares() -> None:
+    spec = "</a>.server_resource > 50%\n</b>.available = always"
+    found = judge(spec, cell("/a", 10, 90), cell("/b", 100, 1), cell("default", 100), busy_s=1.0)
+    assert found["</a>.server_resource > 50%"].reason == "contended for too short a time"
+    assert found["</b>.available = always"].outcome == VIOLATED
+
+
 def test_a_lower_bound_promises_no_more_than_was_asked_for() -> None:
     found = judge("</a>.server_resource > 50%", cell("/a", 100), cell("default", 400, 300))
     assert found["</a>.server_resource > 50%"].outcome == HELD

@@ -83,32 +83,3 @@ def test_a_node_its_log_and_a_spark_cluster(tmp_path: Path) -> None:
     assert (report["outcome"], report["lines"], report["bad_lines"]) == ("held", 5, [])
     assert (out / "report.html").read_text().startswith("<!doctype html>")
     assert "held: 5 lines" in ran.stdout
-
-
-def test_a_master_that_is_not_there(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
-    log.write_text('{"ts":1}\n')
-    ran = run_command("analyze", str(log), "--master", "mesos://nowhere", "--quiet")
-    assert (ran.returncode, ran.stdout) == (2, "")
-    last = ran.stderr.splitlines()[-1]
-    assert last.startswith("qosweb: error: no Spark session on mesos://nowhere: ")
-    assert "Traceback" not in ran.stderr
-    assert "\tat " not in ran.stderr
-
-
-def test_bad_input_is_one_line_and_starts_no_spark(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
-    log.write_text('{"ts":1}\n')
-    for options, said in (
-        (["nowhere.log"], "nowhere.log: no such file or folder"),
-        ([str(log), "--window", "1.5s"], "--window 1.5s: has to be whole seconds"),
-        ([str(log), "--window", "10s", "--slot", "3s"], "has to be a multiple of --slot 3s"),
-        ([str(log), "--tolerance", "lots"], "--tolerance: "),
-        ([str(log), "--spec", "nowhere.webqos"], "nowhere.webqos: No such file"),
-        ([str(log), "--windows", "3s"], "did you mean '--window'?"),
-        ([], "the following arguments are required: LOG"),
-    ):
-        ran = run_command("analyze", *options)
-        assert (ran.returncode, ran.stdout) == (2, "")
-        assert said in ran.stderr
-        assert ran.stderr.count("\n") == 1, ran.stderr
