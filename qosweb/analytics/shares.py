@@ -79,6 +79,8 @@ def why_untested(ground: Ground, classes: tuple[int, ...]) -> str:
     """Why nothing can be said of the shares of some classes; empty if something can."""
     if ground.part.busy_s <= 0 or ground.total <= 0:
         return "no contention"
+    if ground.strangers:
+        return f"the specification has no class '{ground.strangers[0]}', and the log has"
     if ground.part.busy_s < BUSY_PART_MIN * ground.limits.window_s:
         return "contended for too short a time"
     if sum(ground.asked[at] for at in classes) <= 0:
