@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from qosweb.analytics import AnalyticsUnavailableError, policies, sources
 from qosweb.analytics.progress import Progress
 from qosweb.analytics.rows import VIOLATED, Limits
-from qosweb.analytics.session import spark_session
+from qosweb.analytics.session import in_short, spark_session
 from qosweb.errors import UsageError
 from qosweb.tools.situation import reading
 from qosweb.units import parse_duration_s, parse_size
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
 WINDOW_MAX_S = 86_400
 SMALL, TINY = 64 << 20, 4 << 20  # bytes of logs
 
+_MASTER = re.compile(r"local(\[(\*|[0-9]+)(,[0-9]+)?\])?|local-cluster\[.*\]|spark://.+:[0-9]+(,.+)*|yarn|k8s://.+")
+
 T = TypeVar("T")
 
 
 def analyze(arguments: argparse.Namespace) -> int:
     limits = limits_of(arguments)
+    if not _MASTER.fullmatch(arguments.master):
+        raise UsageError(f"--master {arguments.master}: write such as local[*], spark://host:7077, yarn or k8s://...")
     found = sources.find(arguments.logs, arguments.format)
     spec = policies.from_file(arguments.spec) if arguments.spec else None
     out = _folder(arguments.out) if arguments.out else None
@@ -37,25 +42,27 @@ def analyze(arguments: argparse.Namespace) -> int:
         raise AnalyticsUnavailableError(
             f"Analytics needs {error.name}. Run `pip install 'qosweb[analytics]'`."
         ) from None
+    failed = ""
     with Progress(quiet=arguments.quiet or arguments.json) as progress:
         progress.say("starting Spark")
-        try:
-            conf = settings(arguments.master, sources.size(found))
-            with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
-                from qosweb.analytics.analysis import Wanted, analyse
-                from qosweb.analytics.keep import keep_lines, keep_tables
+        conf = settings(arguments.master, sources.size(found))
+        with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
+            from qosweb.analytics.analysis import Wanted, analyse
+            from qosweb.analytics.keep import keep_lines, keep_tables
 
-                progress.watch(spark)
+            progress.watch(spark)
+            try:
                 wanted = Wanted(found, spec, limits, arguments.response)
-                aside = str(out / "bad") if out else None
-                findings = analyse(spark, wanted, progress.say, aside)
+                findings = analyse(spark, wanted, progress.say, str(out / "bad") if out else None)
                 if out:
                     progress.say("writing tables")
                     keep_tables(spark, findings, out)
                     if arguments.keep_lines:
                         keep_lines(spark, found, out)
-        except (PySparkException, Py4JError) as error:
-            raise UsageError(f"Spark could not do it: {_first_line(error)}") from None
+            except (PySparkException, Py4JError) as error:
+                failed = in_short(error)  # now: what went wrong has to be asked of the JVM
+    if failed:
+        raise UsageError(f"Spark could not do it: {failed}")
     from qosweb.analytics.report import as_json
     from qosweb.analytics.terminal import show
 
@@ -90,6 +97,7 @@ def settings(master: str, size: int | None) -> dict[str, str]:
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.adaptive.enabled": "false",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
     if size is not None and size < TINY:
         conf |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -150,9 +158,3 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, "utf-8")
     except OSError as error:
         raise UsageError(f"--out: {path}: {error.strerror}") from None
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    return (causes or lines or [type(error).__name__])[-1 if causes else 0][:500]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.analytics.rows import Evidence, Verdict
-from qosweb.analytics.shares import Judge
+from qosweb.analytics.shares import Judge, why_untested
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +38,8 @@ def judge_priorities(ground: Ground) -> Iterator[Verdict]:
         rule_text = ground.policy.model.priorities[number].text
         judge = Judge(ground, "priority", rule_text, ground.policy.priority_line(number))
         allowed = ground.limits.tolerance * ground.total
-        if ground.part.busy_s <= 0 or ground.total <= 0:
-            yield judge.untested("no contention")
+        if why := why_untested(ground, tuple({at for pair in of_rule for at in pair})):
+            yield judge.untested(why)
             continue
         tested = [(a, b) for a, b in of_rule if ground.asked[a] - ground.got[a] > allowed]
         if not tested:

@@ -31,7 +31,7 @@ def pictures(findings: Findings) -> list[tuple[str, str]]:
         return []
     return [
         ("Share of the bytes served, by class", _shares(by_class)),
-        ("Requests: asked for (thin), served (filled), by class", _requests(by_class, findings.limits.window_s)),
+        ("Requests: asked for (dashed) and served, by class", _requests(by_class, findings.limits.window_s)),
         ("Capacity: known, and served", _capacity(findings)),
         ("Waiting time, 99th percentile, by class", _waits(by_class)),
     ]

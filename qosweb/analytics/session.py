@@ -30,7 +30,7 @@ appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = spark: %p %c{1}: %m%n%ex
+appender.console.layout.pattern = spark: %p %c{1}: %m%n%ex{none}
 """
 
 
@@ -64,11 +64,34 @@ def spark_session(
             for name, value in settings.items():
                 builder.config(name, value)
             with process.chatter():
-                session = builder.getOrCreate()
+                session = _made(builder, master)
             try:
                 yield session
             finally:
                 _stop(session)
+
+
+def _made(builder: "SparkSession.Builder", master: str) -> "SparkSession":
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # of whatever kind: what it says has to be asked of the JVM while that is there
+        from pyspark import SparkContext
+
+        said = in_short(error)
+        if (context := SparkContext._active_spark_context) is not None:  # noqa: SLF001 - half made, nobody else has it
+            context.stop()
+        raise AnalyticsUnavailableError(f"no Spark session on {master}: {said}") from None
+
+
+def in_short(error: Exception) -> str:
+    """Of a trace of Java's, the last cause."""
+    try:
+        text = str(error)
+    except Exception:
+        return f"{type(error).__name__}; its JVM has ended"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes[-1] if causes else " ".join(lines[:2]) or type(error).__name__)[:500]
 
 
 def _stop(session: "SparkSession") -> None:

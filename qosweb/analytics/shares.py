@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qosweb.webqos.policy.binding import InForce
 
 UNIT = "bytes"
+BUSY_PART_MIN = 0.2  # of a window: what waits at the edges of a shorter contention would decide
 DIVISION = "each class gets its lower bound, the rest is divided evenly within the upper bounds"
 
 
@@ -74,9 +75,14 @@ def judge_division(ground: Ground) -> Verdict:
     return _as_divided(Judge(ground, "division", DIVISION, 0), classes)
 
 
-def _why_untested(ground: Ground, classes: tuple[int, ...]) -> str:
+def why_untested(ground: Ground, classes: tuple[int, ...]) -> str:
+    """Why nothing can be said of the shares of some classes; empty if something can."""
     if ground.part.busy_s <= 0 or ground.total <= 0:
         return "no contention"
+    if ground.strangers:
+        return f"the specification has no class '{ground.strangers[0]}', and the log has"
+    if ground.part.busy_s < BUSY_PART_MIN * ground.limits.window_s:
+        return "contended for too short a time"
     if sum(ground.asked[at] for at in classes) <= 0:
         return "nobody asked"
     grain = max(ground.grain[at] for at in classes)
@@ -91,7 +97,7 @@ def _points(amount: float, ground: Ground) -> str:
 
 def _at_least(judge: Judge, classes: tuple[int, ...], ppm: int) -> Verdict:
     ground = judge.ground
-    if why := _why_untested(ground, classes):
+    if why := why_untested(ground, classes):
         return judge.untested(why)
     got, asked, expected = (sum(of[at] for at in classes) for of in (ground.got, ground.asked, ground.expected))
     bound = ppm * ground.left / PPM
@@ -103,7 +109,7 @@ def _at_least(judge: Judge, classes: tuple[int, ...], ppm: int) -> Verdict:
 
 def _at_most(judge: Judge, classes: tuple[int, ...], ppm: int) -> Verdict:
     ground = judge.ground
-    if why := _why_untested(ground, classes):
+    if why := why_untested(ground, classes):
         return judge.untested(why)
     got, asked, expected = (sum(of[at] for at in classes) for of in (ground.got, ground.asked, ground.expected))
     bound = ppm * ground.left / PPM
@@ -121,7 +127,7 @@ def _never_more(judge: Judge, classes: tuple[int, ...], ppm: int) -> Verdict:
     ground = judge.ground
     cells = [ground.cells[at] for at in classes if at in ground.cells]
     if ground.capacity_bps is None:
-        if why := _why_untested(ground, classes):
+        if why := why_untested(ground, classes):
             return judge.untested(f"{why}, and the log does not say the capacity")
         got, whole, left = sum(ground.got[at] for at in classes), ground.total, ground.left
         asked = sum(ground.asked[at] for at in classes)
@@ -146,7 +152,7 @@ def _never_more(judge: Judge, classes: tuple[int, ...], ppm: int) -> Verdict:
 def _as_divided(judge: Judge, classes: tuple[int, ...]) -> Verdict:
     """The class that has least of what the division gives it stands for all."""
     ground = judge.ground
-    if why := _why_untested(ground, classes):
+    if why := why_untested(ground, classes):
         return judge.untested(why)
     if all(ground.asked[at] <= ground.got[at] for at in classes):
         return judge.untested("all that was asked for was served", sum(ground.asked[at] for at in classes))
@@ -166,7 +172,7 @@ def _relative(ground: Ground, rule: Constraint, line: int, left: tuple[int, ...]
     if not left or not right:
         yield judge.untested("its pages are always available: no share binds them")
         return
-    if why := _why_untested(ground, (*left, *right)):
+    if why := why_untested(ground, (*left, *right)):
         yield judge.untested(why)
         return
     factor = value.numerator / value.denominator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from qosweb.analytics.ground import Ground
 from qosweb.analytics.judge import Bench, judge_run, outcome_of
 from qosweb.analytics.policies import Policy, from_events
 from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED, Cell, Event, Limits, Part, PartKey, Verdict
@@ -51,6 +50,13 @@ def test_without_contention_shares_are_not_tested() -> None:
     found = judge(spec, cell("/a", 10), cell("/b", 500), busy_s=0.0)
     assert {v.outcome for v in found.values()} == {NOT_TESTED}
     assert {v.reason for v in found.values()} == {"no contention"}
+
+
+def test_a_moment_of_contention_proves_nothing_of_shares() -> None:
+    spec = "</a>.server_resource > 50%\n</b>.available = always"
+    found = judge(spec, cell("/a", 10, 90), cell("/b", 100, 1), cell("default", 100), busy_s=1.0)
+    assert found["</a>.server_resource > 50%"].reason == "contended for too short a time"
+    assert found["</b>.available = always"].outcome == VIOLATED
 
 
 def test_a_lower_bound_promises_no_more_than_was_asked_for() -> None:
@@ -114,11 +120,12 @@ def test_a_client_bound_is_no_denial_for_lack_of_capacity() -> None:
     assert judge(spec, refused)[spec].outcome == HELD
 
 
-def test_classes_that_the_policy_does_not_have_are_named() -> None:
-    policy = policy_of("</a>.server_resource > 10%")
-    part = Part(PartKey(0, "p", "", 0), 10.0, 10.0, (cell("/a", 5), cell("/z", 5)))
-    binding = situations(policy, Timeline([], ["n"]), {}, 0, 9, 1).bindings[0]
-    assert Ground(policy, binding, part, Limits()).strangers == ["/z"]
+def test_classes_that_the_policy_does_not_have_leave_shares_untested() -> None:
+    """Another specification is not the one that was in force: nobody is accused by it."""
+    spec = "</a>.server_resource > 50%\n</b>.available = always"
+    found = judge(spec, cell("/a", 5, 500), cell("/b", 5, 1), cell("/z", 500))
+    assert found["</a>.server_resource > 50%"].reason == "the specification has no class '/z', and the log has"
+    assert found["</b>.available = always"].outcome == VIOLATED
 
 
 def test_small_shortfalls_add_up_over_the_run() -> None:

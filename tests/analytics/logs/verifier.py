@@ -99,7 +99,7 @@ def _judge(spec: str, sums: _Sums, busy_s: int, nodes: int) -> list[tuple[str, S
     for rule in rules:
         if match := _SHARE.fullmatch(rule):
             name = match[1]
-            tested = busy_s > 0 and asked.get(name, 0) > 0 and sums.size <= allowed
+            tested = busy_s >= WINDOW_S / 5 and asked.get(name, 0) > 0 and sums.size <= allowed
             outcomes = []
             got = sums.got[name]
             if match[2] in ">=" and tested:
@@ -111,7 +111,7 @@ def _judge(spec: str, sums: _Sums, busy_s: int, nodes: int) -> list[tuple[str, S
             said.append((rule, _worst(outcomes)))
         elif match := _EQUAL.fullmatch(rule):
             name = match[1]
-            tested = busy_s > 0 and asked.get(name, 0) > 0 and sums.size <= allowed and sums.lost[name] > 0
+            tested = busy_s >= WINDOW_S / 5 and asked.get(name, 0) > 0 and sums.size <= allowed and sums.lost[name] > 0
             good = tested and expected[name] - sums.got[name] <= allowed
             said.append((rule, Seen("held" if good else "violated") if tested else Seen("not tested")))
         elif match := _ALWAYS.fullmatch(rule):

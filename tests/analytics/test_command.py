@@ -1,0 +1,48 @@
+"""``qosweb analyze`` with what cannot work: one line, exit code 2, and no Spark is started for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qosweb.analytics.cli import FLAGS
+from qosweb.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["nowhere.log"], "nowhere.log: no such file or folder"),
+        (["LOG", "--window", "1.5s"], "--window 1.5s: has to be whole seconds, such as 10s"),
+        (["LOG", "--window", "10s", "--slot", "3s"], "--window 10s: has to be a multiple of --slot 3s"),
+        (["LOG", "--tolerance", "lots"], "--tolerance: "),
+        (["LOG", "--slack", "1 banana"], "--slack: '1 banana' is not a duration"),
+        (["LOG", "--capacity", "fast"], "--capacity: "),
+        (["LOG", "--spec", "nowhere.webqos"], "nowhere.webqos: No such file"),
+        (["LOG", "--out", "LOG"], "--out LOG: File exists"),
+        (["LOG", "--master", "mesos://nowhere"], "--master mesos://nowhere: write such as local[*], spark://host:7077"),
+        (["LOG", "--windows", "3s"], "unknown option '--windows'; did you mean '--window'?"),
+        ([], "the following arguments are required: LOG"),
+    ],
+)
+def test_bad_input_is_one_line(
+    options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_text('{"ts":1}\n')
+    assert main(["analyze", *(str(log) if option == "LOG" else option for option in options)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert said.replace("LOG: ", f"{log}: ") in err if "required" not in said else said in err
+
+
+def test_every_option_is_known_to_did_you_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["analyze", "--help"])
+    shown = capsys.readouterr().out
+    assert {flag for flag in FLAGS if flag in shown} == set(FLAGS)
