@@ -22,6 +22,8 @@ PURE = (
     "qosweb/engine/capacity.py", "qosweb/engine/tickets.py",
     "qosweb/version.py",
     "loadgen/answers.py", "loadgen/assertions.py", "loadgen/comparison.py", "loadgen/errors.py", "loadgen/hdrlog.py",
+    "loadgen/experiments/course.py", "loadgen/experiments/evidence.py", "loadgen/experiments/findings.py",
+    "loadgen/experiments/judging.py", "loadgen/experiments/outages.py", "loadgen/experiments/paper.py",
     "loadgen/histogram.py", "loadgen/outcomes.py", "loadgen/recount.py", "loadgen/results.py", "loadgen/spread.py",
     "loadgen/summary.py", "loadgen/tally.py", "loadgen/targets.py", "loadgen/trace/arrivals.py",
     "loadgen/trace/crowds.py", "loadgen/trace/curves.py", "loadgen/trace/edit.py", "loadgen/trace/logs.py",

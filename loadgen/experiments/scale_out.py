@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from loadgen.experiments.bench import Bench
     from loadgen.experiments.evidence import Evidence, Seen
 
-SIZES = {"/a": 16 * KB, "/b": 16 * KB, "/c": 512}
+SIZES = {"/a": 16 * KB, "/b": 16 * KB, "/c": 4 * KB}
 CLASSES = tuple(SIZES)
 FLOORS = {"/a": 50.0, "/b": 30.0}
 ASKED = {"/a": 1.0, "/b": 0.7}  # of the pipes of three nodes
-LIMITED, LIMITED_PER_S, PER_NODE = "/c", 250.0, 100  # requests per second: asked for, and allowed per node
+LIMITED, LIMITED_PER_S, PER_NODE = "/c", 50.0, 20  # requests per second: asked for, and allowed per node
 NODE_BPS = MB // 2
 JOIN, KILL = "n3 joins", "n3 is killed"
 USED_PERCENT, QUICK_USED_PERCENT = 85.0, 70.0
@@ -44,7 +44,7 @@ class ScaleOut(NamedTuple):
     title: str = "A node joins under load, and one is killed"
     criterion: str = (
         "With 1, 2, 3 and again 2 nodes: /a has at least 50 % and /b 30 % of the bytes (less 2 points), /c no more "
-        "than 100 requests a second for each node, 85 % or more of all pipes together are used; no request is lost but "
+        "than 20 requests a second for each node, 85 % or more of all pipes together are used; no request is lost but "
         "those that were sent on to the killed node."
     )
     printed: str = ""

@@ -163,7 +163,7 @@ def test_lower_bounds_and_capacity_of_a_stage() -> None:
     [(0.2, 0.1, 200 / 3), (0.65, 0.35, 65.0), (0.8, 0.4, 60.0), (1.3, 0.7, 50.0), (0.3, 1.2, 30.0)],
 )
 def test_equal_classes_have_half_or_what_they_ask_for(asked_a: float, asked_b: float, share: float) -> None:
-    assert contention.expected(asked_a, asked_b) == pytest.approx(share)
+    assert contention.expected(asked_a, asked_b, 1.0) == pytest.approx(share)
 
 
 def contended(times: float, a: int, b: int, *, denied: int = 0) -> contention.Step:
