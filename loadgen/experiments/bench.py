@@ -126,8 +126,9 @@ class Bench:
         crowds: Sequence[Crowd] = (),
         events: Sequence[Event] = (),
         at: Sequence[str] = (),
+        spread: str = "",
     ) -> Evidence:
-        """Requests by chance, ``rates`` of them per second by class, to the targets as ``--spread`` says."""
+        """Requests by chance, ``rates`` per second by class, to the targets as ``spread`` or ``--spread`` says."""
         self._loads += 1
         trace, results, summary, said = (
             self.folder / f"load{self._loads}.{kind}" for kind in ("trace.jsonl.gz", "results.jsonl.gz", "json", "txt")
@@ -138,7 +139,7 @@ class Bench:
         with writing(str(trace)) as file:
             write_trace(file, requests(course, mix, kind="poisson", zipf_exponent=0, method="GET", dice=dice))
         where = [word for node in targets for word in ("--target", node.url)]
-        weights = parse_spread(self.size.spread, len(targets)) if len(targets) > 1 else [1.0]
+        weights = parse_spread(spread or self.size.spread, len(targets)) if len(targets) > 1 else [1.0]
         command = [
             *at, sys.executable, "-m", "loadgen.cli", "run", str(trace), *where, "--out", str(results),
             "--summary", str(summary), "--quiet", "--timeout", f"{_TIMEOUT_S:g}s", "--allow-remote",

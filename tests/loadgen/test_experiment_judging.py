@@ -203,12 +203,15 @@ def test_idle_capacity_belongs_to_the_crowd() -> None:
     assert flash_crowd.judge(crowd(10), (50.0, 70.0), 100_000, quick=False).verdict == FAIL
 
 
+def side_by_side(plain: int, other: int) -> throughput.Step:
+    rows = [seen("/a", s + 0.5, node=throughput.PLAIN) for s in range(10) for _ in range(plain)]
+    rows += [seen("/a", s + 0.5, node="t500") for s in range(10) for _ in range(other)]
+    return throughput.Step(0.5, evidence(rows, lasted_s=10.0))
+
+
 def test_throughput_is_beside_the_plain_node() -> None:
-    plain = throughput.Step(0.0, evidence(served_at({"/a": 100}, range(10)), lasted_s=10.0))
-    good = throughput.Step(0.5, evidence(served_at({"/a": 96}, range(10)), lasted_s=10.0))
-    poor = throughput.Step(0.5, evidence(served_at({"/a": 90}, range(10)), lasted_s=10.0))
-    assert throughput.judge([plain, good], 10**6, 0.95).verdict == PASS
-    assert throughput.judge([plain, poor], 10**6, 0.95).verdict == FAIL
+    assert throughput.judge([side_by_side(100, 96)], 10**6, 0.95).verdict == PASS
+    assert throughput.judge([side_by_side(100, 90)], 10**6, 0.95).verdict == FAIL
 
 
 def responses(first_s: float, last_s: float) -> Evidence:
