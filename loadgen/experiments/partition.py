@@ -6,15 +6,18 @@ Some pages, orders, are to be served only where the primary view is.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from loadgen.experiments.bench import KB, MB, Event
 from loadgen.experiments.course import CSV_HEAD, csv_rows, total_line
+from loadgen.experiments.evidence import DENIED
 from loadgen.experiments.findings import Check, Findings, Line, Mark, Panel, skip
 from loadgen.experiments.judging import HEAD_BYTES, judge_no_failures, judge_witnesses, served_of, windows
 from loadgen.experiments.namespaces import Network, NotAllowed
+from loadgen.experiments.nodes import Place
 from loadgen.experiments.outages import Stage, judge_floors, stage_table
 from loadgen.experiments.processes import CannotRun, wait_for
 
@@ -35,6 +38,7 @@ MAJORITY, MINORITY = ("n1", "n2", "n3"), ("n4", "n5")
 NAMES = MAJORITY + MINORITY
 CUT, HEALED = "cut 3 to 2", "one view again"
 POINTS, QUICK_POINTS = 3.0, 6.0
+ORDERS_PERCENT = 90.0  # a view may change for a moment although nothing is cut, if the machine is busy
 SETTLING_S = 2.0
 AGREE_S = 20.0
 
@@ -73,7 +77,8 @@ class Partition(NamedTuple):
         with bench.nodes(dict.fromkeys(ASKED, SIZE), node_bps, spec=bench.spec(), cluster=True) as nodes:
             orders = {name: bench.folder / f"{name}.order.jsonl" for name in NAMES}
             for name in NAMES:
-                node = nodes.begin(name, network.address(name), network.at(name), ["--order-log", str(orders[name])])
+                place = Place(network.address(name), tuple(network.at(name)), partial(network.within, name))
+                node = nodes.begin(name, place, ["--order-log", str(orders[name])])
                 if name == NAMES[0]:
                     node.wait()
             nodes.settle()
@@ -132,15 +137,17 @@ def judge(
     for witness, rows in evidence.witnesses():
         three, two = ([row for row in rows if row.node in side] for side in (MAJORITY, MINORITY))
         checks += [
-            judge_floors(rows, whole, FLOORS, points, f"{witness}, all"),
-            judge_floors(three, cut, FLOORS, points, f"{witness}, the three"),
-            judge_floors(two, cut, FLOORS, points, f"{witness}, the two"),
-            judge_floors(rows, healed, FLOORS, points, f"{witness}, all"),
-            _judge_orders(rows, whole, f"{witness}, all", everything=True),
-            _judge_orders(three, cut, f"{witness}, the three", everything=True),
-            _judge_orders(two, cut, f"{witness}, the two", everything=False),
-            _judge_orders(rows, healed, f"{witness}, all", everything=True),
+            judge_floors(rows, whole, FLOORS, points, f"{witness}, all", ORDERS),
+            judge_floors(three, cut, FLOORS, points, f"{witness}, the three", ORDERS),
+            judge_floors(two, cut, FLOORS, points, f"{witness}, the two", ORDERS),
+            judge_floors(rows, healed, FLOORS, points, f"{witness}, all", ORDERS),
+            _judge_orders(rows, whole, f"{witness}, all", ORDERS_PERCENT),
+            _judge_orders(three, cut, f"{witness}, the three", ORDERS_PERCENT),
+            _judge_orders(two, cut, f"{witness}, the two", 0.0),
+            _judge_orders(rows, healed, f"{witness}, all", ORDERS_PERCENT),
         ]
+    denied = sum(row.class_name == ORDERS and row.what == DENIED and row.in_primary for row in evidence.logs)
+    checks.append(Check("logs: no order is denied by a node that is in a primary view", not denied, f"{denied} denied"))
     sides = [("the three", MAJORITY, 0), ("the two", MINORITY, 3)]
     lines, order_lines = [], []
     for label, side, tone in sides:
@@ -166,11 +173,13 @@ def judge(
     )
 
 
-def _judge_orders(rows: Sequence[Seen], stage: Stage, who: str, *, everything: bool) -> Check:
+def _judge_orders(rows: Sequence[Seen], stage: Stage, who: str, least_percent: float) -> Check:
+    """Or none at all, if that is 0."""
     served, asked = served_of(rows, ORDERS, stage.span_s)
+    percent = 100 * served / max(asked, 1)
     return Check(
-        f"{who}, {stage.name}: {'every order' if everything else 'no order'} is served",
-        asked > 0 and served == (asked if everything else 0),
+        f"{who}, {stage.name}: {f'{least_percent:g} % of orders or more' if least_percent else 'no order'} served",
+        asked > 0 and (percent >= least_percent if least_percent else not served),
         f"{served} of {asked}",
     )
 
