@@ -117,10 +117,12 @@ def judge(steps: Sequence[Step], pipe_bps: float, points: float) -> Findings:
             ]
         )
     times = [step.times for step in steps]
+    with_denials = [step.times for step, one in zip(steps, denied, strict=True) if sum(one.values())]
+    first = f"denials begin at {with_denials[0]:g} times" if with_denials else "nothing is denied"
     seconds = steps[0].evidence.lasted_s
     return Findings(
         seen=f"At {times[0]:g} times the pipe /a has {got_a[0]:.1f} % of the bytes, as it is asked for, and at "
-        f"{times[-1]:g} times {got_a[-1]:.1f} %; denials begin where the pipe is full.",
+        f"{times[-1]:g} times {got_a[-1]:.1f} %; {first}.",
         checks=checks,
         panels=[
             Panel(

@@ -30,9 +30,11 @@ class NotAllowed(Exception):
     """The kernel, or who runs this, does not allow namespaces; says what was refused."""
 
 
-def _ip(*words: str) -> None:
+def _ip(*words: str, told: str = "") -> None:
     try:
-        done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False, timeout=_COMMAND_S)
+        done = subprocess.run(
+            ["ip", *words], input=told, capture_output=True, text=True, check=False, timeout=_COMMAND_S
+        )
     except (FileNotFoundError, subprocess.TimeoutExpired) as error:
         raise NotAllowed(f"the command ip (iproute2) cannot be used: {error}") from None
     if done.returncode:
@@ -90,12 +92,15 @@ class Network:
         self._made.clear()
 
     def part(self, *sides: Sequence[str]) -> None:
-        """Only nodes of one side hear each other."""
+        """Only nodes of one side hear each other. One command a node, so that it is a cut and not a gradual fading."""
         for one in self._names:
+            lines = []
             for other in self._names:
                 if one != other:
                     together = any(one in side and other in side for side in sides)
-                    self._point(one, other, self._mac(other) if together else _NOBODY)
+                    mac = self._mac(other) if together else _NOBODY
+                    lines.append(f"neigh replace {self.address(other)} lladdr {mac} dev eth0 nud permanent\n")
+            _ip("-n", self._space(one), "-batch", "-", told="".join(lines))
 
     def heal(self) -> None:
         self.part(self._names)
@@ -127,7 +132,3 @@ class Network:
     def _add(self, space: str) -> None:
         _ip("netns", "add", space)
         self._made.append(space)
-
-    def _point(self, one: str, other: str, mac: str) -> None:
-        _ip("-n", self._space(one), "neigh", "replace", self.address(other), "lladdr", mac, "dev", "eth0",
-            "nud", "permanent")  # fmt: skip

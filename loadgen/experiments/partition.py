@@ -15,7 +15,7 @@ from loadgen.experiments.bench import KB, MB, Event
 from loadgen.experiments.course import CSV_HEAD, csv_rows, total_line
 from loadgen.experiments.evidence import DENIED
 from loadgen.experiments.findings import Check, Findings, Line, Mark, Panel, skip
-from loadgen.experiments.judging import HEAD_BYTES, judge_no_failures, judge_witnesses, served_of, windows
+from loadgen.experiments.judging import HEAD_BYTES, judge_no_failures, judge_witnesses, served_of, shares, windows
 from loadgen.experiments.namespaces import Network, NotAllowed
 from loadgen.experiments.nodes import Place
 from loadgen.experiments.outages import Stage, judge_floors, stage_table
@@ -36,7 +36,7 @@ ORDERS = "/orders"
 NODE_BPS = 2 * MB // 5
 MAJORITY, MINORITY = ("n1", "n2", "n3"), ("n4", "n5")
 NAMES = MAJORITY + MINORITY
-CUT, HEALED = "cut 3 to 2", "one view again"
+CUT, SIDES, HEALED, ONE_VIEW = "cut 3 to 2", "two sides", "healed", "one view"
 POINTS, QUICK_POINTS = 3.0, 6.0
 ORDERS_PERCENT = 90.0  # a view may change for a moment although nothing is cut, if the machine is busy
 SETTLING_S = 2.0
@@ -84,8 +84,7 @@ class Partition(NamedTuple):
             nodes.settle()
             bench.say(f"five nodes, {sum(rates.values()):.0f} requests/s for {lasting_s:g} s")
 
-            def cut() -> None:
-                network.part(MAJORITY, MINORITY)
+            def look_at_sides() -> None:
                 three = [nodes[name] for name in MAJORITY]
                 nodes.until(lambda node: node.members() == list(MAJORITY), "a primary view of three", three)
                 two = [nodes[name] for name in MINORITY]
@@ -94,22 +93,27 @@ class Partition(NamedTuple):
             def look() -> None:
                 views.cut.update({node.name: node.members() for node in nodes.all})
 
-            def heal() -> None:
-                network.heal()
+            def look_at_all() -> None:
                 nodes.settle()
                 views.healed.update({node.name: node.members() for node in nodes.all})
 
-            events = [Event(cut_s, CUT, cut), Event(heal_s - 1.5, "looked", look), Event(heal_s, HEALED, heal)]
+            events = [
+                Event(cut_s, CUT, lambda: network.part(MAJORITY, MINORITY)),
+                Event(cut_s + 0.01, SIDES, look_at_sides),
+                Event(heal_s - 1.0, "looked", look),
+                Event(heal_s, HEALED, network.heal),
+                Event(heal_s + 0.01, ONE_VIEW, look_at_all),
+            ]
             evidence = bench.load(nodes.all, rates, lasting_s, nodes=nodes, events=events, at=network.at())
             happened = bench.happened
             accounts = _accounts(nodes)
         stages = [
             Stage("whole", SETTLING_S, cut_s, 5 * node_bps),
-            Stage("cut", happened[CUT] + SETTLING_S, heal_s, 5 * node_bps),
-            Stage("healed", happened[HEALED] + SETTLING_S, lasting_s, 5 * node_bps),
+            Stage("cut", happened[SIDES] + SETTLING_S, heal_s, 5 * node_bps),
+            Stage("healed", happened[ONE_VIEW] + SETTLING_S, lasting_s, 5 * node_bps),
         ]
         points = QUICK_POINTS if bench.size.quick else POINTS
-        marks = [Mark(cut_s, "cut 3 to 2"), Mark(heal_s, "healed")]
+        marks = [Mark(happened[name], name) for name in (CUT, HEALED, ONE_VIEW)]
         return judge(evidence, stages, views, [judge_order(orders), accounts], points, marks)
 
 
@@ -156,11 +160,16 @@ def judge(
         cut_up = windows(0.0, evidence.lasted_s, 2.0)
         parts = [served_of(rows, ORDERS, window) for window in cut_up]
         order_lines.append(Line(label, [sum(one) / 2 for one in cut_up], [100 * a / max(b, 1) for a, b in parts], tone))
+    sides_a = [
+        shares([row for row in evidence.clients if row.node in side], *cut.span_s, list(FLOORS))["/a"]
+        for side in (MAJORITY, MINORITY)
+    ]
     turned_away = served_of([row for row in evidence.clients if row.node in MINORITY], ORDERS, cut.span_s)
     return Findings(
-        seen="While the network was cut, three nodes went on as the cluster and two each by itself, each side keeping "
-        f"the lower bounds; the two served {turned_away[0]} of {turned_away[1]} orders, as they have to; healed, all "
-        "five were one cluster with one order and one account again.",
+        seen=f"While the network was cut, {_count(views.cut)} nodes went on as the cluster and the others each by "
+        f"itself; /a had {sides_a[0]:.1f} % of what orders left on the side of the three and {sides_a[1]:.1f} % on "
+        f"that of the two; the two served {turned_away[0]} of {turned_away[1]} orders. Healed, {_count(views.healed)} "
+        "nodes were in one primary view.",
         checks=checks,
         panels=[
             Panel("Served, by the node that clients asked", "seconds", "MB/s of pages", lines, marks=list(marks)),
@@ -235,6 +244,11 @@ def _accounts(nodes: Nodes) -> Check:
     return Check(
         "the accounts of all five nodes are one", same, ", ".join(f"{name} {sum_}" for name, sum_ in shown.items())
     )
+
+
+def _count(views: dict[str, list[str]]) -> int:
+    """How many nodes are in the largest of these views that its members agree on."""
+    return max((len(view) for view in views.values() if all(views.get(name) == view for name in view)), default=0)
 
 
 def _told(views: dict[str, list[str]]) -> str:
