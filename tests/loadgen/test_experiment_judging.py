@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadgen.experiments import contention, flash_crowd, partition, response, successive_failures, throughput
+from loadgen.experiments import contention, flash_crowd, partition, peers, response, successive_failures, throughput
 from loadgen.experiments.evidence import DENIED, FAILED, MOVED, SERVED, Evidence, Seen, log_lines, seen_in_log
 from loadgen.experiments.findings import FAIL, PASS, SKIPPED, Check, Findings, skip
 from loadgen.experiments.judging import (
@@ -265,3 +265,21 @@ def test_orders_that_differ_in_one_place_are_not_one(tmp_path: Path) -> None:
     assert partition.judge_order({"n1": first, "n2": log("n2", ["x", "y"])}).holds
     assert not partition.judge_order({"n1": first, "n2": log("n2", ["x", "z"])}).holds
     assert not partition.judge_order({"n1": first}).holds
+
+
+def with_peers(a: int, b: int, *, idle_b: int) -> list[peers.Got]:
+    """In a pipe of 100 a second, /a asks for 60, for nothing, and for 140."""
+    found = []
+    for situation, got_a, asked_a, got_b in zip(peers.SITUATIONS, (a, 0, a), (60, 0, 140), (b, idle_b, b), strict=True):
+        rows = [seen("/a", s + 0.5, size=peers.SIZE) for s in range(10) for _ in range(got_a)]
+        rows += [seen("/a", s + 0.5, DENIED) for s in range(10) for _ in range(asked_a - got_a)]
+        rows += [seen("/b", s + 0.5, size=peers.SIZE) for s in range(10) for _ in range(got_b)]
+        found.append(peers.Got(peers.HERE, situation, evidence(rows, lasted_s=10.0)))
+    return found
+
+
+def test_a_class_that_matters_has_its_part_and_leaves_what_it_does_not_need() -> None:
+    pipe_bps = 100 * (peers.SIZE + HEAD_BYTES)
+    assert peers.judge(with_peers(58, 40, idle_b=98), pipe_bps, quick=False).verdict == PASS
+    assert peers.judge(with_peers(50, 50, idle_b=98), pipe_bps, quick=False).verdict == FAIL
+    assert peers.judge(with_peers(58, 40, idle_b=40), pipe_bps, quick=False).verdict == FAIL
