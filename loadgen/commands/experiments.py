@@ -60,6 +60,10 @@ def _act(arguments: argparse.Namespace) -> int:
     chosen = _chosen(arguments.names, BY_NAME)
     if not arguments.out:
         raise UsageError("--out is missing: a folder for the report, such as --out report")
+    if not arguments.spread.startswith(("one", "even", "skewed")):
+        raise UsageError(
+            f"--spread '{arguments.spread}': write one, even, skewed, or for more of it such as skewed:1.5"
+        )
     parse_spread(arguments.spread, 2)
     if not arguments.seed.isdigit() or len(arguments.seed) > 12:
         raise UsageError(f"--seed: '{arguments.seed}' is not a whole number")

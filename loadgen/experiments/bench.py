@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from loadgen.experiments.nodes import Node
     from loadgen.trace.crowds import Crowd
 
 KB, MB = 1 << 10, 1 << 20
@@ -63,6 +62,19 @@ class Event(NamedTuple):
     act: Callable[[], None]
 
 
+class Target(Protocol):
+    """Who is asked: a node, or something in front of one, whose log is that node's."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def log(self) -> Path: ...
+
+
 class Bench:
     """Of one experiment. ``folder`` keeps traces, results and logs; ``say`` tells people what goes on."""
 
@@ -80,6 +92,11 @@ class Bench:
 
     def close(self) -> None:
         self._scratch.cleanup()
+
+    @property
+    def scratch(self) -> Path:
+        """Gone at the end."""
+        return Path(self._scratch.name)
 
     @property
     def tolerance(self) -> Tolerance:
@@ -118,7 +135,7 @@ class Bench:
 
     def load(
         self,
-        targets: Sequence[Node],
+        targets: Sequence[Target],
         rates: Mapping[str, float],
         lasting_s: float,
         *,
@@ -126,8 +143,9 @@ class Bench:
         crowds: Sequence[Crowd] = (),
         events: Sequence[Event] = (),
         at: Sequence[str] = (),
+        spread: str = "",
     ) -> Evidence:
-        """Requests by chance, ``rates`` of them per second by class, to the targets as ``--spread`` says."""
+        """Requests by chance, ``rates`` per second by class, to the targets as ``spread`` or ``--spread`` says."""
         self._loads += 1
         trace, results, summary, said = (
             self.folder / f"load{self._loads}.{kind}" for kind in ("trace.jsonl.gz", "results.jsonl.gz", "json", "txt")
@@ -138,7 +156,7 @@ class Bench:
         with writing(str(trace)) as file:
             write_trace(file, requests(course, mix, kind="poisson", zipf_exponent=0, method="GET", dice=dice))
         where = [word for node in targets for word in ("--target", node.url)]
-        weights = parse_spread(self.size.spread, len(targets)) if len(targets) > 1 else [1.0]
+        weights = parse_spread(spread or self.size.spread, len(targets)) if len(targets) > 1 else [1.0]
         command = [
             *at, sys.executable, "-m", "loadgen.cli", "run", str(trace), *where, "--out", str(results),
             "--summary", str(summary), "--quiet", "--timeout", f"{_TIMEOUT_S:g}s", "--allow-remote",
@@ -163,7 +181,7 @@ class Bench:
         self,
         process: subprocess.Popen[bytes],
         events: Sequence[Event],
-        targets: Sequence[Node],
+        targets: Sequence[Target],
         marks: Mapping[str, int],
     ) -> dict[str, float]:
         """Carry out the events, counted from the first request in a log; when each was over, on the wall clock."""
@@ -171,7 +189,7 @@ class Bench:
             return {}
 
         def begun() -> bool:
-            return any(node.log.exists() and node.log.stat().st_size > marks[node.name] for node in targets)
+            return any(one.log.exists() and one.log.stat().st_size > marks[one.name] for one in targets)
 
         wait_for(lambda: begun() or process.poll() is not None or None, "the first request in a log", _FIRST_REQUEST_S)
         zero_s = time.monotonic()

@@ -8,6 +8,7 @@ from loadgen.experiments.contention import CONTENTION
 from loadgen.experiments.fixed_shares import ALWAYS_16K, ALWAYS_128K, SHARES_16K, SHARES_128K, SIZES
 from loadgen.experiments.flash_crowd import FLASH_CROWD
 from loadgen.experiments.partition import PARTITION
+from loadgen.experiments.peers import PEERS
 from loadgen.experiments.response import RESPONSE
 from loadgen.experiments.scale_out import SCALE_OUT
 from loadgen.experiments.successive_failures import SUCCESSIVE_FAILURES
@@ -29,5 +30,6 @@ CATALOGUE: tuple[Experiment, ...] = (
     SCALE_OUT,
     PARTITION,
     SUCCESSIVE_FAILURES,
+    PEERS,
 )
 BY_NAME = {experiment.name: experiment for experiment in CATALOGUE}

@@ -31,6 +31,7 @@ class Seen(NamedTuple):
     size: int
     reason: str
     was_sent_on: bool = False  # from one node to another, as the client saw it
+    in_primary: bool = True  # the node was in a primary view, as its log says
 
     @property
     def took_s(self) -> float:
@@ -82,7 +83,16 @@ def seen_in_log(line: LogLine, begun_s: float) -> Seen:
     what = DENIED if line.decision in ("denied", "expired") else line.decision
     asked_s = line.ts - begun_s
     size = line.bytes if what == SERVED else 0
-    return Seen(asked_s, asked_s + line.total_ms / 1e3, line.class_name, line.node, what, size, line.decision)
+    return Seen(
+        asked_s,
+        asked_s + line.total_ms / 1e3,
+        line.class_name,
+        line.node,
+        what,
+        size,
+        line.decision,
+        in_primary=bool(line.view),
+    )
 
 
 def log_lines(raw: Iterable[bytes]) -> Iterator[LogLine | None]:

@@ -6,27 +6,35 @@ Packets leave and no one takes them. Clients reach every node all the time.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
+import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _NOBODY = "02:00:00:00:fe:fe"
 _NET = "10.78.0"
 _CLIENTS = 254  # the last part of their address
 _COMMAND_S = 20.0
+_FOLDER = Path("/run/netns")  # where ip puts them
+_CLONE_NEWNET = 0x40000000
+_LIBC = ctypes.CDLL(None, use_errno=True)  # os.setns comes with Python 3.12
 
 
 class NotAllowed(Exception):
     """The kernel, or who runs this, does not allow namespaces; says what was refused."""
 
 
-def _ip(*words: str) -> None:
+def _ip(*words: str, told: str = "") -> None:
     try:
-        done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False, timeout=_COMMAND_S)
+        done = subprocess.run(
+            ["ip", *words], input=told, capture_output=True, text=True, check=False, timeout=_COMMAND_S
+        )
     except (FileNotFoundError, subprocess.TimeoutExpired) as error:
         raise NotAllowed(f"the command ip (iproute2) cannot be used: {error}") from None
     if done.returncode:
@@ -48,6 +56,27 @@ class Network:
         """Of a node, or of the clients."""
         return ["ip", "netns", "exec", self._space(name or "clients")]
 
+    def within(self, name: str, act: Callable[[], bytes]) -> bytes:
+        """Done by a thread that enters the node's namespace, and ends there. An error of it is one here."""
+        found: list[bytes] = []
+        wrong: list[OSError] = []
+
+        def enter() -> None:
+            try:
+                with (_FOLDER / self._space(name)).open("rb") as space:
+                    if _LIBC.setns(space.fileno(), _CLONE_NEWNET):
+                        raise OSError(ctypes.get_errno(), f"namespace of {name}")
+                found.append(act())
+            except OSError as error:
+                wrong.append(error)
+
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join()
+        if wrong:
+            raise wrong[0]
+        return found[0]
+
     def __enter__(self) -> Network:
         try:
             self._build()
@@ -63,12 +92,15 @@ class Network:
         self._made.clear()
 
     def part(self, *sides: Sequence[str]) -> None:
-        """Only nodes of one side hear each other."""
+        """Only nodes of one side hear each other. One command a node, so that it is a cut and not a gradual fading."""
         for one in self._names:
+            lines = []
             for other in self._names:
                 if one != other:
                     together = any(one in side and other in side for side in sides)
-                    self._point(one, other, self._mac(other) if together else _NOBODY)
+                    mac = self._mac(other) if together else _NOBODY
+                    lines.append(f"neigh replace {self.address(other)} lladdr {mac} dev eth0 nud permanent\n")
+            _ip("-n", self._space(one), "-batch", "-", told="".join(lines))
 
     def heal(self) -> None:
         self.part(self._names)
@@ -100,7 +132,3 @@ class Network:
     def _add(self, space: str) -> None:
         _ip("netns", "add", space)
         self._made.append(space)
-
-    def _point(self, one: str, other: str, mac: str) -> None:
-        _ip("-n", self._space(one), "neigh", "replace", self.address(other), "lladdr", mac, "dev", "eth0",
-            "nud", "permanent")  # fmt: skip

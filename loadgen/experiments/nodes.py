@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loadgen.experiments.processes import CannotRun, end, environment, last_line, start, wait_for
 
@@ -18,20 +18,41 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SERVING = re.compile(r"serving .*? on (https?://[^/]+)/(?:, admin on (http://[^/]+)/)?")
-_ASK = "import sys, urllib.request as r; sys.stdout.buffer.write(r.urlopen(sys.argv[1], timeout=5).read())"
+_ANSWER_S = 5.0
 _START_S = 60.0
 _JOIN_S = 60.0
 
 
-class Node:
-    """One of them. ``at`` is put before the command, for a node in a namespace of its own."""
+class Place(NamedTuple):
+    """Where a node runs: ``before`` is put before its command; ``within`` does something where its loopback is."""
 
-    def __init__(self, name: str, folder: Path, options: Sequence[str], at: Sequence[str] = ()) -> None:
+    host: str = "127.0.0.1"
+    before: tuple[str, ...] = ()
+    within: Callable[[Callable[[], bytes]], bytes] = lambda act: act()
+
+
+HERE = Place()
+
+
+class Node:
+    """One of them."""
+
+    def __init__(self, name: str, folder: Path, options: Sequence[str], place: Place) -> None:
         self.name = name
         self.log = folder / f"{name}.access.log"
         self._said = folder / f"{name}.said.txt"
-        self._at = list(at)
-        command = [*at, sys.executable, "-m", "qosweb", "serve", "--name", name, "--access-log", str(self.log)]
+        self._within = place.within
+        command = [
+            *place.before,
+            sys.executable,
+            "-m",
+            "qosweb",
+            "serve",
+            "--name",
+            name,
+            "--access-log",
+            str(self.log),
+        ]
         self.process = start([*command, *options], self._said)
         self.url, self.admin = "", ""
 
@@ -48,17 +69,19 @@ class Node:
 
     def status(self) -> dict[str, Any] | None:
         """None if it does not answer."""
-        url = f"{self.admin}/status"
-        with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
-            if self._at:  # its loopback is not ours
-                asked = [*self._at, sys.executable, "-c", _ASK, url]
-                text = subprocess.run(asked, capture_output=True, timeout=20, check=True, env=environment()).stdout
-            else:
-                with urllib.request.urlopen(url, timeout=5) as reply:
-                    text = reply.read()
+        with contextlib.suppress(OSError, ValueError):
+            text = self._fetch(f"{self.admin}/status")
             found: dict[str, Any] = json.loads(text)
             return found
         return None
+
+    def _fetch(self, url: str) -> bytes:
+        def fetch() -> bytes:
+            with urllib.request.urlopen(url, timeout=_ANSWER_S) as reply:
+                text: bytes = reply.read()
+                return text
+
+        return self._within(fetch)
 
     def members(self) -> list[str]:
         """Of the primary view that it is in; empty if it is in none."""
@@ -107,14 +130,14 @@ class Nodes:
     def alive(self) -> list[Node]:
         return [node for node in self.all if node.process.poll() is None]
 
-    def begin(self, name: str, host: str = "127.0.0.1", at: Sequence[str] = (), more: Sequence[str] = ()) -> Node:
+    def begin(self, name: str, place: Place = HERE, more: Sequence[str] = ()) -> Node:
         """Started, not waited for. The first founds the cluster, the others join it."""
-        options = [*self._common, "--listen", f"{host}:0", "--admin", "127.0.0.1:0", *more]
+        options = [*self._common, "--listen", f"{place.host}:0", "--admin", "127.0.0.1:0", *more]
         if self._cluster:
             joins = [word for group in self._groups.values() for word in ("--join", group)] or ["--bootstrap"]
-            self._groups[name] = f"{host}:{free_port()}"
+            self._groups[name] = f"{place.host}:{free_port()}"
             options += ["--group", self._groups[name], "--key-file", str(self._key), *joins]
-        node = Node(name, self._folder, options, at)
+        node = Node(name, self._folder, options, place)
         self.all.append(node)
         return node
 

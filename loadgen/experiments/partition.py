@@ -6,15 +6,18 @@ Some pages, orders, are to be served only where the primary view is.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from loadgen.experiments.bench import KB, MB, Event
 from loadgen.experiments.course import CSV_HEAD, csv_rows, total_line
+from loadgen.experiments.evidence import DENIED
 from loadgen.experiments.findings import Check, Findings, Line, Mark, Panel, skip
-from loadgen.experiments.judging import HEAD_BYTES, judge_no_failures, judge_witnesses, served_of, windows
+from loadgen.experiments.judging import HEAD_BYTES, judge_no_failures, judge_witnesses, served_of, shares, windows
 from loadgen.experiments.namespaces import Network, NotAllowed
+from loadgen.experiments.nodes import Place
 from loadgen.experiments.outages import Stage, judge_floors, stage_table
 from loadgen.experiments.processes import CannotRun, wait_for
 
@@ -33,8 +36,9 @@ ORDERS = "/orders"
 NODE_BPS = 2 * MB // 5
 MAJORITY, MINORITY = ("n1", "n2", "n3"), ("n4", "n5")
 NAMES = MAJORITY + MINORITY
-CUT, HEALED = "cut 3 to 2", "one view again"
+CUT, SIDES, HEALED, ONE_VIEW = "cut 3 to 2", "two sides", "healed", "one view"
 POINTS, QUICK_POINTS = 3.0, 6.0
+ORDERS_PERCENT = 90.0  # a view may change for a moment although nothing is cut, if the machine is busy
 SETTLING_S = 2.0
 AGREE_S = 20.0
 
@@ -73,14 +77,14 @@ class Partition(NamedTuple):
         with bench.nodes(dict.fromkeys(ASKED, SIZE), node_bps, spec=bench.spec(), cluster=True) as nodes:
             orders = {name: bench.folder / f"{name}.order.jsonl" for name in NAMES}
             for name in NAMES:
-                node = nodes.begin(name, network.address(name), network.at(name), ["--order-log", str(orders[name])])
+                place = Place(network.address(name), tuple(network.at(name)), partial(network.within, name))
+                node = nodes.begin(name, place, ["--order-log", str(orders[name])])
                 if name == NAMES[0]:
                     node.wait()
             nodes.settle()
             bench.say(f"five nodes, {sum(rates.values()):.0f} requests/s for {lasting_s:g} s")
 
-            def cut() -> None:
-                network.part(MAJORITY, MINORITY)
+            def look_at_sides() -> None:
                 three = [nodes[name] for name in MAJORITY]
                 nodes.until(lambda node: node.members() == list(MAJORITY), "a primary view of three", three)
                 two = [nodes[name] for name in MINORITY]
@@ -89,22 +93,27 @@ class Partition(NamedTuple):
             def look() -> None:
                 views.cut.update({node.name: node.members() for node in nodes.all})
 
-            def heal() -> None:
-                network.heal()
+            def look_at_all() -> None:
                 nodes.settle()
                 views.healed.update({node.name: node.members() for node in nodes.all})
 
-            events = [Event(cut_s, CUT, cut), Event(heal_s - 1.5, "looked", look), Event(heal_s, HEALED, heal)]
+            events = [
+                Event(cut_s, CUT, lambda: network.part(MAJORITY, MINORITY)),
+                Event(cut_s + 0.01, SIDES, look_at_sides),
+                Event(heal_s - 1.0, "looked", look),
+                Event(heal_s, HEALED, network.heal),
+                Event(heal_s + 0.01, ONE_VIEW, look_at_all),
+            ]
             evidence = bench.load(nodes.all, rates, lasting_s, nodes=nodes, events=events, at=network.at())
             happened = bench.happened
             accounts = _accounts(nodes)
         stages = [
             Stage("whole", SETTLING_S, cut_s, 5 * node_bps),
-            Stage("cut", happened[CUT] + SETTLING_S, heal_s, 5 * node_bps),
-            Stage("healed", happened[HEALED] + SETTLING_S, lasting_s, 5 * node_bps),
+            Stage("cut", happened[SIDES] + SETTLING_S, heal_s, 5 * node_bps),
+            Stage("healed", happened[ONE_VIEW] + SETTLING_S, lasting_s, 5 * node_bps),
         ]
         points = QUICK_POINTS if bench.size.quick else POINTS
-        marks = [Mark(cut_s, "cut 3 to 2"), Mark(heal_s, "healed")]
+        marks = [Mark(happened[name], name) for name in (CUT, HEALED, ONE_VIEW)]
         return judge(evidence, stages, views, [judge_order(orders), accounts], points, marks)
 
 
@@ -132,15 +141,17 @@ def judge(
     for witness, rows in evidence.witnesses():
         three, two = ([row for row in rows if row.node in side] for side in (MAJORITY, MINORITY))
         checks += [
-            judge_floors(rows, whole, FLOORS, points, f"{witness}, all"),
-            judge_floors(three, cut, FLOORS, points, f"{witness}, the three"),
-            judge_floors(two, cut, FLOORS, points, f"{witness}, the two"),
-            judge_floors(rows, healed, FLOORS, points, f"{witness}, all"),
-            _judge_orders(rows, whole, f"{witness}, all", everything=True),
-            _judge_orders(three, cut, f"{witness}, the three", everything=True),
-            _judge_orders(two, cut, f"{witness}, the two", everything=False),
-            _judge_orders(rows, healed, f"{witness}, all", everything=True),
+            judge_floors(rows, whole, FLOORS, points, f"{witness}, all", ORDERS),
+            judge_floors(three, cut, FLOORS, points, f"{witness}, the three", ORDERS),
+            judge_floors(two, cut, FLOORS, points, f"{witness}, the two", ORDERS),
+            judge_floors(rows, healed, FLOORS, points, f"{witness}, all", ORDERS),
+            _judge_orders(rows, whole, f"{witness}, all", ORDERS_PERCENT),
+            _judge_orders(three, cut, f"{witness}, the three", ORDERS_PERCENT),
+            _judge_orders(two, cut, f"{witness}, the two", 0.0),
+            _judge_orders(rows, healed, f"{witness}, all", ORDERS_PERCENT),
         ]
+    denied = sum(row.class_name == ORDERS and row.what == DENIED and row.in_primary for row in evidence.logs)
+    checks.append(Check("logs: no order is denied by a node that is in a primary view", not denied, f"{denied} denied"))
     sides = [("the three", MAJORITY, 0), ("the two", MINORITY, 3)]
     lines, order_lines = [], []
     for label, side, tone in sides:
@@ -149,11 +160,16 @@ def judge(
         cut_up = windows(0.0, evidence.lasted_s, 2.0)
         parts = [served_of(rows, ORDERS, window) for window in cut_up]
         order_lines.append(Line(label, [sum(one) / 2 for one in cut_up], [100 * a / max(b, 1) for a, b in parts], tone))
+    sides_a = [
+        shares([row for row in evidence.clients if row.node in side], *cut.span_s, list(FLOORS))["/a"]
+        for side in (MAJORITY, MINORITY)
+    ]
     turned_away = served_of([row for row in evidence.clients if row.node in MINORITY], ORDERS, cut.span_s)
     return Findings(
-        seen="While the network was cut, three nodes went on as the cluster and two each by itself, each side keeping "
-        f"the lower bounds; the two served {turned_away[0]} of {turned_away[1]} orders, as they have to; healed, all "
-        "five were one cluster with one order and one account again.",
+        seen=f"While the network was cut, {_count(views.cut)} nodes went on as the cluster and the others each by "
+        f"itself; /a had {sides_a[0]:.1f} % of what orders left on the side of the three and {sides_a[1]:.1f} % on "
+        f"that of the two; the two served {turned_away[0]} of {turned_away[1]} orders. Healed, {_count(views.healed)} "
+        "nodes were in one primary view.",
         checks=checks,
         panels=[
             Panel("Served, by the node that clients asked", "seconds", "MB/s of pages", lines, marks=list(marks)),
@@ -166,11 +182,13 @@ def judge(
     )
 
 
-def _judge_orders(rows: Sequence[Seen], stage: Stage, who: str, *, everything: bool) -> Check:
+def _judge_orders(rows: Sequence[Seen], stage: Stage, who: str, least_percent: float) -> Check:
+    """Or none at all, if that is 0."""
     served, asked = served_of(rows, ORDERS, stage.span_s)
+    percent = 100 * served / max(asked, 1)
     return Check(
-        f"{who}, {stage.name}: {'every order' if everything else 'no order'} is served",
-        asked > 0 and served == (asked if everything else 0),
+        f"{who}, {stage.name}: {f'{least_percent:g} % of orders or more' if least_percent else 'no order'} served",
+        asked > 0 and (percent >= least_percent if least_percent else not served),
         f"{served} of {asked}",
     )
 
@@ -226,6 +244,11 @@ def _accounts(nodes: Nodes) -> Check:
     return Check(
         "the accounts of all five nodes are one", same, ", ".join(f"{name} {sum_}" for name, sum_ in shown.items())
     )
+
+
+def _count(views: dict[str, list[str]]) -> int:
+    """How many nodes are in the largest of these views that its members agree on."""
+    return max((len(view) for view in views.values() if all(views.get(name) == view for name in view)), default=0)
 
 
 def _told(views: dict[str, list[str]]) -> str:

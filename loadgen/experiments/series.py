@@ -46,6 +46,8 @@ def carry_out(experiments: Sequence[Experiment], out: Path, size: Size, say: Cal
     for at, experiment in enumerate(experiments):
         say(f"{experiment.name} ({at + 1} of {len(experiments)}): {experiment.title}")
         done.append(_one(experiment, out, size, lambda text: say(f"  {text}")))
+        findings = done[-1].findings
+        say(f"  {findings.verdict}, {done[-1].lasted_s:.0f} s: {findings.seen or findings.skipped}")
         _write(done, out, size, begun)
     return done
 

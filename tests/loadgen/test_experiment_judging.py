@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadgen.experiments import contention, flash_crowd, partition, response, successive_failures, throughput
+from loadgen.experiments import contention, flash_crowd, partition, peers, response, successive_failures, throughput
 from loadgen.experiments.evidence import DENIED, FAILED, MOVED, SERVED, Evidence, Seen, log_lines, seen_in_log
 from loadgen.experiments.findings import FAIL, PASS, SKIPPED, Check, Findings, skip
 from loadgen.experiments.judging import (
@@ -163,7 +163,7 @@ def test_lower_bounds_and_capacity_of_a_stage() -> None:
     [(0.2, 0.1, 200 / 3), (0.65, 0.35, 65.0), (0.8, 0.4, 60.0), (1.3, 0.7, 50.0), (0.3, 1.2, 30.0)],
 )
 def test_equal_classes_have_half_or_what_they_ask_for(asked_a: float, asked_b: float, share: float) -> None:
-    assert contention.expected(asked_a, asked_b) == pytest.approx(share)
+    assert contention.expected(asked_a, asked_b, 1.0) == pytest.approx(share)
 
 
 def contended(times: float, a: int, b: int, *, denied: int = 0) -> contention.Step:
@@ -203,12 +203,15 @@ def test_idle_capacity_belongs_to_the_crowd() -> None:
     assert flash_crowd.judge(crowd(10), (50.0, 70.0), 100_000, quick=False).verdict == FAIL
 
 
+def side_by_side(plain: int, other: int) -> throughput.Step:
+    rows = [seen("/a", s + 0.5, node=throughput.PLAIN) for s in range(10) for _ in range(plain)]
+    rows += [seen("/a", s + 0.5, node="t500") for s in range(10) for _ in range(other)]
+    return throughput.Step(0.5, evidence(rows, lasted_s=10.0))
+
+
 def test_throughput_is_beside_the_plain_node() -> None:
-    plain = throughput.Step(0.0, evidence(served_at({"/a": 100}, range(10)), lasted_s=10.0))
-    good = throughput.Step(0.5, evidence(served_at({"/a": 96}, range(10)), lasted_s=10.0))
-    poor = throughput.Step(0.5, evidence(served_at({"/a": 90}, range(10)), lasted_s=10.0))
-    assert throughput.judge([plain, good], 10**6, 0.95).verdict == PASS
-    assert throughput.judge([plain, poor], 10**6, 0.95).verdict == FAIL
+    assert throughput.judge([side_by_side(100, 96)], 10**6, 0.95).verdict == PASS
+    assert throughput.judge([side_by_side(100, 90)], 10**6, 0.95).verdict == FAIL
 
 
 def responses(first_s: float, last_s: float) -> Evidence:
@@ -262,3 +265,21 @@ def test_orders_that_differ_in_one_place_are_not_one(tmp_path: Path) -> None:
     assert partition.judge_order({"n1": first, "n2": log("n2", ["x", "y"])}).holds
     assert not partition.judge_order({"n1": first, "n2": log("n2", ["x", "z"])}).holds
     assert not partition.judge_order({"n1": first}).holds
+
+
+def with_peers(a: int, b: int, *, idle_b: int) -> list[peers.Got]:
+    """In a pipe of 100 a second, /a asks for 60, for nothing, and for 140."""
+    found = []
+    for situation, got_a, asked_a, got_b in zip(peers.SITUATIONS, (a, 0, a), (60, 0, 140), (b, idle_b, b), strict=True):
+        rows = [seen("/a", s + 0.5, size=peers.SIZE) for s in range(10) for _ in range(got_a)]
+        rows += [seen("/a", s + 0.5, DENIED) for s in range(10) for _ in range(asked_a - got_a)]
+        rows += [seen("/b", s + 0.5, size=peers.SIZE) for s in range(10) for _ in range(got_b)]
+        found.append(peers.Got(peers.HERE, situation, evidence(rows, lasted_s=10.0)))
+    return found
+
+
+def test_a_class_that_matters_has_its_part_and_leaves_what_it_does_not_need() -> None:
+    pipe_bps = 100 * (peers.SIZE + HEAD_BYTES)
+    assert peers.judge(with_peers(58, 40, idle_b=98), pipe_bps, quick=False).verdict == PASS
+    assert peers.judge(with_peers(50, 50, idle_b=98), pipe_bps, quick=False).verdict == FAIL
+    assert peers.judge(with_peers(58, 40, idle_b=40), pipe_bps, quick=False).verdict == FAIL

@@ -1,0 +1,110 @@
+"""Experiments as a user runs them: real nodes, a real load, files, a page, a verdict, an exit code."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loadgen.cli import main
+from loadgen.experiments.bench import Bench, Size
+from loadgen.experiments.catalogue import CATALOGUE
+from loadgen.experiments.findings import Check, Findings
+from loadgen.experiments.processes import CannotRun
+from loadgen.experiments.series import carry_out
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def test_one_node_keeps_always_and_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["experiments", "always-16k", "--quick", "--out", str(tmp_path), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert code == 0, told
+    (one,) = told["experiments"]
+    assert (one["name"], one["verdict"]) == ("always-16k", "pass")
+    assert {check["text"].partition(":")[0] for check in one["checks"]} >= {"clients", "logs"}
+    assert (tmp_path / "always-16k.png").read_bytes().startswith(_PNG)
+    rows = list(csv.DictReader((tmp_path / "always-16k.csv").open()))
+    assert {row["witness"] for row in rows} == {"clients", "logs"}
+    page = (tmp_path / "report.html").read_text()
+    assert "data:image/png;base64," in page
+    assert "Table 1, ours beside the paper" in page
+    assert "http://" not in page  # needs nothing from elsewhere
+    assert (tmp_path / "always-16k" / "n1.access.log").stat().st_size > 0
+
+
+def test_three_nodes_of_which_the_first_gets_most_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--nodes", "3", "--spread", "skewed:2", "--quick", "--out", str(tmp_path)]
+    code = main(["experiments", "shares-16k", *options])
+    assert code == 0, capsys.readouterr().out
+    logs = [(tmp_path / "shares-16k" / f"n{number}.access.log").read_text() for number in (1, 2, 3)]
+    assert logs[0].count("\n") > 3 * logs[2].count('"decision":"denied"')
+    assert all('"decision":"served"' in log for log in logs)
+
+
+class _Broken:
+    """An experiment that says what the test wants."""
+
+    name, source, title, criterion, printed = "broken", "nowhere", "Broken", "None.", ""
+
+    def __init__(self, findings: Findings | None) -> None:
+        self._findings = findings
+
+    def carry_out(self, bench: Bench) -> Findings:
+        bench.say("about to fail")
+        if self._findings is None:
+            raise CannotRun("the node ended by itself: <why>")
+        return self._findings
+
+
+@pytest.mark.parametrize("findings", [None, Findings("Nothing.", [Check("it <holds>", False, "no")])])
+def test_what_fails_is_told_and_the_page_is_there(tmp_path: Path, findings: Findings | None) -> None:
+    said: list[str] = []
+    (done,) = carry_out([_Broken(findings)], tmp_path, Size(quick=True), said.append)
+    assert done.findings.verdict == "fail"
+    assert said[:2] == ["broken (1 of 1): Broken", "  about to fail"]
+    assert said[2].startswith("  fail, 0 s: ")
+    page = (tmp_path / "report.html").read_text()
+    assert "0 passed, 1 failed" in page
+    assert "<why>" not in page
+    assert "<holds>" not in page
+    assert json.loads((tmp_path / "summary.json").read_text())["experiments"][0]["verdict"] == "fail"
+
+
+def test_without_names_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiments"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [one.name for one in CATALOGUE]
+
+
+def test_every_experiment_has_a_specification_and_says_what_it_shows(tmp_path: Path) -> None:
+    for one in CATALOGUE:
+        bench = Bench(one.name, tmp_path / one.name, Size(), print)
+        try:
+            assert bench.spec().is_file()
+            assert "set lifetime = 70ms" in bench.spec(lifetime="70ms").read_text()
+        finally:
+            bench.close()
+        assert one.criterion.endswith(".")
+        assert bool(one.printed) == (one.source != "beyond the paper")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["share-16k", "--out", "x"], "no experiment 'share-16k'; did you mean 'shares-16k'?"),
+        (["shares-16k"], "--out is missing: a folder for the report, such as --out report"),
+        (["all", "--out", "x", "--scale", "0"], "--scale: has to be more than 0 and at most 100"),
+        (["all", "--out", "x", "--spread", "70,30"], "--spread '70,30': write one, even, skewed"),
+        (["all", "--out", "x", "--nodes", "50"], "--nodes: at most 9"),
+        (["all", "--out", "x", "--seed", "y"], "--seed: 'y' is not a whole number"),
+        (["all", "--out", "/dev/null/x"], "--out /dev/null/x: Not a directory"),
+    ],
+)
+def test_mistakes_are_told_on_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiments", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"loadgen: error: {message}")
