@@ -1,0 +1,169 @@
+"""A cluster of three processes, seen from each of its nodes: status, queue, metrics, and the commands for them.
+
+The tests go in the order of the file: the last one leaves a single node.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from signal import Signals
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.clusters import RunningCluster, status
+from tests.support.nodes import RunningNode, run_command
+from tests.support.sites import write_site
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SPEC = """\
+set lifetime = 30s
+set channel = 64KB in 1s
+</index.html>.available = always
+</thick.html>.server_resource > 60%
+</page.html>.lifetime = 100ms
+"""
+CAPACITY = 64 << 10
+THICK = "/thick.html"  # takes a second of a pipe
+IMPATIENT = "/page.html"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "site.webqos").write_text(SPEC)
+    options = ("--spec", str(folder / "site.webqos"), "--capacity", "64KB/s")
+    with RunningCluster(write_site(folder / "site"), folder, *options) as cluster:
+        yield cluster
+
+
+def command(node: RunningNode, *arguments: str) -> tuple[int, str, str]:
+    done = run_command(*arguments, "--admin", f"127.0.0.1:{node.admin_port}")
+    return done.returncode, done.stdout, done.stderr
+
+
+def class_status(node: RunningNode, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = status(node)["classes"][name]
+    return found
+
+
+def test_every_node_tells_the_same_cluster(cluster: RunningCluster) -> None:
+    found = [status(node) for node in cluster.nodes]
+    for number, one in enumerate(found, 1):
+        assert (one["name"], one["scope"], one["primary"], one["can_lose"]) == (f"c{number}", "cluster", True, 1)
+        assert one["members"] == sorted(one["nodes"]) == ["c1", "c2", "c3"]
+        assert one["view"] == found[0]["view"]
+        assert one["policy"]["hash"] == found[0]["policy"]["hash"] != ""
+        assert one["capacity"] == {
+            "bytes_per_s": CAPACITY, "cluster_bytes_per_s": 3 * CAPACITY, "set_by_hand": True,
+        }  # fmt: skip
+        assert [other["url"] for _, other in sorted(one["nodes"].items())] == [node.url for node in cluster.nodes]
+        assert one["classes"]["/index.html"]["share"]["promised"] is None
+        assert one["classes"][THICK]["share"]["promised"] >= 0.6
+    node = cluster.nodes[1]
+    assert node.metric("qosweb_primary") == node.metric("cluster_primary") == 1
+    assert node.metric("qosweb_view_members") == 3
+    assert node.metric("qosweb_view_epoch") == found[1]["view"]["epoch"]
+    assert node.metric("qosweb_policy_info", hash=found[1]["policy"]["hash"]) == 1
+    assert node.metric("qosweb_capacity_bytes_per_second") == CAPACITY
+    assert node.metric("qosweb_cluster_capacity_bytes_per_second") == 3 * CAPACITY
+    assert node.metric("qosweb_class_share_promised_ratio", **{"class": THICK}) >= 0.6
+
+
+def test_who_waits_at_one_node_is_seen_at_all(cluster: RunningCluster) -> None:
+    first, second, third = cluster.nodes
+    with ExitStack() as stack:
+        for _ in range(30):
+            connection = stack.enter_context(first.connect())
+            connection.send(f"GET {THICK} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+
+        def queue() -> dict[str, Any] | None:
+            found: dict[str, Any] = json.loads(second.admin("/queue"))
+            return found if found["waiting"] else None
+
+        seen = wait_for(queue, "the second node to see who waits at the first")
+        assert list(seen["classes"]) == [THICK]
+        waiting = seen["classes"][THICK]
+        assert len(waiting["entries"]) == waiting["waiting"] == seen["waiting"]
+        assert {one["node"] for one in waiting["entries"]} == {"c1"}
+        assert all(one["bytes"] > 60_000 and one["waits_ms"] >= 0 for one in waiting["entries"])
+        assert waiting["waiting_bytes"] == sum(one["bytes"] for one in waiting["entries"])
+        wait_for(lambda: third.metric("qosweb_queue_entries", **{"class": THICK}), "the third to see it, too")
+        code, drawn, errors = command(third, "status")
+        assert (code, errors) == (0, "")
+        assert "c3 *" in drawn
+        assert "3 nodes, 1 more may fail" in drawn
+
+        reply = third.get(IMPATIENT)  # it cannot wait for so long
+        assert reply.status == 503
+        assert "reason=" in reply.headers["qos-decision"]
+        reason = reply.headers["qos-decision"].partition("reason=")[2]
+        labels = {"class": IMPATIENT}
+        assert third.metric("qosweb_rejected_requests_total", **labels, reason=reason) == 1
+        outcomes = [third.metric("qosweb_requests_total", **labels, outcome=one) for one in ("denied", "expired")]
+        assert sum(outcomes) == third.metric("qosweb_request_wait_seconds_count", **labels) == 1
+        assert class_status(third, IMPATIENT)["denials"] == {reason: 1}
+    for node in cluster.nodes:
+        wait_for(lambda node=node: class_status(node, THICK)["waiting"] == 0, "the queue to be empty")  # type: ignore[misc]
+
+
+def test_what_was_done_is_counted_alike_everywhere(cluster: RunningCluster) -> None:
+    before = class_status(cluster.nodes[0], "/index.html")["cluster"]["started"]
+    for node in cluster.nodes:
+        assert node.get("/").status in (200, 307)
+    served = sum(
+        node.metric("qosweb_requests_total", **{"class": "/index.html", "outcome": "served"}) for node in cluster.nodes
+    )
+    assert served + sum(class_status(node, "/index.html")["redirected"] for node in cluster.nodes) == 3
+
+    def counts() -> set[int]:
+        return {class_status(node, "/index.html")["cluster"]["started"] for node in cluster.nodes}
+
+    wait_for(lambda: len(counts()) == 1 and min(counts()) > before, "the same count at all nodes")
+
+
+def test_a_policy_is_changed_everywhere_from_one_place_on(cluster: RunningCluster, tmp_path: Path) -> None:
+    other = tmp_path / "other.webqos"
+    other.write_text(SPEC + "</other>.server_resource < 10%\n")
+    before = {status(node)["policy"]["hash"] for node in cluster.nodes}
+    code, said, errors = command(cluster.nodes[2], "reload", str(other))
+    assert (code, errors) == (0, "")
+    assert "in the whole cluster, from place " in said
+    for node in cluster.nodes:
+        wait_for(lambda node=node: "/other" in status(node)["classes"], "the new policy")  # type: ignore[misc]
+    assert len({status(node)["policy"]["hash"] for node in cluster.nodes} - before) == 1
+
+    other.write_text("</x>.nonsense = 3\n")
+    code, said, _ = command(cluster.nodes[0], "reload", str(other))
+    assert code == 1
+    assert "unknown attribute 'nonsense'" in said
+    assert "/other" in status(cluster.nodes[0])["classes"]
+
+
+def test_a_node_that_is_cut_off_says_so(cluster: RunningCluster, tmp_path: Path) -> None:
+    first, second, third = cluster.nodes
+    for node in (second, third):
+        node.stop(Signals.SIGKILL)
+    wait_for(lambda: status(first)["scope"] == "local", "the first to notice that it is alone", 60)
+    found = status(first)
+    assert (found["primary"], found["members"], found["can_lose"], found["view"]) == (False, ["c1"], 0, None)
+    assert first.metric("qosweb_primary") == 0
+    assert first.get("/").headers["qos-scope"] == "local"
+    code, drawn, _ = command(first, "status")
+    assert code == 0
+    assert "CUT OFF" in drawn
+    assert "QoS-Scope: local" in drawn
+    other = tmp_path / "other.webqos"
+    other.write_text(SPEC)
+    code, _, errors = command(first, "reload", str(other))
+    assert code == 2
+    assert "not in a primary view" in errors
+    code, said, errors = command(first, "drain")
+    assert (code, errors) == (0, "")
+    assert said.startswith(f"the node at 127.0.0.1:{first.admin_port} takes no new connections")
+    assert first.process.wait(30) == 0
