@@ -130,7 +130,7 @@ def test_unknown_words_come_with_a_suggestion(refusal: Refusal, refused_serve: R
     assert refusal("sevre") == "unknown command 'sevre'; did you mean 'serve'?"
     assert refused_serve("--acces-log=x") == "unknown option '--acces-log=x'; did you mean '--access-log'?"
     assert refused_serve("more") == "unexpected argument 'more'"
-    assert refusal("demo", "--root", "x") == "unknown option '--root'"
+    assert refusal("demo", "--listen", "x") == "unknown option '--listen'"
     assert refusal("--versoin") == "unknown option '--versoin'; did you mean '--version'?"
     assert refused_serve("--grace") == "argument --grace: expected one argument (see qosweb serve --help)"
     expected = "unknown environment variable QOSWEB_GRAZE; did you mean 'QOSWEB_GRACE'?"

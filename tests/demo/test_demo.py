@@ -41,10 +41,12 @@ class Demo:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in (self.process, *self.nodes):
-            if process.poll() is None if isinstance(process, subprocess.Popen) else process.is_running():
-                process.kill()
+        if self.process.poll() is None:
+            self.process.kill()
         self.process.wait(30)
+        for node in self.nodes:
+            if _is_alive(node):
+                node.kill()
 
     def text(self) -> str:
         return self.output.read_text()

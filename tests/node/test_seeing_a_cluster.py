@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.clusters import RunningCluster, status
+from cluster.runtime.keys import make_key_file
+from tests.support.misbehaving import free_port
 from tests.support.nodes import RunningNode, run_command
 from tests.support.sites import write_site
 from tests.support.waiting import wait_for
@@ -34,12 +35,33 @@ IMPATIENT = "/page.html"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningNode]]:
+    """c1, c2 and c3, when all of them see all of them."""
     folder = tmp_path_factory.mktemp("cluster")
+    site = write_site(folder / "site")
     (folder / "site.webqos").write_text(SPEC)
-    options = ("--spec", str(folder / "site.webqos"), "--capacity", "64KB/s")
-    with RunningCluster(write_site(folder / "site"), folder, *options) as cluster:
-        yield cluster
+    make_key_file(folder / "key")
+    common = ("--spec", str(folder / "site.webqos"), "--capacity", "64KB/s", "--key-file", str(folder / "key"))
+    contact = f"127.0.0.1:{free_port()}"
+    with ExitStack() as stack:
+        nodes = []
+        for name in ("c1", "c2", "c3"):
+            (folder / name).mkdir()
+            way_in = ("--join", contact) if nodes else ("--bootstrap", "--group", contact)
+            node = RunningNode(site, folder / name, *common, *way_in, "--name", name)
+            nodes.append(stack.enter_context(node))
+        wait_for(lambda: all(map(_sees_all, nodes)), "one cluster", 60)
+        yield nodes
+
+
+def _sees_all(node: RunningNode) -> bool:
+    capacities = [one["capacity_bytes_per_s"] for one in status(node)["nodes"].values()]
+    return len(capacities) == 3 and all(capacities)
+
+
+def status(node: RunningNode) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(node.admin("/status"))
+    return found
 
 
 def command(node: RunningNode, *arguments: str) -> tuple[int, str, str]:
@@ -52,8 +74,8 @@ def class_status(node: RunningNode, name: str) -> dict[str, Any]:
     return found
 
 
-def test_every_node_tells_the_same_cluster(cluster: RunningCluster) -> None:
-    found = [status(node) for node in cluster.nodes]
+def test_every_node_tells_the_same_cluster(cluster: list[RunningNode]) -> None:
+    found = [status(node) for node in cluster]
     for number, one in enumerate(found, 1):
         assert (one["name"], one["scope"], one["primary"], one["can_lose"]) == (f"c{number}", "cluster", True, 1)
         assert one["members"] == sorted(one["nodes"]) == ["c1", "c2", "c3"]
@@ -62,10 +84,10 @@ def test_every_node_tells_the_same_cluster(cluster: RunningCluster) -> None:
         assert one["capacity"] == {
             "bytes_per_s": CAPACITY, "cluster_bytes_per_s": 3 * CAPACITY, "set_by_hand": True,
         }  # fmt: skip
-        assert [other["url"] for _, other in sorted(one["nodes"].items())] == [node.url for node in cluster.nodes]
+        assert [other["url"] for _, other in sorted(one["nodes"].items())] == [node.url for node in cluster]
         assert one["classes"]["/index.html"]["share"]["promised"] is None
         assert one["classes"][THICK]["share"]["promised"] >= 0.6
-    node = cluster.nodes[1]
+    node = cluster[1]
     assert node.metric("qosweb_primary") == node.metric("cluster_primary") == 1
     assert node.metric("qosweb_view_members") == 3
     assert node.metric("qosweb_view_epoch") == found[1]["view"]["epoch"]
@@ -75,8 +97,8 @@ def test_every_node_tells_the_same_cluster(cluster: RunningCluster) -> None:
     assert node.metric("qosweb_class_share_promised_ratio", **{"class": THICK}) >= 0.6
 
 
-def test_who_waits_at_one_node_is_seen_at_all(cluster: RunningCluster) -> None:
-    first, second, third = cluster.nodes
+def test_who_waits_at_one_node_is_seen_at_all(cluster: list[RunningNode]) -> None:
+    first, second, third = cluster
     with ExitStack() as stack:
         for _ in range(30):
             connection = stack.enter_context(first.connect())
@@ -108,48 +130,48 @@ def test_who_waits_at_one_node_is_seen_at_all(cluster: RunningCluster) -> None:
         outcomes = [third.metric("qosweb_requests_total", **labels, outcome=one) for one in ("denied", "expired")]
         assert sum(outcomes) == third.metric("qosweb_request_wait_seconds_count", **labels) == 1
         assert class_status(third, IMPATIENT)["denials"] == {reason: 1}
-    for node in cluster.nodes:
+    for node in cluster:
         wait_for(lambda node=node: class_status(node, THICK)["waiting"] == 0, "the queue to be empty")  # type: ignore[misc]
 
 
-def test_what_was_done_is_counted_alike_everywhere(cluster: RunningCluster) -> None:
-    before = class_status(cluster.nodes[0], "/index.html")["cluster"]["started"]
-    for node in cluster.nodes:
+def test_what_was_done_is_counted_alike_everywhere(cluster: list[RunningNode]) -> None:
+    before = class_status(cluster[0], "/index.html")["cluster"]["started"]
+    for node in cluster:
         assert node.get("/").status in (200, 307)
     served = sum(
-        node.metric("qosweb_requests_total", **{"class": "/index.html", "outcome": "served"}) for node in cluster.nodes
+        node.metric("qosweb_requests_total", **{"class": "/index.html", "outcome": "served"}) for node in cluster
     )
-    assert served + sum(class_status(node, "/index.html")["redirected"] for node in cluster.nodes) == 3
+    assert served + sum(class_status(node, "/index.html")["redirected"] for node in cluster) == 3
 
     def counts() -> set[int]:
-        return {class_status(node, "/index.html")["cluster"]["started"] for node in cluster.nodes}
+        return {class_status(node, "/index.html")["cluster"]["started"] for node in cluster}
 
     wait_for(lambda: len(counts()) == 1 and min(counts()) > before, "the same count at all nodes")
 
 
-def test_a_policy_is_changed_everywhere_from_one_place_on(cluster: RunningCluster, tmp_path: Path) -> None:
+def test_a_policy_is_changed_everywhere_from_one_place_on(cluster: list[RunningNode], tmp_path: Path) -> None:
     other = tmp_path / "other.webqos"
     other.write_text(SPEC + "</other>.server_resource < 10%\n")
-    before = {status(node)["policy"]["hash"] for node in cluster.nodes}
-    code, said, errors = command(cluster.nodes[2], "reload", str(other))
+    before = {status(node)["policy"]["hash"] for node in cluster}
+    code, said, errors = command(cluster[2], "reload", str(other))
     assert (code, errors) == (0, "")
     assert "in the whole cluster, from place " in said
-    for node in cluster.nodes:
+    for node in cluster:
         wait_for(lambda node=node: "/other" in status(node)["classes"], "the new policy")  # type: ignore[misc]
-    assert len({status(node)["policy"]["hash"] for node in cluster.nodes} - before) == 1
+    assert len({status(node)["policy"]["hash"] for node in cluster} - before) == 1
 
     other.write_text("</x>.nonsense = 3\n")
-    code, said, _ = command(cluster.nodes[0], "reload", str(other))
+    code, said, _ = command(cluster[0], "reload", str(other))
     assert code == 1
     assert "unknown attribute 'nonsense'" in said
-    assert "/other" in status(cluster.nodes[0])["classes"]
+    assert "/other" in status(cluster[0])["classes"]
 
 
-def test_a_node_that_is_cut_off_says_so(cluster: RunningCluster, tmp_path: Path) -> None:
+def test_a_node_that_is_cut_off_says_so(cluster: list[RunningNode], tmp_path: Path) -> None:
     """Half of a view may go on if the lowest in rank is in it: so the last of them is the one to be left over."""
-    for node in cluster.nodes[:2]:
+    for node in cluster[:2]:
         node.stop(Signals.SIGKILL)
-    last = cluster.nodes[2]
+    last = cluster[2]
     wait_for(lambda: status(last)["scope"] == "local", "the last to notice that it is alone", 60)
     found = status(last)
     assert (found["primary"], found["members"], found["can_lose"], found["view"]) == (False, ["c3"], 0, None)
