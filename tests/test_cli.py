@@ -8,11 +8,9 @@ import socket
 import subprocess
 import sys
 import tomllib
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from signal import Signals
 from typing import Protocol
 
 import pytest
@@ -22,7 +20,6 @@ from qosweb.settings import OPTIONS
 from qosweb.version import VERSION
 from tests.support.nodes import COMMAND, environment, run_command
 from tests.support.tls import write_certificate
-from tests.support.waiting import wait_for
 
 
 class Refusal(Protocol):
@@ -133,7 +130,7 @@ def test_unknown_words_come_with_a_suggestion(refusal: Refusal, refused_serve: R
     assert refusal("sevre") == "unknown command 'sevre'; did you mean 'serve'?"
     assert refused_serve("--acces-log=x") == "unknown option '--acces-log=x'; did you mean '--access-log'?"
     assert refused_serve("more") == "unexpected argument 'more'"
-    assert refusal("demo", "--root", "x") == "unknown option '--root'"
+    assert refusal("demo", "--listen", "x") == "unknown option '--listen'"
     assert refusal("--versoin") == "unknown option '--versoin'; did you mean '--version'?"
     assert refused_serve("--grace") == "argument --grace: expected one argument (see qosweb serve --help)"
     expected = "unknown environment variable QOSWEB_GRAZE; did you mean 'QOSWEB_GRACE'?"
@@ -261,9 +258,6 @@ def test_one_line_also_where_few_files_may_be_open(site: Path) -> None:
     assert done.stderr == f"qosweb: error: --listen 127.0.0.1:{port}: Address already in use; {hint}\n"
 
 
-# The demo
-
-
 def test_an_access_log_that_everybody_could_read(refused_serve: Refusal, tmp_path: Path) -> None:
     """The root of ``refused_serve`` is a folder of its own; the log would be one of its pages."""
     root = tmp_path / "published"
@@ -278,35 +272,6 @@ def test_an_access_log_that_another_node_writes(refused_serve: Refusal, tmp_path
     with log.open("ab") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         assert refused_serve("--access-log", log) == f"--access-log {log}: another process writes to it"
-
-
-@pytest.mark.parametrize("end", [Signals.SIGINT, Signals.SIGHUP])  # Ctrl-C, and the terminal closed
-def test_demo_shows_addresses_that_work_and_leaves_nothing_behind(tmp_path: Path, end: Signals) -> None:
-    command = [*COMMAND, "demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
-    output = tmp_path / "output"
-    with (
-        output.open("wb") as stream,
-        subprocess.Popen(
-            command, stdout=stream, stderr=subprocess.PIPE, env=environment({"TMPDIR": str(tmp_path)})
-        ) as process,
-    ):
-        try:
-            wait_for(lambda: "Ctrl-C ends it" in output.read_text(), "the demo's text", 60)
-            urls = re.findall(r"http://\S+", output.read_text())
-            assert len(urls) >= 6
-            classes = []
-            for url in urls:
-                with urllib.request.urlopen(url, timeout=20) as reply:
-                    assert reply.status == 200
-                    assert reply.read()
-                    classes.append(reply.headers["QoS-Class"])
-            assert classes[1:6] == ["/index.html", "/free", "/paid/full", "/shop", "/checkout"]
-            assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith("qosweb-demo-")]
-        finally:
-            process.send_signal(end)
-            _, errors = process.communicate(timeout=30)
-        assert (process.returncode, errors) == (0, b"")
-    assert not [entry for entry in tmp_path.iterdir() if entry.name.startswith("qosweb-demo-")]
 
 
 def test_the_project_names_both_commands() -> None:

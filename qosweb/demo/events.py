@@ -75,8 +75,12 @@ class Events:
         if not more or seconds <= 0:
             return []
         most = sorted(more.items(), key=lambda pair: -pair[1])
-        shown = ", ".join(f"{name} {count / seconds:.0f}" for name, count in most[:SHOWN_MAX])
+        shown = ", ".join(f"{name} {_rate(count / seconds)}" for name, count in most[:SHOWN_MAX])
         return [f"not served per second: {shown}{', ...' if len(most) > SHOWN_MAX else ''}"]
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:.0f}" if per_s >= 10 else f"{per_s:.1f}"
 
 
 def how_it_ended(code: int) -> str:

@@ -1,0 +1,136 @@
+"""The demo as a person meets it: it says what to try, that works, and nothing is left behind however it ends."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import urllib.request
+from signal import Signals
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from qosweb.demo.words import EVENING
+from qosweb.webqos.check.check import check_source
+from qosweb.webqos.syntax.places import Source
+from tests.support.nodes import COMMAND, environment, run_command
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+START_S = 120.0
+
+
+class Demo:
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.output = folder / "output"
+        with self.output.open("wb") as stream:
+            self.process = subprocess.Popen(
+                [*COMMAND, "demo", *options], stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
+                env=environment({"TMPDIR": str(folder)}), start_new_session=True,
+            )  # fmt: skip
+        self.nodes: list[psutil.Process] = []
+
+    def __enter__(self) -> Demo:
+        wait_for(self._has_begun, "the demo's text", START_S)
+        self.nodes = [psutil.Process(int(pid)) for pid in re.findall(r" pid (\d+)", self.text())]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(30)
+        for node in self.nodes:
+            if _is_alive(node):
+                node.kill()
+
+    def text(self) -> str:
+        return self.output.read_text()
+
+    def says(self, pattern: str) -> None:
+        wait_for(lambda: re.search(pattern, self.text()), f"'{pattern}' in the demo's output", 60)
+
+    def wait_until_nobody_is_left(self) -> None:
+        wait_for(lambda: not any(_is_alive(one) for one in self.nodes), "all nodes to end", 60)
+
+    def _has_begun(self) -> bool:
+        assert self.process.poll() is None, self.text()
+        return "primary view" in self.text()
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_cluster_with_a_load_that_is_seen_through_a_death_and_ends_in_order(tmp_path: Path) -> None:
+    with Demo(tmp_path, "--port", "0") as demo:
+        assert len(demo.nodes) == 3
+        urls = re.findall(r"^  (http://\S+)  +\S", demo.text(), re.MULTILINE)
+        classes = []
+        for url in urls:
+            with urllib.request.urlopen(url, timeout=20) as reply:
+                assert reply.status == 200
+                classes.append(reply.headers["QoS-Class"])
+        assert classes == ["/index.html", "/free", "/paid/full", "/shop", "/checkout"]
+        logs = sorted(tmp_path.glob("qosweb-demo-*/n?.log"))
+        assert len(logs) == 3
+        for log in logs:  # visitors come to each of them
+            wait_for(lambda log=log: '"decision":"served"' in log.read_text(), f"visitors in {log.name}")  # type: ignore[misc]
+        admin = re.findall(r"dashboard http://(\S+)/", demo.text())[0]
+        evening = re.findall(r"reload (\S+evening.webqos)", demo.text())[0]
+        assert run_command("reload", evening, "--admin", admin).returncode == 0
+        demo.says(r"policy \w+ is in force")
+        demo.nodes[2].suspend()
+        demo.says("n3 does not answer")
+        demo.nodes[2].resume()
+        demo.says("n3 answers again")
+        demo.says(r"(?s)n3 answers again.*primary view \S+ n1 n2 n3")
+        demo.nodes[1].kill()
+        demo.says(r"n2 ended \(SIGKILL\)")
+        demo.says(r"(?s)n2 ended.*primary view \S+ n1 n3;")
+        demo.process.send_signal(Signals.SIGINT)
+        assert demo.process.wait(60) == 0
+        demo.wait_until_nobody_is_left()
+        assert "Traceback" not in demo.text()
+    assert not list(tmp_path.glob("qosweb-demo-*"))
+
+
+def test_nodes_notice_that_the_demo_was_killed(tmp_path: Path) -> None:
+    with Demo(tmp_path, "--nodes", "1", "--port", "0") as demo:
+        demo.process.kill()
+        demo.process.wait(30)
+        demo.wait_until_nobody_is_left()
+
+
+@pytest.mark.parametrize("end", [Signals.SIGHUP, Signals.SIGTERM])  # the terminal was closed; somebody ended it
+def test_other_ends(tmp_path: Path, end: Signals) -> None:
+    with Demo(tmp_path, "--nodes", "1", "--port", "0") as demo:
+        demo.process.send_signal(end)
+        assert demo.process.wait(60) == 0
+        demo.wait_until_nobody_is_left()
+    assert not list(tmp_path.glob("qosweb-demo-*"))
+
+
+def test_what_cannot_be() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        if port < 65000:
+            done = run_command("demo", "--port", str(port))
+            assert (done.returncode, done.stdout) == (2, "")
+            assert done.stderr.startswith(f"qosweb: error: --port {port}: in use: {port}")
+            assert done.stderr.endswith("give another, or 0 for any that are free\n")
+    for options in (["--nodes", "0"], ["--nodes", "10"], ["--nodes", "x"], ["--port", "-1"], ["--port", "65534"]):
+        done = run_command("demo", "=".join(options))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"qosweb: error: {options[0]} ")
+
+
+def test_the_other_policy_of_the_demo_has_no_mistake() -> None:
+    assert check_source(Source("evening.webqos", EVENING)) == []
