@@ -84,7 +84,8 @@ def main(arguments: list[str]) -> int:
         ratios = [reader.bytes_between(at, at + 2) / expected for reader in readers for at in windows]
         total = [sum(reader.bytes_between(at, at + 2) for reader in readers) / expected / count for at in windows]
         print(
-            f"{count:>4} channels of {rate} bytes/s: bytes in 2 s beside the rate: all {min(total):.4f} to {max(total):.4f}, "
+            f"{count:>4} channels of {rate} bytes/s: bytes in 2 s beside the rate: "
+            f"all {min(total):.4f} to {max(total):.4f}, "
             f"one {min(ratios):.4f} to {max(ratios):.4f} (median {statistics.median(ratios):.4f}); "
             f"node {cpu * 100:.1f} % of a core",
             flush=True,
