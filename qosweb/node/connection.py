@@ -12,7 +12,7 @@ What a connection is doing follows from what it has, in this order:
     _closing                   it closes when what was written has left
     _sender                    an answer goes out from disk, or at the pace of its channel
     _write_paused              the client takes its answers too slowly
-    _relay                     another server answers
+    _relay                     another server answers; ``_intake`` is the body on its way there
     _exchange                  a request waits, for the disk or for its turn
     _in_head                   a head has begun to arrive
     none of them               idle; ``_blocked`` is true in all states but the last two
@@ -25,6 +25,8 @@ import os
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
+from aiohttp.http import HttpVersion11
+
 from qosweb.node.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, FileSpan, explain
 from qosweb.node.connections import Verdict
 from qosweb.node.exchange import Exchange, Waiting
@@ -32,7 +34,7 @@ from qosweb.node.files import NotServed
 from qosweb.node.filesend import FileSend, unsent
 from qosweb.node.forward import Elsewhere, Relay
 from qosweb.node.heads import HeadReader, Refused
-from qosweb.node.intake import Intake
+from qosweb.node.intake import CONTINUE, Intake, body_of
 from qosweb.node.pacing import PacedSend
 from qosweb.node.plain import PlainHead, read_plain
 from qosweb.server import proceed, restart_at_find_page
@@ -66,6 +68,7 @@ class Connection(asyncio.Protocol):
         "_exchange",
         "_hub",
         "_in_head",
+        "_intake",
         "_known_heads",
         "_lingered",
         "_lingering",
@@ -75,6 +78,7 @@ class Connection(asyncio.Protocol):
         "_reader",
         "_reading_paused",
         "_relay",
+        "_relayed_exchange",
         "_resources",
         "_sender",
         "_sending",
@@ -107,6 +111,8 @@ class Connection(asyncio.Protocol):
         self._sender: FileSend | PacedSend | None = None
         self._sending: tuple[Exchange, Answer, bool] | None = None
         self._relay: Relay | None = None
+        self._relayed_exchange: Exchange | None = None
+        self._intake: Intake | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._lingered = 0
         self._mark_at = 0.0  # when the client last took enough, and what was left then; 0: not looked at yet
@@ -150,7 +156,11 @@ class Connection(asyncio.Protocol):
         self._eof = True
         busy = self._exchange is not None or self._sender is not None or bool(self._unread)
         if self._relay is not None:
-            busy = self._relay.client_ended()
+            # Most often the client is gone, and another server works for nothing. But one in the middle of its body
+            # is told.
+            busy = self._intake is not None and not self._intake.is_complete
+            if self._intake is not None and busy:
+                self._intake.break_off("it ended too early")
         if not busy or self._transport is None:
             return None
         # Half closed: answer what was asked, then close. TLS knows no half.
@@ -283,19 +293,23 @@ class Connection(asyncio.Protocol):
         self._blocked = True
         self._mark_at = 0.0
         exchange.slow_reader = True  # its time says nothing about this node
-        intake = None
         if exchange.has_body:
-            intake = Intake(exchange.message, self._clock.read(), self._pause_reading, self._resume_reading)
+            self._intake = Intake(
+                self._hub.loop, body_of(exchange.message), self._clock.read(), self._pause_reading, self._resume_reading
+            )
+            if "Expect" in exchange.message.headers and exchange.message.version == HttpVersion11:
+                self._transport.write(CONTINUE)
+        self._relayed_exchange = exchange
         self._relay = Relay(
-            self._hub, exchange, place, self._transport, intake, lambda: self._write_paused, self._relayed
+            self._hub, exchange, place, self._transport, self._intake, lambda: self._write_paused, self._relayed
         )
 
     def _relayed(self, answer: Answer | None) -> None:
         """The relay has ended, or is cancelled."""
-        relay, self._relay = self._relay, None
-        if relay is None:
+        relay, exchange = self._relay, self._relayed_exchange
+        if relay is None or exchange is None:
             return
-        exchange = relay.exchange
+        self._relay = self._intake = self._relayed_exchange = None
         if exchange.has_body:
             self._reader = None  # its parser expects a body
         self.active_at = self._clock.read()
@@ -458,8 +472,8 @@ class Connection(asyncio.Protocol):
             if self._lingered > LINGER_BYTES_MAX:
                 self.abort()
             return
-        if self._relay is not None:
-            data = self._relay.take_body(data, self._clock.read())
+        if self._intake is not None and not self._intake.is_complete:
+            data = self._intake.feed(data, self._clock.read())
         self._unread += data
         if len(self._unread) >= UNREAD_MAX:
             self._pause_reading()
@@ -491,8 +505,9 @@ class Connection(asyncio.Protocol):
             return
         if self._eof or (self._hub.connections.draining and not self._in_head):
             self._close()
-        else:
-            self._resume_reading()
+        elif self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
 
     def check_time(self, now: float) -> None:
         """Called twice a second: end what takes too long."""
@@ -507,10 +522,15 @@ class Connection(asyncio.Protocol):
                 counts.send_timeouts += 1
                 self.abort()
         elif self._relay is not None:
-            late = self._relay.check_time(now, limits.send_timeout_s)
-            if late is not None:
-                self._relay.cancel()
-                self._relayed(late)
+            intake = self._intake
+            if intake is None or intake.is_complete:
+                return  # the relay itself waits no longer than it may
+            if not intake.waits_for_client:
+                if now - intake.taken_at > limits.send_timeout_s:
+                    self._relay.cancel()
+                    self._relayed(explain(504, "The server behind this one did not take the body in time."))
+            elif now - intake.active_at > limits.send_timeout_s:
+                intake.break_off("it did not arrive in time")
         elif self._exchange is not None:
             if now - self._exchange.arrived > limits.send_timeout_s:
                 self._give_up_waiting(self._exchange)
@@ -580,7 +600,9 @@ class Connection(asyncio.Protocol):
         self._transport.write_eof()
         self._hub.connections.lingering += 1
         self._lingering = self._hub.loop.call_later(LINGER_S, self.abort)
-        self._resume_reading()
+        if self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
 
     def forget_log_part(self) -> None:
         """What it says of the policy has changed."""

@@ -21,7 +21,6 @@ from aiohttp.http import HttpVersion11
 
 from qosweb.http.hops import has_passed, request_fields, response_fields
 from qosweb.node.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, explain, status_line
-from qosweb.node.intake import CONTINUE, Intake
 from qosweb.node.pacing import SLICE_S
 from qosweb.node.upstream import Unanswered
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from qosweb.node.exchange import Exchange
     from qosweb.node.hub import Hub
+    from qosweb.node.intake import Intake
 
 PIECE_MIN = 1 << 10  # of a paced answer
 _BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
@@ -65,9 +65,9 @@ class Relay:
         self.sent = 0  # of the body
         self.is_complete = False
         self.closes = False
-        self.exchange = exchange
-        self._intake = intake
+        self.intake = intake
         self._hub = hub
+        self._exchange = exchange
         self._transport = transport
         self._is_paused = is_paused
         self._end = end
@@ -75,8 +75,6 @@ class Relay:
         self._chunked = False
         now = perf_counter()
         self._from = now if exchange.channel_since is None else max(exchange.channel_since, now - SLICE_S)
-        if intake is not None and "Expect" in exchange.message.headers and exchange.message.version == HttpVersion11:
-            transport.write(CONTINUE)
         self._task = hub.loop.create_task(self._run(), name="relay")
 
     def cancel(self) -> None:
@@ -87,44 +85,20 @@ class Relay:
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
-    def take_body(self, data: bytes, now: float) -> bytes:
-        """What the client sent. Returns what follows the body."""
-        return data if self._intake is None or self._intake.is_complete else self._intake.feed(data, now)
-
-    def client_ended(self) -> bool:
-        """It will send no more. Whether it is to be told anything: most often it is gone, and the other server works
-        for nothing; but one that ended in the middle of its body is told."""
-        if self._intake is None or self._intake.is_complete:
-            return False
-        self._intake.break_off("it ended too early")
-        return True
-
-    def check_time(self, now: float, timeout_s: float) -> Answer | None:
-        """End a body that does not move. (The answer's time is kept by the connection to the other server.)"""
-        intake = self._intake
-        if intake is None or intake.is_complete:
-            return None
-        if intake.waits_for_client:
-            if now - intake.active_at > timeout_s:
-                intake.break_off("it did not arrive in time")
-        elif now - intake.taken_at > timeout_s:
-            return explain(504, "The server behind this one did not take the body in time.", must_close=True)
-        return None
-
     async def _run(self) -> None:
         answer: Answer | None = None
         try:
             with contextlib.suppress(*_BROKEN):  # in the middle of an answer
                 answer = await self._answer()
-            if self.exchange.rate_bps is not None:
-                self.exchange.channel_until = self._due(0)
+            if self._exchange.rate_bps is not None:
+                self._exchange.channel_until = self._due(0)
             self._end(answer)
         except Exception as error:  # a fault of ours must not cost more than this connection
             self._hub.report_fault(error)
             self._transport.abort()
 
     async def _answer(self) -> Answer | None:
-        exchange, hub = self.exchange, self._hub
+        exchange, hub = self._exchange, self._hub
         message = exchange.message
         fields = [(str(name), value) for name, value in message.headers.items()]
         if has_passed(fields, hub.name):
@@ -137,25 +111,25 @@ class Relay:
             me=hub.name,
             version=f"{message.version.major}.{message.version.minor}",
         )
-        if self._intake is not None and not message.chunked:
+        if self.intake is not None and not message.chunked:
             outgoing.append(("Content-Length", str(int(message.headers["Content-Length"]))))
-        body = None if self._intake is None else self._intake.parts(perf_counter)
+        body = None if self.intake is None else self.intake.parts(perf_counter)
         try:
             response = await hub.upstreams.ask(self.place.origin, message.method, self.place.target, outgoing, body)
         except Unanswered as failed:
-            if self._intake is not None and self._intake.broken is not None:
-                return explain(400, f"The body is malformed: {self._intake.broken}.", must_close=True)
+            if self.intake is not None and self.intake.broken is not None:
+                return explain(400, f"The body is malformed: {self.intake.broken}.", must_close=True)
             return explain(failed.status, failed.reason, [("Retry-After", "1")] if failed.status == 503 else ())
         try:
             return await self._pass_back(response)
         finally:
-            if self.is_complete and (self._intake is None or self._intake.is_complete):
+            if self.is_complete and (self.intake is None or self.intake.is_complete):
                 response.release()
             else:
                 response.close()
 
     async def _pass_back(self, response: aiohttp.ClientResponse) -> Answer | None:
-        exchange = self.exchange
+        exchange = self._exchange
         coding = ", ".join(response.headers.getall("Transfer-Encoding", [])).strip().lower()
         if response.status < 200 or coding not in ("", "chunked"):
             return explain(502, "The server behind this one answered in a way that cannot be passed on.")
@@ -178,7 +152,7 @@ class Relay:
     def _head(
         self, response: aiohttp.ClientResponse, fields: list[tuple[str, str]], length: int | None, *, has_body: bool
     ) -> bytes:
-        exchange, hub = self.exchange, self._hub
+        exchange, hub = self._exchange, self._hub
         message = exchange.message
         version = response.version
         fields = response_fields(
@@ -192,7 +166,7 @@ class Relay:
         elif has_body:
             self.closes = True  # its end is where the connection ends
         self.closes |= message.should_close or message.upgrade or hub.connections.draining
-        self.closes |= self._intake is not None and not self._intake.is_complete
+        self.closes |= self.intake is not None and not self.intake.is_complete
         stays = KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
         dated = any(name.lower() == "date" for name, _ in fields)
         return b"".join(
@@ -208,7 +182,7 @@ class Relay:
 
     async def _write(self, data: bytes) -> None:
         """Hand over, at the pace of the channel, and wait until the client has taken enough of it."""
-        rate = self.exchange.rate_bps
+        rate = self._exchange.rate_bps
         size = len(data) if rate is None else max(PIECE_MIN, int(rate * SLICE_S))
         for at in range(0, len(data), size):
             piece = data[at : at + size]
@@ -227,8 +201,8 @@ class Relay:
 
     def _due(self, more: int) -> float:
         """When ``more`` bytes beyond those sent may leave."""
-        rate = self.exchange.rate_bps
-        return self._from if rate is None else self._from + (self.exchange.fixed_bytes + self.sent + more) / rate
+        rate = self._exchange.rate_bps
+        return self._from if rate is None else self._from + (self._exchange.fixed_bytes + self.sent + more) / rate
 
     async def _wait_until(self, at: float) -> None:
         wait_s = at - perf_counter()
@@ -236,6 +210,6 @@ class Relay:
             await asyncio.sleep(wait_s)
 
     def _note_links(self, values: list[str]) -> None:
-        exchange = self.exchange
+        exchange = self._exchange
         if values and exchange.target is not None:
             self._hub.site.policy.labels.note_links(exchange.host, exchange.target.path, values)
