@@ -24,8 +24,6 @@ import os
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
-from aiohttp.http import HttpVersion11
-
 from qosweb.node.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, FileSpan, explain
 from qosweb.node.closing import LINGER_BYTES_MAX, Closing
 from qosweb.node.connections import Verdict
@@ -34,7 +32,7 @@ from qosweb.node.files import NotServed
 from qosweb.node.filesend import FileSend, unsent
 from qosweb.node.forward import Elsewhere, Relay
 from qosweb.node.heads import HeadReader, Refused
-from qosweb.node.intake import CONTINUE, Intake, body_of
+from qosweb.node.intake import Intake
 from qosweb.node.pacing import PacedSend
 from qosweb.node.plain import PlainHead, read_plain
 from qosweb.server import proceed, restart_at_find_page
@@ -138,11 +136,7 @@ class Connection(Closing):
         self._eof = True
         busy = self._exchange is not None or self._sender is not None or bool(self._unread)
         if self._relay is not None:
-            # Most often the client is gone, and another server works for nothing. But one in the middle of its body
-            # is told.
-            busy = self._intake is not None and not self._intake.is_complete
-            if self._intake is not None and busy:
-                self._intake.break_off("it ended too early")
+            busy = self._relay.client_ended()
         if not busy or self._transport is None:
             return None
         # Half closed: answer what was asked, then close. TLS knows no half.
@@ -275,11 +269,7 @@ class Connection(Closing):
         self._mark_at = 0.0
         exchange.slow_reader = True  # its time says nothing about this node
         if exchange.has_body:
-            self._intake = Intake(
-                self._hub.loop, body_of(exchange.message), self._clock.read(), self._pause_reading, self._resume_reading
-            )
-            if "Expect" in exchange.message.headers and exchange.message.version == HttpVersion11:
-                self._transport.write(CONTINUE)
+            self._intake = Intake(exchange.message, self._clock.read(), self._pause_reading, self._resume_reading)
         self._relayed_exchange = exchange
         self._relay = Relay(
             self._hub, exchange, place, self._transport, self._intake, lambda: self._write_paused, self._relayed
@@ -495,15 +485,10 @@ class Connection(Closing):
                 counts.send_timeouts += 1
                 self.abort()
         elif self._relay is not None:
-            intake = self._intake
-            if intake is None or intake.is_complete:
-                return  # the relay itself waits no longer than it may
-            if not intake.waits_for_client:
-                if now - intake.taken_at > limits.send_timeout_s:
-                    self._relay.cancel()
-                    self._relayed(explain(504, "The server behind this one did not take the body in time."))
-            elif now - intake.active_at > limits.send_timeout_s:
-                intake.break_off("it did not arrive in time")
+            late = self._relay.check_time(now, limits.send_timeout_s)
+            if late is not None:
+                self._relay.cancel()
+                self._relayed(late)
         elif self._exchange is not None:
             if self._exchange.request is None and now - self._exchange.arrived > limits.send_timeout_s:
                 self._give_up_waiting(self._exchange)

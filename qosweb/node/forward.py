@@ -21,6 +21,7 @@ from aiohttp.http import HttpVersion11
 
 from qosweb.http.hops import has_passed, request_fields, response_fields
 from qosweb.node.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, explain, status_line
+from qosweb.node.intake import CONTINUE, Intake
 from qosweb.node.pacing import SLICE_S
 from qosweb.node.upstream import Unanswered
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from qosweb.node.exchange import Exchange
     from qosweb.node.hub import Hub
-    from qosweb.node.intake import Intake
 
 PIECE_MIN = 1 << 10  # of a paced answer
 _BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
@@ -75,6 +75,8 @@ class Relay:
         self._chunked = False
         now = perf_counter()
         self._from = now if exchange.channel_since is None else max(exchange.channel_since, now - SLICE_S)
+        if intake is not None and "Expect" in exchange.message.headers and exchange.message.version == HttpVersion11:
+            transport.write(CONTINUE)
         self._task = hub.loop.create_task(self._run(), name="relay")
 
     def cancel(self) -> None:
@@ -84,6 +86,26 @@ class Relay:
         """The client takes more."""
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
+
+    def client_ended(self) -> bool:
+        """It will send no more. Whether it is to be told anything: most often it is gone, and the other server works
+        for nothing; but one that ended in the middle of its body is told."""
+        if self.intake is None or self.intake.is_complete:
+            return False
+        self.intake.break_off("it ended too early")
+        return True
+
+    def check_time(self, now: float, timeout_s: float) -> Answer | None:
+        """End a body that does not move. (The answer's time is kept by the connection to the other server.)"""
+        intake = self.intake
+        if intake is None or intake.is_complete:
+            return None
+        if intake.waits_for_client:
+            if now - intake.active_at > timeout_s:
+                intake.break_off("it did not arrive in time")
+        elif now - intake.taken_at > timeout_s:
+            return explain(504, "The server behind this one did not take the body in time.", must_close=True)
+        return None
 
     async def _run(self) -> None:
         answer: Answer | None = None

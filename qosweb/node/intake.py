@@ -6,13 +6,13 @@ longer read from, until fewer than LOW do.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
 from qosweb.http.bodies import BadBody, Body, ChunkedBody, SizedBody
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncIterator, Callable
 
     from aiohttp.http import RawRequestMessage
@@ -22,15 +22,9 @@ HIGH = 128 << 10
 LOW = 32 << 10
 
 
-def body_of(message: RawRequestMessage) -> Body:
-    """How the body of a request that has one is framed (RFC 9112 section 6.3)."""
-    return ChunkedBody() if message.chunked else SizedBody(int(message.headers["Content-Length"]))
-
-
 class Intake:
     __slots__ = (
         "_body",
-        "_loop",
         "_parts",
         "_pause",
         "_paused",
@@ -43,15 +37,15 @@ class Intake:
     )
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, body: Body, now: float, pause: Callable[[], None],
-        resume: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self, message: RawRequestMessage, now: float, pause: Callable[[], None], resume: Callable[[], None]
+    ) -> None:
+        """Of a request that has a body."""
         self.active_at = now  # when the client last sent something, or was last allowed to
         self.taken_at = now  # when the other server last took something
         self.waiting = 0  # bytes
         self.broken: str | None = None  # why there will be no more of it
-        self._loop = loop
-        self._body = body
+        self._body: Body  # RFC 9112 section 6.3
+        self._body = ChunkedBody() if message.chunked else SizedBody(int(message.headers["Content-Length"]))
         self._parts: deque[bytes] = deque()
         self._paused = False
         self._pause = pause
@@ -104,7 +98,7 @@ class Intake:
             elif self.is_complete:
                 return
             else:
-                self._waiter = self._loop.create_future()
+                self._waiter = asyncio.get_running_loop().create_future()
                 await self._waiter
 
     def break_off(self, why: str) -> None:
