@@ -139,6 +139,23 @@ def test_a_policy_of_the_cluster_reaches_who_decides_alone() -> None:
     assert OTHER.names[waits.request.class_number] == "/b"
 
 
+def test_a_policy_that_lets_somebody_through_does_so_at_once_also_alone() -> None:
+    channel = "set lifetime = 60s\nset channel = 16KB in 160ms\n"
+    law = law_of(channel + "</few>.num_requests < 1\n")
+    bench = Bench(law, 4)
+    bench.join(A, B)
+    bench.engine.change_policy(law)
+    bench.turn()
+    bench.land()
+    bench.engine.alone()
+    bench.turn()
+    fates = [bench.ask(0, 100) for _ in range(2)]
+    bench.turn()
+    assert [bool(one.decisions) for one in fates] == [True, False]
+    bench.apply(B, entries.encode(Batch(0, 1, PolicyText("", law_of(channel + "</few>.num_requests < 99\n").packed))))
+    assert [bool(one.decisions) for one in fates] == [True, True]
+
+
 def test_numbers_of_a_lost_batch_are_those_of_the_policy_that_it_was_made_under() -> None:
     bench = together()
     bench.engine.outbox.served(bench.engine.machine.names_now().index("/b"), 5, 50)
