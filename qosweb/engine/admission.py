@@ -62,6 +62,7 @@ class Admission:
         self.used_bps = 0  # by what runs here now
         self.is_draining = False
         self.now_ms = 0  # by the node's clock, as far as it was told
+        self.ahead_ms = 0  # the cluster's time less the node's
         self.in_minority = False
         self._numbers = numbers
         self._own: dict[int, Request] = {}  # all that are not over
@@ -396,7 +397,7 @@ class Admission:
         for at in scheduler.bound.buckets_of[class_number]:
             rule, bucket = scheduler.bound.rules[at], scheduler.buckets[at]
             tokens = chosen.waiting * REQUEST if rule.counts == "requests" else ahead
-            level = bucket.level_at(rule, machine.time_ms)
+            level = bucket.level_at(rule, max(machine.time_ms, self.now_ms + self.ahead_ms))
             wait_ms = max(wait_ms, (1000 * tokens - level) // max(1, rule.rate_per_s))
         return wait_ms
 

@@ -51,7 +51,6 @@ class Engine:
         self.listener = listener
         self.outbox = Outbox()
         self._names = list(law.names)
-        self.now_ms = 0  # by the node's clock
         self.report = Report(0, 0, 0, "")
         self.replicated = QosMachine(me, Law.empty(), self._of_replicated)
         self.solo: QosMachine | None = None
@@ -66,6 +65,15 @@ class Engine:
         self._refused_ms = -QUIET_MS  # when the group last refused to take a batch
         self._solo_position = 0
         self.alone()
+
+    @property
+    def now_ms(self) -> int:
+        """By the node's clock."""
+        return self.admission.now_ms
+
+    @now_ms.setter
+    def now_ms(self, now_ms: int) -> None:
+        self.admission.now_ms = now_ms
 
     @property
     def machine(self) -> QosMachine:
@@ -118,6 +126,7 @@ class Engine:
         self.admission.machine = machine
         if machine is self.replicated:
             self._catch_up(machine.time_ms)
+        self.admission.ahead_ms = self.time_ms - self.now_ms
         self.admission.refresh()
 
     # ---- the order
@@ -142,6 +151,7 @@ class Engine:
         if machine is self.replicated:
             self._catch_up(machine.time_ms)
         if machine is self.admission.machine:
+            self.admission.ahead_ms = self.time_ms - self.now_ms
             self.admission.refresh()
 
     def _catch_up(self, time_ms: int) -> None:

@@ -93,7 +93,7 @@ class QosMachine:
         batch = entries.decode(body)
         self._advance(batch.at_ms)
         if batch.policy is not None:
-            self.change_policy(position, Law.of(batch.policy.text, batch.policy.model))
+            self._change_policy(position, Law.of(batch.policy.text, batch.policy.model))
         number_of = self._translation(batch.generation)
         if batch.generation == self.generation:  # page sets of another policy are other pages
             for page_set, at_ms in batch.accessed:
@@ -223,6 +223,11 @@ class QosMachine:
     # ---- the policy
 
     def change_policy(self, position: int, law: Law) -> None:
+        """Another policy, by itself."""
+        self._change_policy(position, law)
+        self._schedule()
+
+    def _change_policy(self, position: int, law: Law) -> None:
         """Another policy, from this place in the order on.
 
         Classes are those of the same name before; what waits in one that is gone waits in the default class, which

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from qosweb.engine.sim.host import Host
     from qosweb.engine.sim.plan import Arrival
 
+PATIENCE = 1.0  # seconds that a node may be late, by the clock that it has read
 RETRY = 0.005  # how often the network tries a node that stands still
 MOVES_MAX = 4_000  # tries: a process that stands still for longer is given up by its clients
 
@@ -130,6 +131,17 @@ class Clients:
             self._end(client, "denied")
         else:
             client.request = answer
+            if client.life_ms is not None:
+                self.world.events.after(client.life_ms / 1000 + PATIENCE, self._look, client, host, asked_ms)
+
+    def _look(self, client: Client, host: Host, asked_ms: int) -> None:
+        """Its lifetime is over by now. (Who was slow may need a moment; who stood still, until it goes on.)"""
+        if client.is_over or client.decisions or host.node.process is not host or client.life_ms is None:
+            return
+        waited_ms = host.now_ms - asked_ms
+        if waited_ms > client.life_ms + 1000 * PATIENCE:
+            raise Wrong("lifetime", f"{client} has waited {waited_ms} ms of {client.life_ms} by its node's own clock")
+        self.world.events.after(PATIENCE, self._look, client, host, asked_ms)
 
     def _decided(self, client: Client, host: Host, asked_ms: int, decision: Decision) -> None:
         client.decisions += 1

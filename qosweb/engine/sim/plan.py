@@ -16,7 +16,8 @@ from qosweb.engine.sim.policies import CHANNEL_BPS, NAMES, POLICIES
 
 SIZES = (2_000, 8_192, 16_384, 16_384, 16_384, 65_536)
 MEAN_SIZE = sum(SIZES) // len(SIZES)
-ARRIVALS_MAX = 500
+ARRIVALS_MAX = 350
+LASTS_MAX = 7.0  # seconds of faults: clients cost more to follow than a group alone
 TAIL = 1.5  # seconds of traffic after everything has healed
 
 
@@ -72,8 +73,11 @@ class Plan(msgspec.Struct, frozen=True):
         return "\n".join([*lines, *(f"  {at:8.4f}  {text}" for at, text in sorted(steps))])
 
 
-def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 5) -> Plan:
-    group = msgspec.structs.replace(group_plan.make_plan(seed, nodes_min, nodes_max), submissions=())
+def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 4) -> Plan:
+    group = group_plan.make_plan(seed, nodes_min, nodes_max)
+    lasts = min(LASTS_MAX, group.lasts)
+    faults = tuple(fault for fault in group.faults if fault.at < lasts)
+    group = msgspec.structs.replace(group, submissions=(), faults=faults, lasts=lasts)
     chance = Chance(seed).fork("traffic")
     capacities = {name: CHANNEL_BPS * chance.choice((1, 2, 3, 4)) + chance.below(20_000) for name in group.names}
     return Plan(

@@ -1,0 +1,270 @@
+"""Alone and together: which machine decides, what it is told, and what time it is there."""
+
+from __future__ import annotations
+
+from cluster.names import ProcessId, make_view
+from qosweb.engine import entries
+from qosweb.engine.engine import NUMBERS_BITS, QUIET_MS, Engine
+from qosweb.engine.entries import Batch, PolicyText, Report
+from qosweb.engine.requests import Deny, GoTo, Start
+from qosweb.engine.sim.policies import CHANNEL_BPS, POLICIES, law_of
+from tests.engine.test_admission import LAWS, PAGE, A, B, Bench, Ear
+
+OTHER = law_of("set lifetime = 9s\n</b>.server_resource > 10%\n</new>.server_resource > 5%\n")
+
+
+def together(channels: int = 1) -> Bench:
+    bench = Bench(LAWS[0], channels)
+    bench.join(A, B)
+    bench.engine.change_policy(LAWS[0])
+    bench.turn()
+    bench.land()
+    bench.of_b(report=Report(CHANNEL_BPS, 0, 0, "http://b"))
+    return bench
+
+
+def test_a_node_begins_alone_and_serves() -> None:
+    bench = Bench()
+    bench.turn()
+    assert bench.engine.machine is bench.engine.solo
+    assert isinstance(bench.ask().decisions[0], Start)
+
+
+def test_in_the_primary_view_the_replicated_machine_decides() -> None:
+    bench = together()
+    assert bench.engine.machine is bench.engine.replicated
+    assert bench.engine.replicated.pipes[A].capacity_bps == CHANNEL_BPS
+    assert bench.engine.replicated.law.names == LAWS[0].names
+
+
+def test_a_request_is_sent_to_where_there_is_room() -> None:
+    bench = together()
+    bench.ask()
+    second = bench.ask()
+    bench.turn()
+    bench.land()
+    assert isinstance(second.decisions[0], GoTo)
+    assert second.decisions[0].url == "http://b"
+
+
+def test_what_waits_goes_on_waiting_when_the_primary_is_lost_and_starts_alone() -> None:
+    bench = together()
+    bench.of_b(started=[(1, 0, 10**9)])
+    first, second = bench.ask(), bench.ask()
+    bench.turn()
+    bench.land()
+    bench.engine.alone()
+    bench.turn()
+    assert bench.engine.machine.classes[0].waiting == 1
+    assert first.request is not None
+    bench.admission.finish(first.request, PAGE)
+    bench.turn()
+    assert isinstance(second.decisions[0], Start)
+
+
+def test_a_grant_of_the_cluster_does_not_reach_who_decides_alone() -> None:
+    bench = together()
+    bench.of_b(started=[(1, 0, 10**9)])
+    bench.ask()
+    second = bench.ask()
+    bench.turn()
+    bench.land()
+    bench.engine.alone()
+    bench.turn()
+    bench.of_b(finished=[(1, 0)])  # there is room at b: it is granted there
+    assert (A, second.request.number) in bench.engine.replicated.pipes[B].channels  # type: ignore[union-attr]
+    assert second.decisions == []
+    bench.join(A, B)
+    bench.land()
+    assert [type(one) for one in second.decisions] == [GoTo]
+
+
+def test_what_was_served_alone_is_counted_on_return() -> None:
+    bench = together(channels=3)
+    bench.engine.alone()
+    bench.turn()
+    fates = [bench.ask(), bench.ask()]
+    bench.later(QUIET_MS)
+    for one in fates:
+        assert one.request is not None
+        bench.admission.finish(one.request, 100)
+    bench.later(QUIET_MS)
+    assert sum(one.totals.started for one in bench.engine.replicated.classes) == 0
+    bench.join(A, B)
+    bench.land()
+    totals = bench.engine.replicated.classes[0].totals
+    assert (totals.started, totals.started_cost) == (2, 200)
+
+
+def test_a_refused_batch_is_said_again_after_a_moment_and_nothing_of_it_is_lost() -> None:
+    bench = together(channels=2)
+    bench.of_b(started=[(1, 0, 10**9)])
+    fates = [bench.ask(0, 10 * PAGE) for _ in range(3)]
+    bench.turn()
+    bench.lose()
+    bench.turn()
+    assert bench.flights == []  # not at once
+    bench.later(QUIET_MS)
+    assert len(bench.flights) == 1
+    bench.land()
+    pipe = bench.engine.replicated.pipes[A]
+    assert len(pipe.channels) == 2
+    assert len(pipe.waiting) == 1
+    bench.later(QUIET_MS)
+    bench.land()
+    assert bench.engine.replicated.classes[0].totals.started == sum(
+        isinstance(one.decisions[0], Start) for one in fates if one.decisions
+    )
+
+
+def test_a_policy_for_the_cluster_is_not_for_who_has_just_lost_it() -> None:
+    bench = together()
+    bench.engine.change_policy(OTHER)
+    bench.engine.alone()
+    bench.turn()
+    assert bench.engine.machine.law.names == LAWS[0].names
+    bench.join(A, B)
+    bench.land()
+    assert bench.engine.replicated.law.names == LAWS[0].names
+
+
+def test_a_policy_of_the_cluster_reaches_who_decides_alone() -> None:
+    bench = together()
+    waits = bench.ask(bench.engine.machine.names_now().index("/b"))
+    bench.engine.alone()
+    bench.turn()
+    bench.of_b(policy=PolicyText(OTHER.text, OTHER.packed))
+    assert bench.engine.machine.law.names == OTHER.names
+    assert waits.request is not None
+    assert OTHER.names[waits.request.class_number] == "/b"
+
+
+def test_a_policy_that_lets_somebody_through_does_so_at_once_also_alone() -> None:
+    channel = "set lifetime = 60s\nset channel = 16KB in 160ms\n"
+    law = law_of(channel + "</few>.num_requests < 1\n")
+    bench = Bench(law, 4)
+    bench.join(A, B)
+    bench.engine.change_policy(law)
+    bench.turn()
+    bench.land()
+    bench.engine.alone()
+    bench.turn()
+    fates = [bench.ask(0, 100) for _ in range(2)]
+    bench.turn()
+    assert [bool(one.decisions) for one in fates] == [True, False]
+    bench.apply(B, entries.encode(Batch(0, 1, PolicyText("", law_of(channel + "</few>.num_requests < 99\n").packed))))
+    assert [bool(one.decisions) for one in fates] == [True, True]
+
+
+def test_numbers_of_a_lost_batch_are_those_of_the_policy_that_it_was_made_under() -> None:
+    bench = together()
+    bench.engine.outbox.served(bench.engine.machine.names_now().index("/b"), 5, 50)
+    bench.later(QUIET_MS)
+    assert bench.flights
+    bench.of_b(policy=PolicyText(OTHER.text, OTHER.packed))
+    bench.lose()
+    bench.later(QUIET_MS)
+    bench.land()
+    totals = {one.name: one.totals.started for one in bench.engine.replicated.classes}
+    assert totals["/b"] == 5
+
+
+def test_a_restored_state_is_told_what_there_is() -> None:
+    bench = together()
+    state = bench.engine.snapshot()
+    other = Bench(LAWS[1], 1)
+    other.engine.restore(state)
+    other.position = bench.position
+    other.join(A, B)
+    assert other.engine.machine.law.names == LAWS[0].names
+    other.land()
+    assert other.engine.replicated.pipes[A].capacity_bps == CHANNEL_BPS
+
+
+def test_time_goes_on_from_what_the_cluster_says() -> None:
+    bench = together()
+    bench.now_ms = 1_000
+    bench.engine.tick(1_000)
+    bench.apply(B, entries.encode(Batch(50_000, 1)))
+    assert bench.engine.time_ms == 50_000
+    bench.engine.tick(1_500)
+    assert bench.engine.time_ms == 50_500
+    bench.apply(B, entries.encode(Batch(20_000, 1)))  # a clock that is behind moves nothing
+    assert bench.engine.time_ms == 50_500
+
+
+def test_time_of_who_decides_alone_goes_on_though_a_state_comes_with_another() -> None:
+    bench = Bench()
+    bench.later(5_000)
+    bench.engine.restore(together().engine.snapshot())
+    bench.later(100)
+    before = bench.engine.time_ms
+    bench.later(1_000)
+    assert bench.engine.time_ms == before + 1_000
+
+
+def test_no_number_is_used_again_by_the_next_life() -> None:
+    lives = [Engine(A, LAWS[0], Ear(), is_member=True, life=life) for life in (1, 2)]
+    for engine in lives:
+        engine.report_capacity(Report(CHANNEL_BPS, 0, 0, ""))
+        engine.flush(0)
+    one, other = (engine.admission.start_at_once(0, 1) for engine in lives)
+    assert one is not None
+    assert other is not None
+    assert other.number - one.number == 1 << NUMBERS_BITS
+
+
+def test_who_is_no_member_keeps_its_policy_and_is_in_no_minority() -> None:
+    engine = Engine(A, LAWS[1], Ear(), is_member=False)
+    engine.report_capacity(Report(10 * CHANNEL_BPS, 0, 0, ""))
+    engine.flush(0)
+    now = engine.machine.names_now().index("/now")
+    assert engine.admission.start_at_once(now, 10) is not None
+    engine.change_policy(OTHER)
+    engine.flush(1)
+    assert engine.machine.law.names == OTHER.names
+
+
+def test_in_a_minority_a_class_may_be_denied() -> None:
+    bench = Bench(law_of(POLICIES[1]), 2)
+    bench.turn()
+    fate = bench.ask(bench.engine.machine.names_now().index("/now"))
+    assert isinstance(fate.decisions[0], Deny)
+    assert fate.decisions[0].reason == "minority"
+
+
+def test_a_call_from_within_a_decision_tells_later() -> None:
+    """Alone, a batch is applied at once: what a decision sets off does not get into the middle of it."""
+    bench = Bench(LAWS[0], 1)
+    bench.turn()
+    first = bench.ask()
+    assert first.request is not None
+    seen: list[bytes | None] = []
+    bench.admission.submit(0, PAGE, 0, lambda _decision: seen.append(bench.engine.flush(0)))
+    bench.admission.finish(first.request, PAGE)
+    bench.turn()
+    assert seen == [None]
+
+
+def test_what_nobody_waits_for_is_told_soon() -> None:
+    bench = together(channels=2)
+    bench.later(QUIET_MS)
+    bench.land()
+    bench.ask()
+    bench.turn()
+    assert len(bench.flights) == 1  # nothing was told for a while
+    bench.land()
+    bench.ask()
+    bench.turn()
+    assert bench.flights == []
+    wakes_ms = bench.engine.next_call_ms()
+    assert wakes_ms is not None
+    assert bench.now_ms < wakes_ms <= bench.now_ms + QUIET_MS
+    bench.later(wakes_ms - bench.now_ms)
+    assert len(bench.flights) == 1
+
+
+def test_others_are_in_the_same_view() -> None:
+    bench = together()
+    bench.engine.view_changed(99, make_view(9, {A: 9, ProcessId("c"): 9}))
+    assert sorted(pid.name for pid in bench.engine.machine.pipes) == ["a", "c"]
