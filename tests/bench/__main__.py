@@ -4,7 +4,7 @@ import importlib
 import sys
 
 BENCHMARKS = {
-    "group": "totally ordered broadcast by three members, beside a bare sequencer",
+    "group": "totally ordered broadcast by three members, beside pysyncobj, etcd, corosync and a bare sequencer",
     "http": "static files beside nginx and aiohttp's add_static",
     "loadgen": "the load generator beside wrk at the same rate",
     "memory": "a million requests, and what the process holds before and after",
