@@ -5,9 +5,9 @@ import sys
 
 BENCHMARKS = {
     "admission": "what keeping promises costs a request that finds room",
-    "decisions": "a queued decision in the replicated machine, by batch, by who waits and by classes",
     "analyze": "the analysis of a log, beside one aggregate on Spark and on DuckDB, and beside goaccess",
-    "group": "totally ordered broadcast by three members, beside a bare sequencer",
+    "decisions": "a queued decision in the replicated machine, by batch, by who waits and by classes",
+    "group": "totally ordered broadcast by three members, beside pysyncobj, etcd, corosync and a bare sequencer",
     "http": "static files beside nginx and aiohttp's add_static",
     "loadgen": "the load generator beside wrk at the same rate",
     "memory": "a million requests, and what the process holds before and after",

@@ -1,8 +1,9 @@
 """``./dev bench group``: three members on loopback, entries of 150 bytes, one at a time and many outstanding.
 
-Ours (volatile and durable) beside pysyncobj and etcd where they are installed, and beside a bare sequencer in Python
-that waits for all acknowledgements and promises nothing: the least that such a program can cost. All contenders run in
-one session, in turns, on the same two cores, and only ratios are to be compared between machines. One member submits.
+Ours (volatile and durable) beside pysyncobj, etcd and corosync where they are installed, and beside a bare sequencer in
+Python that waits for all acknowledgements and promises nothing: the least that such a program can cost. All contenders
+run in one session, in turns, on the same two cores, and only ratios are to be compared between machines. One member
+submits.
 Then, of ours alone: see `group_trials`.
 """
 
@@ -15,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tests.bench import group_etcd, group_pysyncobj, group_trials
+from tests.bench import group_corosync, group_etcd, group_pysyncobj, group_trials
 from tests.bench.group_processes import EtcdMembers, Members
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     Figures = dict[tuple[str, int], list[dict[str, float]]]
 
 MEMORY = "/dev/shm"
-NOT_MEASURED = "corosync is not measured: it takes three machines, or namespaces with a bridge, for three members of it"
 
 
 def main(arguments: list[str]) -> int:
@@ -77,7 +77,10 @@ def _contenders(folder: str) -> dict[str, Callable[[], Members]]:
         if Path(MEMORY).is_dir():
             found["etcd, memory"] = lambda: EtcdMembers(MEMORY)
         found["etcd, disk"] = lambda: EtcdMembers(folder)
-    print(NOT_MEASURED)
+    if why := group_corosync.missing():
+        print(why)
+    else:
+        found["corosync"] = group_corosync.CorosyncMembers
     return found
 
 
@@ -111,7 +114,7 @@ def _print_ratios(figures: Figures) -> None:
     """How many times as many entries as each peer that keeps its entries in the same kind of place."""
     pairs = (
         ("ours, volatile", "pysyncobj"), ("ours, volatile", "pysyncobj, tuned"), ("ours, volatile", "etcd, memory"),
-        ("ours, durable", "etcd, disk"),
+        ("ours, volatile", "corosync"), ("ours, durable", "etcd, disk"),
     )  # fmt: skip
     for ours, peer in pairs:
         ratios = [
