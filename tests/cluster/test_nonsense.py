@@ -57,8 +57,8 @@ class Hardened(Process):
         super().__init__(me, settings, image, machine, chance, trace)
         self.ejected: list[Ejected] = []
 
-    def take(self) -> list[Effect]:
-        effects = super().take()
+    def take(self, **how: bool) -> list[Effect]:
+        effects = super().take(**how)
         self.ejected += [effect for effect in effects if isinstance(effect, Ejected)]
         return [effect for effect in effects if not isinstance(effect, Ejected)]
 
