@@ -134,6 +134,8 @@ class Connection(Closing):
 
     def eof_received(self) -> bool | None:
         self._eof = True
+        if self._exchange is not None and self._exchange.request is not None:
+            return None  # it waits for its turn: whoever hangs up leaves the queue
         busy = self._exchange is not None or self._sender is not None or bool(self._unread)
         if self._relay is not None:
             busy = self._relay.client_ended()
