@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +18,6 @@ from tests.webqos.allocation.problems import amounts, groups
 from tests.webqos.allocation.test_shares import ceiling, floor, rules
 
 if TYPE_CHECKING:
-    import pytest
-
     from qosweb.webqos.allocation.groups import Exact
 
 CLASSES = 4
@@ -107,30 +106,43 @@ def test_what_follows_from_a_shape_is_what_programs_find(rules: Rules, levels: l
         demand[one] = data.draw(amounts | st.integers(max(demand[one] - 9_000, 0), demand[one] + 9_000))
 
 
-def test_a_shape_makes_programs_needless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice as much for 0 as for 1 and 2: one program, and from then on none as long as nobody else becomes full."""
-    programs: list[int] = []
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The levels at which linear programs were needed."""
+    levels: list[int] = []
 
     def counted(level: int, parts: int, *rest: object) -> Exact:
-        programs.append(level)
+        levels.append(level)
         return fill_to(level, parts, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(component, "fill_to", counted)
-    twice = Rules([Relation((0,), (1, 2), 1, 2)], [], [], [])
-    known = Component([0, 0, 0], twice)
+    return levels
+
+
+def test_a_shape_makes_programs_needless(programs: list[int]) -> None:
+    """Twice as much for 0 as for 1 and 2: one program, and from then on none as long as nobody else becomes full."""
+    known = Component([0, 0, 0], Rules([Relation((0,), (1, 2), 1, 2)], [], [], []))
     for serial, last in enumerate((5_000, 4_000, 6_000, 7_000)):
-        demand = [PPM, PPM, last]
-        known.take(Bounds(demand, [0, 0, 0], demand, PPM, serial, ()))
-        piece = known.piece(100_000 + serial, 1)
-        assert [base + slope * (100_000 + serial) for base, slope in zip(piece.base, piece.slope, strict=True)] == [
-            2 * (100_000 + serial + last),
-            100_000 + serial,
-            last,
-        ]
+        level = 100_000 + serial
+        known.take(Bounds([PPM, PPM, last], [0, 0, 0], [PPM, PPM, last], PPM, serial, ()))
+        piece = known.piece(level, 1)
+        lines = zip(piece.base, piece.slope, strict=True)
+        assert [base + slope * level for base, slope in lines] == [2 * (level + last), level, last]
     assert programs == [100_000]
     known.take(Bounds([PPM, PPM, PPM], [0, 0, 0], [PPM, PPM, PPM], PPM, 9, ()))
     known.piece(100_000, 1)
     assert len(programs) == 2
+
+
+def test_floors_that_yield_do_so_at_every_level(programs: list[int]) -> None:
+    """Floors of 600,000 and 300,000 where there is room for 400,000: four ninths of each, found once."""
+    known = Component([0, 0], Rules([], [((0, 1), 400_000)], [((0,), 600_000), ((1,), 300_000)], []))
+    known.take(Bounds([PPM, PPM], [600_000, 300_000], [PPM, PPM], PPM, 0, ()))
+    for level in (100_000, 70_000, 130_000):
+        piece = known.piece(level, 1)
+        assert [Fraction(base, piece.scale) for base in piece.base] == [Fraction(2_400_000, 9), Fraction(1_200_000, 9)]
+        assert not any(piece.slope)
+    assert programs == [100_000]
 
 
 def test_a_floor_beyond_its_own_ceiling_yields_in_proportion_to_the_floor() -> None:
