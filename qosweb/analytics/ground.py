@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from qosweb.analytics.rows import Cell, Limits, Part
     from qosweb.webqos.policy.binding import Binding
 
+SIZES_ALIKE = 1.5  # times the smallest
+
 
 class Ground:
     """Amounts are in bytes (with the fixed cost of requests), by class number; ``counted`` ones are requests."""
@@ -83,6 +85,13 @@ class Ground:
     def left(self) -> float:
         """What the classes that are always available left to the others."""
         return self.total - sum(self.got[at] for at in self.binding.always)
+
+    @property
+    def sizes_differ(self) -> bool:
+        """The mean answers of the classes are so unlike that bytes alone do not tell what was spent on each."""
+        served = [cell for cell in self.cells.values() if cell.busy_served and cell.busy_bytes]
+        sizes = [cell.busy_bytes / cell.busy_served for cell in served]
+        return bool(sizes) and max(sizes) > SIZES_ALIKE * min(sizes)
 
     def terms(self, number: int) -> Terms | None:
         try:

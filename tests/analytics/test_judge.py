@@ -100,6 +100,15 @@ def test_the_fixed_cost_of_requests_counts_if_it_is_told() -> None:
     assert judge(spec, *cells, limits=Limits(request_cost=1000))[spec].outcome == HELD
 
 
+def test_answers_of_different_sizes_do_not_tell_how_it_was_divided() -> None:
+    spec = "</a>.server_resource = equal\n</b>.server_resource = equal"
+    cells = cell("/a", 900, 300, size=500), cell("/b", 550, 300, size=1000)
+    assert {v.outcome for v in judge(spec, *cells).values()} == {NOT_TESTED}
+    told = judge(spec, *cells, limits=Limits(request_cost=250))
+    assert told["</a>.server_resource = equal"].outcome == HELD
+    assert judge(spec, *cells, limits=Limits(request_cost=1))["</a>.server_resource = equal"].outcome == VIOLATED
+
+
 def test_a_hard_bound_needs_the_capacity_or_contention() -> None:
     spec = "</a>.server_resource < 10% hard"
     cells = (cell("/a", 300, 5),)
