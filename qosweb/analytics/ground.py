@@ -68,7 +68,7 @@ class Ground:
             self.asked[number] = self.got[number] + held_back * mean
             self.counted_got[number] = cell.busy_served
             self.counted_asked[number] = cell.busy_served + held_back
-            self.grain[number] = cell.size_max + cost
+            self.grain[number] = max(cell.size_max + cost, mean)  # of who got nothing nobody knows more than the mean
         for number in binding.always:  # what it was denied is held against nobody but its own promise
             self.asked[number], self.counted_asked[number] = self.got[number], self.counted_got[number]
         self._satisfy_the_bounded()

@@ -20,7 +20,7 @@ def policy_of(spec: str) -> Policy:
 def cell(name: str, served: int, lost: int = 0, *, size: int = SIZE, wait_ms: float = 0.0, scope: str = "") -> Cell:
     key = PartKey(0, "p", scope, 0)
     return Cell(
-        key, name, served, lost, 0, 0, 0, served * size, size, wait_ms, (), served, 0, lost, served * size
+        key, name, served, lost, 0, 0, 0, served * size, size if served else 0, wait_ms, (), served, 0, lost, served * size
     )  # fmt: skip
 
 
@@ -90,6 +90,12 @@ def test_one_large_answer_proves_nothing() -> None:
     spec = "</a>.server_resource > 50%"
     found = judge(spec, cell("/a", 1, 5, size=100_000), cell("default", 500, 100))
     assert found[spec].reason == "too few requests: one answer is more than the tolerance"
+
+
+def test_who_got_nothing_of_very_little_proves_nothing() -> None:
+    spec = "</a>.server_resource > 20%"
+    assert judge(spec, cell("/a", 0, 5), cell("default", 40, 40))[spec].outcome == NOT_TESTED
+    assert judge(spec, cell("/a", 0, 50), cell("default", 400, 40))[spec].outcome == VIOLATED
 
 
 def test_the_fixed_cost_of_requests_counts_if_it_is_told() -> None:
