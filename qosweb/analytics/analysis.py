@@ -127,8 +127,8 @@ def analyse(
 
 
 def _outside(events: Sequence[Event]) -> set[str]:
-    """Views that no node calls primary."""
-    views = [event for event in events if event.kind == "view" and event.view]
+    """Views that no node calls primary; the empty one, if nodes say that they are in none."""
+    views = [event for event in events if event.kind == "view"]
     return {event.view for event in views} - {event.view for event in views if event.primary}
 
 

@@ -106,7 +106,7 @@ def _shows(response: str, outside: Sequence[str]) -> Column:
     decision, what, limit_ms = f.col("decision"), f.col("what"), f.col("limit_ms")
     took = f.col("total_ms") if response == "total" else f.col("service_ms")
     is_lost = (decision == "expired") | ((decision == "denied") & (f.col("status") != TOO_MANY))
-    is_outside = f.col("view").isin(*outside) if outside else f.lit(False)
+    is_outside = f.coalesce("view", f.lit("")).isin(*outside) if outside else f.lit(False)
     return (
         (
             ((what == "lost") & is_lost)

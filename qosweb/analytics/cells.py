@@ -56,7 +56,7 @@ def slots(
     measured = f.col("total_ms") if response == "total" else f.col("service_ms")
     for place, limit_ms in enumerate(responses_ms):
         sums[f"slow_{place}"] = count((decision == "served") & (measured > limit_ms + limits.slack_ms))
-    scope = f.when(f.col("view").isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
+    scope = f.when(f.coalesce("view", f.lit("")).isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
     # What is wrong with a line is asked once: its sums mean nothing, but they are in groups of their own.
     return lines.groupBy(
         f.floor(f.col("at") / limits.slot_s).alias("slot"),

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from qosweb.analytics.rows import Cell, Limits, Part
     from qosweb.webqos.policy.binding import Binding
 
+SIZES_ALIKE = 1.5  # times the smallest
+
 
 class Ground:
     """Amounts are in bytes (with the fixed cost of requests), by class number; ``counted`` ones are requests."""
@@ -66,7 +68,7 @@ class Ground:
             self.asked[number] = self.got[number] + held_back * mean
             self.counted_got[number] = cell.busy_served
             self.counted_asked[number] = cell.busy_served + held_back
-            self.grain[number] = cell.size_max + cost
+            self.grain[number] = max(cell.size_max + cost, mean)  # of who got nothing nobody knows more than the mean
         for number in binding.always:  # what it was denied is held against nobody but its own promise
             self.asked[number], self.counted_asked[number] = self.got[number], self.counted_got[number]
         self._satisfy_the_bounded()
@@ -83,6 +85,13 @@ class Ground:
     def left(self) -> float:
         """What the classes that are always available left to the others."""
         return self.total - sum(self.got[at] for at in self.binding.always)
+
+    @property
+    def sizes_differ(self) -> bool:
+        """The mean answers of the classes are so unlike that bytes alone do not tell what was spent on each."""
+        served = [cell for cell in self.cells.values() if cell.busy_served and cell.busy_bytes]
+        sizes = [cell.busy_bytes / cell.busy_served for cell in served]
+        return bool(sizes) and max(sizes) > SIZES_ALIKE * min(sizes)
 
     def terms(self, number: int) -> Terms | None:
         try:

@@ -54,6 +54,7 @@ _EVENT_TYPES: dict[str, t.DataType] = {
     "primary": t.BooleanType(),
     "policy": t.StringType(),
     "text": t.StringType(),
+    "of": t.StringType(),
     "capacity_bps": t.LongType(),
 }
 _COMBINED = (
@@ -112,7 +113,7 @@ def _collect(events: DataFrame) -> list[Event]:
     rows = events.where(f.col("event").isNotNull() & f.col("ts").isNotNull()).limit(EVENTS_MAX).collect()
     return [
         Event(
-            row["event"], row["ts"], row["node"] or "", row["index"], row["view"] or "",
+            row["event"], row["ts"], row["of"] or row["node"] or "", row["index"], row["view"] or "",
             tuple(member for member in row["members"] or () if member is not None), bool(row["primary"]),
             row["policy"] or "", row["text"] or "", row["capacity_bps"] or 0,
         )

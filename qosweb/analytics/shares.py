@@ -154,6 +154,8 @@ def _as_divided(judge: Judge, classes: tuple[int, ...]) -> Verdict:
     ground = judge.ground
     if why := why_untested(ground, classes):
         return judge.untested(why)
+    if not ground.limits.request_cost and ground.sizes_differ:
+        return judge.untested("answers of different sizes, and what a request costs is not known (--request-cost)")
     if all(ground.asked[at] <= ground.got[at] for at in classes):
         return judge.untested("all that was asked for was served", sum(ground.asked[at] for at in classes))
     worst = max(classes, key=lambda at: ground.expected[at] - ground.got[at])

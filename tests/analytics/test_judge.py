@@ -20,7 +20,7 @@ def policy_of(spec: str) -> Policy:
 def cell(name: str, served: int, lost: int = 0, *, size: int = SIZE, wait_ms: float = 0.0, scope: str = "") -> Cell:
     key = PartKey(0, "p", scope, 0)
     return Cell(
-        key, name, served, lost, 0, 0, 0, served * size, size, wait_ms, (), served, 0, lost, served * size
+        key, name, served, lost, 0, 0, 0, served * size, size if served else 0, wait_ms, (), served, 0, lost, served * size
     )  # fmt: skip
 
 
@@ -92,12 +92,27 @@ def test_one_large_answer_proves_nothing() -> None:
     assert found[spec].reason == "too few requests: one answer is more than the tolerance"
 
 
+def test_who_got_nothing_of_very_little_proves_nothing() -> None:
+    spec = "</a>.server_resource > 20%"
+    assert judge(spec, cell("/a", 0, 5), cell("default", 40, 40))[spec].outcome == NOT_TESTED
+    assert judge(spec, cell("/a", 0, 50), cell("default", 400, 40))[spec].outcome == VIOLATED
+
+
 def test_the_fixed_cost_of_requests_counts_if_it_is_told() -> None:
     """Small answers: by bytes they have too little, with what each request costs they have their share."""
     spec = "</a>.server_resource > 50%"
     cells = cell("/a", 500, 500, size=100), cell("default", 275, 500, size=1000)
     assert judge(spec, *cells)[spec].outcome == VIOLATED
     assert judge(spec, *cells, limits=Limits(request_cost=1000))[spec].outcome == HELD
+
+
+def test_answers_of_different_sizes_do_not_tell_how_it_was_divided() -> None:
+    spec = "</a>.server_resource = equal\n</b>.server_resource = equal"
+    cells = cell("/a", 900, 300, size=500), cell("/b", 550, 300, size=1000)
+    assert {v.outcome for v in judge(spec, *cells).values()} == {NOT_TESTED}
+    told = judge(spec, *cells, limits=Limits(request_cost=250))
+    assert told["</a>.server_resource = equal"].outcome == HELD
+    assert judge(spec, *cells, limits=Limits(request_cost=1))["</a>.server_resource = equal"].outcome == VIOLATED
 
 
 def test_a_hard_bound_needs_the_capacity_or_contention() -> None:

@@ -86,10 +86,10 @@ def _outside(*, served: bool) -> Callable[[Log, int], object]:
     """A node in a view of its own."""
 
     def write(log: Log, at: int) -> None:
-        log.event("view", BEGIN_S + at, "n2", index=None, view="9:cccc", members=["n2"], primary=False)
+        log.event("view", BEGIN_S + at, "n2", index=None, view="", members=["n2"], primary=False)
         for number in range(20):
             decision = "served" if served and number == 7 else "denied"
-            log.request(at + number / 4, "/a", decision, node="n2", view="9:cccc")
+            log.request(at + number / 4, "/a", decision, node="n2", view="")
 
     return write
 
@@ -217,6 +217,10 @@ PHASES = (
 )
 
 
+# In the middle of a window: what the second serves would break the first.
+SWITCHED = (("</a>.server_resource = 60%\n", 60), ("</a>.server_resource = 20%\n", 20))
+
+
 @dataclass(frozen=True)
 class Story:
     log: Log
@@ -230,7 +234,7 @@ def write_story() -> Story:
     members = ("n1", "n2")
     log.view_event(BEGIN_S - 5, 1, "1:aaaa", members)
     for node in members:
-        log.event("capacity", BEGIN_S - 5, node, index=2, capacity_bps=50_000)
+        log.event("capacity", BEGIN_S - 5, "n1", index=2, of=node, capacity_bps=50_000)
     policies: dict[str, str] = {}
     begins: dict[str, int] = {}
     simple: dict[str, str] = {}
@@ -251,6 +255,12 @@ def write_story() -> Story:
         simple[log.policy] = spec
         for at in (number * PHASE_S, number * PHASE_S + WINDOW_S):
             _random_window(log, dice, at)
+    last = (len(PHASES) + RANDOM_PHASES) * PHASE_S
+    for number, (spec, served) in enumerate(SWITCHED):
+        begin = last + 5 * number
+        policies[f"switched {number}"] = _switch(log, spec, begin, 100 + number)
+        begins[f"switched {number}"] = BEGIN_S + last
+        log.run(5, {"/a": 90, "default": 100}, {"/a": served, "default": 100 - served}, begin)
     return Story(log, policies, begins, simple)
 
 

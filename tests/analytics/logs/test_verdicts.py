@@ -45,6 +45,16 @@ def test_lines_show_the_fault(phase: Phase, findings: Findings, story: Story) ->
             assert verdict.key.window_s <= line["ts"] + line["queue_ms"] / 1000 < verdict.key.window_s + WINDOW_S
 
 
+def test_a_window_in_which_the_policy_changes_is_judged_in_parts(findings: Findings, story: Story) -> None:
+    for number, promise in ((0, 0.6), (1, 0.2)):
+        name = f"switched {number}"
+        found = _of(findings, story.policies[name], story.begins[name])
+        assert {v.outcome for v in found} == {HELD}
+        exact = next(v for v in found if v.kind == "share at least")
+        assert exact.whole == 5 * 100 * 1000
+        assert exact.promise == pytest.approx(promise * exact.whole)
+
+
 def test_the_verifier_agrees(findings: Findings, story: Story) -> None:
     own = verify(story.log.lines, story.simple)
     outcomes = {NOT_TESTED: 0, HELD: 0, VIOLATED: 0}
