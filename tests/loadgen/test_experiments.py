@@ -29,7 +29,7 @@ def test_one_node_keeps_always_and_shares(tmp_path: Path, capsys: pytest.Capture
     assert (one["name"], one["verdict"]) == ("always-16k", "pass")
     assert {check["text"].partition(":")[0] for check in one["checks"]} >= {"clients", "logs"}
     assert (tmp_path / "always-16k.png").read_bytes().startswith(_PNG)
-    rows = list(csv.DictReader((tmp_path / "always-16k.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "always-16k.csv").read_text().splitlines()))
     assert {row["witness"] for row in rows} == {"clients", "logs"}
     page = (tmp_path / "report.html").read_text()
     assert "data:image/png;base64," in page
