@@ -40,6 +40,7 @@ KB, MB = 1 << 10, 1 << 20
 _SPECS = Path(__file__).resolve().parent.parent.parent / "webqos_specs" / "experiments"
 _TIMEOUT_S = 60.0
 _FIRST_REQUEST_S = 30.0
+_OURS = re.compile(r"cluster\.key|load\d+\..*|[a-z0-9]+\.(access\.log(\.\d+)?|said\.txt|order\.jsonl)")
 _LIFETIME = re.compile(r"(?m)^set lifetime = .*$")
 
 
@@ -79,6 +80,7 @@ class Bench:
     """Of one experiment. ``folder`` keeps traces, results and logs; ``say`` tells people what goes on."""
 
     def __init__(self, name: str, folder: Path, size: Size, say: Callable[[str], None]) -> None:
+        _clear(folder)
         self.name = name
         self.size = size
         self.say = say
@@ -86,9 +88,6 @@ class Bench:
         self.happened: dict[str, float] = {}  # events of the last load, in seconds of its trace
         self._loads = 0
         self._scratch = tempfile.TemporaryDirectory(prefix="loadgen-experiment-")
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.iterdir():
-            old.unlink()
 
     def close(self) -> None:
         self._scratch.cleanup()
@@ -111,9 +110,9 @@ class Bench:
     def node_names(self) -> list[str]:
         return [f"n{at + 1}" for at in range(self.size.nodes)]
 
-    def spec(self, name: str = "", lifetime: str = "") -> Path:
-        """The experiment's specification, or another one; perhaps with another lifetime."""
-        file = _SPECS / f"{name or self.name}.webqos"
+    def spec(self, lifetime: str = "") -> Path:
+        """The experiment's specification, perhaps with another lifetime."""
+        file = _SPECS / f"{self.name}.webqos"
         if not file.is_file():
             raise UsageError(f"{file}: no such specification; experiments run from a checkout of the project")
         if not lifetime:
@@ -124,13 +123,12 @@ class Bench:
         return other
 
     def nodes(
-        self, sizes: Mapping[str, int], pipe_bps: int | None, *, spec: Path | None, cluster: bool = False
+        self, sizes: Mapping[str, int], pipe_bps: int, *, spec: Path | None, cluster: bool = False
     ) -> AbstractContextManager[Nodes]:
         """None of them is started yet. ``pipe_bps`` is that of one node."""
         root = make_site(Path(tempfile.mkdtemp(prefix="site-", dir=self._scratch.name)), sizes)
-        common = ["--root", str(root)]
+        common = ["--root", str(root), "--capacity", f"{pipe_bps}B/s"]
         common += ["--spec", str(spec)] if spec else []
-        common += ["--capacity", f"{pipe_bps}B/s"] if pipe_bps else []
         return Nodes(self.folder, common, cluster=cluster)
 
     def load(
@@ -173,6 +171,7 @@ class Bench:
             end(process)
         if code:
             raise CannotRun(f"the load ended with exit code {code}: {last_line(said)}")
+        nodes.write_logs()
         found = _gather(str(results), summary, [node.name for node in targets], nodes, marks, lasting_s)
         self.happened = {name: when_s - found.begun_s for name, when_s in done.items()}
         return found
@@ -203,6 +202,17 @@ class Bench:
             event.act()
             done[event.name] = time.time()
         return done
+
+
+def _clear(folder: Path) -> None:
+    """What an earlier run of the experiment left goes; a folder with other things in it is not ours."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = list(folder.iterdir())
+    for file in found:
+        if not (file.is_file() and _OURS.fullmatch(file.name)):
+            raise UsageError(f"{file}: is not of an experiment; give --out a new folder, or one of an earlier run")
+    for file in found:
+        file.unlink()
 
 
 def _gather(

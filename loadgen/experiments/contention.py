@@ -63,7 +63,7 @@ class Contention(NamedTuple):
     )
 
     def carry_out(self, bench: Bench) -> Findings:
-        pipe_bps = bench.pipe(2 * MB)
+        pipe_bps = bench.pipe(MB)
         names = bench.node_names()
         lasting_s = bench.lasting(9.0, 5.0)
         steps = []

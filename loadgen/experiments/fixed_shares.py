@@ -157,9 +157,9 @@ def _table_1(name: str, kind: str, pipe_bps: float, size: int) -> FixedShares:
     )
 
 
-SHARES_16K = _figure_4("shares-16k", "16k", 2 * MB, 16 * KB)
+SHARES_16K = _figure_4("shares-16k", "16k", MB, 16 * KB)
 SHARES_128K = _figure_4("shares-128k", "128k", 8 * MB, 128 * KB)
-ALWAYS_16K = _table_1("always-16k", "16k", 2 * MB, 16 * KB)
+ALWAYS_16K = _table_1("always-16k", "16k", MB, 16 * KB)
 ALWAYS_128K = _table_1("always-128k", "128k", 8 * MB, 128 * KB)
 
 _SIZES = {"/16k": 16 * KB, "/32k": 32 * KB, "/64k": 64 * KB}

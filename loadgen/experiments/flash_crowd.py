@@ -42,7 +42,7 @@ class FlashCrowd(NamedTuple):
     )
 
     def carry_out(self, bench: Bench) -> Findings:
-        pipe_bps = bench.pipe(2 * MB)
+        pipe_bps = bench.pipe(MB)
         names = bench.node_names()
         begin_s, long_s, after_s = bench.lasting(50.0, 5.0), bench.lasting(20.0, 5.0), bench.lasting(10.0, 2.0)
         rates = dict.fromkeys(CLASSES, ASKED * pipe_bps / (SIZE + HEAD_BYTES))

@@ -29,7 +29,7 @@ class Tolerance(NamedTuple):
 
 
 STRICT = Tolerance(10.0, 2.0, 1.0)
-QUICK = Tolerance(4.0, 9.0, 4.0)
+QUICK = Tolerance(float("inf"), 0.0, 4.0)  # no windows: a few seconds have too few answers
 
 
 def bytes_served(rows: Iterable[Seen], begin_s: float, end_s: float) -> dict[str, int]:

@@ -82,9 +82,9 @@ def judge_losses(clients: Sequence[Seen], kills_s: Sequence[float]) -> Check:
     )
 
 
-def stage_table(evidence: Evidence, stages: Sequence[Stage], classes: Sequence[str]) -> Table:
+def stage_table(parts: Sequence[tuple[Evidence, Stage]], classes: Sequence[str]) -> Table:
     rows = []
-    for stage in stages:
+    for evidence, stage in parts:
         found = shares(evidence.clients, *stage.span_s, classes)
         rows.append(
             [stage.name, f"{stage.begin_s:.1f} to {stage.end_s:.1f}", f"{stage.pipe_bps / (1 << 20):.2f}",

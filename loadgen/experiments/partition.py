@@ -175,7 +175,7 @@ def judge(
             Panel("Served, by the node that clients asked", "seconds", "MB/s of pages", lines, marks=list(marks)),
             Panel("Orders served", "seconds", "per cent of those asked for", order_lines, marks=list(marks)),
         ],
-        tables=[stage_table(evidence, stages, list(ASKED))],
+        tables=[stage_table([(evidence, stage) for stage in stages], list(ASKED))],
         csv_head=CSV_HEAD,
         csv_rows=csv_rows(evidence, list(ASKED), 2.0),
         notes=[f"The generator itself was late by {evidence.late_p99_ms:.1f} ms (p99)."],

@@ -49,7 +49,7 @@ class Peers(NamedTuple):
     title: str = "A class that matters, here and with other servers"
     criterion: str = (
         "/a has 92 % or more of what it asks for or of the 60 % it is promised, whichever is less, and 85 % or more of "
-        "the pipe are used also while /a asks for nothing. (Other servers are measured, not judged.)"
+        "the pipe are used also while /a asks for nothing. Other servers are measured, not judged."
     )
     printed: str = ""
 

@@ -122,7 +122,7 @@ def judge(
             Panel("Served by class", "seconds", "requests per second",
                   rate_lines(grown.clients, CLASSES, grown.lasted_s, 2.0, served=True), marks=marks),
         ],
-        tables=[stage_table(alone, [first], CLASSES), stage_table(grown, stages, CLASSES)],
+        tables=[stage_table([(alone, first), *((grown, stage) for stage in stages)], CLASSES)],
         csv_head=CSV_HEAD,
         csv_rows=csv_rows(grown, CLASSES, 2.0),
         notes=[f"The generator itself was late by {grown.late_p99_ms:.1f} ms (p99)."],

@@ -61,6 +61,8 @@ def _one(experiment: Experiment, out: Path, size: Size, say: Callable[[str], Non
         findings = Findings("It could not be carried out.", [Check("it could be carried out", False, str(error))])
     finally:
         bench.close()
+    load = os.getloadavg()[0]
+    findings.notes.append(f"Load average of the machine at the end: {load:.1f}, on {os.cpu_count()} cores.")
     picture = None
     if findings.panels:
         picture = out / f"{experiment.name}.png"

@@ -126,7 +126,7 @@ def judge(
             Panel("Served", "seconds", "MB/s of pages",
                   [total_line(evidence.clients, evidence.lasted_s, 2.0, "all classes", 0)], marks=marks),
         ],
-        tables=[stage_table(evidence, stages, classes)],
+        tables=[stage_table([(evidence, stage) for stage in stages], classes)],
         csv_head=CSV_HEAD,
         csv_rows=csv_rows(evidence, classes, 2.0),
         notes=[f"The generator itself was late by {evidence.late_p99_ms:.1f} ms (p99)."],

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import socket
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from loadgen.cli import main
+from loadgen.errors import UsageError
 from loadgen.experiments.bench import Bench, Size
 from loadgen.experiments.catalogue import CATALOGUE
 from loadgen.experiments.findings import Check, Findings
+from loadgen.experiments.namespaces import Network, NotAllowed
 from loadgen.experiments.processes import CannotRun
 from loadgen.experiments.series import carry_out
 
@@ -29,7 +34,7 @@ def test_one_node_keeps_always_and_shares(tmp_path: Path, capsys: pytest.Capture
     assert (one["name"], one["verdict"]) == ("always-16k", "pass")
     assert {check["text"].partition(":")[0] for check in one["checks"]} >= {"clients", "logs"}
     assert (tmp_path / "always-16k.png").read_bytes().startswith(_PNG)
-    rows = list(csv.DictReader((tmp_path / "always-16k.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "always-16k.csv").read_text().splitlines()))
     assert {row["witness"] for row in rows} == {"clients", "logs"}
     page = (tmp_path / "report.html").read_text()
     assert "data:image/png;base64," in page
@@ -74,6 +79,68 @@ def test_what_fails_is_told_and_the_page_is_there(tmp_path: Path, findings: Find
     assert "<why>" not in page
     assert "<holds>" not in page
     assert json.loads((tmp_path / "summary.json").read_text())["experiments"][0]["verdict"] == "fail"
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
+    mine = tmp_path / "shares-16k" / "thesis.tex"
+    mine.parent.mkdir()
+    mine.write_text("years of work")
+    old = tmp_path / "sizes" / "n1.access.log"
+    old.parent.mkdir()
+    old.write_text("{}")
+    with pytest.raises(UsageError, match=r"thesis\.tex: is not of an experiment"):
+        Bench("shares-16k", mine.parent, Size(), print)
+    assert mine.read_text() == "years of work"
+    Bench("sizes", old.parent, Size(), print).close()
+    assert not old.exists()
+
+
+def test_where_there_are_no_namespaces_the_partition_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["experiments", "partition", "--quick", "--out", str(tmp_path / "out")]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("SKIPPED partition")
+    assert "network namespaces" in out
+
+
+def test_a_cut_network_is_silent_and_heals() -> None:
+    network = Network(["n1", "n2"])
+
+    def ask(port: int) -> bytes:
+        with socket.create_connection((network.address("n1"), port), timeout=1) as client:
+            return client.recv(5)
+
+    try:
+        with network, socket.socket() as server:
+            network.within("n1", lambda: _listen(server, network.address("n1")))
+            port = server.getsockname()[1]
+            threading.Thread(target=_greet, args=(server, 2), daemon=True).start()
+            assert network.within("n2", lambda: ask(port)) == b"hello"
+            network.part(["n1"], ["n2"])
+            with pytest.raises(TimeoutError):
+                network.within("n2", lambda: ask(port))
+            network.heal()
+            assert network.within("n2", lambda: ask(port)) == b"hello"
+    except NotAllowed as error:
+        pytest.skip(str(error))
+
+
+def _listen(server: socket.socket, host: str) -> bytes:
+    """The listening socket is made here, where it stays."""
+    with socket.socket() as made:
+        made.bind((host, 0))
+        made.listen()
+        os.dup2(made.fileno(), server.fileno())
+    return b""
+
+
+def _greet(server: socket.socket, times: int) -> None:
+    for _ in range(times):
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(b"hello")
 
 
 def test_without_names_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
