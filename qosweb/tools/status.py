@@ -57,14 +57,14 @@ async def _watch(client: AdminClient, every_s: float, *, as_json: bool) -> int:
             return await _watch_in_blocks(client, latest, every_s, as_json=as_json)
         loop = asyncio.get_running_loop()
         console = Console(highlight=False, markup=False)
-        with Live(picture(latest, None, 0.0), console=console, auto_refresh=False, screen=True) as live:
+        with Live(picture(latest, None, 0.0, console.width), console=console, auto_refresh=False, screen=True) as live:
             at = loop.time()
             live.refresh()
             while True:
                 await asyncio.sleep(every_s)
                 try:
                     found, now = await client.status(), loop.time()
-                    live.update(picture(found, latest, now - at), refresh=True)
+                    live.update(picture(found, latest, now - at, console.width), refresh=True)
                     latest, at = found, now
                 except AdminError as error:
                     live.update(Text(f"{error}\n\nStill trying; Ctrl-C ends it.", style="yellow"), refresh=True)
@@ -90,7 +90,7 @@ def _show(found: dict[str, Any], before: dict[str, Any] | None, seconds: float, 
         return
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
     try:
-        console.print(picture(found, before, seconds))
+        console.print(picture(found, before, seconds, console.width))
     except (KeyError, TypeError, AttributeError, ValueError):
         raise UsageError(
             "the node's status has another form than this command knows: is it of another version?"

@@ -46,7 +46,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningNo
     common = ("--spec", str(folder / "site.webqos"), "--capacity", "64KB/s", "--key-file", str(folder / "key"))
     contact = f"127.0.0.1:{free_port()}"
     with ExitStack() as stack:
-        nodes = []
+        nodes: list[RunningNode] = []
         for name in ("c1", "c2", "c3"):
             (folder / name).mkdir()
             way_in = ("--join", contact) if nodes else ("--bootstrap", "--group", contact)
