@@ -38,7 +38,7 @@ def introduction(crew: Crew, spec: Path, evening: Path) -> str:
     qosweb, loadgen = _command("qosweb", "qosweb"), _command("loadgen", "loadgen.cli")
     first, last = crew.members[0], crew.members[-1]
     lines = [
-        f"{_nodes(len(crew.members))} with the sample shop, {CAPACITY} each, under a gentle load:",
+        f"{_nodes(len(crew.members))} with the sample shop, under a gentle load:",
         "",
         *(f"  {one.name}  pid {one.pid:<8} {one.url}/   dashboard http://{one.admin}/" for one in crew.members),
     ]
@@ -82,7 +82,7 @@ def introduction(crew: Crew, spec: Path, evening: Path) -> str:
 
 
 def _nodes(count: int) -> str:
-    return "A node" if count == 1 else f"A cluster of {count} nodes"
+    return f"A node of {CAPACITY}" if count == 1 else f"A cluster of {count} nodes of {CAPACITY}"
 
 
 def _command(script: str, module: str) -> str:

@@ -2,7 +2,7 @@
 
 All shares are parts of the capacity of those who decide together. In a bar, what a class gets of late is filled, and a
 mark shows what it is promised when all want everything.
-Pure, but for the width that rich finds. Neighbours: `status` fetches and refreshes; `qosweb.node.status` says it.
+Neighbours: `status` fetches and refreshes; `qosweb.node.status` says it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-BAR = 24
+BAR_MIN, BAR_MAX = 8, 30
+NARROW = 100  # with fewer columns than that, nodes have no bars
+COLUMN = 10  # of numbers, with the space beside it
+NAME_MAX = 40
 CLASSES_MAX = 40
 NODES_MAX = 32
 MARK = "┃"
 
 
-def picture(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float) -> Group:
+def picture(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float, width: int) -> Group:
     """``before`` is the status that many seconds ago, if there was one: then rates are shown, too."""
     parts: list[RenderableType] = [_head(status)]
     if status.get("nodes"):
-        parts += [Text(), _nodes(status)]
-    parts += [Text(), _classes(status, before, seconds)]
+        parts += [Text(), _nodes(status, width)]
+    parts += [Text(), _classes(status, before, seconds, width)]
     hidden = len(status["classes"]) - CLASSES_MAX
     if hidden > 0:
         parts.append(Text(f"and {hidden} more classes; --json has all of them"))
@@ -72,12 +75,13 @@ def _head(status: Mapping[str, Any]) -> Text:
     return text
 
 
-def _nodes(status: Mapping[str, Any]) -> Table:
+def _nodes(status: Mapping[str, Any], width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("node")
     for column in ("capacity", "in use", "channels", "waiting", "load"):
         table.add_column(column, justify="right")
-    table.add_column("", no_wrap=True)
+    if width >= NARROW:
+        table.add_column("", no_wrap=True)
     table.add_column("clients reach it at", overflow="fold")
     nodes = sorted(status["nodes"].items())
     for name, one in nodes[:NODES_MAX]:
@@ -91,64 +95,80 @@ def _nodes(status: Mapping[str, Any]) -> Table:
             str(one["channels"]),
             _number(one["waiting"]),
             f"{one['load']:.0%}",
-            "█" * round(used * 10) + "░" * (10 - round(used * 10)),
-            one["url"],
+            *(["█" * round(used * 10) + "░" * (10 - round(used * 10))] if width >= NARROW else []),
+            Text(one["url"]),
         )
     if len(nodes) > NODES_MAX:
         table.add_row(f"and {len(nodes) - NODES_MAX} more")
     return table
 
 
-def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float) -> Table:
+def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float, width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("class", overflow="fold", max_width=40)
+    table.add_column("class", overflow="fold", max_width=NAME_MAX)
+    classes = list(status["classes"].items())[:CLASSES_MAX]
     if not status.get("capacity"):  # nothing is promised
         for column in ("served", "denied", "failed"):
             table.add_column(column, justify="right")
-        for name, one in list(status["classes"].items())[:CLASSES_MAX]:
+        for name, one in classes:
             table.add_row(Text(name), *(_number(one[key]) for key in ("served", "denied", "failed")))
         return table
-    for column in ("promised", "due", "gets"):
-        table.add_column(column, justify="right")
-    table.add_column("", no_wrap=True, min_width=BAR)
-    for column in ("waiting", "served", "denied", "gave up"):
-        table.add_column(column, justify="right")
+    shares = ["promised", "due", "gets"]
+    counts = {
+        "waiting": [_number(one["waiting"]) for _, one in classes],
+        "served": [_number(one["cluster"]["started"]) for _, one in classes],
+        "denied": [_number(one["cluster"]["denied"]) for _, one in classes],
+        "gave up": [_number(one["cluster"]["cancelled"]) for _, one in classes],
+    }
     if before is not None:
-        table.add_column("served/s", justify="right")
-        table.add_column("denied/s", justify="right")
-    for name, one in list(status["classes"].items())[:CLASSES_MAX]:
-        share, cluster = one["share"], one["cluster"]
-        cells: list[RenderableType] = [
+        then = before["classes"]
+        counts["served/s"] = [_more(one, then.get(name), ("started",), seconds) for name, one in classes]
+        counts["denied/s"] = [_more(one, then.get(name), ("denied", "cancelled"), seconds) for name, one in classes]
+    names = min(NAME_MAX, max(len(name) for name, _ in classes))
+    left = width - names - COLUMN * (len(shares) + len(counts))
+    if left < BAR_MIN and before is not None:
+        for column in ("served", "denied", "gave up"):
+            del counts[column]
+            left += COLUMN
+    length = max(BAR_MIN, min(BAR_MAX, left))
+    for column in shares:
+        table.add_column(column, justify="right")
+    table.add_column("", no_wrap=True, min_width=length)
+    for column in counts:
+        table.add_column(column, justify="right", no_wrap=True)
+    for at, (name, one) in enumerate(classes):
+        share = one["share"]
+        table.add_row(
+            Text(name),
             "always" if one["always"] else _percent(share["promised"]),
             _percent(share["now"]),
             _percent(share["of_capacity"]),
-            bar(share["of_capacity"], share["promised"]),
-            _number(one["waiting"]),
-            _number(cluster["started"]),
-            _number(cluster["denied"]),
-            _number(cluster["cancelled"]),
-        ]
-        if before is not None:
-            then = before["classes"].get(name, {}).get("cluster", cluster)
-            cells += [
-                _per_s(cluster["started"] - then["started"], seconds),
-                _per_s(cluster["denied"] + cluster["cancelled"] - then["denied"] - then["cancelled"], seconds),
-            ]
-        table.add_row(Text(name), *cells, style="" if one["waiting"] or share["of_capacity"] else "dim")
+            bar(share["of_capacity"], share["promised"], length),
+            *(column[at] for column in counts.values()),
+            style="" if one["waiting"] or share["of_capacity"] else "dim",
+        )
     return table
 
 
-def bar(gets: float, promised: float | None) -> Text:
+def bar(gets: float, promised: float | None, length: int) -> Text:
     """What it gets, filled; a mark at what it is promised."""
-    filled = min(BAR, round(gets * BAR))
-    mark = None if promised is None or promised <= 0 else min(BAR - 1, round(promised * BAR))
+    filled = min(length, round(gets * length))
+    mark = None if promised is None or promised <= 0 else min(length - 1, round(promised * length))
     text = Text()
-    for at in range(BAR):
+    for at in range(length):
         if at == mark:
             text.append(MARK, style="bold yellow")
         else:
             text.append("█" if at < filled else "·", style="green" if at < filled else "dim")
     return text
+
+
+def _more(one: Mapping[str, Any], then: Mapping[str, Any] | None, keys: tuple[str, ...], seconds: float) -> str:
+    """How many more than then, per second."""
+    if then is None or seconds <= 0:
+        return ""
+    more = sum(one["cluster"][key] - then["cluster"][key] for key in keys)
+    return f"{max(0, more) / seconds:.1f}"
 
 
 def _since(when: float | None) -> str:
@@ -174,10 +194,6 @@ def _rate(bytes_per_s: int) -> str:
 
 def _number(value: int) -> str:
     return f"{value:,}" if value else "0"
-
-
-def _per_s(count: int, seconds: float) -> str:
-    return f"{max(0, count) / seconds:.1f}" if seconds > 0 else ""
 
 
 def _count(number: int, what: str) -> str:

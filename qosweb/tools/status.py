@@ -23,6 +23,8 @@ from qosweb.tools.clusterpicture import picture
 if TYPE_CHECKING:
     import argparse
 
+    from rich.console import Group
+
 EVERY_S = 1.0
 EVERY_MIN_S = 0.1
 EVERY_MAX_S = 3600.0
@@ -45,7 +47,10 @@ def status(arguments: argparse.Namespace) -> int:
 async def _once(client: AdminClient, *, as_json: bool) -> int:
     async with client:
         found = await client.status()
-    _show(found, None, 0.0, as_json=as_json)
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        _draw(found, None, 0.0)
     return 0
 
 
@@ -57,45 +62,50 @@ async def _watch(client: AdminClient, every_s: float, *, as_json: bool) -> int:
             return await _watch_in_blocks(client, latest, every_s, as_json=as_json)
         loop = asyncio.get_running_loop()
         console = Console(highlight=False, markup=False)
-        with Live(picture(latest, None, 0.0), console=console, auto_refresh=False, screen=True) as live:
+        with Live(_picture(latest, None, 0.0, console), console=console, auto_refresh=False, screen=True) as live:
             at = loop.time()
             live.refresh()
             while True:
                 await asyncio.sleep(every_s)
                 try:
                     found, now = await client.status(), loop.time()
-                    live.update(picture(found, latest, now - at), refresh=True)
+                    live.update(_picture(found, latest, now - at, console), refresh=True)
                     latest, at = found, now
                 except AdminError as error:
                     live.update(Text(f"{error}\n\nStill trying; Ctrl-C ends it.", style="yellow"), refresh=True)
 
 
 async def _watch_in_blocks(client: AdminClient, latest: dict[str, Any], every_s: float, *, as_json: bool) -> int:
+    """With JSON, a line for each look."""
     loop = asyncio.get_running_loop()
-    at = loop.time()
-    _show(latest, None, 0.0, as_json=as_json)
-    for _ in range(LOOKS_MAX - 1):
+    before, at = None, loop.time()
+    for _ in range(LOOKS_MAX):
+        now = loop.time()
+        if as_json:
+            print(json.dumps(latest), flush=True)
+        else:
+            if before is not None:
+                print()
+            _draw(latest, before, now - at)
+        before, at = latest, now
         await asyncio.sleep(every_s)
-        found, now = await client.status(), loop.time()
-        if not as_json:
-            print()
-        _show(found, latest, now - at, as_json=as_json)
-        latest, at = found, now
+        latest = await client.status()
     return 0
 
 
-def _show(found: dict[str, Any], before: dict[str, Any] | None, seconds: float, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(found, indent=None if before is not None else 2), flush=True)
-        return
+def _draw(found: dict[str, Any], before: dict[str, Any] | None, seconds: float) -> None:
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
+    console.print(_picture(found, before, seconds, console))
+    sys.stdout.flush()
+
+
+def _picture(found: dict[str, Any], before: dict[str, Any] | None, seconds: float, console: Console) -> Group:
     try:
-        console.print(picture(found, before, seconds))
+        return picture(found, before, seconds, console.width)
     except (KeyError, TypeError, AttributeError, ValueError):
         raise UsageError(
             "the node's status has another form than this command knows: is it of another version?"
         ) from None
-    sys.stdout.flush()
 
 
 def _seconds(text: str) -> float:

@@ -60,6 +60,15 @@ def test_another_service(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert found.startswith(f"127.0.0.1:{server.port} is not the admin port of a qosweb node: {why}")
 
 
+def test_a_node_of_another_version(capfd: pytest.CaptureFixture[str]) -> None:
+    def script(talk: Talk) -> None:
+        talk.send(answer("200 OK", b'{"name": "n1", "capacity": {}, "classes": {"a": {}}}'))
+
+    with MisbehavingServer(script) as server:
+        found = refused(capfd, "status", "--admin", f"127.0.0.1:{server.port}")
+    assert found.startswith("the node's status has another form than this command knows")
+
+
 def test_nobody_there(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     port = free_port()
     spec = tmp_path / "a.webqos"
