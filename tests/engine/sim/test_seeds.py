@@ -15,13 +15,13 @@ from qosweb.engine.sim.run import run_seed
 from qosweb.engine.sim.steady import off, shares_of
 
 TOP = Path(__file__).resolve().parents[3]
-SEEDS = range(100)
+SEEDS = range(80)
 PARTS = 10
 FAILED_ONCE = {
     0: "a refused batch was offered again without end; a channel here and one there for a request decided alone",
 }
 
-# What a hundred seeds have to meet, or they look in the wrong places.
+# What so many seeds have to meet, or they look in the wrong places.
 HAVE_TO_OCCUR = (
     "Partition", "Cuts", "Pause", "SlowNode", "ClockJump", "Crash", "CrashInside", "DiskLoss", "TotalCrash", "Leave",
     "Join", "decides alone", "another policy", "another capacity", "a policy is asked for",
