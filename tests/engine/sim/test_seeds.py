@@ -19,6 +19,7 @@ SEEDS = range(80)
 PARTS = 10
 FAILED_ONCE = {
     0: "a refused batch was offered again without end; a channel here and one there for a request decided alone",
+    43: "a policy that came while a node decided alone let nobody start whom it would have let through",
 }
 
 # What so many seeds have to meet, or they look in the wrong places.
@@ -51,7 +52,7 @@ def test_what_is_interesting_took_place() -> None:
     assert [what for what in (*HAVE_TO_OCCUR, *judged) if not met[what]] == []
 
 
-@pytest.mark.parametrize("seed", [seed for seed in FAILED_ONCE if seed not in SEEDS])
+@pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_seeds_that_failed_once(seed: int) -> None:
     outcome = run_seed(seed)
     assert outcome.failure is None, line(outcome)
