@@ -41,7 +41,7 @@ class Mutant(msgspec.Struct, frozen=True):
         codes = dict(_codes(changed))
         before: list[tuple[FunctionType, CodeType]] = []
         for function in _functions(module):
-            code = codes.get(function.__qualname__)
+            code = codes.get((function.__qualname__, function.__code__.co_argcount))
             if code is not None and code != function.__code__:
                 before.append((function, function.__code__))
                 function.__code__ = code
@@ -55,11 +55,11 @@ class Mutant(msgspec.Struct, frozen=True):
         return undo
 
 
-def _codes(code: CodeType) -> Iterator[tuple[str, CodeType]]:
-    """The code of every function that a module defines, by qualified name."""
+def _codes(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
+    """The code of every function that a module defines, by qualified name, which getters share with their setters."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield constant.co_qualname, constant
+            yield (constant.co_qualname, constant.co_argcount), constant
             yield from _codes(constant)
 
 

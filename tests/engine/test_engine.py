@@ -79,6 +79,32 @@ def test_a_grant_of_the_cluster_does_not_reach_who_decides_alone() -> None:
     assert [type(one) for one in second.decisions] == [GoTo]
 
 
+def test_a_grant_by_what_was_known_before_a_restatement_is_void() -> None:
+    """It would be granted again by the restatement, and nobody would be there for that."""
+    bench = together()
+    bench.of_b(started=[(1, 0, 10**9)])
+    first, second = bench.ask(0, 10 * PAGE), bench.ask(0, 10 * PAGE)
+    bench.turn()
+    bench.land()
+    bench.engine.alone()
+    bench.engine.together()
+    bench.turn()  # what we have is on its way
+    bench.of_b(finished=[(1, 0)])  # before it arrives the second is granted a channel at b
+    assert second.decisions == []
+    bench.of_b(started=[(2, 0, 10**9)])
+    bench.land()
+    assert first.request is not None
+    bench.admission.finish(first.request, PAGE)
+    bench.later(QUIET_MS)
+    bench.land()
+    assert [type(one) for one in second.decisions] == [Start]
+    assert second.request is not None
+    bench.admission.finish(second.request, PAGE)
+    bench.later(QUIET_MS)
+    bench.land()
+    assert bench.engine.replicated.pipes[A].channels == {}
+
+
 def test_what_was_served_alone_is_counted_on_return() -> None:
     bench = together(channels=3)
     bench.engine.alone()

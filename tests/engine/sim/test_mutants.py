@@ -1,6 +1,6 @@
 """Every wrong version of the engine in the catalogue is noticed: by a seed that is known to show it or soon after.
 
-Three that show only in rare moments are noticed by a test of that moment instead.
+Those that show only in rare moments are noticed by a test of that moment instead.
 """
 
 from __future__ import annotations
@@ -26,9 +26,14 @@ SHOWN_BY: dict[str, int] = {
     "given up, and still granted": 6,
     "virtual time begins anew": 1,
     "the channel is somewhere else": 3,
+    "waits for ever": 6,
+    "expected for ever": 1,
+    "nobody is told of who gave up": 5,
 }
 NOTICED_BY: dict[str, Callable[[], None]] = {
     "starts after its lifetime": test_admission.test_a_grant_after_the_lifetime_is_no_start,
+    "hears what is void": test_engine.test_a_grant_by_what_was_known_before_a_restatement_is_void,
+    "every life counts from one": test_engine.test_no_number_is_used_again_by_the_next_life,
     "a lost batch was never counted":
         test_engine.test_numbers_of_a_lost_batch_are_those_of_the_policy_that_it_was_made_under,
     "asks and asks": test_engine.test_a_refused_batch_is_said_again_after_a_moment_and_nothing_of_it_is_lost,

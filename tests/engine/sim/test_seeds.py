@@ -15,13 +15,14 @@ from qosweb.engine.sim.run import run_seed
 from qosweb.engine.sim.steady import off, shares_of
 
 TOP = Path(__file__).resolve().parents[3]
-SEEDS = range(100)
+SEEDS = range(80)
 PARTS = 10
 FAILED_ONCE = {
     0: "a refused batch was offered again without end; a channel here and one there for a request decided alone",
+    43: "a policy that came while a node decided alone let nobody start whom it would have let through",
 }
 
-# What a hundred seeds have to meet, or they look in the wrong places.
+# What so many seeds have to meet, or they look in the wrong places.
 HAVE_TO_OCCUR = (
     "Partition", "Cuts", "Pause", "SlowNode", "ClockJump", "Crash", "CrashInside", "DiskLoss", "TotalCrash", "Leave",
     "Join", "decides alone", "another policy", "another capacity", "a policy is asked for",
@@ -51,7 +52,7 @@ def test_what_is_interesting_took_place() -> None:
     assert [what for what in (*HAVE_TO_OCCUR, *judged) if not met[what]] == []
 
 
-@pytest.mark.parametrize("seed", [seed for seed in FAILED_ONCE if seed not in SEEDS])
+@pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_seeds_that_failed_once(seed: int) -> None:
     outcome = run_seed(seed)
     assert outcome.failure is None, line(outcome)
