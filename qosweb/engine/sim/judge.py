@@ -71,6 +71,14 @@ class EngineJudge(Judge):
             found += [f"{me}: {text}" for text in _left(host)]
         return found
 
+    def equal(self, hosts: list[Host]) -> None:
+        """All replicas, at the end of the order."""
+        first = hosts[0].engine.snapshot()
+        for host in hosts[1:]:
+            self.looked["equal states"] += 1
+            if host.engine.snapshot() != first:
+                raise Wrong("equal states", f"{host.node.pid} and {hosts[0].node.pid} differ at the end")
+
     def totals(self, hosts: list[Host], clients: Clients) -> None:
         """Who lived to the end told everything, who did not told some of it."""
         self.looked["totals"] += 1

@@ -122,6 +122,8 @@ class Scene:
         whole = self._is_whole()
         self._until(lambda: not self.judge.held(self.hosts()), lambda: self.judge.held(self.hosts())[:3])
         if whole and self.hosts():
+            self._until(lambda: group_run.live(world), lambda: [group_run.state_of(world)])  # all at the same place
+            self.judge.equal(self.hosts())
             self.judge.totals(self.hosts(), self.clients)
 
     def _waits(self) -> list[str]:
