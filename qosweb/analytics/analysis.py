@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from qosweb.analytics import asks, cells, chain, crowds, needs, policies, tables
+from qosweb.analytics import asks, cells, chain, crowds, needs, policies, sources, tables
 from qosweb.analytics.judge import Bench, judge_run, outcome_of
 from qosweb.analytics.lines import read_events, read_lines
 from qosweb.analytics.rows import VIOLATED, Limits
@@ -72,6 +72,9 @@ def analyse(
     events = read_events(spark, wanted.sources)
     known, notes = ({policies.EVERY: wanted.spec}, []) if wanted.spec else policies.from_events(events)
     lines = read_lines(spark, wanted.sources)
+    size = sources.size(wanted.sources)
+    if size is not None and size < sources.SMALL:
+        lines = lines.cache()  # read once; of a large log that would cost more than it saves
     outside = sorted(_outside(events))
     responses_ms = policies.response_limits(known)
     say("adding up the lines")
@@ -104,6 +107,7 @@ def analyse(
         top = tables.top(lines)
     finally:
         of_slots.unpersist()
+        lines.unpersist()
     return Findings(
         limits=limits,
         outcome=outcome_of([*of_run, *cluster]),

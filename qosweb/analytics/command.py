@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WINDOW_MAX_S = 86_400
-SMALL, TINY = 64 << 20, 4 << 20  # bytes of logs
 
 _MASTER = re.compile(r"local(\[(\*|[0-9]+)(,[0-9]+)?\])?|local-cluster\[.*\]|spark://.+:[0-9]+(,.+)*|yarn|k8s://.+")
 
@@ -92,14 +91,14 @@ def settings(master: str, size: int | None) -> dict[str, str]:
     }
     if not master.startswith("local"):
         conf["spark.executor.memory"] = "1g"
-    if size is not None and size < SMALL:
+    if size is not None and size < sources.SMALL:
         conf |= {
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.adaptive.enabled": "false",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
-    if size is not None and size < TINY:
+    if size is not None and size < sources.TINY:
         conf |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     return conf
 

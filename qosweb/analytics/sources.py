@@ -16,6 +16,7 @@ from qosweb.errors import UsageError
 
 FORMATS = ("json", "combined", "parquet")
 FILES_MAX = 100_000
+SMALL, TINY = 64 << 20, 4 << 20  # bytes of logs
 _PARQUET_MARK = b"PAR1"
 _HEAD = 1 << 16
 

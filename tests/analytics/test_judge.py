@@ -19,9 +19,9 @@ def policy_of(spec: str) -> Policy:
 
 def cell(name: str, served: int, lost: int = 0, *, size: int = SIZE, wait_ms: float = 0.0, scope: str = "") -> Cell:
     key = PartKey(0, "p", scope, 0)
+    most = size if served else 0
     return Cell(
-        key, name, served, lost, 0, 0, 0, served * size, size if served else 0, wait_ms, (),
-        served, 0, lost, served * size,
+        key, name, served, lost, 0, 0, 0, served * size, most, wait_ms, (), served, 0, lost, served * size
     )  # fmt: skip
 
 
