@@ -183,6 +183,17 @@ class Admission:
         name = self.machine.classes[request.class_number].name
         _decide(request, Deny(r.EXPIRED, f"It waited for as long as class {name} may.", 1, is_expired=True))
 
+    def cut_off(self) -> None:
+        """This node decides alone from now on: what is not to be served then waits for nothing."""
+        if not self.in_minority:
+            return
+        machine = self.machine
+        for request in list(self._own.values()):
+            denies = machine.scheduler.bound.terms[request.class_number].in_minority == "deny"
+            if denies and request.phase in (Phase.WAITING, Phase.READY):
+                self._drop(request)
+                _decide(request, _cut_off(machine.classes[request.class_number].name))
+
     def _is_late(self, request: Request) -> bool:
         return request.deadline_ms is not None and request.deadline_ms <= self.now_ms
 
@@ -368,7 +379,7 @@ class Admission:
         terms = machine.scheduler.bound.terms[class_number]
         name = machine.classes[class_number].name
         if self.in_minority and terms.in_minority == "deny":
-            return Deny(r.MINORITY, f"This node is cut off from its cluster, where class {name} is not served.", 5)
+            return _cut_off(name)
         if self.is_draining:
             return Deny(r.DRAINING, "This node is about to stop.", 1)
         if terms.always:
@@ -400,6 +411,10 @@ class Admission:
             level = bucket.level_at(rule, max(machine.time_ms, self.now_ms + self.ahead_ms))
             wait_ms = max(wait_ms, (1000 * tokens - level) // max(1, rule.rate_per_s))
         return wait_ms
+
+
+def _cut_off(name: str) -> Deny:
+    return Deny(r.MINORITY, f"This node is cut off from its cluster, where class {name} is not served.", 5)
 
 
 def _decide(request: Request, decision: Decision) -> None:

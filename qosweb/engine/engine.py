@@ -107,6 +107,7 @@ class Engine:
         self.admission.in_minority = self._is_member
         self.solo.view_changed(0, make_view(0, {self.me: 0}))
         self.outbox.report = self.report
+        self.admission.cut_off()
 
     def together(self) -> None:
         """The replicated machine decides; we are in its view."""

@@ -259,6 +259,26 @@ def test_in_a_minority_a_class_may_be_denied() -> None:
     assert fate.decisions[0].reason == "minority"
 
 
+def test_who_waits_for_what_is_not_served_in_a_minority_is_denied_when_the_primary_is_lost() -> None:
+    law = law_of("set lifetime = 9s\nset channel = 16KB in 64ms\n</a>.in_minority = deny\n</b>.server_resource > 1%\n")
+    bench = Bench(law, 1)
+    bench.join(A, B)
+    bench.engine.change_policy(law)
+    bench.turn()
+    bench.land()
+    bench.of_b(report=Report(CHANNEL_BPS, 0, 0, "http://b"), started=[(1, 0, 10**9)])
+    bench.ask(law.names.index("/b"))
+    denied, served = bench.ask(law.names.index("/a")), bench.ask(law.names.index("/b"))
+    bench.turn()
+    bench.land()
+    assert not denied.decisions
+    bench.engine.alone()
+    bench.turn()
+    assert isinstance(denied.decisions[0], Deny)
+    assert denied.decisions[0].reason == "minority"
+    assert not served.decisions
+
+
 def test_a_call_from_within_a_decision_tells_later() -> None:
     """Alone, a batch is applied at once: what a decision sets off does not get into the middle of it."""
     bench = Bench(LAWS[0], 1)
