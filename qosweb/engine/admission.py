@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 WAITING_MAX = 20_000  # requests of one node that may wait
 VISIT_MS = 2_000  # how long a channel is held for a client that was sent here
 VISITS_MAX = 10_000
+MISSED_MS = 5_000  # longer than a ticket is good after its channel is gone
 RETRY_MAX_S = 60
 DEADLINES_OLD_MAX = 1_000  # of requests that no longer wait
 
@@ -71,6 +72,9 @@ class Admission:
         self._ready: deque[Request] = deque()
         self._deadlines: list[tuple[int, int]] = []  # when, number
         self._visits: dict[tuple[ProcessId, int], Visit] = {}  # who is expected, in the order of their deadlines
+        self._missed: dict[tuple[ProcessId, int], int] = {}  # who did not come in time, and until when to remember
+        self._guests: list[tuple[int, int, Request]] = []  # deadlines of visitors who wait for room here
+        self._guests_count = 0
         self._came: dict[tuple[ProcessId, int], Request] = {}  # visitors who run or are ready here
         self._untold: dict[int, int] = {}  # by class, the cost of what the machine does not know to wait yet
         self._is_contended = False
@@ -176,7 +180,14 @@ class Admission:
             if visit.until_ms > now_ms:
                 break
             del self._visits[key]
+            self._missed[key] = now_ms + MISSED_MS
             self.outbox.visited(*key, UNUSED)
+        while self._missed and next(iter(self._missed.values())) <= now_ms:
+            del self._missed[next(iter(self._missed))]
+        while self._guests and self._guests[0][0] <= now_ms:
+            _, _, request = heappop(self._guests)
+            if request.phase is Phase.READY:
+                self._expire(request)
 
     def _expire(self, request: Request) -> None:
         self._drop(request)
@@ -201,7 +212,8 @@ class Admission:
         visit_ms = next(iter(self._visits.values())).until_ms if self._visits else None
         self._drop_old_deadlines()
         wait_ms = self._deadlines[0][0] if self._deadlines else None
-        return min((one for one in (visit_ms, wait_ms) if one is not None), default=None)
+        guest_ms = self._guests[0][0] if self._guests else None
+        return min((one for one in (visit_ms, wait_ms, guest_ms) if one is not None), default=None)
 
     def _drop_old_deadlines(self) -> None:
         """Those of requests that no longer wait: the first of all, and the others when they are too many."""
@@ -219,8 +231,10 @@ class Admission:
 
     def visit(
         self, owner: ProcessId, number: int, class_number: int, cost: int, decided: Callable[[Decision], None]
-    ) -> Request:
-        """The client has come. (It may be faster than the word that it will.)"""
+    ) -> Request | None:
+        """The client has come. (It may be faster than the word that it will.) None: too late, its channel is gone."""
+        if (owner, number) in self._missed:
+            return None
         expected = self._visits.pop((owner, number), None)
         request = Request(number, class_number, cost, None, decided)
         request.owner = owner
@@ -236,6 +250,10 @@ class Admission:
         self._came[owner, number] = request
         self._ready.append(request)
         self._start_ready()
+        lifetime_ms = self.machine.scheduler.bound.terms[request.class_number].lifetime_ms
+        if request.phase is Phase.READY and lifetime_ms is not None:
+            self._guests_count += 1
+            heappush(self._guests, (self.now_ms + lifetime_ms, self._guests_count, request))
         return request
 
     # ---- what the machine says

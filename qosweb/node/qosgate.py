@@ -91,25 +91,21 @@ class QosGate:
         visit = exchange.ticket
         if visit is not None and visit.class_number < len(self._policy.accounts):
             account = exchange.account = self._policy.accounts[visit.class_number]  # here it has another host
+        request: Request | Deny | None = None
         if visit is not None:
             request = admission.visit(visit.owner, visit.number, account.number, cost, self._decided_of(exchange))
-        else:
-            started = admission.start_at_once(account.number, cost)
-            if started is not None:
-                exchange.request = started
-                exchange.decision = Start(started.rate_bps)
-                self._room.poke()
-                return None
-            answer = admission.submit(account.number, cost, self._room.now_ms(), self._decided_of(exchange))
-            if isinstance(answer, Deny):
-                exchange.decision = answer
-                self._room.poke()
-                return None
-            request = answer
+        if request is None:
+            request = admission.start_at_once(account.number, cost)
+        if request is None:
+            request = admission.submit(account.number, cost, self._room.now_ms(), self._decided_of(exchange))
+        if isinstance(request, Deny):
+            exchange.decision = request
+            self._room.poke()
+            return None
         exchange.request = request
         self.renew()
         self._room.poke()
-        if request.phase is Phase.RUNNING:  # a visitor who found the channel free
+        if request.phase is Phase.RUNNING:
             exchange.decision = Start(request.rate_bps)
             return None
         exchange.forget = lambda: self._forget(exchange, request)

@@ -426,3 +426,40 @@ def test_draining_denies_what_would_wait() -> None:
     fate = bench.ask()
     assert isinstance(fate.decisions[0], Deny)
     assert fate.decisions[0].reason == "draining"
+
+
+def visited(lifetime: str = "9s") -> Bench:
+    """A node of one channel that expects request 1 of B."""
+    law = law_of(f"set lifetime = {lifetime}\nset channel = 16KB in 64ms\n")
+    bench = Bench(law, 1)
+    bench.join(A, B)
+    bench.engine.change_policy(law)
+    bench.turn()
+    bench.land()
+    bench.of_b(submitted=[(1, 0, PAGE)])
+    assert bench.admission.expected == [(B, 1)]
+    return bench
+
+
+def test_a_visitor_who_comes_when_its_channel_is_gone_is_like_any_other() -> None:
+    bench = visited()
+    bench.later(module.VISIT_MS)
+    bench.land()
+    assert (B, 1) not in bench.engine.replicated.pipes[A].channels
+    assert bench.admission.visit(B, 1, 0, PAGE, Fate()) is None
+    bench.later(module.MISSED_MS)
+    assert not bench.admission._missed
+
+
+def test_a_visitor_waits_for_room_no_longer_than_its_class_may() -> None:
+    bench = visited("500ms")
+    fate, other = Fate(), Fate()
+    assert bench.admission.visit(B, 7, 0, PAGE, other) is not None  # faster than the word of its coming
+    fate.request = bench.admission.visit(B, 1, 0, PAGE, fate)
+    assert isinstance(other.decisions[0], Start)
+    assert not fate.decisions
+    bench.later(499)
+    assert not fate.decisions
+    bench.later(1)
+    assert isinstance(fate.decisions[0], Deny)
+    assert fate.decisions[0].is_expired

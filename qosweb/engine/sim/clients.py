@@ -244,11 +244,19 @@ class Clients:
         client.at = host
 
         def decided(decision: Decision) -> None:
-            if not isinstance(decision, Start):
-                raise Wrong("one decision", f"{client} came to {name} and got {decision}")
-            self._start(client, host, decision.rate_bps)
+            match decision:
+                case Start():
+                    self._start(client, host, decision.rate_bps)
+                case Deny():
+                    self.world.sometimes["sent elsewhere, and waits there for too long"] += 1
+                    self._end(client, "expired")
+                case _:
+                    raise Wrong("one decision", f"{client} came to {name} and got {decision}")
 
         client.request = host.engine.admission.visit(*client.ticket, number, arrival.cost, decided)
+        if client.request is None:  # its node would have it wait like any other; this one goes
+            self.world.sometimes["sent elsewhere, and comes too late"] += 1
+            self._end(client, "came too late")
         host.poke()
 
     # ----
