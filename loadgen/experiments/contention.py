@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MIX = {"/a": 0.65, "/b": 0.35}
 SIZE = 16 * KB
-LOADS = (0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.6, 2.0)
+LOADS = (0.3, 0.6, 0.8, 1.0, 1.1, 1.25, 1.4, 1.6, 2.0)
 QUICK_LOADS = (0.5, 2.0)
 FREE_TO = 0.8  # up to here chance alone must not bring a denial
 POINTS = 2.0
