@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loadgen.experiments import paper
 from loadgen.experiments.bench import KB, MB
-from loadgen.experiments.evidence import DENIED, SERVED
+from loadgen.experiments.evidence import DENIED
 from loadgen.experiments.findings import Check, Findings, Line, Mark, Panel, Table
-from loadgen.experiments.judging import HEAD_BYTES, count, judge_no_failures, judge_witnesses, served_of, shares, used
+from loadgen.experiments.judging import HEAD_BYTES, count, judge_no_failures, judge_witnesses, served_of, used
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,14 +151,12 @@ def judge(steps: Sequence[Step], pipe_bps: float, points: float) -> Findings:
 
 
 def _shares(seen: list[Seen], lasted_s: float) -> tuple[float, float]:
-    """Of /a: what it should have, and has."""
-    span_s = (WARM_UP_S, lasted_s)
-    asked = {name: served_of(seen, name, span_s)[1] * (SIZE + HEAD_BYTES) for name in MIX}
-    served = [row for row in seen if row.what == SERVED and span_s[0] <= row.ended_s < span_s[1]]
-    denied = any(row.what == DENIED for row in seen)
-    whole = sum(row.size + HEAD_BYTES for row in served) if denied else sum(asked.values())
-    found = shares(seen, *span_s, list(MIX))
-    return expected(asked["/a"], asked["/b"], whole), found["/a"]
+    """Of /a: what it should have, and has, of the requests that came after the first second."""
+    fates = {name: served_of(seen, name, (WARM_UP_S, lasted_s)) for name in MIX}
+    whole = sum(served for served, _ in fates.values())
+    if not whole:
+        return 0.0, 100.0
+    return expected(fates["/a"][1], fates["/b"][1], whole), 100 * fates["/a"][0] / whole
 
 
 CONTENTION = Contention()
