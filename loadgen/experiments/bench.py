@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from loadgen.errors import UsageError
-from loadgen.experiments.evidence import Evidence, log_lines, seen_by_client, seen_in_log
+from loadgen.experiments.evidence import (
+    DENIED,
+    MOVED,
+    SERVED,
+    Evidence,
+    log_lines,
+    seen_by_client,
+    seen_in_log,
+)
 from loadgen.experiments.judging import QUICK, STRICT, Tolerance
 from loadgen.experiments.nodes import Nodes
 from loadgen.experiments.processes import CannotRun, end, last_line, start, wait_for
@@ -34,12 +42,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from loadgen.experiments.evidence import LogLine
     from loadgen.trace.crowds import Crowd
 
 KB, MB = 1 << 10, 1 << 20
 _SPECS = Path(__file__).resolve().parent.parent.parent / "webqos_specs" / "experiments"
 _TIMEOUT_S = 60.0
 _FIRST_REQUEST_S = 30.0
+_LAST_LINES_S = 3.0  # a node writes its log in batches
 _OURS = re.compile(r"cluster\.key|load\d+\..*|[a-z0-9]+\.(access\.log(\.\d+)?|said\.txt|order\.jsonl)")
 _LIFETIME = re.compile(r"(?m)^set lifetime = .*$")
 
@@ -171,7 +181,6 @@ class Bench:
             end(process)
         if code:
             raise CannotRun(f"the load ended with exit code {code}: {last_line(said)}")
-        nodes.write_logs()
         found = _gather(str(results), summary, [node.name for node in targets], nodes, marks, lasting_s)
         self.happened = {name: when_s - found.begun_s for name, when_s in done.items()}
         return found
@@ -220,16 +229,13 @@ def _gather(
 ) -> Evidence:
     found = list(RunFile(results).results())
     clients = [seen_by_client(result, targets) for result in found]
-    lines = []
-    bad = 0
-    for node in nodes.all:
-        with node.log.open("rb") as file:
-            file.seek(marks.get(node.name, 0))
-            for line in log_lines(file):
-                if line is None:
-                    bad += 1
-                else:
-                    lines.append(line)
+    answered = sum(one.what in (SERVED, DENIED) for one in clients)
+    deadline_s = time.monotonic() + _LAST_LINES_S
+    while True:
+        lines, bad = _read_logs(nodes, marks)
+        if sum(line.decision != MOVED for line in lines) >= answered or time.monotonic() > deadline_s:
+            break  # complete, or as complete as it gets: a killed node takes its last lines with it
+        time.sleep(0.1)
     if not found or not lines:
         raise CannotRun("no request reached a node")
     first_s = min(result.t + result.sent_us / 1e6 for result in found)
@@ -237,3 +243,17 @@ def _gather(
     told = msgspec.json.decode(summary.read_bytes(), type=Summary)
     late_ms = told.lateness_ms.percentiles.get("p99", 0.0)
     return Evidence(clients, [seen_in_log(line, begun_s) for line in lines], begun_s, lasting_s, late_ms, bad)
+
+
+def _read_logs(nodes: Nodes, marks: Mapping[str, int]) -> tuple[list[LogLine], int]:
+    """The requests in the logs since then, and how many lines are none."""
+    found, bad = [], 0
+    for node in nodes.all:
+        with node.log.open("rb") as file:
+            file.seek(marks.get(node.name, 0))
+            for line in log_lines(file):
+                if line is None:
+                    bad += 1
+                else:
+                    found.append(line)
+    return found, bad

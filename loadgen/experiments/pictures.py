@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 COLOURS = ("#2b6f9e", "#d98c2b", "#4f8f4f", "#b4472e", "#7a5ea8", "#8c6d4f", "#6f7f8c", "#c76a9a")
 _HEADROOM = 1.12
+_NEAR = 0.12  # of the width: closer marks would have their names over each other
 
 
 def draw(panels: Sequence[Panel], target: Path) -> None:
@@ -39,12 +40,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
         )  # fmt: skip
     top = max([*(y for line in panel.lines for y in line.ys), *(height for height, _ in panel.levels), 1e-9])
     axes.set_ylim(0, top * (_HEADROOM + 0.1 if panel.marks else _HEADROOM))
-    for mark in panel.marks:
-        axes.axvline(mark.x, color="#999", linewidth=0.9)
-        axes.annotate(
-            mark.text, (mark.x, 1), (3, -3), xycoords=("data", "axes fraction"), textcoords="offset points",
-            va="top", fontsize=8, color="#555",
-        )  # fmt: skip
+    _mark(axes, panel)
     if panel.log_x:
         axes.set_xscale("log")
         xs = sorted({x for line in panel.lines for x in line.xs})
@@ -56,6 +52,20 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.tick_params(labelsize=8.5)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8.5, frameon=False)
+
+
+def _mark(axes: Axes, panel: Panel) -> None:
+    """What happened, as lines with their names; a name that would lie over the one before goes a line lower."""
+    left, right = axes.get_xlim()
+    before, lower = left - right, 0
+    for mark in sorted(panel.marks, key=lambda mark: mark.x):
+        lower = lower + 1 if mark.x - before < _NEAR * (right - left) else 0
+        before = mark.x
+        axes.axvline(mark.x, color="#999", linewidth=0.9)
+        axes.annotate(
+            mark.text, (mark.x, 1), (3, -3 - 11 * lower), xycoords=("data", "axes fraction"),
+            textcoords="offset points", va="top", fontsize=8, color="#555",
+        )  # fmt: skip
 
 
 def _colour(tone: int) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SIZE = 16 * KB
 ASKED = {"/a": 0.64, "/b": 0.64}
-LIFETIMES_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+LIFETIMES_S = (0.05, 0.1, 0.5, 1.0, 4.0)
 QUICK_LIFETIMES_S = (0.1, 1.0)
 ENOUGH_S = 0.5  # from this lifetime on the ratio is judged
 RATIO_MIN = 0.95
