@@ -66,7 +66,7 @@ def test_sigterm_lets_a_transfer_end_and_nobody_else_in(site: Path, tmp_path: Pa
             assert silent.is_closed()
         wait_for(lambda: accepts_nobody(node), "the public port to close")
         ready = ask_admin(node, "/readyz?verbose")
-        assert (ready.status, ready.body) == (503, b"[-] serving draining\n[+] root ok\n")
+        assert (ready.status, ready.body) == (503, b"[-] serving draining\n[+] cluster ok\n[+] root ok\n")
         assert ask_admin(node, "/readyz").body == b"serving: draining\n"
         assert ask_admin(node, "/livez").status == 200
         assert node.process.poll() is None
