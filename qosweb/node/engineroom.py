@@ -15,7 +15,7 @@ import msgspec
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from qosweb.engine.engine import Engine
     from qosweb.engine.entries import Batch
@@ -50,6 +50,12 @@ class EngineRoom:
 
     def resume(self, exchange: Exchange) -> None:
         self._resumed.append(exchange)
+        self.poke()
+
+    def accessed(self, page_sets: Iterable[int]) -> None:
+        self.engine.now_ms = self.now_ms()
+        for page_set in page_sets:
+            self.engine.outbox.accessed(page_set, self.engine.time_ms)
         self.poke()
 
     def applied(self) -> None:

@@ -24,6 +24,7 @@ from qosweb.webqos.values import PPM
 from qosweb.webqos.zones import local_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from aiohttp.http import RawRequestMessage
@@ -106,8 +107,16 @@ class ExchangeFacts(HeadFacts):
 class Labels:
     """A policy in force. Without one there is one class."""
 
-    def __init__(self, clock: Clock, model: Model | None = None, index: str = "index.html", text: str = "") -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        model: Model | None = None,
+        index: str = "index.html",
+        text: str = "",
+        noted: Callable[[Iterable[int]], None] | None = None,
+    ) -> None:
         self.clock = clock
+        self._noted = noted  # who else wants to know which page sets were asked for
         self.model = model
         self.text = text  # the specification as it was written
         self.names = ["default"] if model is None else [one.name for one in model.classes]
@@ -175,6 +184,8 @@ class Labels:
             self.accesses.note_path(path, now)
         if watched := self._matcher.watched_sets(exchange.host, path):
             self.accesses.note(watched, exchange.client, now)
+            if self._noted is not None:
+                self._noted(watched)
 
     def in_force(self, now: float) -> list[str]:
         """The constraints that hold at this node now, in canonical form."""

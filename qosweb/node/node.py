@@ -46,6 +46,8 @@ from qosweb.tools.files import load
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cluster.names import View
     from qosweb.engine.effects import Reported
     from qosweb.settings import ServeSettings
@@ -89,7 +91,8 @@ class Node:
         if settings.tls_cert is not None and settings.tls_key is not None:
             self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
         self.log = _log_file(settings)
-        self.policy = Policy(self._labels())
+        law = self._law()
+        self.policy = Policy(self._labels(law))
         self.ledger = Ledger(self.clock, self.name, self.log, settings.access_log_format, self.policy)
         self.connections = Connections(
             total_max=settings.max_connections, per_client_max=settings.max_connections_per_client
@@ -99,7 +102,7 @@ class Node:
         self.pacer = Pacer(self._loop)
         self.membership: Membership | None = None
         self.visits = Visits(say)
-        self.room = self._engine_room()
+        self.room = self._engine_room(law)
         self.gate: Gate = OpenGate()
         if self.room is not None:
             gate = QosGate(self.room, self.policy, self.visits, paces=settings.capacity is not None)
@@ -173,22 +176,28 @@ class Node:
         """
         root = _root(self.settings.root)  # a link may lead to another release now
         law = self._law()
+        is_new = self.room is not None and law is not None and law.text != self.policy.labels.text
+        if is_new:
+            self._check_may_change_policy()
         if self.tls is not None:
             self.tls.reload()
         self.store.start_over(root)
         self._hub.plain_heads.forget()
-        if self.room is not None and law is not None and law.text != self.policy.labels.text:
+        if is_new and law is not None:
             self.change_policy(law)
 
     # The policy
 
     def change_policy(self, law: Law) -> None:
         """In the whole cluster, at one place in its order. Raises UsageError where that cannot be."""
+        self._check_may_change_policy()
         assert self.room is not None
-        if self.membership is not None and self.room.engine.solo is not None:
-            raise UsageError("this node is not in a primary view of its cluster: policies cannot be changed here")
         self.room.engine.change_policy(law)
         self.room.turn()
+
+    def _check_may_change_policy(self) -> None:
+        if self.membership is not None and self.room is not None and self.room.engine.solo is not None:
+            raise UsageError("this node is not in a primary view of its cluster: policies cannot be changed here")
 
     async def put_policy(self, built: Built, within_s: float) -> int | None:
         """Change the policy and wait until it is in force here: at which place in the order, if there is one.
@@ -213,7 +222,7 @@ class Node:
     def policy_changed(self, position: int, law: Law) -> None:
         """The engine has it: from here on."""
         self._hub.plain_heads.forget()
-        self.policy.change(Labels(self.clock, law.model, self.settings.index, law.text))
+        self.policy.change(self._labels(law))
         index = position if self.membership is not None and position >= 0 else None
         self.ledger.policy_changed(index)
         self.connections.forget_log_parts()
@@ -302,14 +311,11 @@ class Node:
         engine = self.room.engine
         return int(self.clock.wall(self.clock.read()) * 1000) - self.room.now_ms() - (engine.time_ms - engine.now_ms)
 
-    def _engine_room(self) -> EngineRoom | None:
-        """Only where there is something to keep: a specification, a pipe set by hand, or a cluster."""
-        settings = self.settings
-        law = self._law()
-        if law is None and settings.capacity is None and not settings.is_member:
+    def _engine_room(self, law: Law | None) -> EngineRoom | None:
+        if law is None:
             return None
         life = int(self.started_at)
-        engine = Engine(ProcessId(self.name), law or Law.empty(), self, is_member=settings.is_member, life=life)
+        engine = Engine(ProcessId(self.name), law, self, is_member=self.settings.is_member, life=life)
         return EngineRoom(self._loop, engine, self.clock)
 
     def reopen_logs(self) -> None:
@@ -357,12 +363,18 @@ class Node:
         place = f"{Path(frame.filename).name}:{frame.lineno}"
         say(f"internal fault: {type(error).__name__} at {place}: {error}; the connection was closed")
 
-    def _labels(self) -> Labels:
-        law = self._law()
-        return Labels(self.clock) if law is None else Labels(self.clock, law.model, self.settings.index, law.text)
+    def _labels(self, law: Law | None) -> Labels:
+        if law is None:
+            return Labels(self.clock)
+        return Labels(self.clock, law.model, self.settings.index, law.text, self._noted)
+
+    def _noted(self, page_sets: Iterable[int]) -> None:
+        """Pages were asked for that a condition of the policy is about: the whole cluster is to know."""
+        if self.room is not None:
+            self.room.accessed(page_sets)
 
     def _law(self) -> Law | None:
-        """The specification as its file has it now."""
+        """The specification as its file has it now; None where there is nothing to keep: no pipe, no cluster either."""
         if self.settings.spec is None:
             return Law.empty() if self.settings.is_member or self.settings.capacity is not None else None
         built = load(str(self.settings.spec))

@@ -103,11 +103,11 @@ class QosGate:
             self._room.poke()
             return None
         exchange.request = request
-        self.renew()
         self._room.poke()
         if request.phase is Phase.RUNNING:
             exchange.decision = Start(request.rate_bps)
             return None
+        self.renew()  # somebody waits now
         exchange.forget = lambda: self._forget(exchange, request)
         return WAITING
 

@@ -72,6 +72,15 @@ def test_always_is_served_and_a_crowd_harms_nobody_else(tmp_path: Path) -> None:
     assert ("a", "denied") in outcomes
 
 
+def test_a_page_that_was_asked_for_changes_what_is_promised_at_every_node(tmp_path: Path) -> None:
+    site = make_site(tmp_path / "site", dict.fromkeys(("door", "room"), KIB))
+    spec = "accessed(</door>) within 60s => </room>.available = always\n"
+    with RunningCluster(site, tmp_path, spec, "ab", *PIPE) as cluster:
+        assert [cluster.status(name)["classes"]["/room"]["always"] for name in "ab"] == [False, False]
+        assert cluster.nodes["a"].get("/door/page").status == 200
+        wait_for(lambda: cluster.status("b")["classes"]["/room"]["always"] or None, "the promise at b", 20)
+
+
 def test_below_contention_nothing_is_denied_and_nothing_waits(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site", dict.fromkeys(FIVE, 16 * KIB))
     with node_with(FIVE_SPEC, site, tmp_path) as node:
