@@ -35,7 +35,7 @@ from qosweb.node.meter import Meter
 from qosweb.node.pacing import Pacer
 from qosweb.node.plain import PlainHeads
 from qosweb.node.policy import Policy
-from qosweb.node.qosgate import QosGate
+from qosweb.node.qosgate import HEAD_BYTES, QosGate
 from qosweb.node.stages import Site
 from qosweb.node.store import PageStore
 from qosweb.node.tls import TlsFiles
@@ -104,10 +104,11 @@ class Node:
         self.visits = Visits(say)
         self.room = self._engine_room(law)
         self.gate: Gate = OpenGate()
+        self._qos_gate: QosGate | None = None
         if self.room is not None:
-            gate = QosGate(self.room, self.policy, self.visits, paces=settings.capacity is not None)
-            self.room.count_plain = gate.count_plain
-            self.gate = gate
+            self._qos_gate = QosGate(self.room, self.policy, self.visits, paces=settings.capacity is not None)
+            self.room.count_plain = self._qos_gate.count_plain
+            self.gate = self._qos_gate
         self.meter = Meter(settings.capacity)
         self.upstreams = Upstreams(settings.upstream_timeout)
         self._hub = Hub(
@@ -210,12 +211,11 @@ class Node:
         return await self._change_policy_within(Law.of_model(built.source.text, built.model), within_s)
 
     async def _change_policy_within(self, law: Law, within_s: float) -> int | None:
-        waiter: asyncio.Future[int | None] = self._loop.create_future()
-        self._policy_waits[law.text] = waiter
+        waiter = self._policy_waits.setdefault(law.text, self._loop.create_future())  # two may want the same
         try:
             self.change_policy(law)
             async with asyncio.timeout(within_s):
-                return await waiter
+                return await asyncio.shield(waiter)
         finally:
             self._policy_waits.pop(law.text, None)
 
@@ -392,6 +392,8 @@ class Node:
             await asyncio.sleep(MEASURE_EVERY_S)
             await asyncio.to_thread(self.meter.watch.look)
             self.meter.tell_plain(self.ledger)
+            if self._qos_gate is not None and self.settings.capacity is None:
+                self._qos_gate.fixed_bytes = max(HEAD_BYTES, self.meter.model.fixed_bytes)
             self._report_capacity()
 
     async def _sweep(self) -> None:

@@ -7,7 +7,6 @@ Neighbours: `stages.admit` asks, `connection` says when it is over, `engineroom`
 
 from __future__ import annotations
 
-from math import ceil
 from typing import TYPE_CHECKING
 
 from qosweb.engine.requests import Decision, Deny, GoTo, Phase, Request, Start
@@ -159,6 +158,5 @@ class _Decided:
 
 
 def denial(decision: Deny) -> Answer:
-    retry_s = max(1, ceil(decision.retry_s))
-    fields = [("Retry-After", str(retry_s)), ("QoS-Decision", f"denied; reason={decision.reason}")]
+    fields = [("Retry-After", str(max(1, decision.retry_s))), ("QoS-Decision", f"denied; reason={decision.reason}")]
     return explain(503, f"The request was not served: {decision.because}", fields)
