@@ -64,8 +64,10 @@ class Detector:
 
     def connected(self, peer: ProcessId) -> None:
         """A new connection: what its predecessor taught of the peer's pauses no longer holds."""
-        if peer in self._pulses:
-            self._pulses[peer] = Pulse(self.around.now, self.settings)
+        before = self._pulses.get(peer)
+        if before is not None:
+            pulse = self._pulses[peer] = Pulse(self.around.now, self.settings)
+            pulse.silent = before.silent  # until it is heard
 
     def heard(self, peer: ProcessId) -> None:
         now = self.around.now

@@ -25,6 +25,7 @@ class Owner(Protocol):
     def arrived(self, connection: Connection, frame: Travelling) -> None: ...
     def handled(self) -> None: ...
     def closed(self, connection: Connection) -> None: ...
+    def gone(self, connection: Connection) -> None: ...
     def wants_flush(self, connection: Connection) -> None: ...
 
 
@@ -78,10 +79,12 @@ class Connection(asyncio.Protocol):
             self._transport.write(LENGTH.pack(len(message)) + message)
 
     def data_received(self, data: bytes) -> None:
+        if self.is_closed:
+            return
         counters, owner = self._owner.counters, self._owner
         counters.bytes_received += len(data)
         try:
-            if self.identity is not None and not self.is_closed and self._splitter.whole(data):
+            if self.identity is not None and self._splitter.whole(data):
                 counters.frames_received += 1
                 owner.arrived(self, decode_frame(memoryview(data)[LENGTH.size :]))
                 data = b""
@@ -169,7 +172,21 @@ class Connection(asyncio.Protocol):
                 self._transport.close()
         self._finish()
 
+    def retire(self, after_s: float) -> None:
+        """Say what is to be said, read no more, and close it after this time unless the peer does before."""
+        self.flush()
+        self.is_closed = True
+        self._limit = self._loop.call_later(after_s, self.abort)
+        self._finish()
+
+    def abort(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
     def connection_lost(self, _exc: Exception | None) -> None:
+        self._owner.gone(self)
         if not self.is_closed:
             self.is_closed = True
             if self._limit is not None:

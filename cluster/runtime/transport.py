@@ -2,8 +2,8 @@
 
 Both of a pair may dial. Where two connections of the same two lives meet within a second, that of the lower process
 stays: both sides decide alike. Otherwise the newer one stays, since nobody dials who has a connection: the other
-one is broken, and only one side knows it yet. A process of the same name but another incarnation is let in when the one
-that is known has been silent.
+one is broken, and only one side knows it yet. One connection in the place of another does not mean that the peer was
+lost. A process of the same name but another incarnation is let in when the one that is known has been silent.
 Above: driver, as its listener.  Below: connections, dialing.
 """
 
@@ -82,6 +82,7 @@ class Transport:
         self._writer = FrameWriter(options.bounds.frame_len_max)
         self._seen = SeenNonces()
         self._strangers: set[Connection] = set()
+        self._replaced: set[Connection] = set()  # not read any more, and closed soon
         self._unflushed: list[Connection] = []
         self._spoke: list[Connection] = []
         self._patience: asyncio.TimerHandle | None = None
@@ -141,6 +142,8 @@ class Transport:
         self._dialing.stop()
         for connection in [*self.connections.values(), *self._strangers]:
             connection.close()
+        for connection in list(self._replaced):
+            connection.abort()
 
     async def close(self) -> None:
         """Say what is still to be said, then hang up."""
@@ -153,6 +156,8 @@ class Transport:
         await self._dialing.close()
         for connection in [*self.connections.values(), *self._strangers]:
             connection.close(at_once=connection.identity is None)
+        for connection in list(self._replaced):
+            connection.abort()
         for server in self._servers:
             await server.wait_closed()
 
@@ -239,8 +244,7 @@ class Transport:
         peer = identity.process
         held = self.of_name(peer.name)
         if held is not None:
-            self.counters.replaced += 1
-            held.close(at_once=False)
+            self._replace(held, identity)
         self.counters.opened += 1
         self.connections[peer] = connection
         if identity.group and not self.group:
@@ -254,6 +258,19 @@ class Transport:
             connection.put(self._writer.parts(self.book.all(self.addresses)))
         if self.recoveries:
             connection.put(self._writer.parts(Past(self.recoveries)))
+
+    def _replace(self, held: Connection, newcomer: Identity) -> None:
+        """Another connection takes the place of this one.
+
+        Of the same two lives, nobody was lost: the old one stays open, unread, until the peer has the new one too.
+        """
+        self.counters.replaced += 1
+        if held.identity is not None and (held.peer, held.identity.boot) == (newcomer.process, newcomer.boot):
+            del self.connections[held.peer]
+            self._replaced.add(held)
+            held.retire(MEETING_S)
+        else:
+            held.close(at_once=False)
 
     def _learn(self, past: Past) -> None:
         """What the others know of recoveries goes on from here, so that no member is without it."""
@@ -306,6 +323,9 @@ class Transport:
             self.listener.disconnected(connection.peer)
             if not self._closing:
                 self._dialing.process(connection.peer.name)
+
+    def gone(self, connection: Connection) -> None:
+        self._replaced.discard(connection)
 
     def _shut_out(self, peer: ProcessId) -> None:
         now = self._loop.time()

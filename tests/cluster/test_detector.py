@@ -62,6 +62,19 @@ def test_a_broken_connection_is_silence_at_once(ear: Ear) -> None:
     assert ear.heard() == "b"
 
 
+def test_a_new_connection_in_the_place_of_another_changes_nothing_until_the_peer_is_heard(ear: Ear) -> None:
+    ear.listen(1.0, peers=(A,))
+    changes = ear.changes
+    ear.detector.connected(A)
+    assert (ear.heard(), ear.changes) == ("ab", changes)
+    ear.listen(1.0 + DEFAULT.suspect_max + 0.2)
+    assert ear.heard() == "b"
+    ear.detector.connected(A)
+    assert ear.heard() == "b"
+    ear.detector.heard(A)
+    assert ear.heard() == "ab"
+
+
 def test_the_timeout_follows_an_irregular_peer_within_bounds(ear: Ear) -> None:
     ear.listen(1.0, peers=(A,))
     steady = ear.detector.next_deadline() - ear.around.now

@@ -25,7 +25,8 @@ def group(folder: Path, names: str) -> Iterator[tuple[Cluster, Namespaces]]:
         except NotAllowed as reason:
             pytest.skip(f"network namespaces are not allowed here: {reason}")
         cluster = stack.enter_context(Cluster(folder, network=network))
-        yield cluster.begin(names).load(2), network
+        cluster.begin(names).load(2).wait_until_confirmed_at(names, 20)
+        yield cluster.wait_for_primary(names), network
 
 
 def no_primary(cluster: Cluster, names: str) -> None:
