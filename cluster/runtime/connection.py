@@ -79,8 +79,10 @@ class Connection(asyncio.Protocol):
             self._transport.write(LENGTH.pack(len(message)) + message)
 
     def data_received(self, data: bytes) -> None:
-        if self.is_closed:
-            return
+        if not self.is_closed:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
         counters, owner = self._owner.counters, self._owner
         counters.bytes_received += len(data)
         try:
