@@ -41,6 +41,8 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         contenders = _contenders(folder)
         if options.only:
+            if unknown := set(options.only) - {*contenders, "none"}:
+                parser.error(f"--only: not here: {', '.join(sorted(unknown))}; there are {'; '.join(contenders)}; none")
             contenders = {name: contenders[name] for name in options.only if name != "none"}
         figures = _measure(contenders, options)
         if figures:
