@@ -228,9 +228,11 @@ def test_progress_without_a_terminal_is_plain_lines(tmp_path: Path) -> None:
         _, errors = process.communicate(timeout=60)
     lines = errors.splitlines()
     assert lines[0] == f"loadgen: 150 requests to {server.url}"
-    assert all(" of 150 " in line and "p99" in line and "late" in line for line in lines[1::2])
-    assert all(line.strip().startswith("A accepted ") for line in lines[2::2])
-    assert len(lines) >= 5
+    of_classes = [line for line in lines[1:] if line.strip().startswith("A accepted ")]
+    of_all = [line for line in lines[1:] if line not in of_classes]
+    assert all(" of 150 " in line and "p99" in line and "late" in line for line in of_all)
+    assert len(of_all) >= 2
+    assert len(of_classes) >= 2  # the first lines may come before the first answer
     assert "\x1b" not in errors
 
 

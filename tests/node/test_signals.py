@@ -175,7 +175,7 @@ def test_sighup_shows_pages_that_changed_while_they_were_fresh(tmp_path: Path) -
         assert connection.get("/").body == b"old"
         node.kill(Signals.SIGHUP)
         wait_for(lambda: connection.get("/").body == b"new", "the new page on the same connection")
-        assert has_said(node, "reloaded")
+        wait_for(lambda: has_said(node, "reloaded"), "the word that it was reloaded")
 
 
 def test_sighup_changes_the_certificate_unless_it_is_bad(site: Path, tmp_path: Path) -> None:
