@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from qosweb.engine.bound import BoundPolicy
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.build import build
-from qosweb.webqos.model.model import Model, decode, digest, encode
+from qosweb.webqos.model.model import LANGUAGE, Model, decode, digest, encode
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.syntax.places import Source
@@ -27,11 +27,16 @@ if TYPE_CHECKING:
 REBIND_MS = 100  # how often conditions are looked at, where there are some that time may change
 
 
-class Law:
-    __slots__ = ("_coverage", "_depends", "digest", "model", "packed", "text")
+class OtherLanguage(Exception):
+    """A policy of a later version of this program."""
 
-    def __init__(self, text: str, model: Model, packed: bytes) -> None:
+
+class Law:
+    __slots__ = ("_coverage", "_depends", "digest", "language", "model", "packed", "text")
+
+    def __init__(self, text: str, model: Model, packed: bytes, language: int = LANGUAGE) -> None:
         self.text = text
+        self.language = language
         self.model = model
         self.packed = packed  # the model as it travels
         self.digest = digest(model)
@@ -43,9 +48,11 @@ class Law:
         self._depends = bool(subjects - {"nodes"})
 
     @classmethod
-    def of(cls, text: str, packed: bytes) -> Law:
-        """Raises msgspec.ValidationError or msgspec.DecodeError for a model that this version does not know."""
-        return cls(text, decode(packed), packed)
+    def of(cls, text: str, packed: bytes, language: int = LANGUAGE) -> Law:
+        """Raises OtherLanguage, or msgspec.DecodeError for what is no model in any version."""
+        if language > LANGUAGE:
+            raise OtherLanguage(f"the policy is in language {language}, this version reads up to {LANGUAGE}")
+        return cls(text, decode(packed), packed, language)
 
     @classmethod
     def of_model(cls, text: str, model: Model) -> Law:

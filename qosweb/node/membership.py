@@ -22,6 +22,8 @@ from cluster.runtime.keys import BadKey, read_key_file
 from cluster.runtime.probing import AlreadyFounded
 from cluster.runtime.refusals import StoreError
 from cluster.runtime.stops import MemberStops
+from qosweb.engine.entries import OtherFormat
+from qosweb.engine.law import OtherLanguage
 from qosweb.errors import UsageError
 from qosweb.units import Address
 
@@ -42,8 +44,11 @@ ALONE_AFTER_S = 0.25
 MEMBER_FILE = "group"  # the folder of the group's disk, within --data-dir
 
 
-class OtherLanguage(MemberStops):
+class OtherVersion(MemberStops):
     """The others speak of what this version does not know. They go on; this node does not guess."""
+
+    def __init__(self, what: str, error: Exception) -> None:
+        super().__init__(f"{what} is not for this version: {error}; run the same version of qosweb on all nodes")
 
 
 class Seat:
@@ -57,11 +62,8 @@ class Seat:
         self._engine.now_ms = self._room.now_ms()
         try:
             self._engine.apply(position, origin, body)
-        except msgspec.DecodeError as error:
-            raise OtherLanguage(
-                f"entry {position} of the order, by {origin.name}, says what this version does not understand "
-                f"({error}): run the same version of qosweb on all nodes"
-            ) from None
+        except (OtherFormat, OtherLanguage) as error:
+            raise OtherVersion(f"entry {position} of the cluster's order, by {origin.name},", error) from None
         self._room.applied()
 
     def view_changed(self, position: int, view: View) -> None:
@@ -74,7 +76,10 @@ class Seat:
 
     def restore(self, state: bytes) -> None:
         self._engine.now_ms = self._room.now_ms()
-        self._engine.restore(state)
+        try:
+            self._engine.restore(state)
+        except (OtherFormat, OtherLanguage, msgspec.DecodeError) as error:
+            raise OtherVersion("the state of the cluster", error) from None
         self._room.applied()
 
 
@@ -105,7 +110,7 @@ class Membership:
             has_disk = options.data is not None and (options.data / FILE).exists()
             begin = Replica.found if settings.bootstrap and not has_disk else Replica.join
             replica = await begin(options, Seat(room))
-        except (AlreadyFounded, BadKey, StoreError, ValueError) as error:
+        except (AlreadyFounded, BadKey, MemberStops, StoreError, ValueError) as error:
             raise UsageError(str(error)) from None
         except OSError as error:
             raise UsageError(f"--group {settings.group or ''}: {error.strerror or error}") from None
