@@ -205,6 +205,12 @@ class Group:
         """The primary view this process is in now."""
         return self.news.view
 
+    @property
+    def is_catching_up(self) -> bool:
+        """In a view that is primary, but without the state of the others yet, or without having it on disk."""
+        process = self.driver.process
+        return self.primary is None and self.error is None and process.primary.is_primary
+
     def views(self) -> AsyncIterator[View | None]:
         """The primary view this process is in, or None; then each change of it."""
         return self.news.one_by_one()

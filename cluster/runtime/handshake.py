@@ -164,14 +164,20 @@ class Handshake:
         if hail.magic != MAGIC or len(hail.nonce) != NONCE_LEN:
             raise Failed(GARBAGE, "no greeting of a group member")
         if hail.version != VERSION:
-            raise Failed(VERSION_MISMATCH, f"the peer speaks version {hail.version}, this process {VERSION}")
+            text = f"the peer speaks version {hail.version} of the group's protocol, this process {VERSION}"
+            raise self._not_ours(VERSION_MISMATCH, text)
         if hail.cluster != self._cluster:
-            raise Failed(FOREIGN_CLUSTER, f"the peer is of cluster {hail.cluster[:64]!r}, not of {self._cluster!r}")
+            text = f"the peer is of cluster {hail.cluster[:64]!r}, not of {self._cluster!r}"
+            raise self._not_ours(FOREIGN_CLUSTER, text)
         if hail.nonce == self._nonce or (self._accepts and not self._seen.add(hail.nonce)):
             raise Failed(REPLAY, "the nonce of the peer was seen before")
         self._theirs = hail.nonce
         self.answered = True
         return self._hail() if self._accepts else self._proof()
+
+    def _not_ours(self, kind: str, text: str) -> Failed:
+        """The greeting is answered all the same: the other side is to see why, and learns what any stranger may."""
+        return Unwanted(kind, text, self._hail()) if self._accepts else Failed(kind, text)
 
     def _proved(self, proof: Proof) -> bytes:
         dialer = self._accepts
@@ -203,7 +209,7 @@ class Handshake:
 
 
 class Unwanted(Failed):
-    """A peer that proved itself and is told why it is not taken."""
+    """A peer that is not taken, and is told why: one that proved itself, or one of another version or cluster."""
 
     def __init__(self, kind: str, reason: str, answer: bytes) -> None:
         super().__init__(kind, reason)

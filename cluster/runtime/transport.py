@@ -341,7 +341,7 @@ class Transport:
         now = asyncio.get_running_loop().time()
         if failed.kind not in (REFUSED, BROKEN) and now - self._logged_at.get(failed.kind, -LOG_EVERY_S) >= LOG_EVERY_S:
             self._logged_at[failed.kind] = now
-            whose = str(connection.peer) if connection.identity is not None else "a stranger"
+            whose = str(connection.peer) if connection.identity is not None else f"a stranger at {connection.where}"
             log.warning("closed a connection of %s: %s", whose, failed)
 
     def _tell_addresses(self) -> None:

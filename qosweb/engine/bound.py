@@ -25,11 +25,12 @@ CHANNEL_BPS = (128 << 10) * 1000 // 250  # where nothing was said: 128 KB in 250
 
 
 class BoundPolicy:
-    __slots__ = ("_division", "_rates", "always", "buckets_of", "rules", "terms")
+    __slots__ = ("_division", "_rates", "always", "buckets_of", "in_force", "rules", "terms")
 
     def __init__(self, model: Model, coverage: Coverage, environment: Environment) -> None:
         binding = bind(model, coverage, environment)
         count = len(model.classes)
+        self.in_force = [one.number for one in binding.in_force]  # constraints
         self.terms: list[Terms] = [terms_of(model, coverage, binding, number) for number in range(count)]
         self.always = [terms.always for terms in self.terms]
         self._rates = [_channel_bps(terms) for terms in self.terms]

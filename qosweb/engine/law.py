@@ -20,7 +20,7 @@ from qosweb.webqos.syntax.places import Source
 from qosweb.webqos.zones import local_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from qosweb.engine.pipes import Pipe
 
@@ -85,15 +85,14 @@ class Law:
 
     def binds_anew(self, bound_ms: int, now_ms: int) -> bool:
         """Whether time alone may have changed what holds."""
-        return self._depends and now_ms // REBIND_MS != bound_ms // REBIND_MS
+        return self._depends and now_ms // REBIND_MS > bound_ms // REBIND_MS
 
     def bind(self, environment: Environment) -> BoundPolicy:
         return BoundPolicy(self.model, self._coverage, environment)
 
     def environment(self, now_ms: int, pipes: Sequence[Pipe], accessed_ms: Mapping[int, int]) -> Environment:
         reported = [pipe for pipe in pipes if pipe.capacity_bps]
-        walls = sorted(pipe.wall_ms for pipe in reported)
-        wall_ms = now_ms + (walls[(len(walls) - 1) // 2] if walls else 0)
+        wall_ms = now_ms + median_wall_ms(reported)
         time_s, weekday, day = local_time(self.model.settings.offsets, wall_ms // 1000)
         return Environment(
             time_s=time_s,
@@ -104,3 +103,9 @@ class Law:
             accessed_ms={page_set: now_ms - at_ms for page_set, at_ms in accessed_ms.items()},
             capacity_bps=sum(pipe.capacity_bps for pipe in reported) or None,
         )
+
+
+def median_wall_ms(pipes: Iterable[Pipe]) -> int:
+    """What the clocks say, less the cluster's time, by those who have told."""
+    walls = sorted(pipe.wall_ms for pipe in pipes if pipe.capacity_bps)
+    return walls[(len(walls) - 1) // 2] if walls else 0

@@ -47,7 +47,17 @@ def whole_channel(rate_bps: int, capacity_bps: int) -> int:
 
 
 class Pipe:
-    __slots__ = ("ahead_bps", "capacity_bps", "channels", "language", "load_ppm", "url", "used_bps", "waiting", "wall_ms")
+    __slots__ = (
+        "ahead_bps",
+        "capacity_bps",
+        "channels",
+        "language",
+        "load_ppm",
+        "url",
+        "used_bps",
+        "waiting",
+        "wall_ms",
+    )
 
     def __init__(self) -> None:
         self.capacity_bps = 0  # until it reports

@@ -25,6 +25,7 @@ from cluster.runtime.stops import MemberStops
 from qosweb.engine.entries import OtherFormat
 from qosweb.engine.law import OtherLanguage
 from qosweb.errors import UsageError
+from qosweb.node.saying import say
 from qosweb.units import Address
 
 if TYPE_CHECKING:
@@ -95,6 +96,30 @@ class Membership:
         if replica.primary is not None:
             self._enter(replica.primary)
         replica.on_primary(self._follow)
+        self._watch = self._loop.create_task(self._say_when_it_stops(), name="membership")
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why this node is a member no more."""
+        return self.replica.error
+
+    @property
+    def is_catching_up(self) -> bool:
+        """In a view that is primary, but without the state yet that the others have."""
+        return self.group.is_catching_up
+
+    @property
+    def is_disk_full(self) -> bool:
+        return self.group.driver.write_failing
+
+    async def _say_when_it_stops(self) -> None:
+        async for _ in self.replica.views():
+            pass
+        if self.replica.error is not None:
+            say(
+                "this node is out of its cluster and goes on alone; it comes back when it is started again: "
+                f"{self.replica.error}"
+            )
 
     @property
     def group(self) -> Group:
@@ -126,6 +151,7 @@ class Membership:
 
     def _end(self) -> None:
         self._room.broadcast = None
+        self._watch.cancel()
         if self._alone_timer is not None:
             self._alone_timer.cancel()
 
