@@ -15,6 +15,8 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cluster.durable import founding_image
 from cluster.layer import Delivered
 from cluster.names import ProcessId
@@ -130,6 +132,11 @@ class Group:
     def addresses(self) -> tuple[str, ...]:
         """Where this member can be reached."""
         return self.driver.transport.addresses
+
+    def need(self, language: int) -> None:
+        """From now on let in only those whose state machine understands this (`Dialect`)."""
+        transport = self.driver.transport
+        transport.dialect = msgspec.structs.replace(transport.dialect, needs=language)
 
     # ---- submissions
 

@@ -54,6 +54,18 @@ class Refusal(Message, frozen=True):
     kind: str = ""
 
 
+class Dialect(msgspec.Struct, frozen=True, array_like=True):
+    """What the state machine above can read. Members have the same `form`, and each reads what the others need.
+
+    `form`: of entries and snapshots. `reads`: how far it understands what they contain; `needs`: how far one has to,
+    as it is now. Whoever cannot is turned away at the door: as a member that stops it would cost the others a view.
+    """
+
+    form: int = 0
+    reads: int = 0
+    needs: int = 0
+
+
 class Identity(msgspec.Struct, frozen=True, array_like=True):
     """Who one is. `group`: which founding of the cluster one belongs to; empty as long as one does not know.
 
@@ -67,6 +79,7 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
     group: str
     blind: bool = False
     probe: bool = False
+    dialect: Dialect = Dialect()
 
 
 class Failed(Exception):
@@ -151,8 +164,8 @@ class Handshake:
         if isinstance(message, Proof) and self._theirs:
             return self._proved(message)
         if isinstance(message, Refusal) and self._theirs and not self._accepts:
-            if message.kind == FOREIGN_GROUP:
-                raise Failed(FOREIGN_GROUP, f"{message.name[:NAME_LEN_MAX]} refused: {message.reason[:REASON_LEN_MAX]}")
+            if message.kind in (FOREIGN_GROUP, VERSION_MISMATCH):
+                raise Failed(message.kind, f"{message.name[:NAME_LEN_MAX]} refused: {message.reason[:REASON_LEN_MAX]}")
             self.refused_by = message.name
             raise Failed(REFUSED, f"the peer refused: {message.reason[:REASON_LEN_MAX]}")
         raise Failed(GARBAGE, f"a {type(message).__name__} out of turn")
@@ -239,4 +252,20 @@ def _foreign(peer: Identity, own: Identity) -> tuple[str, str]:
             f"{own.group[:12]}): a cluster is founded once; stop the one that should not exist, remove its data and "
             "let it join"
         )
+    return _of_other_version(peer, own)
+
+
+def _of_other_version(peer: Identity, own: Identity) -> tuple[str, str]:
+    theirs, ours = peer.dialect, own.dialect
+    if theirs.form != ours.form:
+        return VERSION_MISMATCH, (
+            f"the entries of {peer.process} are of form {theirs.form}, those of {own.process} of form {ours.form}: run "
+            "the same version on both"
+        )
+    for one, other in ((peer, own), (own, peer)):
+        if one.dialect.reads < other.dialect.needs:
+            return VERSION_MISMATCH, (
+                f"{one.process} understands language {one.dialect.reads}, and what {other.process} has is in language "
+                f"{other.dialect.needs}: run the same version on both"
+            )
     return "", ""

@@ -69,6 +69,7 @@ class CannotListen(Exception):
 class Transport:
     def __init__(self, options: Options, me: ProcessId, boot: int, group: str, listener: Listener) -> None:
         self.options = options
+        self.dialect = options.dialect
         self.me = me
         self.boot = boot
         self.group = group  # which founding of the cluster; empty: not known yet
@@ -180,7 +181,7 @@ class Transport:
             accepts=not we_dialed,
             key=self.options.key,
             cluster=self.options.cluster,
-            identity=Identity(self.me, self.boot, self.addresses, self.group, blind),
+            identity=Identity(self.me, self.boot, self.addresses, self.group, blind, dialect=self.dialect),
             nonce=secrets.token_bytes(NONCE_LEN),
             seen=self._seen,
             decide=lambda peer: self._decide(peer, we_dialed),

@@ -64,7 +64,7 @@ class Law:
         """That of a cluster before anybody said anything: one class, no constraint. All replicas begin with it."""
         model = build(Source("", "")).model
         assert model is not None
-        return cls.of_model("", model)
+        return cls("", model, encode(model), 0)
 
     @property
     def names(self) -> list[str]:

@@ -26,7 +26,10 @@ class ClockWatch:
 
     def look(self, wall_ms: int, pipes: Iterable[Pipe]) -> None:
         """``wall_ms``: how the own clock stands to the cluster's time."""
-        ahead_ms = wall_ms - median_wall_ms(pipes)
+        told = [pipe for pipe in pipes if pipe.capacity_bps]
+        if not told:
+            return
+        ahead_ms = wall_ms - median_wall_ms(told)
         if not self._is_off and abs(ahead_ms) > OFF_MS:
             self._is_off = True
             where = "ahead of" if ahead_ms > 0 else "behind"

@@ -224,6 +224,8 @@ class Node:
     def policy_changed(self, position: int, law: Law) -> None:
         """The engine has it: from here on."""
         self._hub.plain_heads.forget()
+        if self.membership is not None:
+            self.membership.follow_policy()
         self.policy.change(self._labels(law))
         index = position if self.membership is not None and position >= 0 else None
         self.ledger.policy_changed(index)
@@ -245,6 +247,7 @@ class Node:
         if view is not None:
             self._has_primary.set()
             self.visits.renamed()
+            self._report_capacity(anew=True)  # the cluster's time is another one than ours was
         self.primary_since = self.clock.wall(self.clock.read())
         self.policy.change_scope(is_local=view is None)
         if view is None:
@@ -279,14 +282,15 @@ class Node:
         if self.room is None:
             return
         settings, engine = self.settings, self.room.engine
+        self._url = settings.public_url or url
         if settings.is_member:
             law = engine.machine.law
             self.membership = await Membership.begin(settings, self.name, self.room, self.primary_changed)
             self._clock_watch = ClockWatch(say)
+            self.policy.change_scope(is_local=self.primary is None)
             self.visits.open(engine, self.membership.replica.options.key)
             if settings.bootstrap and engine.replicated.generation == 0:
                 await self._found(law)
-        self._url = settings.public_url or url
         self._report_capacity()
 
     async def _found(self, law: Law) -> None:
@@ -299,8 +303,8 @@ class Node:
         except TimeoutError:
             raise UsageError(f"the cluster was not founded within {FOUNDING_S:g} s") from None
 
-    def _report_capacity(self) -> None:
-        """Tell the cluster what this node can deliver, if that is not about what it was told."""
+    def _report_capacity(self, *, anew: bool = False) -> None:
+        """Tell the cluster what this node can deliver, and its clock, if that is not about what it was told."""
         if self.room is None or self.draining:
             return
         engine = self.room.engine
@@ -309,7 +313,8 @@ class Node:
             self._clock_watch.look(wall_ms, engine.machine.pipes.values())
         capacity = max(1, self.meter.capacity_bps)
         if (
-            abs(capacity - told.capacity_bps) * NEWS < told.capacity_bps
+            not anew
+            and abs(capacity - told.capacity_bps) * NEWS < told.capacity_bps
             and abs(load_ppm - told.load_ppm) * NEWS < PPM
             and abs(wall_ms - told.wall_ms) < WALL_NEWS_MS
             and not engine.machine.law.binds_anew(engine.machine.bound_ms, engine.time_ms - BIND_EVERY_MS)

@@ -32,7 +32,7 @@ WORD_EVERY_MS = 10_000  # bad tickets can be had for nothing: they do not fill t
 class Visits:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._next_word_ms = 0
+        self._next_word_ms: dict[Verdict, int] = {}
         self.verdicts: Counter[str] = Counter()  # on the tickets that came
         self._engine: Engine | None = None
         self._key = b""
@@ -85,8 +85,8 @@ class Visits:
         self.verdicts[verdict.value] += 1
         if verdict is Verdict.GOOD:
             exchange.ticket = ticket
-        elif self._engine.now_ms >= self._next_word_ms:
-            self._next_word_ms = self._engine.now_ms + WORD_EVERY_MS
+        elif self._engine.now_ms >= self._next_word_ms.get(verdict, self._engine.now_ms):
+            self._next_word_ms[verdict] = self._engine.now_ms + WORD_EVERY_MS
             self._say(
                 f"a ticket from {exchange.client} is {verdict.value}; its request waits for its turn like any other "
                 f"(so far {', '.join(f'{count} {what}' for what, count in self.verdicts.items())})"
