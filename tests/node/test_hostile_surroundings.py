@@ -124,3 +124,18 @@ def test_full_disks_of_one_node(tmp_path: Path) -> None:
         assert not any("Traceback" in line for node in (a, b, c) for line in node.stderr)
         lines = as_seen_by(c.process, place / "access.log").read_text().splitlines()
         assert all(json.loads(line) for line in lines)
+
+
+def test_a_node_that_waits_for_the_state_says_so(tmp_path: Path) -> None:
+    """It has it when it is on its disk, which is slow."""
+    disks = Preloaded(tmp_path, "slowdisk")
+    site = make_site(tmp_path / "site", {"a": KIB})
+    with RunningCluster(site, tmp_path, SPEC, "ab") as cluster:
+        slow = disks.before("c")
+        disks.set("c", 700)
+        c = cluster.add("c", "--data-dir", str(tmp_path / "data"), before=slow)
+        wait_for(lambda: readiness(c) == "cluster: state transfer\n" or None, "the state is on its way", 60)
+        assert c.get("/a/page").status == 200
+        disks.set("c", 0)
+        cluster.together("abc")
+        assert readiness(c) == "ok\n"
