@@ -159,4 +159,5 @@ class _Decided:
 
 def denial(decision: Deny) -> Answer:
     fields = [("Retry-After", str(max(1, decision.retry_s))), ("QoS-Decision", f"denied; reason={decision.reason}")]
-    return explain(503, f"The request was not served: {decision.because}", fields)
+    status = 429 if decision.is_of_client else 503
+    return explain(status, f"The request was not served: {decision.because}", fields)
