@@ -1,8 +1,9 @@
 """Requests that go to another node of the cluster, and those that come from one, with a ticket.
 
 The client is sent with 307 and a ticket behind the target, which holds a channel there; or, with
-``set redirect = forward``, the node asks for the page there with that ticket, and passes the answer on. A ticket that
-is no good is no reason to refuse the request: it is one like any other then, and waits for its turn. Both are counted.
+``set redirect = forward``, the node asks for the page there with that ticket, and passes the answer on. What was passed
+on once is not passed on again: where its ticket came too late, its client is sent. A ticket that is no good is no
+reason to refuse the request: it is one like any other then, and waits for its turn. Both are counted.
 Neighbours: `qosweb.engine.tickets`; `qosgate` asks.
 """
 
@@ -58,13 +59,13 @@ class Visits:
         assert exchange.request is not None
         assert exchange.target is not None
         target = exchange.target.escaped_path + (f"?{exchange.target.query}" if exchange.target.query else "")
-        forwards = self._engine.machine.law.forwards
+        forwards = self._engine.machine.law.forwards and exchange.ticket_text is None
         authority = exchange.host if forwards else decision.url.partition("://")[2]
         until_ms = self._engine.time_ms + VISIT_MS
         text = self._office.issue(exchange.request.number, account.number, decision.node, authority, target, until_ms)
         if forwards:
             exchange.outcome = "forwarded"
-            return Elsewhere(decision.url, with_ticket(target, text), is_peer=True)
+            return Elsewhere(decision.url, with_ticket(target, text), decision.node.name)
         exchange.outcome = "redirected"
         fields = [
             ("Location", decision.url + with_ticket(target, text)),
