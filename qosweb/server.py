@@ -28,7 +28,7 @@ STAGES = (
     resolve_target,  # target -> canonical path            400 404 421
     find_page,  # memory, or the disk after waiting        301 403 404 500 503
     label,  # which class it is in
-    admit,  # may it start now?                            503
+    admit,  # may it start now?                            307 429 503
     pass_on,  # no file here: the server behind this one   (all that it says, 502 503 504 508)
     choose_variant,  # Accept-Encoding
     check_preconditions,  # If-Match and its kin           304 412

@@ -70,7 +70,8 @@ def _file_name(text: str) -> str:
     return text
 
 
-def _byte_rate(text: str) -> int:
+def parse_byte_rate(text: str) -> int:
+    """A rate such as 2MB/s. Raises ValueError."""
     try:
         rate = rate_bps(text.strip())
     except BadValue as bad:
@@ -166,7 +167,7 @@ class ServeSettings:
     )
     upstream_timeout: float = _option(_seconds, "TIME", "how long --upstream may be silent; then 504", default=30.0)
     capacity: int | None = _option(
-        _byte_rate, "RATE", "this node's pipe, such as 2MB/s: answers are paced by their channels", default=None
+        parse_byte_rate, "RATE", "this node's pipe, such as 2MB/s: answers are paced by their channels", default=None
     )
 
     max_connections: int = _option(_at_least_one, "N", "connections in total", default=12_000)

@@ -59,6 +59,14 @@ class Connection(asyncio.Protocol):
         return self.identity.process
 
     @property
+    def where(self) -> str:
+        """The address of the other end."""
+        found = self._transport.get_extra_info("peername") if self._transport is not None else None
+        if not isinstance(found, tuple):
+            return "an unknown address"
+        return f"[{found[0]}]:{found[1]}" if ":" in str(found[0]) else f"{found[0]}:{found[1]}"
+
+    @property
     def refused_by(self) -> str:
         """The name of a peer that said no."""
         return self._handshake.refused_by

@@ -15,6 +15,8 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cluster.durable import founding_image
 from cluster.layer import Delivered
 from cluster.names import ProcessId
@@ -131,6 +133,11 @@ class Group:
         """Where this member can be reached."""
         return self.driver.transport.addresses
 
+    def need(self, language: int) -> None:
+        """From now on let in only those whose state machine understands this (`Dialect`)."""
+        transport = self.driver.transport
+        transport.dialect = msgspec.structs.replace(transport.dialect, needs=language)
+
     # ---- submissions
 
     async def broadcast(self, entry: bytes) -> object:
@@ -204,6 +211,12 @@ class Group:
     def primary(self) -> View | None:
         """The primary view this process is in now."""
         return self.news.view
+
+    @property
+    def is_catching_up(self) -> bool:
+        """In a view that is primary, but without the state of the others yet, or without having it on disk."""
+        process = self.driver.process
+        return self.primary is None and self.error is None and process.primary.is_primary
 
     def views(self) -> AsyncIterator[View | None]:
         """The primary view this process is in, or None; then each change of it."""

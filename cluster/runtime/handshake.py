@@ -54,6 +54,18 @@ class Refusal(Message, frozen=True):
     kind: str = ""
 
 
+class Dialect(msgspec.Struct, frozen=True, array_like=True):
+    """What the state machine above can read. Members have the same `form`, and each reads what the others need.
+
+    `form`: of entries and snapshots. `reads`: how far it understands what they contain; `needs`: how far one has to,
+    as it is now. Whoever cannot is turned away at the door: as a member that stops it would cost the others a view.
+    """
+
+    form: int = 0
+    reads: int = 0
+    needs: int = 0
+
+
 class Identity(msgspec.Struct, frozen=True, array_like=True):
     """Who one is. `group`: which founding of the cluster one belongs to; empty as long as one does not know.
 
@@ -67,6 +79,7 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
     group: str
     blind: bool = False
     probe: bool = False
+    dialect: Dialect = Dialect()
 
 
 class Failed(Exception):
@@ -151,8 +164,8 @@ class Handshake:
         if isinstance(message, Proof) and self._theirs:
             return self._proved(message)
         if isinstance(message, Refusal) and self._theirs and not self._accepts:
-            if message.kind == FOREIGN_GROUP:
-                raise Failed(FOREIGN_GROUP, f"{message.name[:NAME_LEN_MAX]} refused: {message.reason[:REASON_LEN_MAX]}")
+            if message.kind in (FOREIGN_GROUP, VERSION_MISMATCH):
+                raise Failed(message.kind, f"{message.name[:NAME_LEN_MAX]} refused: {message.reason[:REASON_LEN_MAX]}")
             self.refused_by = message.name
             raise Failed(REFUSED, f"the peer refused: {message.reason[:REASON_LEN_MAX]}")
         raise Failed(GARBAGE, f"a {type(message).__name__} out of turn")
@@ -164,14 +177,20 @@ class Handshake:
         if hail.magic != MAGIC or len(hail.nonce) != NONCE_LEN:
             raise Failed(GARBAGE, "no greeting of a group member")
         if hail.version != VERSION:
-            raise Failed(VERSION_MISMATCH, f"the peer speaks version {hail.version}, this process {VERSION}")
+            text = f"the peer speaks version {hail.version} of the group's protocol, this process {VERSION}"
+            raise self._not_ours(VERSION_MISMATCH, text)
         if hail.cluster != self._cluster:
-            raise Failed(FOREIGN_CLUSTER, f"the peer is of cluster {hail.cluster[:64]!r}, not of {self._cluster!r}")
+            text = f"the peer is of cluster {hail.cluster[:64]!r}, not of {self._cluster!r}"
+            raise self._not_ours(FOREIGN_CLUSTER, text)
         if hail.nonce == self._nonce or (self._accepts and not self._seen.add(hail.nonce)):
             raise Failed(REPLAY, "the nonce of the peer was seen before")
         self._theirs = hail.nonce
         self.answered = True
         return self._hail() if self._accepts else self._proof()
+
+    def _not_ours(self, kind: str, text: str) -> Failed:
+        """The greeting is answered all the same: the other side is to see why, and learns what any stranger may."""
+        return Unwanted(kind, text, self._hail()) if self._accepts else Failed(kind, text)
 
     def _proved(self, proof: Proof) -> bytes:
         dialer = self._accepts
@@ -203,7 +222,7 @@ class Handshake:
 
 
 class Unwanted(Failed):
-    """A peer that proved itself and is told why it is not taken."""
+    """A peer that is not taken, and is told why: one that proved itself, or one of another version or cluster."""
 
     def __init__(self, kind: str, reason: str, answer: bytes) -> None:
         super().__init__(kind, reason)
@@ -233,4 +252,20 @@ def _foreign(peer: Identity, own: Identity) -> tuple[str, str]:
             f"{own.group[:12]}): a cluster is founded once; stop the one that should not exist, remove its data and "
             "let it join"
         )
+    return _of_other_version(peer, own)
+
+
+def _of_other_version(peer: Identity, own: Identity) -> tuple[str, str]:
+    theirs, ours = peer.dialect, own.dialect
+    if theirs.form != ours.form:
+        return VERSION_MISMATCH, (
+            f"the entries of {peer.process} are of form {theirs.form}, those of {own.process} of form {ours.form}: run "
+            "the same version on both"
+        )
+    for one, other in ((peer, own), (own, peer)):
+        if one.dialect.reads < other.dialect.needs:
+            return VERSION_MISMATCH, (
+                f"{one.process} understands language {one.dialect.reads}, and what {other.process} has is in language "
+                f"{other.dialect.needs}: run the same version on both"
+            )
     return "", ""

@@ -9,6 +9,7 @@ import msgspec
 
 from cluster.names import NAME_LEN_MAX
 from cluster.runtime.addresses import parse_address
+from cluster.runtime.handshake import Dialect
 from cluster.runtime.keys import KEY_LEN_MIN
 from cluster.settings import Settings
 
@@ -55,6 +56,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings = RUNTIME_SETTINGS
     bounds: Bounds = Bounds()
     tls: Tls | None = None
+    dialect: Dialect = Dialect()  # of the state machine
     order_log: Path | None = None  # a file for a line about each entry delivered
     trace: Path | None = None  # a file for every action of every layer, for `python -m cluster check`; slow
 

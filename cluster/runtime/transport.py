@@ -69,6 +69,7 @@ class CannotListen(Exception):
 class Transport:
     def __init__(self, options: Options, me: ProcessId, boot: int, group: str, listener: Listener) -> None:
         self.options = options
+        self.dialect = options.dialect
         self.me = me
         self.boot = boot
         self.group = group  # which founding of the cluster; empty: not known yet
@@ -180,7 +181,7 @@ class Transport:
             accepts=not we_dialed,
             key=self.options.key,
             cluster=self.options.cluster,
-            identity=Identity(self.me, self.boot, self.addresses, self.group, blind),
+            identity=Identity(self.me, self.boot, self.addresses, self.group, blind, dialect=self.dialect),
             nonce=secrets.token_bytes(NONCE_LEN),
             seen=self._seen,
             decide=lambda peer: self._decide(peer, we_dialed),
@@ -341,7 +342,7 @@ class Transport:
         now = asyncio.get_running_loop().time()
         if failed.kind not in (REFUSED, BROKEN) and now - self._logged_at.get(failed.kind, -LOG_EVERY_S) >= LOG_EVERY_S:
             self._logged_at[failed.kind] = now
-            whose = str(connection.peer) if connection.identity is not None else "a stranger"
+            whose = str(connection.peer) if connection.identity is not None else f"a stranger at {connection.where}"
             log.warning("closed a connection of %s: %s", whose, failed)
 
     def _tell_addresses(self) -> None:

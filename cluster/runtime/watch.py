@@ -5,7 +5,9 @@ Each tap stands between two layers and hands everything on. Hot calls are handed
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import time
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -153,10 +155,15 @@ class OrderLine(msgspec.Struct, frozen=True):
 
 
 class OrderLog:
-    """A line for each entry that is delivered. A process that starts again repeats what it applies again."""
+    """A line for each entry that is delivered. A process that starts again repeats what it applies again.
+
+    A disk that does not take them costs lines, which is said, and nothing else.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
+        self._path = path
+        self._lost = 0
         self._encode = msgspec.json.Encoder().encode
 
     def write(self, position: int, run: Run) -> None:
@@ -168,7 +175,22 @@ class OrderLog:
             lines.append(
                 self._encode(OrderLine(i, name, origin, view, entry.kind, sha256(entry.body).hexdigest())) + b"\n"
             )
-        self._file.write(b"".join(lines))
+        self._write(b"".join(lines), len(lines))
+
+    def _write(self, data: bytes, count: int) -> None:
+        try:
+            written = self._file.write(data)
+            if written != len(data):  # the beginning of a line stays nowhere
+                self._file.truncate(self._file.tell() - (written or 0))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            if not self._lost:
+                log.error("the order log %s takes nothing: %s; its lines are lost until it does", self._path, error)
+            self._lost += count
+        else:
+            if self._lost:
+                log.warning("the order log %s is written again; %d lines are lost", self._path, self._lost)
+            self._lost = 0
 
     def close(self) -> None:
         self._file.close()

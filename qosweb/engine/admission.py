@@ -14,6 +14,8 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from qosweb.engine import requests as r
 from qosweb.engine.buckets import REQUEST
 from qosweb.engine.effects import Effect, Granted, Known, Reserved, Restate
@@ -191,8 +193,23 @@ class Admission:
 
     def _expire(self, request: Request) -> None:
         self._drop(request)
-        name = self.machine.classes[request.class_number].name
-        _decide(request, Deny(r.EXPIRED, f"It waited for as long as class {name} may.", 1, is_expired=True))
+        machine, number = self.machine, request.class_number
+        scheduler = machine.scheduler
+        because = f"It waited for as long as class {machine.classes[number].name} may"
+        now_ms = max(machine.time_ms, self.now_ms + self.ahead_ms)
+        for at in scheduler.bound.buckets_of[number]:
+            if scheduler.buckets[at].level_at(scheduler.bound.rules[at], now_ms) <= 0:
+                denial = self._over_bound(at, f"{because}, which is", 1)
+                _decide(request, msgspec.structs.replace(denial, is_expired=True))
+                return
+        _decide(request, Deny(r.EXPIRED, f"{because}.", 1, is_expired=True))
+
+    def _over_bound(self, at: int, who: str, retry_s: int) -> Deny:
+        """Denied because of a bound that holds whether or not others want the capacity."""
+        rule = self.machine.scheduler.bound.rules[at]
+        text = self.machine.law.model.constraints[rule.constraint].text
+        reason = r.CLIENT_BOUND if rule.of_client else r.OVER_BOUND
+        return Deny(reason, f"{who} over a bound ({text}).", retry_s, is_of_client=rule.of_client)
 
     def cut_off(self) -> None:
         """This node decides alone from now on: what is not to be served then waits for nothing."""
@@ -406,14 +423,16 @@ class Admission:
             return Deny(r.FULL, f"{self._waiting} requests wait at this node already.", 1)
         if terms.lifetime_ms is None:
             return None
-        wait_ms = self.wait_ms(class_number)
+        wait_ms, at = self._wait(class_number)
         if wait_ms > terms.lifetime_ms:
             retry_s = min(RETRY_MAX_S, -(-(wait_ms - terms.lifetime_ms) // 1000))
+            if at is not None:
+                return self._over_bound(at, f"Class {name} is", retry_s)
             return Deny(r.TOO_FAR, f"Class {name} is over its share; what waits before it takes longer.", retry_s)
         return None
 
-    def wait_ms(self, class_number: int) -> int:
-        """How long a request would wait for what is ahead of it, at the rate that its class has now.
+    def _wait(self, class_number: int) -> tuple[int, int | None]:
+        """How long a request would wait for what is ahead of it, at the rate of its class now, and for which bound.
 
         Where that is not known (others that come first take everything, for now) it may try.
         """
@@ -423,12 +442,15 @@ class Admission:
         share = scheduler.shares[class_number] if chosen.waiting else PPM  # of those who do not wait it is a guess
         rate_bps = machine.capacity_bps * share // PPM
         wait_ms = ahead * 1000 // rate_bps if rate_bps else 0
+        longest: int | None = None
         for at in scheduler.bound.buckets_of[class_number]:
             rule, bucket = scheduler.bound.rules[at], scheduler.buckets[at]
             tokens = chosen.waiting * REQUEST if rule.counts == "requests" else ahead
             level = bucket.level_at(rule, max(machine.time_ms, self.now_ms + self.ahead_ms))
-            wait_ms = max(wait_ms, (1000 * tokens - level) // max(1, rule.rate_per_s))
-        return wait_ms
+            of_bound_ms = (1000 * tokens - level) // max(1, rule.rate_per_s)
+            if of_bound_ms > wait_ms:
+                wait_ms, longest = of_bound_ms, at
+        return wait_ms, longest
 
 
 def _cut_off(name: str) -> Deny:

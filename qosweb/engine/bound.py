@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.engine.buckets import Rule
+from qosweb.webqos.model.conditions import is_of_client
 from qosweb.webqos.model.model import Bytes, Requests, Share
 from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.division import Division
@@ -25,11 +26,12 @@ CHANNEL_BPS = (128 << 10) * 1000 // 250  # where nothing was said: 128 KB in 250
 
 
 class BoundPolicy:
-    __slots__ = ("_division", "_rates", "always", "buckets_of", "rules", "terms")
+    __slots__ = ("_division", "_rates", "always", "buckets_of", "in_force", "rules", "terms")
 
     def __init__(self, model: Model, coverage: Coverage, environment: Environment) -> None:
         binding = bind(model, coverage, environment)
         count = len(model.classes)
+        self.in_force = [one.number for one in binding.in_force]  # constraints
         self.terms: list[Terms] = [terms_of(model, coverage, binding, number) for number in range(count)]
         self.always = [terms.always for terms in self.terms]
         self._rates = [_channel_bps(terms) for terms in self.terms]
@@ -63,11 +65,12 @@ def _rule(model: Model, number: int, classes: tuple[int, ...], environment: Envi
     constraint: Constraint = model.constraints[number]
     value = constraint.value
     nodes = environment.nodes
+    of_client = constraint.condition is not None and is_of_client(constraint.condition, model.atoms)
     match value:
         case Requests():
-            return Rule(number, classes, "requests", value.urps * (nodes if value.per_node else 1))
+            return Rule(number, classes, "requests", value.urps * (nodes if value.per_node else 1), of_client)
         case Bytes():
-            return Rule(number, classes, "bytes", value.bps * (nodes if value.per_node else 1))
+            return Rule(number, classes, "bytes", value.bps * (nodes if value.per_node else 1), of_client)
         case Share() if constraint.hard and environment.capacity_bps:
-            return Rule(number, classes, "bytes", value.ppm * environment.capacity_bps // PPM)
+            return Rule(number, classes, "bytes", value.ppm * environment.capacity_bps // PPM, of_client)
     return None

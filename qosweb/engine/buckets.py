@@ -22,6 +22,7 @@ class Rule(msgspec.Struct, frozen=True):
     classes: tuple[int, ...]
     counts: Literal["requests", "bytes"]
     rate_per_s: int
+    of_client: bool = False  # it depends on who asks
 
     def price(self, requests: int, cost: int) -> int:
         return requests * REQUEST if self.counts == "requests" else cost

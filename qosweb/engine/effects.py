@@ -53,4 +53,13 @@ class Reported(msgspec.Struct, frozen=True):
     capacity_bps: int
 
 
-Effect = Granted | Reserved | Restate | Known | PolicyChanged | Viewed | Reported
+class Refused(msgspec.Struct, frozen=True):
+    """An entry, or the policy in it, that all replicas pass over, each for the same reason."""
+
+    position: int
+    origin: ProcessId
+    because: str
+    text: str | None = None  # of the policy; None: the whole entry
+
+
+Effect = Granted | Reserved | Restate | Known | PolicyChanged | Viewed | Reported | Refused

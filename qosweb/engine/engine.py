@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from cluster.names import make_view
 from qosweb.engine import entries
 from qosweb.engine.admission import Admission
-from qosweb.engine.effects import Effect, PolicyChanged, Reported, Restate, Viewed
+from qosweb.engine.effects import Effect, PolicyChanged, Refused, Reported, Restate, Viewed
 from qosweb.engine.entries import PolicyText, Report
 from qosweb.engine.law import Law
 from qosweb.engine.machine import QosMachine
@@ -37,6 +37,7 @@ class Listener(Protocol):
     def policy_changed(self, position: int, law: Law) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
+    def refused(self, effect: Refused) -> None: ...
 
 
 class Engine:
@@ -242,7 +243,7 @@ class Engine:
 
     def change_policy(self, law: Law) -> None:
         """Everywhere, at one place in the order. Only in a primary view, or where there is no group."""
-        self.outbox.policy = PolicyText(law.text, law.packed)
+        self.outbox.policy = PolicyText(law.text, law.packed, law.language)
 
     # ---- effects
 
@@ -256,6 +257,8 @@ class Engine:
                 self.listener.viewed(position, view)
             case Reported():
                 self.listener.reported(effect)
+            case Refused():
+                self.listener.refused(effect)
             case _ if self.solo is None:
                 self._handle(effect)
 
@@ -267,6 +270,8 @@ class Engine:
             case Reported():
                 if not self._is_member:
                     self.listener.reported(effect)
+            case Refused():
+                self.listener.refused(effect)
             case Viewed():
                 pass
             case _:

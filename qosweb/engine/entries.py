@@ -6,6 +6,7 @@ node that has their socket, their owner; no number is used twice. Classes are nu
 What a node counts it says once, in `accounts`. The totals come from there alone, so that each request is counted once,
 whatever became of its channel.
 Times are the cluster's: milliseconds since its founding, as the sender reckons them (see `clock`).
+On the wire: a byte for the format, then MessagePack. A snapshot of the machine begins with the same byte.
 Below: the machine applies them.
 """
 
@@ -14,7 +15,9 @@ from __future__ import annotations
 import msgspec
 
 from cluster.names import ProcessId
+from qosweb.webqos.model.model import LANGUAGE
 
+FORMAT = 1  # of batches and snapshots: raised whenever the version before would read them otherwise
 LIST_MAX = 20_000  # items of one kind that a batch takes; what is left goes with the next
 
 
@@ -25,11 +28,13 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     load_ppm: int
     wall_ms: int  # what its clock says, less the cluster's time
     url: str  # where clients reach it
+    language: int = LANGUAGE  # the latest that it reads policies in
 
 
 class PolicyText(msgspec.Struct, frozen=True, array_like=True):
     text: str  # as it was written
     model: bytes  # the same compiled, so that nobody else has to
+    language: int = LANGUAGE  # of the model
 
 
 class Restated(msgspec.Struct, frozen=True, array_like=True):
@@ -61,5 +66,28 @@ class Batch(msgspec.Struct, array_like=True):
 
 UNUSED = -1  # the cost of a channel that was held for a visitor who did not come
 
-encode = msgspec.msgpack.Encoder().encode
-decode = msgspec.msgpack.Decoder(Batch).decode
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Batch).decode
+
+
+class OtherFormat(Exception):
+    """Bytes of another version of this program."""
+
+
+def encode(batch: Batch) -> bytes:
+    return with_format(_encode(batch))
+
+
+def decode(body: bytes) -> Batch:
+    """Raises OtherFormat, or msgspec.DecodeError for what is no batch in any version."""
+    return _decode(without_format(body))
+
+
+def with_format(data: bytes) -> bytes:
+    return FORMAT.to_bytes() + data
+
+
+def without_format(data: bytes) -> memoryview:
+    if not data or data[0] != FORMAT:
+        raise OtherFormat(f"it is of format {data[0] if data else 'none'}, this version speaks {FORMAT}")
+    return memoryview(data)[1:]

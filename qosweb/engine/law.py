@@ -13,25 +13,30 @@ from typing import TYPE_CHECKING
 from qosweb.engine.bound import BoundPolicy
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.build import build
-from qosweb.webqos.model.model import Model, decode, digest, encode
+from qosweb.webqos.model.model import LANGUAGE, Model, decode, digest, encode
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.syntax.places import Source
 from qosweb.webqos.zones import local_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from qosweb.engine.pipes import Pipe
 
 REBIND_MS = 100  # how often conditions are looked at, where there are some that time may change
 
 
-class Law:
-    __slots__ = ("_coverage", "_depends", "digest", "model", "packed", "text")
+class OtherLanguage(Exception):
+    """A policy of a later version of this program."""
 
-    def __init__(self, text: str, model: Model, packed: bytes) -> None:
+
+class Law:
+    __slots__ = ("_coverage", "_depends", "digest", "language", "model", "packed", "text")
+
+    def __init__(self, text: str, model: Model, packed: bytes, language: int = LANGUAGE) -> None:
         self.text = text
+        self.language = language
         self.model = model
         self.packed = packed  # the model as it travels
         self.digest = digest(model)
@@ -43,9 +48,11 @@ class Law:
         self._depends = bool(subjects - {"nodes"})
 
     @classmethod
-    def of(cls, text: str, packed: bytes) -> Law:
-        """Raises msgspec.ValidationError or msgspec.DecodeError for a model that this version does not know."""
-        return cls(text, decode(packed), packed)
+    def of(cls, text: str, packed: bytes, language: int = LANGUAGE) -> Law:
+        """Raises OtherLanguage, or msgspec.DecodeError for what is no model in any version."""
+        if language > LANGUAGE:
+            raise OtherLanguage(f"the policy is in language {language}, this version reads up to {LANGUAGE}")
+        return cls(text, decode(packed), packed, language)
 
     @classmethod
     def of_model(cls, text: str, model: Model) -> Law:
@@ -57,7 +64,7 @@ class Law:
         """That of a cluster before anybody said anything: one class, no constraint. All replicas begin with it."""
         model = build(Source("", "")).model
         assert model is not None
-        return cls.of_model("", model)
+        return cls("", model, encode(model), 0)
 
     @property
     def names(self) -> list[str]:
@@ -78,15 +85,14 @@ class Law:
 
     def binds_anew(self, bound_ms: int, now_ms: int) -> bool:
         """Whether time alone may have changed what holds."""
-        return self._depends and now_ms // REBIND_MS != bound_ms // REBIND_MS
+        return self._depends and now_ms // REBIND_MS > bound_ms // REBIND_MS
 
     def bind(self, environment: Environment) -> BoundPolicy:
         return BoundPolicy(self.model, self._coverage, environment)
 
     def environment(self, now_ms: int, pipes: Sequence[Pipe], accessed_ms: Mapping[int, int]) -> Environment:
         reported = [pipe for pipe in pipes if pipe.capacity_bps]
-        walls = sorted(pipe.wall_ms for pipe in reported)
-        wall_ms = now_ms + (walls[(len(walls) - 1) // 2] if walls else 0)
+        wall_ms = now_ms + median_wall_ms(reported)
         time_s, weekday, day = local_time(self.model.settings.offsets, wall_ms // 1000)
         return Environment(
             time_s=time_s,
@@ -97,3 +103,9 @@ class Law:
             accessed_ms={page_set: now_ms - at_ms for page_set, at_ms in accessed_ms.items()},
             capacity_bps=sum(pipe.capacity_bps for pipe in reported) or None,
         )
+
+
+def median_wall_ms(pipes: Iterable[Pipe]) -> int:
+    """What the clocks say, less the cluster's time, by those who have told."""
+    walls = sorted(pipe.wall_ms for pipe in pipes if pipe.capacity_bps)
+    return walls[(len(walls) - 1) // 2] if walls else 0

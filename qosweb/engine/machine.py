@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from qosweb.engine import entries, saved
 from qosweb.engine.buckets import DEPTH_MS, Bucket
 from qosweb.engine.classes import ClassState, Totals, Waiter
 from qosweb.engine.demand import BACKLOG_MS, demand_ppm
-from qosweb.engine.effects import Effect, Granted, Known, PolicyChanged, Reported, Reserved, Restate, Viewed
+from qosweb.engine.effects import Effect, Granted, Known, PolicyChanged, Refused, Reported, Reserved, Restate, Viewed
 from qosweb.engine.flows import STEP_MS
 from qosweb.engine.law import Law
 from qosweb.engine.pipes import NEVER, Pipe, held, whole_channel
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster.names import ProcessId, View
-    from qosweb.engine.entries import Batch, Restated
+    from qosweb.engine.entries import Batch, PolicyText, Restated
 
 SHARES_EVERY_MS = 20  # how often the demand is looked at, unless somebody begins to wait
 GENERATIONS_KEPT = 8  # policies whose class numbers may still be on their way
@@ -90,10 +92,21 @@ class QosMachine:
     # ---- the order
 
     def apply(self, position: int, origin: ProcessId, body: bytes) -> None:
-        batch = entries.decode(body)
+        """Raises OtherFormat or OtherLanguage where it is this version that does not belong here, and not the entry.
+
+        What comes first in an order says how it goes on: whoever cannot read that has no part in it. An entry that
+        comes later and is none to those who read the others is passed over, by all of them.
+        """
+        try:
+            batch = entries.decode(body)
+        except (entries.OtherFormat, msgspec.DecodeError) as error:
+            if isinstance(error, entries.OtherFormat) and not self.generation:
+                raise
+            self.effect(Refused(position, origin, str(error)))
+            return
         self._advance(batch.at_ms)
         if batch.policy is not None:
-            self._change_policy(position, Law.of(batch.policy.text, batch.policy.model))
+            self._take_policy(position, origin, batch.policy)
         number_of = self._translation(batch.generation)
         if batch.generation == self.generation:  # page sets of another policy are other pages
             for page_set, at_ms in batch.accessed:
@@ -119,7 +132,7 @@ class QosMachine:
             if report.capacity_bps != pipe.capacity_bps:
                 self.effect(Reported(position, origin, report.capacity_bps))
             pipe.capacity_bps, pipe.load_ppm = report.capacity_bps, report.load_ppm
-            pipe.wall_ms, pipe.url = report.wall_ms, report.url
+            pipe.wall_ms, pipe.url, pipe.language = report.wall_ms, report.url, report.language
             self.binding_is_due = True
         if batch.restated is not None:
             self._restate(origin, pipe, batch.restated, number_of)
@@ -221,6 +234,20 @@ class QosMachine:
             pipe.give_back(owner, number)
 
     # ---- the policy
+
+    def _take_policy(self, position: int, origin: ProcessId, policy: PolicyText) -> None:
+        """A policy that one of the members could not read is none."""
+        for member, pipe in self.pipes.items():
+            if 0 < pipe.language < policy.language:
+                because = f"it is in language {policy.language}, and {member.name} reads up to {pipe.language}"
+                self.effect(Refused(position, origin, because, policy.text))
+                return
+        try:
+            law = Law.of(policy.text, policy.model, policy.language)
+        except msgspec.DecodeError as error:
+            self.effect(Refused(position, origin, str(error), policy.text))
+        else:
+            self._change_policy(position, law)
 
     def change_policy(self, position: int, law: Law) -> None:
         """Another policy, by itself."""

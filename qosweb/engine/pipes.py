@@ -47,13 +47,24 @@ def whole_channel(rate_bps: int, capacity_bps: int) -> int:
 
 
 class Pipe:
-    __slots__ = ("ahead_bps", "capacity_bps", "channels", "load_ppm", "url", "used_bps", "waiting", "wall_ms")
+    __slots__ = (
+        "ahead_bps",
+        "capacity_bps",
+        "channels",
+        "language",
+        "load_ppm",
+        "url",
+        "used_bps",
+        "waiting",
+        "wall_ms",
+    )
 
     def __init__(self) -> None:
         self.capacity_bps = 0  # until it reports
         self.load_ppm = 0
         self.wall_ms = 0
         self.url = ""
+        self.language = 0  # that its node reads policies in; 0 until it reports
         self.channels: dict[tuple[ProcessId, int], Held] = {}  # by owner and number
         self.used_bps = 0
         self.ahead_bps = 0

@@ -49,12 +49,15 @@ class Deny(msgspec.Struct, frozen=True):
     because: str  # a sentence, for people
     retry_s: int
     is_expired: bool = False  # it waited for as long as it may
+    is_of_client: bool = False  # for a bound on who asks, not for lack of capacity
 
 
 Decision = Start | GoTo | Deny
 
 FULL: Final = "queue_full"
 TOO_FAR: Final = "cannot_be_reached"
+OVER_BOUND: Final = "bound"
+CLIENT_BOUND: Final = "client_bound"
 EXPIRED: Final = "lifetime"
 MINORITY: Final = "minority"
 DRAINING: Final = "draining"

@@ -10,6 +10,7 @@ import msgspec
 from cluster.names import ProcessId, View
 from qosweb.engine.buckets import Bucket
 from qosweb.engine.classes import ClassState, Totals, Waiter
+from qosweb.engine.entries import with_format, without_format
 from qosweb.engine.flows import Flow
 from qosweb.engine.law import Law
 from qosweb.engine.pipes import Held, Pipe
@@ -35,6 +36,7 @@ class SavedPipe(msgspec.Struct, array_like=True):
     load_ppm: int
     wall_ms: int
     url: str
+    language: int
     channels: list[tuple[ProcessId, int, Held]]
 
 
@@ -44,6 +46,7 @@ class Saved(msgspec.Struct, array_like=True):
     view: View | None
     text: str
     model: bytes
+    language: int
     names: list[tuple[int, list[str]]]
     accessed_ms: list[tuple[int, int]]
     classes: list[SavedClass]
@@ -59,8 +62,17 @@ class Saved(msgspec.Struct, array_like=True):
     era: int
 
 
-encode = msgspec.msgpack.Encoder().encode
-decode = msgspec.msgpack.Decoder(Saved).decode
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Saved).decode
+
+
+def encode(state: Saved) -> bytes:
+    return with_format(_encode(state))
+
+
+def decode(data: bytes) -> Saved:
+    """Raises OtherFormat, or msgspec.DecodeError."""
+    return _decode(without_format(data))
 
 
 def save(machine: QosMachine) -> Saved:
@@ -71,6 +83,7 @@ def save(machine: QosMachine) -> Saved:
         view=machine.view,
         text=machine.law.text,
         model=machine.law.packed,
+        language=machine.law.language,
         names=list(machine.names.items()),
         accessed_ms=list(machine.accessed_ms.items()),
         classes=[_save_class(one) for one in scheduler.classes],
@@ -93,7 +106,7 @@ def save(machine: QosMachine) -> Saved:
 
 
 def load(machine: QosMachine, state: Saved) -> None:
-    law = Law.of(state.text, state.model)
+    law = Law.of(state.text, state.model, state.language)
     scheduler = machine.scheduler
     machine.time_ms, machine.generation, machine.view = state.time_ms, state.generation, state.view
     machine.law, machine.names = law, dict(state.names)
@@ -132,13 +145,13 @@ def _load_class(saved: SavedClass) -> ClassState:
 
 def _save_pipe(pipe: Pipe) -> SavedPipe:
     channels = [(owner, number, pipe.channels[owner, number]) for owner, number in sorted(pipe.channels)]
-    return SavedPipe(pipe.capacity_bps, pipe.load_ppm, pipe.wall_ms, pipe.url, channels)
+    return SavedPipe(pipe.capacity_bps, pipe.load_ppm, pipe.wall_ms, pipe.url, pipe.language, channels)
 
 
 def _load_pipe(saved: SavedPipe) -> Pipe:
     pipe = Pipe()
     pipe.capacity_bps, pipe.load_ppm, pipe.wall_ms = saved.capacity_bps, saved.load_ppm, saved.wall_ms
-    pipe.url = saved.url
+    pipe.url, pipe.language = saved.url, saved.language
     for owner, number, channel in saved.channels:
         pipe.take(owner, number, channel)
     return pipe

@@ -12,7 +12,7 @@ from aiohttp import web
 from qosweb.errors import UsageError
 from qosweb.node.dashboard import dashboard
 from qosweb.node.metrics import exposition, registry_of
-from qosweb.node.status import queue_of, scope_of, status_of
+from qosweb.node.status import missing_of, queue_of, status_of
 from qosweb.tools.files import BYTES_MAX, compile_text
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Admin:
     async def _readyz(self, request: web.Request) -> web.Response:
         checks = {
             "serving": "draining" if self._node.draining else "",
-            "cluster": "" if scope_of(self._node) != "local" else "not in a primary view",
+            "cluster": missing_of(self._node),
             "root": "" if self._node.store.root.is_there() else f"{self._node.settings.root} is not there",
         }
         missing = [f"{name}: {why}" for name, why in checks.items() if why]

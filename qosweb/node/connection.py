@@ -272,6 +272,11 @@ class Connection(Closing):
         exchange.slow_reader = True  # its time says nothing about this node
         if exchange.has_body:
             self._intake = Intake(exchange.message, self._clock.read(), self._pause_reading, self._resume_reading)
+            if self._unread:  # what came of it while the request waited for its turn
+                held = bytes(self._unread)
+                self._unread.clear()
+                self._resume_reading()
+                self._hold(held)
         self._relayed_exchange = exchange
         self._relay = Relay(
             self._hub, exchange, place, self._transport, self._intake, lambda: self._write_paused, self._relayed
@@ -287,11 +292,11 @@ class Connection(Closing):
             self._reader = None  # its parser expects a body
         self.active_at = self._clock.read()
         if answer is not None:
+            exchange.outcome = ""  # it came to nothing there
             self._send(exchange, answer)
             self._unblock()
         elif relay.is_complete:
-            is_failure = relay.status >= 500
-            decision = "failed" if is_failure else "forwarded" if relay.place.is_peer else "served"
+            decision = "forwarded" if relay.place.peer else "failed" if relay.status >= 500 else "served"
             self._record(exchange, decision, relay.status, relay.sent)
             if relay.closes:
                 self._linger()

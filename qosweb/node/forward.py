@@ -40,7 +40,7 @@ class Elsewhere(NamedTuple):
 
     origin: str  # http://host:port
     target: str
-    is_peer: bool = False  # a node of the cluster
+    peer: str = ""  # its name, if it is a node of the cluster
 
 
 class Relay:
@@ -141,6 +141,9 @@ class Relay:
         except Unanswered as failed:
             if self.intake is not None and self.intake.broken is not None:
                 return explain(400, f"The body is malformed: {self.intake.broken}.", must_close=True)
+            if self.place.peer:
+                lost = f"It was for {self.place.peer}, which had room for it and cannot be reached any more."
+                return explain(503, lost, [("Retry-After", "1")])
             return explain(failed.status, failed.reason, [("Retry-After", "1")] if failed.status == 503 else ())
         try:
             return await self._pass_back(response)
@@ -195,7 +198,7 @@ class Relay:
             (
                 status_line(response.status),
                 *(f"{name}: {value}\r\n".encode("latin-1") for name, value in fields),
-                hub.site.policy.account_of(exchange).header_line,
+                b"" if self.place.peer else hub.site.policy.account_of(exchange).header_line,  # a node has said it
                 b"" if dated else hub.site.clock.date_line,
                 CLOSE if self.closes else stays,
                 b"\r\n",

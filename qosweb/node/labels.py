@@ -14,14 +14,10 @@ from qosweb.http.hosts import parse_host
 from qosweb.http.targets import BadTarget, parse_target
 from qosweb.node.accesses import Accesses
 from qosweb.node.linkmap import LinkMap
-from qosweb.webqos.match.matcher import Branch, Matcher, watched
+from qosweb.webqos.match.matcher import Branch, Matcher
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.model import digest
-from qosweb.webqos.policy.binding import bind
-from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.environment import Environment
-from qosweb.webqos.values import PPM
-from qosweb.webqos.zones import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -82,7 +78,7 @@ class ExchangeFacts(HeadFacts):
         if subject == "client_accessed":
             return labels.accesses.of_client_ms(int(argument), self._exchange.client, self._now)
         if subject in c.OF_CLUSTER:
-            return labels.environment(self._now).number(subject, argument)
+            return labels.environment().number(subject, argument)
         if subject == "last_access":
             return labels.accesses.of_path_ms(self._path, self._now)
         if resource is None:
@@ -114,8 +110,10 @@ class Labels:
         index: str = "index.html",
         text: str = "",
         noted: Callable[[Iterable[int]], None] | None = None,
+        environment: Callable[[], Environment] = Environment,
     ) -> None:
         self.clock = clock
+        self.environment = environment  # what is the case in the cluster
         self._noted = noted  # who else wants to know which page sets were asked for
         self.model = model
         self.text = text  # the specification as it was written
@@ -127,8 +125,6 @@ class Labels:
         self.shadow_rules = {} if model is None else {at: rule for at, rule in enumerate(model.rules) if rule.shadow}
         self.shadow_counts = dict.fromkeys(self.shadow_rules, 0)
         self._matcher = None if model is None else Matcher(model)
-        self._coverage = None if model is None else Coverage(model)
-        self._watched = set() if model is None else watched(model)
         leaves = [] if model is None else [leaf for atom in model.atoms for leaf in c.leaves(atom)]
         self._notes_paths = any(isinstance(leaf, c.Within) and leaf.subject == "last_access" for leaf in leaves)
         self._is_of_head = [] if model is None else [all(map(_is_of_head, c.leaves(atom))) for atom in model.atoms]
@@ -186,26 +182,6 @@ class Labels:
             self.accesses.note(watched, exchange.client, now)
             if self._noted is not None:
                 self._noted(watched)
-
-    def in_force(self, now: float) -> list[str]:
-        """The constraints that hold at this node now, in canonical form."""
-        if self.model is None or self._coverage is None:
-            return []
-        binding = bind(self.model, self._coverage, self.environment(now))
-        return [self.model.constraints[one.number].text for one in binding.in_force]
-
-    def environment(self, now: float) -> Environment:
-        """What is the case as far as this node alone can tell."""
-        offsets = () if self.model is None else self.model.settings.offsets
-        time_s, weekday, day = local_time(offsets, int(self.clock.wall(now)))
-        accessed = {number: self.accesses.of_set_ms(number, now) for number in self._watched}
-        return Environment(
-            time_s=time_s,
-            weekday=weekday,
-            day=day,
-            load_ppm=int(os.getloadavg()[0] / (os.cpu_count() or 1) * PPM),
-            accessed_ms={number: age for number, age in accessed.items() if age is not None},
-        )
 
     def is_linked(self, pages: int, path: str) -> bool:
         if self.link_map is None:

@@ -2,7 +2,8 @@
 
 A node that founds says so once; one that joins tries for as long as it takes and never founds. Either way it serves
 from the beginning, alone until it is in a primary view. Between two primary views there is none for a moment: only when
-that lasts for longer than ALONE_AFTER_S the node decides alone; until then who waits goes on waiting.
+that lasts for longer than ALONE_AFTER_S the node decides alone; until then who waits goes on waiting. It also decides
+alone while its disk is full.
 Above: `engineroom`.  Below: `cluster.Replica`, which starts anew, as another process, if its state ever is not that of
 the others.
 """
@@ -18,12 +19,17 @@ import msgspec
 from cluster import Options, Replica
 from cluster.runtime.dbfile import FILE
 from cluster.runtime.group import Full, NotDelivered
+from cluster.runtime.handshake import Dialect
 from cluster.runtime.keys import BadKey, read_key_file
 from cluster.runtime.probing import AlreadyFounded
 from cluster.runtime.refusals import StoreError
 from cluster.runtime.stops import MemberStops
+from qosweb.engine.entries import FORMAT, OtherFormat
+from qosweb.engine.law import OtherLanguage
 from qosweb.errors import UsageError
+from qosweb.node.saying import say
 from qosweb.units import Address
+from qosweb.webqos.model.model import LANGUAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +48,11 @@ ALONE_AFTER_S = 0.25
 MEMBER_FILE = "group"  # the folder of the group's disk, within --data-dir
 
 
-class OtherLanguage(MemberStops):
+class OtherVersion(MemberStops):
     """The others speak of what this version does not know. They go on; this node does not guess."""
+
+    def __init__(self, what: str, error: Exception) -> None:
+        super().__init__(f"{what} is not for this version: {error}; run the same version of qosweb on all nodes")
 
 
 class Seat:
@@ -57,11 +66,8 @@ class Seat:
         self._engine.now_ms = self._room.now_ms()
         try:
             self._engine.apply(position, origin, body)
-        except msgspec.DecodeError as error:
-            raise OtherLanguage(
-                f"entry {position} of the order, by {origin.name}, says what this version does not understand "
-                f"({error}): run the same version of qosweb on all nodes"
-            ) from None
+        except (OtherFormat, OtherLanguage) as error:
+            raise OtherVersion(f"entry {position} of the cluster's order, by {origin.name},", error) from None
         self._room.applied()
 
     def view_changed(self, position: int, view: View) -> None:
@@ -74,7 +80,10 @@ class Seat:
 
     def restore(self, state: bytes) -> None:
         self._engine.now_ms = self._room.now_ms()
-        self._engine.restore(state)
+        try:
+            self._engine.restore(state)
+        except (OtherFormat, OtherLanguage, msgspec.DecodeError) as error:
+            raise OtherVersion("the state of the cluster", error) from None
         self._room.applied()
 
 
@@ -85,11 +94,46 @@ class Membership:
         self._primary_changed = primary_changed
         self._alone_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+        self._is_disk_full = False
         room.engine.take_name(replica.me)
         room.broadcast = self._broadcast
         if replica.primary is not None:
             self._enter(replica.primary)
         replica.on_primary(self._follow)
+        self._chores = [self._loop.create_task(self._say_when_it_stops(), name="membership")]
+        if replica.options.data is not None:
+            self._chores.append(self._loop.create_task(self._follow_disk(), name="disk"))
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why this node is a member no more."""
+        return self.replica.error
+
+    @property
+    def is_catching_up(self) -> bool:
+        """In a view that is primary, but without the state yet that the others have."""
+        return self.group.is_catching_up
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Nothing leaves a member whose disk takes nothing, and nothing reaches it: it knows of no other view."""
+        return self._is_disk_full
+
+    async def _follow_disk(self) -> None:
+        while True:
+            await asyncio.sleep(ALONE_AFTER_S)
+            before, self._is_disk_full = self._is_disk_full, self.group.driver.write_failing
+            if self._is_disk_full != before:
+                self._enter(None if self._is_disk_full else self.replica.primary)
+
+    async def _say_when_it_stops(self) -> None:
+        async for _ in self.replica.views():
+            pass
+        if self.replica.error is not None:
+            say(
+                "this node is out of its cluster and goes on alone; it comes back when it is started again: "
+                f"{self.replica.error}"
+            )
 
     @property
     def group(self) -> Group:
@@ -105,11 +149,15 @@ class Membership:
             has_disk = options.data is not None and (options.data / FILE).exists()
             begin = Replica.found if settings.bootstrap and not has_disk else Replica.join
             replica = await begin(options, Seat(room))
-        except (AlreadyFounded, BadKey, StoreError, ValueError) as error:
+        except (AlreadyFounded, BadKey, MemberStops, StoreError, ValueError) as error:
             raise UsageError(str(error)) from None
         except OSError as error:
             raise UsageError(f"--group {settings.group or ''}: {error.strerror or error}") from None
         return cls(replica, room, primary_changed)
+
+    def follow_policy(self) -> None:
+        """From now on only those are let in who read the policy of the cluster."""
+        self.group.need(self._room.engine.replicated.law.language)
 
     async def leave(self) -> None:
         await self.replica.leave(LEAVE_S)
@@ -121,6 +169,8 @@ class Membership:
 
     def _end(self) -> None:
         self._room.broadcast = None
+        for chore in self._chores:
+            chore.cancel()
         if self._alone_timer is not None:
             self._alone_timer.cancel()
 
@@ -152,12 +202,13 @@ class Membership:
         engine = self._room.engine
         engine.now_ms = self._room.now_ms()
         was_alone = engine.solo is not None
-        if view is not None and view != self.replica.primary:
-            return  # it is over already
+        if view is not None and (view != self.replica.primary or self._is_disk_full):
+            return  # it is over already, or does not count yet
         if view is not None:
             if engine.me != self.replica.me:
                 engine.take_name(self.replica.me)
             engine.together()
+            self.follow_policy()
         else:
             engine.alone()
         if view is not None or not was_alone:
@@ -176,6 +227,7 @@ def _options(settings: ServeSettings, name: str) -> Options:
         contacts=tuple(map(str, settings.join)),
         data=None if settings.data_dir is None else settings.data_dir / MEMBER_FILE,
         order_log=settings.order_log,
+        dialect=Dialect(FORMAT, LANGUAGE),
     )
 
 

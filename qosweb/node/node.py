@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import socket
-import sys
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +17,7 @@ from qosweb.engine.entries import Report
 from qosweb.engine.law import Law
 from qosweb.errors import UsageError
 from qosweb.node.clock import Clock
+from qosweb.node.clockwatch import ClockWatch
 from qosweb.node.connection import Connection
 from qosweb.node.connections import Connections
 from qosweb.node.engineroom import EngineRoom
@@ -36,6 +34,7 @@ from qosweb.node.pacing import Pacer
 from qosweb.node.plain import PlainHeads
 from qosweb.node.policy import Policy
 from qosweb.node.qosgate import HEAD_BYTES, QosGate
+from qosweb.node.saying import place_of, say
 from qosweb.node.stages import Site
 from qosweb.node.store import PageStore
 from qosweb.node.tls import TlsFiles
@@ -49,10 +48,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cluster.names import View
-    from qosweb.engine.effects import Reported
+    from qosweb.engine.effects import Refused, Reported
     from qosweb.settings import ServeSettings
     from qosweb.units import Address
     from qosweb.webqos.model.build import Built
+    from qosweb.webqos.policy.environment import Environment
 
 BACKLOG = 2048
 SWEEP_EVERY_S = 0.5
@@ -63,6 +63,7 @@ LOG_CLOSE_S = 5.0
 FOUNDING_S = 10.0
 NEWS = 10  # a change by a tenth is one
 WALL_NEWS_MS = 500
+BIND_EVERY_MS = 1_000  # conditions are looked at so often where nothing else happens
 MEASURE_EVERY_S = 1.0
 
 
@@ -141,6 +142,7 @@ class Node:
         self.faults = 0
         self.primary_since = self.started_at
         self.primary: View | None = None
+        self._clock_watch: ClockWatch | None = None
         self._url = ""
         self._has_primary = asyncio.Event()
         self._policy_waits: dict[str, asyncio.Future[int | None]] = {}
@@ -222,6 +224,8 @@ class Node:
     def policy_changed(self, position: int, law: Law) -> None:
         """The engine has it: from here on."""
         self._hub.plain_heads.forget()
+        if self.membership is not None:
+            self.membership.follow_policy()
         self.policy.change(self._labels(law))
         index = position if self.membership is not None and position >= 0 else None
         self.ledger.policy_changed(index)
@@ -243,6 +247,7 @@ class Node:
         if view is not None:
             self._has_primary.set()
             self.visits.renamed()
+            self._report_capacity(anew=True)  # the cluster's time is another one than ours was
         self.primary_since = self.clock.wall(self.clock.read())
         self.policy.change_scope(is_local=view is None)
         if view is None:
@@ -264,18 +269,28 @@ class Node:
         position = None if self.membership is None else effect.position
         self.ledger.capacity_fixed(position, effect.node.name, effect.capacity_bps)
 
+    def refused(self, effect: Refused) -> None:
+        """All nodes pass over an entry, or the policy in it."""
+        what = "an entry" if effect.text is None else "a policy"
+        say(f"{what} of {effect.origin.name} is refused by all nodes: {effect.because}")
+        waiter = self._policy_waits.get(effect.text or "")
+        if effect.text is not None and waiter is not None and not waiter.done():
+            waiter.set_exception(UsageError(f"the policy is refused by all nodes: {effect.because}"))
+
     async def _enter_cluster(self, url: str) -> None:
         """The engine begins; a member of a cluster begins to join it, or founds it."""
         if self.room is None:
             return
         settings, engine = self.settings, self.room.engine
+        self._url = settings.public_url or url
         if settings.is_member:
             law = engine.machine.law
             self.membership = await Membership.begin(settings, self.name, self.room, self.primary_changed)
+            self._clock_watch = ClockWatch(say)
+            self.policy.change_scope(is_local=self.primary is None)
             self.visits.open(engine, self.membership.replica.options.key)
             if settings.bootstrap and engine.replicated.generation == 0:
                 await self._found(law)
-        self._url = settings.public_url or url
         self._report_capacity()
 
     async def _found(self, law: Law) -> None:
@@ -288,17 +303,21 @@ class Node:
         except TimeoutError:
             raise UsageError(f"the cluster was not founded within {FOUNDING_S:g} s") from None
 
-    def _report_capacity(self) -> None:
-        """Tell the cluster what this node can deliver, if that is not about what it was told."""
+    def _report_capacity(self, *, anew: bool = False) -> None:
+        """Tell the cluster what this node can deliver, and its clock, if that is not about what it was told."""
         if self.room is None or self.draining:
             return
         engine = self.room.engine
         told, load_ppm, wall_ms = engine.report, self.meter.watch.latest.cpu_ppm, self._wall_ms()
+        if self._clock_watch is not None and self.primary is not None:
+            self._clock_watch.look(wall_ms, engine.machine.pipes.values())
         capacity = max(1, self.meter.capacity_bps)
         if (
-            abs(capacity - told.capacity_bps) * NEWS < told.capacity_bps
+            not anew
+            and abs(capacity - told.capacity_bps) * NEWS < told.capacity_bps
             and abs(load_ppm - told.load_ppm) * NEWS < PPM
             and abs(wall_ms - told.wall_ms) < WALL_NEWS_MS
+            and not engine.machine.law.binds_anew(engine.machine.bound_ms, engine.time_ms - BIND_EVERY_MS)
         ):
             return
         engine.now_ms = self.room.now_ms()
@@ -359,14 +378,17 @@ class Node:
 
     def _report_fault(self, error: Exception) -> None:
         self.faults += 1
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(frame.filename).name}:{frame.lineno}"
-        say(f"internal fault: {type(error).__name__} at {place}: {error}; the connection was closed")
+        say(f"internal fault: {type(error).__name__} at {place_of(error)}: {error}; the connection was closed")
 
     def _labels(self, law: Law | None) -> Labels:
         if law is None:
             return Labels(self.clock)
-        return Labels(self.clock, law.model, self.settings.index, law.text, self._noted)
+        return Labels(self.clock, law.model, self.settings.index, law.text, self._noted, self._environment)
+
+    def _environment(self) -> Environment:
+        """What is the case, as the engine sees it."""
+        assert self.room is not None
+        return self.room.engine.machine.environment
 
     def _noted(self, page_sets: Iterable[int]) -> None:
         """Pages were asked for that a condition of the policy is about: the whole cluster is to know."""
@@ -460,8 +482,3 @@ def _log_file(settings: ServeSettings) -> LogFile | None:
 def _host_name() -> str:
     kept = "".join(c for c in socket.gethostname() if c.isascii() and (c.isalnum() or c in "-_."))
     return kept[:64] or "node"
-
-
-def say(message: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads it; that is no reason to stop
-        print(f"qosweb: {message}", file=sys.stderr, flush=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from qosweb.engine.requests import Decision, Deny, GoTo, Phase, Request, Start
 from qosweb.node.answers import Answer, explain
 from qosweb.node.exchange import WAITING, Exchange, Waiting
+from qosweb.webqos.policy.environment import REQUEST_BYTES
 
 if TYPE_CHECKING:
     from qosweb.node.engineroom import EngineRoom
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     from qosweb.node.policy import Policy
     from qosweb.node.visits import Visits
 
+MEAN_OF = 8  # answers, roughly
 HEAD_BYTES = 256  # what a request costs beside its body, as long as nobody has measured it
 
 
 class QosGate:
-    __slots__ = ("_counted", "_opens", "_policy", "_room", "_visits", "fixed_bytes", "in_service", "paces")
+    __slots__ = ("_counted", "_means", "_opens", "_policy", "_room", "_visits", "fixed_bytes", "in_service", "paces")
 
     def __init__(self, room: EngineRoom, policy: Policy, visits: Visits, *, paces: bool) -> None:
         self._room = room
@@ -35,6 +37,7 @@ class QosGate:
         self.in_service = 0
         self._opens: list[bool] = []  # by class: whether a plain request may start at once
         self._counted: dict[str, tuple[int, int]] = {}  # plain requests and their bytes that the engine knows of
+        self._means: dict[str, int] = {}  # by class: what answers that are no files were long, of late
         room.changed = self.renew
 
     # ---- the fast path
@@ -85,7 +88,7 @@ class QosGate:
 
     def _ask(self, exchange: Exchange, account: ClassAccount) -> Waiting | None:
         admission = self._room.engine.admission
-        cost = self.fixed_bytes + self._size(exchange)
+        cost = self.fixed_bytes + self._size(exchange, account)
         self._visits.look_at_ticket(exchange)
         visit = exchange.ticket
         if visit is not None and visit.class_number < len(self._policy.accounts):
@@ -128,13 +131,19 @@ class QosGate:
         admission = self._room.engine.admission
         if exchange.admitted:
             admission.finish(request, self.fixed_bytes + size, exchange.channel_until)
+            if exchange.resource is None and exchange.account is not None and not exchange.is_head:
+                mean = self._means.get(exchange.account.name, size)
+                self._means[exchange.account.name] = mean + (size - mean) // MEAN_OF
         else:
             admission.cancel(request)  # it may have been decided a moment before its client left
         self._room.poke()
 
-    def _size(self, exchange: Exchange) -> int:
-        if exchange.is_head or exchange.resource is None:
+    def _size(self, exchange: Exchange, account: ClassAccount) -> int:
+        """Of the answer: that of the file, or what others of its class had."""
+        if exchange.is_head:
             return 0
+        if exchange.resource is None:
+            return self._means.get(account.name, REQUEST_BYTES)
         return exchange.resource.plain.size
 
 
@@ -159,4 +168,5 @@ class _Decided:
 
 def denial(decision: Deny) -> Answer:
     fields = [("Retry-After", str(max(1, decision.retry_s))), ("QoS-Decision", f"denied; reason={decision.reason}")]
-    return explain(503, f"The request was not served: {decision.because}", fields)
+    status = 429 if decision.is_of_client else 503
+    return explain(status, f"The request was not served: {decision.because}", fields)

@@ -16,7 +16,8 @@ from aiohttp import http_parser
 from qosweb.errors import UsageError
 from qosweb.node.admin import Admin, Token
 from qosweb.node.closing import LINGERING_MAX
-from qosweb.node.node import Node, address_of, bind, say
+from qosweb.node.node import Node, address_of, bind
+from qosweb.node.saying import say, speak_for_the_group
 from qosweb.node.systemd import Notifier
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def serve(
     require_c_parser()
     if settings.access_log == "-" and sys.stdout is None:  # its number would soon belong to something else
         raise UsageError("--access-log -: standard output is closed; name a file, or say none")
+    speak_for_the_group()
     return uvloop.run(_serve(settings, on_ready or _announce(settings), ends_on_hangup=ends_on_hangup))
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from qosweb.engine.law import median_wall_ms
 from qosweb.version import VERSION
 from qosweb.webqos.values import PPM
 
@@ -40,10 +41,28 @@ def status_of(node: Node) -> dict[str, object]:
         "policy": {
             "hash": policy.labels.policy,
             "file": str(node.settings.spec or ""),
-            "in_force": policy.labels.in_force(node.clock.read()),
+            "in_force": [] if node.room is None else _in_force(node.room.engine),
         },
         "classes": {account.name: _class(account, node) for account in policy.accounts},
     }
+
+
+def _in_force(engine: Engine) -> list[str]:
+    """The constraints by which the engine decides now, in canonical form."""
+    machine = engine.machine
+    return [machine.law.model.constraints[number].text for number in machine.scheduler.bound.in_force]
+
+
+def missing_of(node: Node) -> str:
+    """Why this node does not decide with its cluster; empty if it does, or has none."""
+    membership = node.membership
+    if membership is None or node.primary is not None:
+        return ""
+    if membership.error is not None:
+        return f"out of the cluster until it is started again: {membership.error}"
+    if membership.is_disk_full:
+        return "waits for its disk, which is full"
+    return "state transfer" if membership.is_catching_up else "not in a primary view"
 
 
 def scope_of(node: Node) -> str:
@@ -65,6 +84,7 @@ def cluster_of(node: Node) -> dict[str, object]:
     return {
         "scope": scope_of(node),
         "primary": scope_of(node) != "local",
+        "missing": missing_of(node),
         "primary_since": node.primary_since,
         "view": None if view is None else {"id": str(view.id), "epoch": view.id.epoch},
         "members": members,
@@ -78,12 +98,18 @@ def cluster_of(node: Node) -> dict[str, object]:
             "cluster_bytes_per_s": engine.machine.capacity_bps,
             "set_by_hand": node.settings.capacity is not None,
         },
-        "nodes": {} if engine is None else {pid.name: _node(pipe) for pid, pipe in engine.machine.pipes.items()},
+        "nodes": {} if engine is None else _nodes(engine),
         "tickets": dict(node.visits.verdicts),
     }
 
 
-def _node(pipe: Pipe) -> dict[str, object]:
+def _nodes(engine: Engine) -> dict[str, object]:
+    pipes = engine.machine.pipes
+    wall_ms = median_wall_ms(pipes.values())
+    return {pid.name: _node(pipe, wall_ms) for pid, pipe in pipes.items()}
+
+
+def _node(pipe: Pipe, wall_ms: int) -> dict[str, object]:
     return {
         "url": pipe.url,
         "capacity_bytes_per_s": pipe.capacity_bps,
@@ -91,6 +117,7 @@ def _node(pipe: Pipe) -> dict[str, object]:
         "channels": len(pipe.channels),
         "waiting": len(pipe.waiting),
         "load": pipe.load_ppm / PPM,
+        "clock_ahead_s": round((pipe.wall_ms - wall_ms) / 1000, 1) if pipe.capacity_bps else None,
     }
 
 

@@ -1,8 +1,9 @@
 """Requests that go to another node of the cluster, and those that come from one, with a ticket.
 
 The client is sent with 307 and a ticket behind the target, which holds a channel there; or, with
-``set redirect = forward``, the node asks for the page there with that ticket, and passes the answer on. A ticket that
-is no good is no reason to refuse the request: it is one like any other then, and waits for its turn. Both are counted.
+``set redirect = forward``, the node asks for the page there with that ticket, and passes the answer on. What was passed
+on once is not passed on again: where its ticket came too late, its client is sent. A ticket that is no good is no
+reason to refuse the request: it is one like any other then, and waits for its turn. Both are counted.
 Neighbours: `qosweb.engine.tickets`; `qosgate` asks.
 """
 
@@ -32,7 +33,7 @@ WORD_EVERY_MS = 10_000  # bad tickets can be had for nothing: they do not fill t
 class Visits:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._next_word_ms = 0
+        self._next_word_ms: dict[Verdict, int] = {}
         self.verdicts: Counter[str] = Counter()  # on the tickets that came
         self._engine: Engine | None = None
         self._key = b""
@@ -58,13 +59,13 @@ class Visits:
         assert exchange.request is not None
         assert exchange.target is not None
         target = exchange.target.escaped_path + (f"?{exchange.target.query}" if exchange.target.query else "")
-        forwards = self._engine.machine.law.forwards
+        forwards = self._engine.machine.law.forwards and exchange.ticket_text is None
         authority = exchange.host if forwards else decision.url.partition("://")[2]
         until_ms = self._engine.time_ms + VISIT_MS
         text = self._office.issue(exchange.request.number, account.number, decision.node, authority, target, until_ms)
         if forwards:
             exchange.outcome = "forwarded"
-            return Elsewhere(decision.url, with_ticket(target, text), is_peer=True)
+            return Elsewhere(decision.url, with_ticket(target, text), decision.node.name)
         exchange.outcome = "redirected"
         fields = [
             ("Location", decision.url + with_ticket(target, text)),
@@ -85,8 +86,8 @@ class Visits:
         self.verdicts[verdict.value] += 1
         if verdict is Verdict.GOOD:
             exchange.ticket = ticket
-        elif self._engine.now_ms >= self._next_word_ms:
-            self._next_word_ms = self._engine.now_ms + WORD_EVERY_MS
+        elif self._engine.now_ms >= self._next_word_ms.get(verdict, self._engine.now_ms):
+            self._next_word_ms[verdict] = self._engine.now_ms + WORD_EVERY_MS
             self._say(
                 f"a ticket from {exchange.client} is {verdict.value}; its request waits for its turn like any other "
                 f"(so far {', '.join(f'{count} {what}' for what, count in self.verdicts.items())})"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pytest
 
     from cluster.names import View
-    from qosweb.engine.effects import Reported
+    from qosweb.engine.effects import Refused, Reported
     from qosweb.engine.law import Law
 
 A, B = ProcessId("a"), ProcessId("b")
@@ -38,9 +38,15 @@ PAGE = 16_384
 class Ear:
     """A node that hears."""
 
+    def __init__(self) -> None:
+        self.refusals: list[Refused] = []
+
     def policy_changed(self, position: int, law: Law) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
+
+    def refused(self, effect: Refused) -> None:
+        self.refusals.append(effect)
 
 
 class Fate:

@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from tests.support.nodes import RunningNode, environment
+from tests.support.nodes import COMMAND, RunningNode, environment
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ def make_site(root: Path, sizes: dict[str, int]) -> Path:
 class RunningCluster:
     """`names` gives the nodes; the first founds, the others join. Options are for all of them."""
 
-    def __init__(self, root: Path, scratch: Path, spec: str, names: str, *options: str) -> None:
+    def __init__(
+        self, root: Path, scratch: Path, spec: str, names: str, *options: str, command: Sequence[str] = COMMAND
+    ) -> None:
         self.root = root
         self.scratch = scratch
         self.options = options
@@ -41,7 +43,7 @@ class RunningCluster:
         self._stack = ExitStack()
         subprocess.run([sys.executable, "-m", "cluster", "key", str(self.key)], check=True, capture_output=True)
         for name in names:
-            self.add(name)
+            self.add(name, command=command)
         self.together(names)
 
     def __enter__(self) -> RunningCluster:
@@ -50,7 +52,9 @@ class RunningCluster:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def add(self, name: str, *options: str) -> RunningNode:
+    def add(
+        self, name: str, *options: str, before: Sequence[str] = (), command: Sequence[str] = COMMAND
+    ) -> RunningNode:
         """One more node."""
         folder = self.scratch / name
         folder.mkdir(exist_ok=True)
@@ -58,7 +62,7 @@ class RunningCluster:
         how = ["--join", self.group_address(living[0])] if living else ["--bootstrap", "--spec", str(self.spec)]
         node = RunningNode(
             self.root, folder, "--name", name, "--key-file", str(self.key), "--group", "127.0.0.1:0", *how,
-            *self.options, *options,
+            *self.options, *options, before=before, command=command,
         )  # fmt: skip
         self.nodes[name] = self._stack.enter_context(node)
         return node

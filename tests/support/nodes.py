@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 _SERVING = re.compile(r"serving .*? on (https?)://[^:]+:(\d+)/(?:, admin on http://[^:]+:(\d+)/)?")
@@ -36,7 +36,16 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 class RunningNode:
     """``qosweb serve`` on a folder. Options as on the command line: ``RunningNode(root, tmp, "--grace", "1s")``."""
 
-    def __init__(self, root: Path, scratch: Path, *options: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        scratch: Path,
+        *options: str,
+        env: Mapping[str, str] | None = None,
+        before: Sequence[str] = (),
+        command: Sequence[str] = COMMAND,
+    ) -> None:
+        """``before`` is put before the command, which may be that of another version."""
         self.access_log = scratch / "access.log"
         self.stderr: list[str] = []
         defaults = [
@@ -54,7 +63,7 @@ class RunningNode:
             if defaults[at] not in given:
                 options = (*options, defaults[at], defaults[at + 1])
         self.process = subprocess.Popen(
-            [*COMMAND, "serve", "--root", str(root), *options],
+            [*before, *command, "serve", "--root", str(root), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cluster.sim.machine import History
     from cluster.sim.node import Node
     from cluster.sim.world import World
-    from qosweb.engine.effects import Reported
+    from qosweb.engine.effects import Refused, Reported
     from qosweb.engine.entries import Batch
     from qosweb.engine.law import Law
 
@@ -220,3 +220,6 @@ class Host:
 
     def reported(self, _effect: Reported) -> None:
         self.world.sometimes["a capacity fixed"] += 1
+
+    def refused(self, effect: Refused) -> None:
+        raise AssertionError(f"an entry of this very version was refused: {effect}")

@@ -19,6 +19,10 @@ UNBOUNDED = 1 << 62
 OF_CLUSTER = frozenset({"time", "weekday", "date", "load", "nodes", "accessed"})
 
 
+# Those that tell clients apart, rather than pages or what is done with them.
+OF_CLIENT = frozenset({"client", "client_accessed", "cookie", "header"})
+
+
 class Facts(Protocol):
     """What is known when a condition is evaluated; None where nothing is."""
 
@@ -108,6 +112,17 @@ def is_of_request(condition: Condition) -> bool:
         isinstance(leaf, Atom) or (isinstance(leaf, Within) and leaf.subject in OF_CLUSTER)
         for leaf in leaves(condition)
     )
+
+
+def is_of_client(condition: Condition, atoms: tuple[Condition, ...]) -> bool:
+    """Whether it depends on who asks."""
+    for leaf in leaves(condition):
+        if isinstance(leaf, Atom):
+            if is_of_client(atoms[leaf.index], atoms):
+                return True
+        elif isinstance(leaf, ClientIn) or (not isinstance(leaf, Linked) and leaf.subject in OF_CLIENT):
+            return True
+    return False
 
 
 def holds(condition: Condition, facts: Facts, atoms_held: frozenset[int] = frozenset()) -> bool:

@@ -10,6 +10,10 @@ from qosweb.webqos.patterns import PagePattern
 
 DEFAULT = "default"
 
+# Which models there are: raised whenever one of this version may mean nothing to the version before. A version reads
+# those of its own language and of all before it.
+LANGUAGE = 1
+
 
 class Settings(msgspec.Struct, frozen=True):
     """``offsets`` are those of the time zone: (from when on, seconds east of UTC).

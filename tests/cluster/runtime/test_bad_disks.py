@@ -1,58 +1,16 @@
-"""A disk that is really full, or slow, under a real process: the others go on; it comes back, or stops and says why.
-
-The full disk is a small tmpfs in a mount namespace that only the member sees; the test reaches it through /proc.
-"""
+"""A disk that is really full, or slow, under a real process: the others go on; it comes back, or stops and says why."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-from contextlib import suppress
 from typing import TYPE_CHECKING
-
-import pytest
 
 from tests.cluster.runtime.members import Cluster
 from tests.cluster.runtime.preloaded import Preloaded
+from tests.support.smalldisk import fill, small_disk
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.cluster.runtime.members import Member
-
-SIZE = "24m"
-IN_A_PLACE_OF_ITS_OWN = ("unshare", "--mount", "--map-root-user", "sh", "-c")
-MOUNT = f'mount -t tmpfs -o size={SIZE},mode=700 none "$0" && exec "$@"'
-
-
-def small_disk(folder: Path) -> tuple[str, ...]:
-    """What to put before the command of a member, so that `folder` is a small disk for it alone."""
-    folder.mkdir()
-    before = (*IN_A_PLACE_OF_ITS_OWN, MOUNT, str(folder))
-    try:
-        done = subprocess.run([*before, "true"], capture_output=True, text=True, check=False, timeout=20)
-    except FileNotFoundError:
-        pytest.skip("there is no 'unshare' command (util-linux)")
-    if done.returncode:
-        pytest.skip(f"no file system of one's own can be mounted here: {done.stderr.strip()}")
-    return before
-
-
-def fill(member: Member, folder: Path) -> Path:
-    """Take all the room that is left on the disk of this member."""
-    filler = folder_of(member, folder) / "filler"
-    place = os.statvfs(filler.parent)
-    with filler.open("wb", buffering=0) as file, suppress(OSError):
-        for _ in range(2 * place.f_blocks):
-            file.write(bytes(place.f_frsize))
-    wait_for(lambda: os.statvfs(filler.parent).f_bavail == 0, "no room is left")
-    return filler
-
-
-def folder_of(member: Member, folder: Path) -> Path:
-    root = f"/proc/{member.process.pid}/root"
-    return type(folder)(root + os.fspath(folder))
 
 
 def test_a_full_disk_is_waited_for_while_the_others_go_on(tmp_path: Path) -> None:
@@ -63,7 +21,7 @@ def test_a_full_disk_is_waited_for_while_the_others_go_on(tmp_path: Path) -> Non
             cluster.start(name, "--size", "20000")
         c = cluster.start("c", "--size", "20000", "--disk-wait", "60", before=before)
         cluster.wait_for_primary("abc").load(4).wait_until_confirmed_at("abc", 20)
-        filler = fill(c, folder)
+        filler = fill(c.process, folder)
         wait_for(lambda: "waits for its disk" in c.stderr, "c notices that its disk is full", 60.0)
         cluster.wait_for_primary("ab").wait_until_confirmed_at("ab", 20)
         assert c.process.poll() is None
@@ -80,7 +38,7 @@ def test_a_disk_that_stays_full_stops_its_member_with_a_clear_error(tmp_path: Pa
             cluster.start(name, "--size", "20000")
         c = cluster.start("c", "--size", "20000", "--disk-wait", "1", before=before)
         cluster.wait_for_primary("abc").load(4).wait_until_confirmed_at("abc", 20)
-        fill(c, folder)
+        fill(c.process, folder)
         assert c.process.wait(60) == 1
         assert "this member stops: the disk was full for" in c.stderr
         assert "Make room" in c.stderr

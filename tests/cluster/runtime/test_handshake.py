@@ -15,6 +15,7 @@ from cluster.runtime.handshake import (
     VERSION,
     VERSION_MISMATCH,
     WRONG_KEY,
+    Dialect,
     Failed,
     Hail,
     Handshake,
@@ -138,3 +139,36 @@ def test_who_is_not_wanted_is_told_why() -> None:
 )
 def test_an_identity_has_to_make_sense(who: Identity) -> None:
     assert failure(side(who, accepts=False), side(B, accepts=True)) == GARBAGE
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "words"),
+    [
+        (Dialect(1), Dialect(2), "are of form"),
+        (Dialect(1, reads=1), Dialect(1, reads=2, needs=2), "a understands language 1"),
+        (Dialect(1, reads=2, needs=2), Dialect(1, reads=1), "b understands language 1"),
+    ],
+)
+def test_those_who_could_not_read_each_other_do_not_meet(ours: Dialect, theirs: Dialect, words: str) -> None:
+    dialer = side(msgspec.structs.replace(A, dialect=ours), accepts=False)
+    acceptor = side(msgspec.structs.replace(B, dialect=theirs), accepts=True)
+    with pytest.raises(Unwanted, match=words) as caught:
+        meet(dialer, acceptor)
+    assert caught.value.kind == VERSION_MISMATCH
+    with pytest.raises(Failed, match=words) as told:
+        dialer.receive(caught.value.answer)
+    assert told.value.kind == VERSION_MISMATCH
+
+
+def test_a_later_version_meets_an_earlier_one_that_reads_all_there_is() -> None:
+    dialer = side(msgspec.structs.replace(A, dialect=Dialect(1, reads=2, needs=1)), accepts=False)
+    acceptor = side(msgspec.structs.replace(B, dialect=Dialect(1, reads=1, needs=1)), accepts=True)
+    meet(dialer, acceptor)
+    assert dialer.peer is not None
+
+
+def test_one_of_another_version_is_told_so() -> None:
+    acceptor = side(B, accepts=True)
+    with pytest.raises(Unwanted) as caught:
+        acceptor.receive(msgspec.msgpack.encode(Hail(MAGIC, VERSION + 1, "c", b"n" * 32)))
+    assert msgspec.msgpack.decode(caught.value.answer, type=Hail).version == VERSION

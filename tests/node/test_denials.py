@@ -1,0 +1,83 @@
+"""What a client is told that is not served: 429 for a bound on who asks, 503 for anything else, and why."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.clusters import KIB, make_site
+from tests.support.nodes import RunningNode
+from tests.support.raw import RawConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.raw import Reply
+
+SPEC = """\
+set lifetime = 300ms
+set channel = 1MB in 1s
+client in 127.0.0.2/32 => </a>.num_requests < 2
+cookie("plan") = "free" => </a>.num_bytes < 2KB/s
+</b>.num_requests < 2
+"""
+CROWD = 12
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    folder = tmp_path_factory.mktemp("denials")
+    site = make_site(folder / "site", {"a": KIB, "b": KIB, "c": KIB * KIB})
+    (folder / "site.webqos").write_text(SPEC)
+    with RunningNode(site, folder, "--spec", str(folder / "site.webqos"), "--capacity", "2MB/s") as node:
+        yield node
+
+
+def crowd(node: RunningNode, target: str, *fields: str, source: str = "127.0.0.1") -> list[Reply]:
+    """The answers to some requests at once."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(RawConnection(node.port, source=source)) for _ in range(CROWD)]
+        head = "".join(f"{field}\r\n" for field in fields)
+        for client in clients:
+            client.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode())
+        return [client.read_reply() for client in clients]
+
+
+def denied(replies: list[Reply], status: int) -> list[Reply]:
+    assert {reply.status for reply in replies} == {200, status}
+    found = [reply for reply in replies if reply.status == status]
+    assert all(int(reply.headers["retry-after"]) >= 1 and reply.headers["qos-class"] for reply in found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fields", "source", "bound"),
+    [
+        ((), "127.0.0.2", "client in 127.0.0.2/32 =&gt; &lt;/a&gt;.num_requests &lt; 2"),
+        (("Cookie: plan=free",), "127.0.0.1", "&lt;/a&gt;.num_bytes &lt;"),
+    ],
+    ids=["address", "cookie"],
+)
+def test_a_bound_on_who_asks_is_429(node: RunningNode, fields: tuple[str, ...], source: str, bound: str) -> None:
+    for reply in denied(crowd(node, "/a/page", *fields, source=source), 429):
+        assert reply.headers["qos-decision"] == "denied; reason=client_bound"
+        assert bound in reply.body.decode()
+
+
+def test_it_is_no_bound_on_others(node: RunningNode) -> None:
+    assert {reply.status for reply in crowd(node, "/a/page")} == {200}
+
+
+def test_a_bound_on_pages_is_503(node: RunningNode) -> None:
+    for reply in denied(crowd(node, "/b/page", source="127.0.0.2"), 503):
+        assert reply.headers["qos-decision"] == "denied; reason=bound"
+        assert "over a bound (&lt;/b&gt;.num_requests &lt; 2)" in reply.body.decode()
+
+
+def test_lack_of_capacity_is_503(node: RunningNode) -> None:
+    for reply in denied(crowd(node, "/c/page", source="127.0.0.2"), 503):
+        reason = reply.headers["qos-decision"].removeprefix("denied; reason=")
+        assert reason in ("cannot_be_reached", "lifetime")
+        assert {"cannot_be_reached": "is over its share", "lifetime": "It waited for"}[reason] in reply.body.decode()

@@ -1,0 +1,141 @@
+"""A node whose clock is an hour off, and nodes whose disks are full: they say so, and nobody else suffers.
+
+The clock is moved by a library before the C library of the node; the full disk is a small one that only it sees.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+from typing import TYPE_CHECKING
+
+from tests.cluster.runtime.preloaded import Preloaded
+from tests.support.clusters import KIB, RunningCluster, make_site
+from tests.support.smalldisk import as_seen_by, fill, small_disk
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.nodes import RunningNode
+
+HOUR_S = 3600
+SPEC = "set lifetime = 20s\nset channel = 64KB in 1s\n"
+
+
+def spec_for_later() -> str:
+    """With a promise for an hour from now, by the clock."""
+    from_s, to_s = time.time() + HOUR_S / 2, time.time() + 1.5 * HOUR_S
+    hours = "..".join(time.strftime("%H:%M", time.gmtime(at)) for at in (from_s, to_s))
+    return f"{SPEC}time in {hours} => </b>.available = always\n"
+
+
+def says(node: RunningNode, *words: str, within_s: float = 60) -> None:
+    said = node.stderr
+    wait_for(
+        lambda: any(all(word in line for word in words) for line in said) or None, f"a line with {words}", within_s
+    )
+
+
+def readiness(node: RunningNode) -> str:
+    try:
+        return node.admin("/readyz")
+    except urllib.error.HTTPError as error:
+        with error:
+            text: str = error.read().decode()
+            return text
+
+
+def test_a_clock_that_is_an_hour_off_moves_nothing_but_the_own_log(tmp_path: Path) -> None:
+    clocks = Preloaded(tmp_path, "wallclock")
+    site = make_site(tmp_path / "site", {"a": 64 * KIB, "b": 16})
+    with RunningCluster(site, tmp_path, spec_for_later(), "ab", "--capacity", "64KB/s") as cluster:
+        c = cluster.add("c", before=clocks.before("c"))
+        cluster.together("abc")
+        assert cluster.status("a")["policy"]["in_force"] == []
+        for hours, where in ((1, "ahead of"), (-2, "behind")):
+            clocks.set("c", hours * HOUR_S)
+            wait_for(lambda: ahead_s(cluster) in (3600, -7200) or None, "a sees the clock of c")
+            says(c, "the clock of this node is", where, "set its clock")
+            clocks.set("c", 0)
+            wait_for(lambda: ahead_s(cluster) == 0 or None, "it is right again")
+            says(c, "the clock of this node is that of the cluster again")
+        clocks.set("c", HOUR_S)
+        assert [cluster.status(name)["policy"]["in_force"] for name in "abc"] == [[], [], []]
+        # Tickets go by the cluster's time: who is sent away from a full pipe is expected where it goes.
+        a = cluster.nodes["a"]
+        good = sum(cluster.status(name)["tickets"].get("good", 0) for name in "bc")
+        wait_for(lambda: _follow(a, cluster) or None, "a client is sent away from a")
+        assert sum(cluster.status(name)["tickets"].get("good", 0) for name in "bc") == good + 1
+        assert [line for name in "ab" for line in cluster.nodes[name].stderr if "the clock" in line] == []
+
+
+def ahead_s(cluster: RunningCluster) -> int:
+    """The clock of c as a sees it, in whole minutes."""
+    return 60 * round(cluster.status("a")["nodes"]["c"]["clock_ahead_s"] / 60)
+
+
+def _follow(a: RunningNode, cluster: RunningCluster) -> bool:
+    """Whether a client was sent elsewhere from a node with a full pipe, and was served there."""
+    with a.connect() as first, a.connect() as second:
+        first.send(b"GET /a/page HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wait_for(lambda: cluster.status("a")["nodes"]["a"]["channels"] or None, "the pipe of a is full")
+        reply = second.get("/b/page")
+        first.read_reply()
+    location = reply.headers.get("location", "")
+    there = next((node for node in cluster.nodes.values() if location.startswith(node.url)), None)
+    if reply.status != 307 or there is None:
+        return False
+    with there.connect() as connection:
+        host = there.url.partition("//")[2]
+        connection.send(f"GET {location.removeprefix(there.url)} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        return connection.read_reply().status == 200
+
+
+def test_full_disks_of_one_node(tmp_path: Path) -> None:
+    """Of its membership, its access log and its order log."""
+    site = make_site(tmp_path / "site", {"a": KIB})
+    place = tmp_path / "place"
+    before = small_disk(place, "8m")
+    with RunningCluster(site, tmp_path, SPEC, "ab") as cluster:
+        a, b = (cluster.nodes[name] for name in "ab")
+        logs = ("--access-log", str(place / "access.log"), "--order-log", str(place / "order.log"))
+        c = cluster.add("c", "--data-dir", str(place / "data"), *logs, before=before)
+        cluster.together("abc")
+        filler = fill(c.process, place)
+
+        def goes_on() -> bool:
+            assert [node.get("/a/page").status for node in (a, b, c)] == [200, 200, 200]
+            return any("this member waits for its disk" in line for line in c.stderr)
+
+        wait_for(goes_on, "c says that its disk is full", 60)
+        cluster.together("ab")
+        assert "cluster: waits for its disk, which is full\n" in readiness(c)
+        assert c.get("/a/page").headers["qos-scope"] == "local"
+        says(c, "access log: cannot write", "No space left on device")
+        says(c, "the order log", "takes nothing", "No space left on device")
+        filler.unlink()
+        cluster.together("abc")
+        assert readiness(c) == "ok\n"
+        says(c, "access log: writing again; 0 lines lost so far")
+        assert a.get("/a/page").status == 200
+        says(c, "the order log", "is written again")
+        assert not any("Traceback" in line for node in (a, b, c) for line in node.stderr)
+        lines = as_seen_by(c.process, place / "access.log").read_text().splitlines()
+        assert all(json.loads(line) for line in lines)
+
+
+def test_a_node_that_waits_for_the_state_says_so(tmp_path: Path) -> None:
+    """It has it when it is on its disk, which is slow."""
+    disks = Preloaded(tmp_path, "slowdisk")
+    site = make_site(tmp_path / "site", {"a": KIB})
+    with RunningCluster(site, tmp_path, SPEC, "ab") as cluster:
+        slow = disks.before("c")
+        disks.set("c", 700)
+        c = cluster.add("c", "--data-dir", str(tmp_path / "data"), before=slow)
+        wait_for(lambda: readiness(c) == "cluster: state transfer\n" or None, "the state is on its way", 60)
+        assert c.get("/a/page").status == 200
+        disks.set("c", 0)
+        cluster.together("abc")
+        assert readiness(c) == "ok\n"

@@ -1,0 +1,118 @@
+"""Tickets that are no good, brought to nodes that are processes: a line in the log, a number in the status, and a turn
+like anybody else's. No channel is lost for them."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.clusters import KIB, RunningCluster, make_site
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.raw import RawConnection
+
+SPEC = "set lifetime = 20s\nset channel = 64KB in 1s\n"
+PIPE = ("--capacity", "64KB/s")  # one page at a time, for a second
+LATE_MS = 4_500  # how long a channel is held, and what clocks may differ by
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    folder = tmp_path_factory.mktemp("tickets")
+    site = make_site(folder / "site", {"thick": 64 * KIB, "thin": 16, "other": 16})
+    with RunningCluster(site, folder, SPEC, "ab", *PIPE) as cluster:
+        yield cluster
+
+
+def sent_to_b(cluster: RunningCluster) -> str:
+    """The target that a client of `a` is sent to at `b`, with its ticket: a's pipe is full, b's is not."""
+    a, b = cluster.nodes["a"], cluster.nodes["b"]
+
+    def try_once() -> str | None:
+        wait_for(lambda: not in_use(cluster) or None, "both pipes are free")
+        with a.connect() as first, a.connect() as second:
+            ask(first, "/thick/page")
+            wait_for(lambda: in_use(cluster) or None, "the pipe of a is full")
+            ask(second, "/thin/page")
+            reply = second.read_reply()
+            first.read_reply()
+        location = reply.headers.get("location", "")
+        return location.removeprefix(b.url) if reply.status == 307 and location.startswith(b.url) else None
+
+    return wait_for(try_once, "a client to be sent to b", 60)
+
+
+def ask(connection: RawConnection, target: str) -> None:
+    connection.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+
+
+def in_use(cluster: RunningCluster) -> int:
+    return sum(one["channels"] for one in cluster.status("a")["nodes"].values())
+
+
+def judged(cluster: RunningCluster, name: str, verdict: str) -> int:
+    return int(cluster.status(name)["tickets"].get(verdict, 0))
+
+
+def present(cluster: RunningCluster, name: str, target: str, verdict: str) -> None:
+    """Bring a ticket: it is judged so, and the page is served all the same."""
+    node, before = cluster.nodes[name], judged(cluster, name, verdict)
+    host = "Host: " + node.url.partition("//")[2]
+    with node.connect() as connection:
+        connection.send(f"GET {target} HTTP/1.1\r\n{host}\r\n\r\n".encode())
+        assert connection.read_reply().status == 200
+    assert judged(cluster, name, verdict) == before + 1
+    if verdict != "good":
+        line = f"is {verdict}; its request waits for its turn like any other"
+        wait_for(lambda: any(line in said for said in node.stderr) or None, f"a line about a ticket that {line}")
+
+
+def forgeries(target: str) -> list[str]:
+    path, _, text = target.partition("qos-ticket=")
+    said = bytearray(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    found = []
+    for at in (0, 1, len(said) // 2, len(said) - 1):
+        other = bytes(said[:at]) + bytes([said[at] ^ 1]) + bytes(said[at + 1 :])
+        found.append(path + "qos-ticket=" + base64.urlsafe_b64encode(other).rstrip(b"=").decode())
+    return [*found, path + "qos-ticket=", path + "qos-ticket=" + "A" * 500, path + "qos-ticket=%F0%9F%8E%AB"]
+
+
+def test_one_that_is_good_is_good_once(cluster: RunningCluster) -> None:
+    target = sent_to_b(cluster)
+    present(cluster, "b", target, "good")
+    present(cluster, "b", target, "used")
+
+
+def test_one_that_was_forged(cluster: RunningCluster) -> None:
+    target = sent_to_b(cluster)
+    for forged in forgeries(target):
+        present(cluster, "b", forged, "forged")
+    present(cluster, "b", target, "good")  # nobody else used it up
+
+
+def test_one_for_another_page_or_node(cluster: RunningCluster) -> None:
+    target = sent_to_b(cluster)
+    present(cluster, "b", target.replace("/thin/", "/other/"), "for another page")
+    present(cluster, "a", target, "for another node")
+    present(cluster, "b", target, "good")
+
+
+def test_one_that_is_late_and_the_channel_that_was_held_for_it(cluster: RunningCluster) -> None:
+    target = sent_to_b(cluster)
+    late_ms = cluster.status("b")["time_ms"] + LATE_MS
+    wait_for(lambda: cluster.status("b")["time_ms"] > late_ms or None, "the ticket is late")
+    present(cluster, "b", target, "late")
+    wait_for(lambda: not in_use(cluster) or None, "no channel is held for anybody")
+
+
+def test_nothing_is_left_of_them(cluster: RunningCluster) -> None:
+    for node in cluster.nodes.values():
+        assert node.get("/thin/page").status == 200
+        assert not any("internal fault" in line or "Traceback" in line for line in node.stderr)
+    wait_for(lambda: not in_use(cluster) or None, "no channel is held for anybody")
+    assert cluster.status("a")["members"] == ["a", "b"]

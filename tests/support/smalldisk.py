@@ -1,0 +1,50 @@
+"""A disk that is really full, under a real process: a small tmpfs in a mount namespace that only this process sees.
+
+The test reaches it through /proc.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZE = "24m"
+IN_A_PLACE_OF_ITS_OWN = ("unshare", "--mount", "--map-root-user", "sh", "-c")
+
+
+def small_disk(folder: Path, size: str = SIZE) -> tuple[str, ...]:
+    """What to put before the command of a process, so that `folder` is a small disk for it alone."""
+    folder.mkdir()
+    mount = f'mount -t tmpfs -o size={size},mode=700 none "$0" && exec "$@"'
+    before = (*IN_A_PLACE_OF_ITS_OWN, mount, str(folder))
+    try:
+        done = subprocess.run([*before, "true"], capture_output=True, text=True, check=False, timeout=20)
+    except FileNotFoundError:
+        pytest.skip("there is no 'unshare' command (util-linux)")
+    if done.returncode:
+        pytest.skip(f"no file system of one's own can be mounted here: {done.stderr.strip()}")
+    return before
+
+
+def fill(process: subprocess.Popen[str] | subprocess.Popen[bytes], folder: Path) -> Path:
+    """Take all the room that is left on the disk of this process. The file to remove for it to have room again."""
+    filler = as_seen_by(process, folder) / "filler"
+    place = os.statvfs(filler.parent)
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        for _ in range(2 * place.f_blocks):
+            file.write(bytes(place.f_frsize))
+    wait_for(lambda: os.statvfs(filler.parent).f_bavail == 0, "no room is left")
+    return filler
+
+
+def as_seen_by(process: subprocess.Popen[str] | subprocess.Popen[bytes], folder: Path) -> Path:
+    return type(folder)(f"/proc/{process.pid}/root{os.fspath(folder)}")
