@@ -152,15 +152,19 @@ class Bench:
         events: Sequence[Event] = (),
         at: Sequence[str] = (),
         spread: str = "",
+        like: str = "",
     ) -> Evidence:
-        """Requests by chance, ``rates`` per second by class, to the targets as ``spread`` or ``--spread`` says."""
+        """Requests by chance, ``rates`` per second by class, to the targets as ``spread`` or ``--spread`` says.
+
+        Loads that are ``like`` the same have the same requests.
+        """
         self._loads += 1
         trace, results, summary, said = (
             self.folder / f"load{self._loads}.{kind}" for kind in ("trace.jsonl.gz", "results.jsonl.gz", "json", "txt")
         )
         mix = [MixPart(name, rate, page_of(name)) for name, rate in rates.items()]
         course = stages([Piece(0.0, lasting_s, sum(rates.values()), sum(rates.values()))], mix, crowds)
-        dice = random.Random(self.size.seed * 1000 + self._loads)
+        dice = random.Random(f"{self.size.seed} {like}" if like else self.size.seed * 1000 + self._loads)
         with writing(str(trace)) as file:
             write_trace(file, requests(course, mix, kind="poisson", zipf_exponent=0, method="GET", dice=dice))
         where = [word for node in targets for word in ("--target", node.url)]

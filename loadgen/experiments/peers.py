@@ -91,7 +91,7 @@ class Peers(NamedTuple):
 
     def carry_out(self, bench: Bench) -> Findings:
         pipe_bps = bench.pipe(MB)
-        lasting_s = bench.lasting(10.0, 6.0)
+        lasting_s = bench.lasting(8.0, 6.0)
         capacity_per_s = pipe_bps / (SIZE + HEAD_BYTES)
         sizes = dict.fromkeys(PROMISED, SIZE)
         found = []
@@ -112,7 +112,7 @@ class Peers(NamedTuple):
                 asked = {name: per_s for name, per_s in asked.items() if per_s}
                 for server, nodes, target in targets:
                     bench.say(f"{situation}: {server}")
-                    evidence = bench.load([target], asked, lasting_s, nodes=nodes)
+                    evidence = bench.load([target], asked, lasting_s, nodes=nodes, like=situation)
                     found.append(Got(server, situation, evidence))
         absent = sorted({peer.needs for peer in PEERS_KNOWN} - {peer.needs for peer in here})
         return judge(found, pipe_bps, quick=bench.size.quick, absent=absent)

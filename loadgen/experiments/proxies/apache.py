@@ -63,7 +63,9 @@ def placed(name: str, task: Task) -> Proxy:
             upstream=task.host,
             port=port,
             user=f"User {_user()}" if os.geteuid() == 0 else "",
-            modules="\n".join([*_files(), *(f"LoadModule {one}_module {modules / f'mod_{one}.so'}" for one in _LOADED)]),
+            modules="\n".join(
+                [*_files(), *(f"LoadModule {one}_module {modules / f'mod_{one}.so'}" for one in _LOADED)]
+            ),
             places="\n".join(f"QS_LocRequestLimit {class_name} {count}" for class_name, count in places.items()),
         )
 
