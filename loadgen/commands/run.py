@@ -103,8 +103,8 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--summary", metavar="FILE", help="the summary as JSON")
     parser.add_argument("--hdr", metavar="FILE", help="latencies: .hgrm for the percentiles, else an HdrHistogram log")
     parser.add_argument(
-        "--assert", dest="assertions", metavar="'A.served>=99.9%%'", action="append", default=[],
-        help="exit code 1 if it does not hold; also 'p99<200ms', 'B.denied<=5%%', 'rate>=100/s'",
+        "--assert", dest="assertions", metavar="'p99<200ms'", action="append", default=[],
+        help="exit code 1 if it does not hold; also 'A.served>=99.9%%', 'B.denied<=5%%', 'rate>=100/s'; repeatable",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="the summary as JSON on standard output, for scripts")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
