@@ -102,9 +102,10 @@ def test_assertions(text: str, holds: bool) -> None:
     [
         ("", "not understood"), ("served", "not understood"), ("A.served=99%", "'=' is no comparison; there are >="),
         (">5", "not understood"), ("1<p99<3", "not understood"), ("served=>9%", "'=>' is no comparison"),
-        ("A.speed>5", "nothing is called 'speed'; there are served, "), ("P99<5ms", "did you mean p99?"),
+        ("A.wait>5", "nothing is called 'wait'; there are served, "), ("P99<5ms", "did you mean p99?"),
         ("A.servd>5", "did you mean served?"), ("p100<5s", "p100 is written max"), ("p99<5%", "needs a unit"),
-        ("served>9.5", "for a share write 9.5%"), ("served>150%", "no share is more than 100%"), ("p99<2", "needs a unit"),
+        ("served>9.5", "for a share write 9.5%"), ("served>150%", "no share is more than 100%"),
+        ("p99<200", "needs a unit"),
         ("served>99ms", "a count or, with %"), ("rate>5%", "per second"), ("A.late_p99<5ms", "has no class"),
         ("p99<1.2.3ms", "'1.2.3ms' is not a number"), ("served>=99,9%", "'99,9%' is not a number"),
         ("served>=", "'' is not a number"), ("A.p999<5ms", "p999 is no percentile below 100"),
