@@ -8,6 +8,7 @@ its answer, and the clock of a request runs since it was sent.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from loadgen.answers import Remembered
+from loadgen.bodies import Bodies
 from loadgen.histogram import VALUE_MAX, index_of
 from loadgen.outcomes import (
     ACCEPTED,
@@ -22,6 +24,7 @@ from loadgen.outcomes import (
     DENIED,
     FAILED,
     INTERRUPTED,
+    NO_BODY,
     REDIRECT_UNSENT,
     REDIRECTED,
     TIMEOUT,
@@ -65,6 +68,7 @@ class Attack:
         self._spread = Spread(job.weights)
         self._limits = PoolLimits(job.connections, job.connect_timeout_s, job.body_max)
         self._remembered = Remembered()
+        self._bodies = Bodies()
         self._pools: dict[tuple[str, str, int], Pool] = {}
         self._target_pools = [self._pool_of(target) for target in job.targets]
         self._pacer = make_pacer(asyncio.get_running_loop(), self._send_due)
@@ -185,7 +189,10 @@ class Attack:
     def _take_up(self, number: int, request: Request, due_s: float, now_s: float) -> None:
         at = self._spread.target_of(number)
         pool = self._target_pools[at]
-        shot = Shot(number, request, due_s, at, pool.payloads.of(request))
+        if request.body is msgspec.UNSET:
+            shot = Shot(number, request, due_s, at, pool.payloads.of(request))
+        else:
+            shot = self._with_body(number, request, due_s, at)
         tally = self.tally
         late_us = shot.late_us = min(int((now_s - due_s) * 1e6), VALUE_MAX)
         late = tally.late_us
@@ -195,11 +202,22 @@ class Attack:
             tally.late_max_us = late_us
         tally.targets[at] = tally.targets.get(at, 0) + 1
         self.in_flight += 1
-        if len(pool.waiting) >= _WAITING_MAX:
+        if not shot.payload:
+            self._end(shot, FAILED, cause=NO_BODY)
+        elif len(pool.waiting) >= _WAITING_MAX:
             self._give_up(shot)
         else:
             shot.queued_s = due_s
             pool.submit(shot)
+
+    def _with_body(self, number: int, request: Request, due_s: float, at: int) -> Shot:
+        """Without a payload if its body is in a file that cannot be read."""
+        assert request.body is not msgspec.UNSET
+        shot = Shot(number, request, due_s, at, b"")
+        with contextlib.suppress(OSError):
+            shot.body = self._bodies.of(request.body)
+            shot.payload = self._target_pools[at].payloads.of(request, len(shot.body))
+        return shot
 
     def _ask_again(self) -> None:
         """A client of a closed loop takes the next request, from the beginning again after the last."""
@@ -220,7 +238,9 @@ class Attack:
         shot.method = step.request.method
         shot.no_body = shot.method == "HEAD"
         pool = self._pool_of(target)
-        shot.payload = pool.payloads.of(step.request)
+        if step.request.body is msgspec.UNSET:
+            shot.body = b""
+        shot.payload = pool.payloads.of(step.request, len(shot.body))
         shot.queued_s = _monotonic()
         pool.submit(shot)
 
@@ -271,7 +291,7 @@ class Attack:
             sent_us = int((shot.sent_s - shot.due_s) * 1e6) if shot.sent_s else 0
             result = Result(
                 shot.number, request.t, request.url, outcome, request.method, request.class_name, request.headers,
-                shot.target, status, answered_as, reason, cause, size, shot.late_us, sent_us, latency_us,
+                request.body, shot.target, status, answered_as, reason, cause, size, shot.late_us, sent_us, latency_us,
                 shot.redirects, shot.retries,
             )  # fmt: skip
             self.lines.append(self._encode(result))

@@ -42,6 +42,8 @@ class Connection(asyncio.Protocol):
         if shot.sent_s == 0.0:
             shot.sent_s = now_s
         self._transport.write(shot.payload)
+        if shot.body:
+            self._transport.write(shot.body)
 
     def data_received(self, data: bytes) -> None:
         shot = self.shot

@@ -1,4 +1,4 @@
-"""Requests as the bytes that are written, prepared once for each that repeats."""
+"""Requests as the bytes that are written, prepared once for each that repeats. A body is not among them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadgen.trace.request import split_url
+from loadgen.trace.request import WITH_BODY, split_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from loadgen.trace.request import Request
 
 _PREPARED_MAX = 20_000
-_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+_UNKNOWN_CONTENT = {"Content-Type": "application/octet-stream"}
 
 
 class Payloads:
@@ -27,7 +27,9 @@ class Payloads:
         self._common = _lines(self._headers)
         self._prepared: dict[str, tuple[str, bytes]] = {}  # by URL: the last method, and the bytes
 
-    def of(self, request: Request) -> bytes:
+    def of(self, request: Request, body_len: int = 0) -> bytes:
+        if body_len or request.body is not msgspec.UNSET:
+            return self._with_body(request, body_len)
         if request.headers is not msgspec.UNSET:
             return self._special(request, request.headers)
         url = request.url
@@ -43,10 +45,16 @@ class Payloads:
     def _special(self, request: Request, headers: Mapping[str, str]) -> bytes:
         return _payload(request.method, request.url, self._authority, _lines(_overridden(self._headers, headers)))
 
+    def _with_body(self, request: Request, length: int) -> bytes:
+        headers = _overridden(_UNKNOWN_CONTENT, self._headers)
+        if request.headers is not msgspec.UNSET:
+            headers = _overridden(headers, request.headers)
+        return _payload(request.method, request.url, self._authority, _lines(headers), length)
 
-def _payload(method: str, url: str, authority: str, fields: str) -> bytes:
+
+def _payload(method: str, url: str, authority: str, fields: str, body_len: int = 0) -> bytes:
     host, path = split_url(url)
-    length = "Content-Length: 0\r\n" if method in _WITH_BODY else ""
+    length = f"Content-Length: {body_len}\r\n" if body_len or method in WITH_BODY else ""
     return f"{method} {path} HTTP/1.1\r\nHost: {host or authority}\r\n{fields}{length}\r\n".encode("latin-1")
 
 

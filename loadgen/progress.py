@@ -97,7 +97,8 @@ class Plain:
         latency = Histogram(whole.latency_us)
         parts = [f"{elapsed_s:7.1f} s  {done}  {whole.requests / lasted_s:8.1f}/s"]
         parts += [f"{name} {whole.count(name)}" for name in OUTCOMES if whole.count(name) or name == ACCEPTED]
-        parts.append(f"p50 {format_ms(latency.percentile(50))}  p99 {format_ms(latency.percentile(99))}")
+        if latency.counts:
+            parts.append(f"p50 {format_ms(latency.percentile(50))}  p99 {format_ms(latency.percentile(99))}")
         if not self._closed_loop:
             parts.append(f"late p99 {format_ms(Histogram(recent.late_us).percentile(99))}")
         parts.append(f"in flight {in_flight}  waiting {waiting}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from loadgen.outcomes import BAD_REDIRECT, REDIRECT_AWAY, REDIRECTS
@@ -42,15 +43,17 @@ def follow(shot: Shot, head: Head, job: Job) -> Step:
         raise Stray(BAD_REDIRECT) from None
     if not head.location or fault_in_url(path):
         raise Stray(BAD_REDIRECT)
-    method = shot.method
+    method, body = shot.method, shot.request.body
     if (head.status == 303 and method != "HEAD") or (head.status in (301, 302) and method == "POST"):
         method = "GET"
+    if method == "GET":
+        body = UNSET
     if shot.request.url[0] != "/" and split_address(first)[:3] == (scheme, host, port):
         # The host that the trace named, which the target serves: stay there, under that name.
-        return Step(job.targets[shot.target], replace(shot.request, url=url, method=method), url)
+        return Step(job.targets[shot.target], replace(shot.request, url=url, method=method, body=body), url)
     target = next((t for t in job.targets if (t.scheme, t.host, t.port) == (scheme, host, port)), None)
     if target is None:
         if not is_loopback(host) and not job.allow_remote:
             raise Stray(REDIRECT_AWAY)
         target = Target(scheme, host, port, host)
-    return Step(target, replace(shot.request, url=path, method=method), url)
+    return Step(target, replace(shot.request, url=path, method=method, body=body), url)

@@ -41,6 +41,7 @@ class Result(msgspec.Struct, omit_defaults=True, gc=False):
     method: str = "GET"
     class_name: str = msgspec.field(default="", name="class")  # as the trace says
     headers: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    body: int | str | msgspec.UnsetType = msgspec.UNSET
     target: int = 0
     status: int = 0
     answered_as: str = ""  # the answer's QoS-Class
@@ -60,4 +61,4 @@ class Result(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 def request_of(result: Result) -> Request:
-    return Request(result.t, result.url, result.method, result.class_name, result.headers)
+    return Request(result.t, result.url, result.method, result.class_name, result.headers, result.body)

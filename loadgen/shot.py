@@ -13,8 +13,8 @@ _MAY_REPEAT = frozenset({"GET", "HEAD", "OPTIONS"})
 class Shot:
     """Times are seconds of the monotonic clock."""
 
-    __slots__ = ("due_s", "late_us", "may_retry", "method", "no_body", "number", "payload", "queued_s", "redirects",
-                 "request", "retries", "sent_s", "target", "url")  # fmt: skip
+    __slots__ = ("body", "due_s", "late_us", "may_retry", "method", "no_body", "number", "payload", "queued_s",
+                 "redirects", "request", "retries", "sent_s", "target", "url")  # fmt: skip
 
     def __init__(self, number: int, request: Request, due_s: float, target: int, payload: bytes) -> None:
         self.number = number
@@ -22,6 +22,7 @@ class Shot:
         self.due_s = due_s
         self.target = target
         self.payload = payload
+        self.body = b""  # what comes after the payload; many shots have the same
         self.method = request.method  # a redirect can change it
         self.url = ""  # where a redirect led to
         self.no_body = request.method == "HEAD"

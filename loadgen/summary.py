@@ -5,13 +5,15 @@ from typing import Self
 import msgspec
 
 from loadgen.histogram import Histogram
-from loadgen.outcomes import ACCEPTED, FAILED, OUTCOMES, UNSENT
+from loadgen.outcomes import ACCEPTED, DENIED, FAILED, OUTCOMES, UNSENT
 from loadgen.results import RunFacts
 from loadgen.tally import ClassTally, Tally
 from loadgen.units import format_ms
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 _LATE_WARN_US = 10_000
+_NAME_MAX = 40
+_DENIED = "denied; reason="  # as QoS-Decision says it
 
 
 class Latency(msgspec.Struct):
@@ -153,8 +155,8 @@ def render(summary: Summary) -> str:
     lines = [f"{requests} ({loop})", ""]
     lines += _table(summary)
     lines.append("")
-    for name, counts in (("denied", whole.denied_by_reason), (FAILED, whole.failed_by_cause)):
-        lines += [f"{name + ':':<10}{count:>9}  {what}" for what, count in counts.items()]
+    for name, counts in ((DENIED, whole.denied_by_reason), (FAILED, whole.failed_by_cause)):
+        lines += [f"{name + ':':<10}{count:>9}  {what.removeprefix(_DENIED)}" for what, count in counts.items()]
     if whole.redirected:
         lines.append(f"redirects: {whole.redirects} followed, in {whole.redirected} requests")
     if whole.retries:
@@ -180,17 +182,21 @@ def render(summary: Summary) -> str:
 
 
 def _table(summary: Summary) -> list[str]:
+    """Outcomes that no request had are left out: a terminal is only so wide."""
     rows = [("all", summary.all)]
     if list(summary.classes) != ["-"]:
         rows += list(summary.classes.items())
-    width = min(max(len(name) for name, _ in rows), 40)
-    heads = ("requests", *OUTCOMES, "served", "served/s", "p50", "p90", "p99", "p99.9", "max")
-    lines = [f"{'class':<{width}}" + "".join(f"{head:>11}" for head in heads)]
+    had = [outcome for outcome in OUTCOMES if summary.all.outcomes[outcome] or outcome in (ACCEPTED, DENIED, FAILED)]
+    lines = [["class", "requests", *had, "served", "served/s", "p50", "p90", "p99", "p99.9", "max"]]
     for name, row in rows:
         latency = row.latency_ms
-        cells = [str(row.requests), *(str(row.outcomes[outcome]) for outcome in OUTCOMES)]
+        cells = [name[:_NAME_MAX], str(row.requests), *(str(row.outcomes[outcome]) for outcome in had)]
         cells += [f"{row.served * 100:.2f}%", f"{row.served_per_s:.1f}"]
         times = [*latency.percentiles.values(), latency.max]
-        cells += [format_ms(ms * 1e3) if latency.count else "-" for ms in times]
-        lines.append(f"{name[:width]:<{width}}" + "".join(f"{cell:>11}" for cell in cells))
-    return lines
+        lines.append([*cells, *(format_ms(ms * 1e3) if latency.count else "-" for ms in times)])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        f"{line[0]:<{widths[0]}}"
+        + "".join(f"  {cell:>{width}}" for cell, width in zip(line[1:], widths[1:], strict=True))
+        for line in lines
+    ]

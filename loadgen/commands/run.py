@@ -12,9 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from loadgen.assertions import parse_assertion
+from loadgen.bodies import check_files
 from loadgen.commands.output import write_outputs
-from loadgen.commands.values import read, read_fields
+from loadgen.commands.values import read, read_body, read_fields, read_method
 from loadgen.errors import UsageError
 from loadgen.job import Job
 from loadgen.progress import make_display
@@ -25,7 +29,7 @@ from loadgen.runfile import RunFile
 from loadgen.spread import parse_spread
 from loadgen.targets import Target, split_address
 from loadgen.trace.files import TraceFacts, read_trace, survey, write_trace, writing
-from loadgen.trace.request import Request, fault_in_url
+from loadgen.trace.request import WITH_BODY, Request, fault_in
 from loadgen.units import parse_count, parse_number, parse_positive_duration_s, parse_size
 
 if TYPE_CHECKING:
@@ -49,6 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     _add_common(parser)
     loop = parser.add_argument_group("closed loop", "as wrk does it: clients that ask again when they are answered")
     loop.add_argument("-c", "--clients", metavar="N", help="so many of them; times in the trace do not matter")
+    loop.add_argument("--method", metavar="M", help="of the requests for a URL (GET; POST with --body)")
     loop.add_argument("-z", "--for", dest="lasting", metavar="TIME", help="for how long (10s)")
     parser.set_defaults(act=_act_run)
 
@@ -59,7 +64,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("trace", metavar="RESULTS", help="what loadgen run --out wrote")
     _add_common(parser)
-    parser.set_defaults(act=_act_replay, clients=None, lasting=None)
+    parser.set_defaults(act=_act_replay, clients=None, lasting=None, method=None)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -85,6 +90,11 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--redirects", metavar="N", default="5", help="followed per request; 0 is none (5)")
     parser.add_argument("--speed", metavar="X", default="1", help="run the trace X times as fast (1)")
     parser.add_argument("--header", metavar="'N: V'", action="append", default=[], help="a field for every request")
+    parser.add_argument(
+        "--body",
+        metavar="SIZE|@FILE",
+        help="for POST, PUT and PATCH that have none in the trace: 4KB of anything, or a file",
+    )
     parser.add_argument("--ca", metavar="FILE", default="", help="certificates to trust, for https")
     parser.add_argument("--insecure", action="store_true", help="do not check the certificate of https targets")
     parser.add_argument(
@@ -93,8 +103,8 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--summary", metavar="FILE", help="the summary as JSON")
     parser.add_argument("--hdr", metavar="FILE", help="latencies: .hgrm for the percentiles, else an HdrHistogram log")
     parser.add_argument(
-        "--assert", dest="assertions", metavar="'A.served>=99.9%%'", action="append", default=[],
-        help="exit code 1 if it does not hold; also 'p99<200ms', 'B.denied<=5%%', 'rate>=100/s'",
+        "--assert", dest="assertions", metavar="'p99<200ms'", action="append", default=[],
+        help="exit code 1 if it does not hold; also 'A.served>=99.9%%', 'B.denied<=5%%', 'rate>=100/s'; repeatable",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="the summary as JSON on standard output, for scripts")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
@@ -107,13 +117,12 @@ def _act_run(arguments: argparse.Namespace) -> int:
         return _run_url(arguments, name)
     if arguments.lasting and not arguments.clients:
         raise UsageError("-z is for closed loops; say with -c how many clients, such as -c 64")
-    speed = read(lambda text: parse_number(text, "a number"), arguments.speed, "--speed")
-    if speed <= 0:
-        raise UsageError("--speed: has to be more than 0")
+    if arguments.method:
+        raise UsageError("--method is for a URL; a trace says itself with what method each request is sent")
+    speed = _speed(arguments)
     with contextlib.ExitStack() as stack:
-        if name == "-" or speed != 1:
-            requests = read_trace(name)
-            name = stack.enter_context(_spooled(_faster(requests, speed)))
+        if name == "-" or speed != 1 or arguments.body:
+            name = stack.enter_context(_spooled(_changed(read_trace(name), arguments, speed)))
         return _run(arguments, name, arguments.trace, _targets(arguments, []))
 
 
@@ -126,11 +135,14 @@ def _run_url(arguments: argparse.Namespace, url: str) -> int:
         scheme, host, port, path = split_address(url)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if fault := fault_in_url(path):
-        raise UsageError(fault)
     base = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     arguments.target = [base]
-    with _spooled(iter([Request(0.0, path)])) as name:
+    method = read_method(arguments.method or ("POST" if arguments.body else "GET"))
+    body = read_body(arguments.body, method) if arguments.body else UNSET
+    request = Request(0.0, path, method, body=body)
+    if fault := fault_in(request):
+        raise UsageError(fault)
+    with _spooled(iter([request])) as name:
         return _run(arguments, name, url, _targets(arguments, []))
 
 
@@ -138,13 +150,11 @@ def _act_replay(arguments: argparse.Namespace) -> int:
     earlier = RunFile(arguments.trace)
     if earlier.facts.closed_loop:
         raise UsageError(f"{arguments.trace}: is of a closed loop, whose requests have no times; run its trace again")
-    speed = read(lambda text: parse_number(text, "a number"), arguments.speed, "--speed")
-    if speed <= 0:
-        raise UsageError("--speed: has to be more than 0")
+    speed = _speed(arguments)
     found = sorted(earlier.results(), key=lambda result: result.n)
     if not found:
         raise UsageError(f"{arguments.trace}: has no requests")
-    with _spooled(_faster(map(request_of, found), speed)) as name:
+    with _spooled(_changed(map(request_of, found), arguments, speed)) as name:
         if not arguments.target and not arguments.spread:
             arguments.spread = ",".join(f"{weight:g}" for weight in earlier.facts.spread)
         return _run(arguments, name, arguments.trace, _targets(arguments, earlier.facts.targets))
@@ -155,6 +165,9 @@ def _run(arguments: argparse.Namespace, file: str, shown_name: str, targets: lis
     known = survey(read_trace(file))
     if not known.requests:
         raise UsageError(f"{shown_name}: has no requests")
+    if arguments.body and not known.takes_bodies:
+        raise UsageError(f"--body: {shown_name} has no request with method POST, PUT or PATCH")
+    check_files(known.body_files, shown_name)
     if known.classes.keys() != {""}:
         for assertion in assertions:
             assertion.check_class(known.classes)
@@ -253,9 +266,21 @@ def _targets(arguments: argparse.Namespace, default: list[str]) -> list[Target]:
     return [parse_target(url, allow_remote=arguments.allow_remote) for url in urls]
 
 
-def _faster(requests: Iterator[Request], speed: float) -> Iterator[Request]:
+def _speed(arguments: argparse.Namespace) -> float:
+    speed = read(lambda text: parse_number(text, "a number"), arguments.speed, "--speed")
+    if speed <= 0:
+        raise UsageError("--speed: has to be more than 0")
+    return speed
+
+
+def _changed(requests: Iterator[Request], arguments: argparse.Namespace, speed: float) -> Iterator[Request]:
+    """As ``--speed`` and ``--body`` say."""
+    body = read_body(arguments.body, "POST") if arguments.body else UNSET
     for request in requests:
-        yield Request(request.t / speed, request.url, request.method, request.class_name, request.headers)
+        own = request.body
+        if own is UNSET and request.method in WITH_BODY:
+            own = body
+        yield replace(request, t=request.t / speed, body=own)
 
 
 @contextlib.contextmanager

@@ -7,8 +7,10 @@ import random
 import sys
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from loadgen.commands.aslog import add_options, cluster_of, write_log
-from loadgen.commands.values import read
+from loadgen.commands.values import read, read_body, read_method
 from loadgen.errors import UsageError
 from loadgen.trace import edit
 from loadgen.trace.arrivals import KINDS, requests, stages
@@ -17,16 +19,17 @@ from loadgen.trace.curves import Piece, parse_curve, repeated
 from loadgen.trace.files import lines_of, read_trace, reading, write_trace, writing
 from loadgen.trace.logs import NOT_A_LINE, LogReader, as_trace
 from loadgen.trace.mix import MixPart, parse_mix
-from loadgen.trace.request import TOKEN, Request
 from loadgen.units import parse_duration_s, parse_number, parse_positive_duration_s
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
+    from loadgen.trace.request import Request
+
 _EXAMPLE = "loadgen trace --rate 200 --duration 60s --mix A=30:/a.html --mix B=70:/b.html --out trace.jsonl"
 _REQUESTS_MAX = 100_000_000
-_MAKING = ("duration", "arrivals", "mix", "zipf", "flash", "method", "day_length")
+_MAKING = ("duration", "arrivals", "mix", "zipf", "flash", "method", "body", "day_length")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +57,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="a flash crowd: A=x10@50s+20s is ten times as much of A from 50 s to 70 s; repeatable",
     )  # fmt: skip
     new.add_argument("--day-length", metavar="TIME", help="of day:LOW..HIGH (the whole duration is one day)")
-    new.add_argument("--method", metavar="M", help="(GET)")
+    new.add_argument("--method", metavar="M", help="(GET; POST with --body)")
+    new.add_argument("--body", metavar="SIZE|@FILE", help="of every request: 4KB of anything, or a file's bytes")
     given = parser.add_argument_group("traces out of others")
     given.add_argument(
         "--from-log", metavar="FILE", action="append", default=[], help="an access log: JSON lines or combined"
@@ -109,11 +113,10 @@ def _made(arguments: argparse.Namespace, dice: random.Random) -> Iterator[Reques
     zipf = read(lambda text: parse_number(text, "an exponent such as 1.1"), arguments.zipf or "0", "--zipf")
     if zipf > 20:
         raise UsageError("--zipf: at most 20")
-    method = arguments.method or "GET"
-    if not TOKEN.fullmatch(method):
-        raise UsageError(f"--method: '{method}' is not the name of an HTTP method, such as GET")
+    method = read_method(arguments.method or ("POST" if arguments.body else "GET"))
+    body = read_body(arguments.body, method) if arguments.body else UNSET
     kind = arguments.arrivals or "poisson"
-    return requests(course, mix, kind=kind, zipf_exponent=zipf, method=method, dice=dice)
+    return requests(course, mix, kind=kind, zipf_exponent=zipf, method=method, dice=dice, body=body)
 
 
 def _mix(arguments: argparse.Namespace) -> list[MixPart]:

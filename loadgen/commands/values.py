@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from loadgen.errors import UsageError
-from loadgen.trace.request import fault_in_field
+from loadgen.trace.request import TOKEN, fault_in_body, fault_in_field
+from loadgen.units import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,6 +19,25 @@ def read(parse: Callable[[str], T], text: str, option: str) -> T:
         return parse(text)
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from None
+
+
+def read_method(text: str) -> str:
+    if not TOKEN.fullmatch(text):
+        raise UsageError(f"--method: '{text}' is not the name of an HTTP method, such as GET")
+    return text
+
+
+def read_body(text: str, method: str) -> int | str:
+    """A size, or ``@`` and the name of a file."""
+    if text == "@":
+        raise UsageError("--body: the name of the file is missing; write such as @upload.json")
+    try:
+        body: int | str = text[1:] if text.startswith("@") else parse_size(text)
+    except ValueError:
+        raise UsageError(f"--body: '{text}' is neither a size such as 4KB nor a file such as @upload.json") from None
+    if fault := fault_in_body(body, method):
+        raise UsageError(f"--body: {fault}")
+    return body
 
 
 def read_fields(lines: Sequence[str], option: str) -> dict[str, str]:

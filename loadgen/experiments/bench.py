@@ -49,6 +49,7 @@ KB, MB = 1 << 10, 1 << 20
 _SPECS = Path(__file__).resolve().parent.parent.parent / "webqos_specs" / "experiments"
 _TIMEOUT_S = 60.0
 _FIRST_REQUEST_S = 30.0
+_EVENT_S = 4.0  # that an event may take
 _LAST_LINES_S = 3.0  # a node writes its log in batches
 _OURS = re.compile(r"cluster\.key|load\d+\..*|[a-z0-9]+\.(access\.log(\.\d+)?|said\.txt|order\.jsonl)")
 _LIFETIME = re.compile(r"(?m)^set lifetime = .*$")
@@ -95,7 +96,8 @@ class Bench:
         self.size = size
         self.say = say
         self.folder = folder
-        self.happened: dict[str, float] = {}  # events of the last load, in seconds of its trace
+        self.began: dict[str, float] = {}  # events of the last load, in seconds of its trace
+        self.happened: dict[str, float] = {}  # when each was over
         self._loads = 0
         self._scratch = tempfile.TemporaryDirectory(prefix="loadgen-experiment-")
 
@@ -152,15 +154,19 @@ class Bench:
         events: Sequence[Event] = (),
         at: Sequence[str] = (),
         spread: str = "",
+        like: str = "",
     ) -> Evidence:
-        """Requests by chance, ``rates`` per second by class, to the targets as ``spread`` or ``--spread`` says."""
+        """Requests by chance, ``rates`` per second by class, to the targets as ``spread`` or ``--spread`` says.
+
+        Loads that are ``like`` the same have the same requests.
+        """
         self._loads += 1
         trace, results, summary, said = (
             self.folder / f"load{self._loads}.{kind}" for kind in ("trace.jsonl.gz", "results.jsonl.gz", "json", "txt")
         )
         mix = [MixPart(name, rate, page_of(name)) for name, rate in rates.items()]
         course = stages([Piece(0.0, lasting_s, sum(rates.values()), sum(rates.values()))], mix, crowds)
-        dice = random.Random(self.size.seed * 1000 + self._loads)
+        dice = random.Random(f"{self.size.seed} {like}" if like else self.size.seed * 1000 + self._loads)
         with writing(str(trace)) as file:
             write_trace(file, requests(course, mix, kind="poisson", zipf_exponent=0, method="GET", dice=dice))
         where = [word for node in targets for word in ("--target", node.url)]
@@ -182,7 +188,8 @@ class Bench:
         if code:
             raise CannotRun(f"the load ended with exit code {code}: {last_line(said)}")
         found = _gather(str(results), summary, [node.name for node in targets], nodes, marks, lasting_s)
-        self.happened = {name: when_s - found.begun_s for name, when_s in done.items()}
+        self.began = {name: when_s - found.begun_s for name, (when_s, _) in done.items()}
+        self.happened = {name: when_s - found.begun_s for name, (_, when_s) in done.items()}
         return found
 
     def _watch(
@@ -191,8 +198,11 @@ class Bench:
         events: Sequence[Event],
         targets: Sequence[Target],
         marks: Mapping[str, int],
-    ) -> dict[str, float]:
-        """Carry out the events, counted from the first request in a log; when each was over, on the wall clock."""
+    ) -> dict[str, tuple[float, float]]:
+        """Carry out the events, counted from the first request in a log: begin and end of each, on the wall clock.
+
+        One that takes long, on a busy machine, holds up those after it: what lies between has its time all the same.
+        """
         if not events:
             return {}
 
@@ -201,15 +211,17 @@ class Bench:
 
         wait_for(lambda: begun() or process.poll() is not None or None, "the first request in a log", _FIRST_REQUEST_S)
         zero_s = time.monotonic()
-        done: dict[str, float] = {}
+        done: dict[str, tuple[float, float]] = {}
         for event in sorted(events, key=lambda event: event.at_s):
             while (left_s := zero_s + event.at_s - time.monotonic()) > 0:
                 if process.poll() is not None:
                     raise CannotRun(f"the load ended before '{event.name}' at {event.at_s:g} s")
                 time.sleep(min(left_s, 0.2))
             self.say(f"{event.at_s:5.1f} s  {event.name}")
+            begun_s, begun_clock_s = time.time(), time.monotonic()
             event.act()
-            done[event.name] = time.time()
+            done[event.name] = begun_s, time.time()
+            zero_s += max(0.0, time.monotonic() - begun_clock_s - _EVENT_S)
         return done
 
 
@@ -229,7 +241,10 @@ def _gather(
 ) -> Evidence:
     found = list(RunFile(results).results())
     clients = [seen_by_client(result, targets) for result in found]
-    answered = sum(one.what in (SERVED, DENIED) for one in clients)
+    # A denial that gives no reason is of a proxy before the node, and in no log.
+    answered = sum(
+        one.what == SERVED or (one.what == DENIED and not one.reason.startswith("status ")) for one in clients
+    )
     deadline_s = time.monotonic() + _LAST_LINES_S
     while True:
         lines, bad = _read_logs(nodes, marks)

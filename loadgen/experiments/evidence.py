@@ -64,6 +64,11 @@ class Evidence(NamedTuple):
     def witnesses(self) -> tuple[tuple[str, list[Seen]], tuple[str, list[Seen]]]:
         return ("clients", self.clients), ("logs", self.logs)
 
+    def at(self, node: str) -> Evidence:
+        """What was asked of one node."""
+        clients, logs = ([row for row in rows if row.node == node] for rows in (self.clients, self.logs))
+        return self._replace(clients=clients, logs=logs)
+
 
 def seen_by_client(result: Result, nodes: Sequence[str]) -> Seen:
     what = SERVED if result.outcome == ACCEPTED else result.outcome

@@ -52,12 +52,30 @@ class Panel(msgspec.Struct, frozen=True):
     log_x: bool = False
 
 
+class Stack(msgspec.Struct, frozen=True):
+    """A part of every bar."""
+
+    label: str
+    values: list[float]
+    tone: int
+
+
+class Bars(msgspec.Struct, frozen=True):
+    """Bars one under the other, each of the same parts. ``levels`` are (length, what it is)."""
+
+    title: str
+    x_label: str
+    names: list[str]
+    stacks: list[Stack]
+    levels: list[tuple[float, str]] = []
+
+
 class Findings(msgspec.Struct):
     """Of one experiment."""
 
     seen: str  # a sentence
     checks: list[Check]
-    panels: list[Panel] = []
+    panels: list[Panel | Bars] = []
     tables: list[Table] = []
     csv_head: list[str] = []
     csv_rows: list[list[str]] = []

@@ -1,38 +1,64 @@
 """One class that matters behind a narrow pipe: what it gets here, and by what other servers can be told to do.
 
 /a is promised 60 %. Three situations at twice the pipe: /a asks for 30 % of all, for nothing, and for 70 %.
-The pipe is that of a plain node. nginx in front of it treats all alike, or holds each class to a rate of its own
-(limit_req), which is a reservation: what one class leaves is lost to the other.
+The pipe is that of a plain node. Before it stand, one after the other, those of nginx, HAProxy and Apache with mod_qos
+that are installed, each told in its own words (`proxies`) what comes nearest to the promise.
 """
 
 from __future__ import annotations
 
-import shutil
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadgen.experiments.bench import KB, MB
 from loadgen.experiments.evidence import DENIED, SERVED
-from loadgen.experiments.findings import Check, Findings, Line, Panel, Table
+from loadgen.experiments.findings import Bars, Check, Findings, Stack, Table
 from loadgen.experiments.judging import HEAD_BYTES, bytes_served, count, used
-from loadgen.experiments.proxies import Nginx, missing
+from loadgen.experiments.proxies import apache, haproxy, nginx
+from loadgen.experiments.proxies.proxy import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from loadgen.experiments.bench import Bench, Target
     from loadgen.experiments.evidence import Evidence
     from loadgen.experiments.nodes import Nodes
+    from loadgen.experiments.proxies.proxy import Proxy
 
 SIZE = 16 * KB
-PROMISED = 0.6
+PROMISED = {"/a": 0.6, "/b": 0.4}
 LIFETIME_S = 0.5
 OVERLOAD = 2.0
-SITUATIONS = {"a asks for 30 %": 0.3, "a asks for nothing": 0.0, "a asks for 70 %": 0.7}
-HERE, ALIKE, RESERVED = "qosweb", "nginx, all alike", "nginx, a rate for each"
+USUAL, IDLE, HEAVY = "/a asks for 30 %", "/a asks for nothing", "/a asks for 70 %"
+SITUATIONS = {USUAL: 0.3, IDLE: 0.0, HEAVY: 0.7}
+HERE = "qosweb"
 HELD, QUICK_HELD = 0.92, 0.8  # of what is promised to /a
 FILLED, QUICK_FILLED = 85.0, 65.0
+STARVED = 0.5  # of what is left to /b when /a has what is due to it
+SLOW_S = 1.0  # beyond twice the time that a request may wait
 WARM_UP_S = 2.0
+
+
+class Peer(NamedTuple):
+    """Another server, and what it is told."""
+
+    title: str
+    told: str
+    needs: str
+    installed: Callable[[], bool]
+    begin: Callable[[str, Task], Proxy]
+
+
+PEERS_KNOWN = (
+    Peer("nginx, all alike", "nothing of classes", "nginx", nginx.installed, nginx.alike),
+    Peer("nginx, rates", "a rate for each class (limit_req)", "nginx", nginx.installed, nginx.reserved),
+    Peer("HAProxy, priority", "a queue in which /a comes first (set-priority-class, maxconn)", "HAProxy",
+         haproxy.installed, haproxy.prioritised),
+    Peer("HAProxy, places", "places for each class, each with a queue (maxconn)", "HAProxy",
+         haproxy.installed, haproxy.placed),
+    Peer("Apache mod_qos, places", "places for each class, without a queue (QS_LocRequestLimit)", "Apache with mod_qos",
+         apache.installed, apache.placed),
+)  # fmt: skip
 
 
 class Got(NamedTuple):
@@ -41,6 +67,16 @@ class Got(NamedTuple):
     server: str
     situation: str
     evidence: Evidence
+
+
+class Outcome(NamedTuple):
+    """Of one server in one situation: parts of the pipe in per cent."""
+
+    a: float
+    b: float
+    due_a: float  # what /a asks for, or is promised if that is less
+    used: float
+    p99_b_s: float
 
 
 class Peers(NamedTuple):
@@ -55,113 +91,143 @@ class Peers(NamedTuple):
 
     def carry_out(self, bench: Bench) -> Findings:
         pipe_bps = bench.pipe(MB)
-        lasting_s = bench.lasting(10.0, 6.0)
+        lasting_s = bench.lasting(8.0, 6.0)
         capacity_per_s = pipe_bps / (SIZE + HEAD_BYTES)
-        sizes = {"/a": SIZE, "/b": SIZE}
+        sizes = dict.fromkeys(PROMISED, SIZE)
         found = []
         with ExitStack() as stack:
             ours = stack.enter_context(bench.nodes(sizes, pipe_bps, spec=bench.spec()))
             ours.begin("qosweb").wait()
             targets: list[tuple[str, Nodes, Target]] = [(HERE, ours, ours.all[0])]
-            if shutil.which("nginx"):
+            here = [peer for peer in PEERS_KNOWN if peer.installed()]
+            if here:
                 slow = stack.enter_context(bench.nodes(sizes, pipe_bps, spec=None))
                 upstream = slow.begin("slow").wait()
-                rates = {"/a": PROMISED * capacity_per_s, "/b": (1 - PROMISED) * capacity_per_s}
-                for name, short, limits in ((ALIKE, "alike", {}), (RESERVED, "reserved", rates)):
-                    proxy = Nginx(short, bench.scratch / short, upstream, limits, LIFETIME_S)
-                    targets.append((name, slow, stack.enter_context(proxy)))
+                for at, peer in enumerate(here):
+                    folder = bench.scratch / f"peer{at}"
+                    task = Task(upstream, folder, PROMISED, capacity_per_s, LIFETIME_S)
+                    targets.append((peer.title, slow, stack.enter_context(peer.begin(f"peer{at}", task))))
             for situation, part in SITUATIONS.items():
                 asked = {"/a": OVERLOAD * part * capacity_per_s, "/b": OVERLOAD * (1 - part) * capacity_per_s}
                 asked = {name: per_s for name, per_s in asked.items() if per_s}
                 for server, nodes, target in targets:
                     bench.say(f"{situation}: {server}")
-                    evidence = bench.load([target], asked, lasting_s, nodes=nodes)
+                    evidence = bench.load([target], asked, lasting_s, nodes=nodes, like=situation)
                     found.append(Got(server, situation, evidence))
-        return judge(found, pipe_bps, quick=bench.size.quick)
+        absent = sorted({peer.needs for peer in PEERS_KNOWN} - {peer.needs for peer in here})
+        return judge(found, pipe_bps, quick=bench.size.quick, absent=absent)
 
 
-def judge(found: Sequence[Got], pipe_bps: float, *, quick: bool) -> Findings:
+def judge(found: Sequence[Got], pipe_bps: float, *, quick: bool, absent: Sequence[str] = ()) -> Findings:
     held, filled = (QUICK_HELD, QUICK_FILLED) if quick else (HELD, FILLED)
-    checks, rows, csv_rows = [], [], []
-    fills: dict[str, list[float]] = {}
-    parts: dict[str, list[float]] = {}
+    checks, rows = [], []
+    outcomes: dict[str, dict[str, Outcome]] = {}
     for one in found:
         span_s = (WARM_UP_S, one.evidence.lasted_s)
-        part = _part(one.evidence, span_s, pipe_bps, "/a")
-        fill = used(one.evidence.clients, span_s, pipe_bps)
-        fills.setdefault(one.server, []).append(fill)
-        parts.setdefault(one.server, []).append(100 * part)
+        got = _outcome(one.evidence, span_s, pipe_bps)
+        outcomes.setdefault(one.server, {})[one.situation] = got
         if one.server == HERE:
-            due = min(PROMISED, _asked(one.evidence, span_s, pipe_bps))
-            if due > 0:
-                checks.append(
-                    Check(
-                        f"{one.situation}: /a has {100 * held:g} % or more of what is due to it",
-                        part >= held * due,
-                        f"{100 * part:.1f} % of the pipe, due {100 * due:.1f} %",
-                    )
-                )
-            checks.append(
-                Check(f"{one.situation}: {filled:g} % or more of the pipe are used", fill >= filled, f"{fill:.1f} %")
-            )
-        p99 = {name: _p99(one.evidence, name) for name in ("/a", "/b")}
-        numbers = [
-            f"{100 * part:.1f}", f"{100 * _part(one.evidence, span_s, pipe_bps, '/b'):.1f}", f"{fill:.1f}",
-            str(count(one.evidence.clients, DENIED)), p99["/a"], p99["/b"],
-        ]  # fmt: skip
-        rows.append([one.situation, one.server, *numbers])
-        csv_rows.append([one.situation, one.server, *numbers])
-    absent = missing()
+            checks += _checks(one.situation, got, held, filled)
+        rows.append(
+            [one.situation, one.server, f"{got.a:.1f}", f"{got.b:.1f}", f"{got.used:.1f}",
+             *(str(_denied(one.evidence, name)) for name in PROMISED),
+             *(f"{p99:.2f}" if (p99 := _p99_s(one.evidence, name)) else "" for name in PROMISED)]
+        )  # fmt: skip
+    told = {peer.title: peer.told for peer in PEERS_KNOWN} | {
+        HERE: "/a is promised 60 %, what is left goes to who asks"
+    }
     return Findings(
-        seen=_sentence(fills, parts),
+        seen=_sentence(outcomes),
         checks=checks,
-        panels=[
-            Panel("The class that matters", "part of the load that is for /a, %", "% of the pipe for /a",
-                  _lines(parts), [(100 * PROMISED, 6)]),
-            Panel("The pipe", "part of the load that is for /a, %", "% used", _lines(fills)),
-        ],
+        panels=[_bars(situation, outcomes) for situation in SITUATIONS],
         tables=[
-            Table("Goodput in per cent of the pipe, and response times",
-                  ["situation", "server", "/a, %", "/b, %", "used, %", "denied", "/a p99, s", "/b p99, s"], rows)
+            Table("What is seen of each",
+                  ["server", "told", "what is seen"],
+                  [[server, told[server], describe(of)] for server, of in outcomes.items()]),
+            Table("Goodput in per cent of the pipe, denials, and response times of what was served",
+                  ["situation", "server", "/a, %", "/b, %", "used, %", "/a denied", "/b denied", "/a p99, s",
+                   "/b p99, s"], rows),
         ],
-        csv_head=["situation", "server", "a_percent", "b_percent", "used_percent", "denied", "a_p99_s", "b_p99_s"],
-        csv_rows=csv_rows,
+        csv_head=["situation", "server", "a_percent", "b_percent", "used_percent", "a_denied", "b_denied", "a_p99_s",
+                  "b_p99_s"],
+        csv_rows=rows,
         notes=[f"Not installed here, and so not compared: {', '.join(absent)}."] if absent else [],
     )  # fmt: skip
 
 
-def _lines(values: Mapping[str, list[float]]) -> list[Line]:
-    places = [100 * part for part in SITUATIONS.values()]
-    order = sorted(range(len(places)), key=lambda at: places[at])
-    return [
-        Line(server, [places[at] for at in order], [of[at] for at in order], tone)
-        for tone, (server, of) in enumerate(values.items())
-    ]
+def describe(of: dict[str, Outcome]) -> str:
+    """In words, from the numbers: is the promise kept, is /b starved, does anything lie idle, do people wait long."""
+    usual, idle, heavy = of[USUAL], of[IDLE], of[HEAVY]
+    said = []
+    kept = [got.a >= 100 * HELD * got.due_a / 100 for got in (usual, heavy)]
+    if all(kept):
+        said.append(f"/a has what is due to it ({usual.a:.0f} and {heavy.a:.0f} % of the pipe)")
+    else:
+        short = usual if not kept[0] else heavy
+        said.append(f"/a is short: {short.a:.0f} % of the pipe where {short.due_a:.0f} % are due to it")
+    if heavy.b < STARVED * 100 * PROMISED["/b"]:
+        said.append(f"when /a asks for more than that, /b is left {heavy.b:.0f} %")
+    said.append(
+        f"when /a is idle, {idle.used:.0f} % of the pipe are used"
+        + ("" if idle.used >= FILLED else ": the rest is lost")
+    )
+    slowest_s = max(got.p99_b_s for got in of.values())
+    if slowest_s > SLOW_S:
+        said.append(f"people wait for up to {slowest_s:.1f} s (p99)")
+    return "; ".join(said)
 
 
-def _sentence(fills: Mapping[str, list[float]], parts: Mapping[str, list[float]]) -> str:
-    told = [
-        f"{server}: {parts[server][0]:.0f} % of the pipe for /a where it asks for 30 % of all, and "
-        f"{fills[server][1]:.0f} % of the pipe used where it asks for nothing"
-        for server in fills
-    ]
-    return "; ".join(told) + "."
+def _checks(situation: str, got: Outcome, held: float, filled: float) -> list[Check]:
+    checks = []
+    if got.due_a > 0:
+        checks.append(
+            Check(
+                f"{situation}: /a has {100 * held:g} % or more of what is due to it",
+                got.a >= held * got.due_a,
+                f"{got.a:.1f} % of the pipe, due {got.due_a:.1f} %",
+            )
+        )
+    text = f"{situation}: {filled:g} % or more of the pipe are used"
+    return [*checks, Check(text, got.used >= filled, f"{got.used:.1f} %")]
 
 
-def _part(evidence: Evidence, span_s: tuple[float, float], pipe_bps: float, name: str) -> float:
-    """Of the pipe, heads included."""
-    served = bytes_served(evidence.clients, *span_s).get(name, 0)
-    return served * (SIZE + HEAD_BYTES) / SIZE / (pipe_bps * (span_s[1] - span_s[0]))
+def _bars(situation: str, outcomes: dict[str, dict[str, Outcome]]) -> Bars:
+    of = [got[situation] for got in outcomes.values()]
+    return Bars(
+        f"At {OVERLOAD:g} times the pipe, {situation}" + (" of all" if SITUATIONS[situation] else ""),
+        "% of the pipe",
+        list(outcomes),
+        [Stack("/a", [got.a for got in of], 0), Stack("/b", [got.b for got in of], 1)],
+        [(max(got.due_a for got in of), "due to /a")] if SITUATIONS[situation] else [],
+    )
 
 
-def _asked(evidence: Evidence, span_s: tuple[float, float], pipe_bps: float) -> float:
+def _sentence(outcomes: dict[str, dict[str, Outcome]]) -> str:
+    ours = outcomes[HERE]
+    return (
+        f"Here /a, promised 60 %, has {ours[USUAL].a:.0f} % of the pipe where it asks for {ours[USUAL].due_a:.0f} %, "
+        f"and {ours[HEAVY].a:.0f} % where it asks for far more, which leaves /b {ours[HEAVY].b:.0f} %; while /a is "
+        f"idle, {ours[IDLE].used:.0f} % of the pipe are used. What the others do is in the table."
+    )
+
+
+def _outcome(evidence: Evidence, span_s: tuple[float, float], pipe_bps: float) -> Outcome:
+    served = bytes_served(evidence.clients, *span_s)
+    whole = pipe_bps * (span_s[1] - span_s[0]) / 100
+    a, b = (served.get(name, 0) * (SIZE + HEAD_BYTES) / SIZE / whole for name in PROMISED)
     asked = sum(row.class_name == "/a" and span_s[0] <= row.asked_s < span_s[1] for row in evidence.clients)
-    return asked * (SIZE + HEAD_BYTES) / (pipe_bps * (span_s[1] - span_s[0]))
+    due = min(100 * PROMISED["/a"], asked * (SIZE + HEAD_BYTES) / whole)
+    return Outcome(a, b, due, used(evidence.clients, span_s, pipe_bps), _p99_s(evidence, "/b"))
 
 
-def _p99(evidence: Evidence, name: str) -> str:
+def _denied(evidence: Evidence, name: str) -> int:
+    return count([row for row in evidence.clients if row.class_name == name], DENIED)
+
+
+def _p99_s(evidence: Evidence, name: str) -> float:
+    """0 if nothing was served."""
     took = sorted(row.took_s for row in evidence.clients if row.what == SERVED and row.class_name == name)
-    return f"{took[int(0.99 * (len(took) - 1))]:.2f}" if took else ""
+    return took[int(0.99 * (len(took) - 1))] if took else 0.0
 
 
 PEERS = Peers()

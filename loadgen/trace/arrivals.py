@@ -11,11 +11,15 @@ import math
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import UNSET
+
 from loadgen.trace.mix import Dice, MixPart, Pages, draw
 from loadgen.trace.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from msgspec import UnsetType
 
     from loadgen.trace.crowds import Crowd
     from loadgen.trace.curves import Piece
@@ -72,10 +76,17 @@ def _exponential(dice: Dice) -> float:
 
 
 def requests(
-    course: Sequence[Stage], mix: Sequence[MixPart], *, kind: str, zipf_exponent: float, method: str, dice: Dice
+    course: Sequence[Stage],
+    mix: Sequence[MixPart],
+    *,
+    kind: str,
+    zipf_exponent: float,
+    method: str,
+    dice: Dice,
+    body: int | str | UnsetType = UNSET,
 ) -> Iterator[Request]:
     """The requests of a new trace; times to the microsecond."""
     pages = [Pages(part, zipf_exponent) for part in mix]
     for t_s, stage in arrivals(course, kind, dice):
         at = draw(stage.bounds, dice) if len(mix) > 1 else 0
-        yield Request(round(t_s, 6), pages[at].draw(dice), method, mix[at].class_name)
+        yield Request(round(t_s, 6), pages[at].draw(dice), method, mix[at].class_name, UNSET, body)

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 import msgspec
 
 from loadgen.errors import UsageError
-from loadgen.trace.request import Request, fault_in
+from loadgen.trace.request import WITH_BODY, Request, fault_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 LINE_LEN_MAX = 64 << 10
+BODY_FILES_MAX = 10_000  # that are looked at before a run; of more, those that are missing show in its outcomes
 EXAMPLE = '{"t":0.25,"method":"GET","url":"/page.html","class":"A"}'
 
 _decoder = msgspec.json.Decoder(Request)
@@ -35,6 +36,8 @@ class TraceFacts(NamedTuple):
     duration_s: float  # until the last request is due
     peak_per_s: int  # requests of the busiest second
     classes: dict[str, int]  # requests by class
+    takes_bodies: bool  # a request of it could have one
+    body_files: dict[str, int]  # with the number of the first request that sends it
 
 
 @contextlib.contextmanager
@@ -137,12 +140,17 @@ class Surveyor:
         self._count, self._last_s = 0, 0.0
         self._second, self._in_second, self._peak = -1, 0, 0
         self._classes: dict[str, int] = {}
+        self._takes_bodies = False
+        self._body_files: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Request]:
         for request in self._requests:
             self._count += 1
             self._last_s = request.t
             self._classes[request.class_name] = self._classes.get(request.class_name, 0) + 1
+            self._takes_bodies = self._takes_bodies or request.method in WITH_BODY
+            if isinstance(request.body, str) and len(self._body_files) < BODY_FILES_MAX:
+                self._body_files.setdefault(request.body, self._count - 1)
             if int(request.t) != self._second:
                 self._second, self._in_second = int(request.t), 0
             self._in_second += 1
@@ -150,7 +158,7 @@ class Surveyor:
             yield request
 
     def facts(self) -> TraceFacts:
-        return TraceFacts(self._count, self._last_s, self._peak, self._classes)
+        return TraceFacts(self._count, self._last_s, self._peak, self._classes, self._takes_bodies, self._body_files)
 
 
 def survey(requests: Iterable[Request]) -> TraceFacts:

@@ -12,6 +12,10 @@ _PATH = re.compile(r"/[\x21-\x7e]*")
 _ABSOLUTE = re.compile(r"https?://([A-Za-z0-9._-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?)(/[\x21-\x7e]*)?")
 _FIELD_VALUE = re.compile(r"[\x20-\x7e\x80-\xff\t]*")
 URL_LEN_MAX = 16_384
+BODY_MAX = 16 << 20
+BODY_NAME_LEN_MAX = 4096
+WITH_BODY = frozenset({"POST", "PUT", "PATCH"})  # these have one, if only of no bytes
+_WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 CLASS_LEN_MAX = 200
 _FRAMING = frozenset({"host", "connection", "content-length", "transfer-encoding", "upgrade", "expect"})
 
@@ -20,6 +24,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """``t`` is the second, from the start of the trace, at which the request is due.
 
     ``url`` is a path, sent to whichever target is chosen, or an absolute address, whose host is then sent as ``Host``.
+    ``body`` is a number, of bytes that are made up, or the name of a file that is sent.
     """
 
     t: float
@@ -27,6 +32,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     method: str = "GET"
     class_name: str = msgspec.field(default="", name="class")
     headers: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    body: int | str | msgspec.UnsetType = msgspec.UNSET
 
 
 def fault_in(request: Request) -> str | None:
@@ -45,6 +51,16 @@ def fault_in(request: Request) -> str | None:
         for name, value in request.headers.items():
             if fault := fault_in_field(name, value):
                 return fault
+    return None if request.body is msgspec.UNSET else fault_in_body(request.body, request.method)
+
+
+def fault_in_body(body: int | str, method: str) -> str | None:
+    if method in _WITHOUT_BODY:
+        return f"a request with method {method} has no body; write POST, PUT or PATCH, or leave out the body"
+    if isinstance(body, int):
+        return None if 0 <= body <= BODY_MAX else f"a body of {body} bytes; it has to be from 0 to {BODY_MAX}"
+    if not 0 < len(body) <= BODY_NAME_LEN_MAX or "\0" in body:
+        return "body is neither a number of bytes nor the name of a file"
     return None
 
 

@@ -7,6 +7,7 @@ Above: `qosgate`.  Below: `qosweb.engine`, and the group if there is one.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterable
 
     from qosweb.engine.engine import Engine
@@ -38,6 +38,7 @@ class EngineRoom:
         self._poked = False
         self._resumed: deque[Exchange] = deque()
         self._closed = False
+        self.all_came = asyncio.Event()  # of those who were sent to a node that is to stop
 
     def now_ms(self) -> int:
         return int(perf_counter() * 1000)
@@ -72,6 +73,14 @@ class EngineRoom:
         self.changed()
         self.poke()
 
+    def _awaits_visitors(self) -> bool:
+        """The others may still send clients here, or have sent some who have not come yet, and soon come too late."""
+        engine = self.engine
+        pipes = engine.machine.pipes
+        if len(pipes) < 2 or engine.me not in pipes:
+            return False
+        return pipes[engine.me].capacity_bps > 0 or bool(engine.admission.expected)
+
     def close(self) -> None:
         self._closed = True
         if self._timer is not None:
@@ -91,6 +100,8 @@ class EngineRoom:
             assert batch is not None
             if self.broadcast is None or not self.broadcast(body, batch):
                 engine.ended(batch, delivered=False)
+        if engine.admission.is_draining and not self._awaits_visitors():
+            self.all_came.set()
         self.changed()
         while self._resumed:
             exchange = self._resumed.popleft()

@@ -149,6 +149,7 @@ class Node:
         self._viewed: tuple[int, View | None] = (-1, None)
         self._server: asyncio.Server | TlsListener | None = None
         self._chores: list[asyncio.Task[None]] = []
+        self._is_draining = False
 
     async def start(self) -> Listening:
         listener = bind(self.settings.listen, "--listen")
@@ -170,7 +171,7 @@ class Node:
 
     @property
     def draining(self) -> bool:
-        return self.connections.draining
+        return self._is_draining
 
     def reload(self) -> None:
         """Look at everything on disk anew: root, pages, specification, certificate.
@@ -347,17 +348,28 @@ class Node:
             self.membership = None
 
     async def drain(self, grace_s: float) -> bool:
-        """No new connections; requests in service may end within the time. True if all of them did."""
-        if self._server is not None:
-            self._server.close()
+        """No new requests; those in service may end within the time. True if all of them did.
+
+        Nor new connections, but of visitors whom the others have sent here before they knew.
+        """
+        self._is_draining = True
         if self.room is not None:
             self.room.drain()
-        self.connections.drain()
         try:
-            await asyncio.wait_for(self.connections.emptied.wait(), grace_s)
+            async with asyncio.timeout(grace_s):
+                if self.room is not None:
+                    await self.room.all_came.wait()
+                self._shut()
+                await self.connections.emptied.wait()
         except TimeoutError:
+            self._shut()
             return False
         return True
+
+    def _shut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.connections.drain()
 
     async def close(self) -> None:
         """End what is left, and write the last line of the log."""

@@ -283,3 +283,22 @@ def test_a_class_that_matters_has_its_part_and_leaves_what_it_does_not_need() ->
     assert peers.judge(with_peers(58, 40, idle_b=98), pipe_bps, quick=False).verdict == PASS
     assert peers.judge(with_peers(50, 50, idle_b=98), pipe_bps, quick=False).verdict == FAIL
     assert peers.judge(with_peers(58, 40, idle_b=40), pipe_bps, quick=False).verdict == FAIL
+
+
+def test_what_is_said_of_a_peer_follows_from_its_numbers() -> None:
+    def of(usual: tuple[float, float], idle: float, heavy: tuple[float, float], p99_s: float = 0.5) -> str:
+        return peers.describe(
+            {
+                peers.USUAL: peers.Outcome(*usual, 58.0, sum(usual), p99_s),
+                peers.IDLE: peers.Outcome(0.0, idle, 0.0, idle, p99_s),
+                peers.HEAVY: peers.Outcome(*heavy, 60.0, sum(heavy), p99_s),
+            }
+        )
+
+    assert of((57, 40), 99, (60, 40)) == (
+        "/a has what is due to it (57 and 60 % of the pipe); when /a is idle, 99 % of the pipe are used"
+    )
+    assert "/a is short: 30 % of the pipe where 58 % are due to it" in of((30, 70), 99, (70, 30))
+    assert "when /a asks for more than that, /b is left 1 %" in of((58, 40), 99, (99, 1))
+    assert "40 % of the pipe are used: the rest is lost" in of((58, 40), 40, (60, 40))
+    assert "people wait for up to 9.0 s (p99)" in of((58, 40), 99, (60, 40), 9.0)

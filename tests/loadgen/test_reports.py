@@ -90,6 +90,7 @@ def test_the_text_names_everything() -> None:
         ("A.p99.9<=101ms", True), ("A.max<=100ms", True), ("A.mean<51ms", True), ("late_p99<1ms", False),
         ("late_max<3ms", True), ("rate>=70/s", True), ("rate>80", False), ("A.requests==100", True),
         ("redirects==30", True), ("retries==0", True), ("C.served>=1%", False), (" A.served >= 99.9 % ", True),
+        ("A.p99<.2s", True), ("B.denied==30.00%", True),
     ],
 )  # fmt: skip
 def test_assertions(text: str, holds: bool) -> None:
@@ -99,15 +100,32 @@ def test_assertions(text: str, holds: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "not understood"), ("served", "not understood"), ("A.served=99%", "not understood"),
-        ("A.speed>5", "not understood"), ("p99<200", "needs a unit"), ("p99<5%", "needs a unit"),
+        ("", "not understood"), ("served", "not understood"), ("A.served=99%", "'=' is no comparison; there are >="),
+        (">5", "not understood"), ("1<p99<3", "not understood"), ("served=>9%", "'=>' is no comparison"),
+        ("A.wait>5", "nothing is called 'wait'; there are served, "), ("P99<5ms", "did you mean p99?"),
+        ("A.servd>5", "did you mean served?"), ("p100<5s", "p100 is written max"), ("p99<5%", "needs a unit"),
+        ("served>9.5", "for a share write 9.5%"), ("served>150%", "no share is more than 100%"),
+        ("p99<200", "needs a unit"),
         ("served>99ms", "a count or, with %"), ("rate>5%", "per second"), ("A.late_p99<5ms", "has no class"),
-        ("p99<1.2.3ms", "not a number"), ("served>=99,9%", "not understood"), ("p999<5ms", "not understood"),
+        ("p99<1.2.3ms", "'1.2.3ms' is not a number"), ("served>=99,9%", "'99,9%' is not a number"),
+        ("served>=", "'' is not a number"), ("A.p999<5ms", "p999 is no percentile below 100"),
     ],
 )  # fmt: skip
 def test_bad_assertions(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         parse_assertion(text)
+
+
+def test_shares_are_compared_exactly() -> None:
+    thousand = [Result(n, n / 1000, "/", "accepted" if n else "denied", latency_us=1000) for n in range(1000)]
+    summary = recount(msgspec.structs.replace(FACTS, requests=1000), thousand)
+    assert parse_assertion("served>=99.9%").judge(summary).holds
+    assert not parse_assertion("served>99.9%").judge(summary).holds
+
+
+def test_classes_with_equals_signs() -> None:
+    assertion = parse_assertion("/shop?of=a<b.served>=5%")
+    assert (assertion.class_name, assertion.metric, assertion.op) == ("/shop?of=a<b", "served", ">=")
 
 
 def test_classes_with_dots() -> None:
