@@ -17,6 +17,7 @@ from qosweb.engine import entries
 from qosweb.engine.admission import Admission
 from qosweb.engine.effects import Effect, PolicyChanged, Refused, Reported, Restate, Viewed
 from qosweb.engine.entries import PolicyText, Report
+from qosweb.engine.flows import STEP_MS, Flow
 from qosweb.engine.law import Law
 from qosweb.engine.machine import QosMachine
 from qosweb.engine.outbox import Outbox
@@ -85,6 +86,10 @@ class Engine:
     def time_ms(self) -> int:
         """The cluster's time."""
         return self.now_ms + (self._offset_ms if self.solo is None else self._solo_offset_ms)
+
+    def of_late_bps(self, flow: Flow) -> int:
+        """A flow by the clock. The order says nothing while nothing happens, and its own time stands still then."""
+        return flow.per_s_after(self.time_ms // STEP_MS - self.machine.time_ms // STEP_MS)
 
     # ---- in and out of the primary view
 

@@ -27,6 +27,12 @@ class Flow(msgspec.Struct, array_like=True):
             self.mean += (self.now * _PER_S * _FINE - self.mean) // _WEIGHT
             self.now = 0
 
+    def per_s_after(self, steps: int) -> int:
+        """What it would be if nothing more came for so many steps."""
+        later = Flow(self.now, self.mean)
+        later.step(steps)
+        return later.per_s
+
     @property
     def per_s(self) -> int:
         return max(0, self.mean // _FINE)  # what started may have cost less than it was charged, later

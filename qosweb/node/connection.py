@@ -123,6 +123,7 @@ class Connection(Closing):
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None
             if exchange.forget is not None:
+                exchange.started = self._clock.read()  # all its time was waiting
                 exchange.forget()
             self._record(exchange, "failed", 499, 0)
         if self._relay is not None:

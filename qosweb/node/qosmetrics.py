@@ -101,7 +101,7 @@ class QosCollector(Collector):
         )
         for number, one in shown:
             waiting.add_metric([one.name], one.waiting)
-            held.add_metric([one.name], held_share(machine.classes, number))
+            held.add_metric([one.name], held_share(room.engine, number))
             target.add_metric([one.name], machine.scheduler.shares[number] / PPM)
             if not machine.scheduler.bound.always[number]:
                 promised.add_metric([one.name], machine.promised[number] / PPM)

@@ -139,12 +139,13 @@ def _of_cluster(engine: Engine, number: int) -> dict[str, object]:
     machine = engine.machine
     one = machine.classes[number]
     always = machine.scheduler.bound.always[number]
+    got_bps = engine.of_late_bps(one.got)
     return {
         "share": {
             "promised": None if always else machine.promised[number] / PPM,
             "now": machine.scheduler.shares[number] / PPM,
-            "held": held_share(machine.classes, number),
-            "of_capacity": round(one.got.per_s / machine.capacity_bps, 4) if machine.capacity_bps else 0.0,
+            "held": held_share(engine, number),
+            "of_capacity": round(got_bps / machine.capacity_bps, 4) if machine.capacity_bps else 0.0,
         },
         "always": always,
         "waiting": one.waiting,
@@ -154,16 +155,16 @@ def _of_cluster(engine: Engine, number: int) -> dict[str, object]:
             "denied": one.totals.denied,
             "cancelled": one.totals.cancelled,
             "redirected": one.totals.redirected,
-            "offered_bytes_per_s": one.came.per_s,
-            "started_bytes_per_s": one.got.per_s,
+            "offered_bytes_per_s": engine.of_late_bps(one.came),
+            "started_bytes_per_s": got_bps,
         },
     }
 
 
-def held_share(classes: list[ClassState], number: int) -> float:
+def held_share(engine: Engine, number: int) -> float:
     """Of what was started of late in the whole cluster, the part of this class."""
-    total = sum(one.got.per_s for one in classes)
-    return round(classes[number].got.per_s / total, 4) if total else 0.0
+    got_bps = [engine.of_late_bps(one.got) for one in engine.machine.classes]
+    return round(got_bps[number] / sum(got_bps), 4) if any(got_bps) else 0.0
 
 
 def queue_of(node: Node) -> dict[str, object]:

@@ -123,7 +123,7 @@ def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, second
     if before is not None:
         then = before["classes"]
         counts["served/s"] = [_more(one, then.get(name), ("started",), seconds) for name, one in classes]
-        counts["denied/s"] = [_more(one, then.get(name), ("denied", "cancelled"), seconds) for name, one in classes]
+        counts["denied/s"] = [_more(one, then.get(name), ("denied",), seconds) for name, one in classes]
     names = min(NAME_MAX, max(len(name) for name, _ in classes))
     left = width - names - COLUMN * (len(shares) + len(counts))
     if left < BAR_MIN and before is not None:

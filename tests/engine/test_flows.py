@@ -47,3 +47,11 @@ def test_a_long_silence_costs_no_more_than_it_must() -> None:
     flow = after(5, 10**9)
     flow.step(10**15)
     assert flow.per_s == 0
+
+
+@given(st.integers(0, 10**9), st.integers(0, STEPS_MAX))
+def test_what_it_would_be_later_changes_nothing_now(per_step: int, steps: int) -> None:
+    flow, later = after(5, per_step), after(5, per_step)
+    later.step(steps)
+    assert flow.per_s_after(steps) == later.per_s
+    assert flow == after(5, per_step)

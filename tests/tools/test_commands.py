@@ -115,6 +115,7 @@ def test_explain_says_which_class_and_why(spec: str, capsys: pytest.CaptureFixtu
         "            in force\n"
         "\n"
         "share if every class asks for more than it gets: 0%\n"
+        "it may wait 10000 ms\n"
         "it comes after: /paid, /paid#vip\n"
     )
 

@@ -106,7 +106,7 @@ def test_throughput_response_scale_partition_failures() -> None:
     asks = {"/a": 1.0, "/b": 1.0, "/c": 1.0}
     one = shares_of(scale, asks, Environment(nodes=1, capacity_bps=20 * MB))
     three = shares_of(scale, asks, Environment(nodes=3, capacity_bps=60 * MB))
-    assert one["/c"] == three["/c"] == pytest.approx(20 * 16 / (20 * 1024), abs=1e-3)
+    assert one["/c"] == three["/c"] == pytest.approx(10 * 16 / (20 * 1024), abs=1e-3)
     assert terms(text_of("experiments/partition"), "/orders").in_minority == "deny"
     assert terms(text_of("experiments/partition"), "/a").in_minority == "serve"
     assert shares_of(text_of("experiments/successive-failures"))["/b"] == 0.3

@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from qosweb.webqos.policy.coverage import Coverage
 
 
+LIFETIME_DEFAULT_MS = 10_000  # where a specification says nothing: nobody looks at an empty page for longer
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
     always: bool
-    lifetime_ms: int | None  # None: no bound
+    lifetime_ms: int | None  # None: no bound, which only `always` has
     response_ms: int | None
     channel_bytes: int | None
     channel_ms: int | None
@@ -43,7 +46,7 @@ def terms_of(model: Model, coverage: Coverage, binding: Binding, number: int) ->
     minority = _decided(model, coverage, of_class.get("in_minority", []))
     responses = [model.constraints[at].value for at in of_class.get("response_time", [])]
     settings = model.settings
-    lifetime_ms = settings.lifetime_ms
+    lifetime_ms = LIFETIME_DEFAULT_MS if settings.lifetime_ms is None else settings.lifetime_ms
     if lifetime is not None and isinstance(lifetime.value, Duration):
         lifetime_ms = lifetime.value.ms
     size, ms = settings.channel_bytes, settings.channel_ms
