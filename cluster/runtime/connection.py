@@ -202,7 +202,9 @@ class Connection(asyncio.Protocol):
             if self._limit is not None:
                 self._limit.cancel()
             if self.identity is None and self.reason is None:
-                self.reason = Failed(BROKEN, "the peer closed the connection before the handshake was done")
+                self.reason = Failed(
+                    BROKEN, "closed by the peer before the handshake was done (has it another cluster key?)"
+                )
             self._finish()
 
     def _finish(self) -> None:

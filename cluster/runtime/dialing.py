@@ -18,19 +18,23 @@ from cluster.runtime.addresses import parse_address
 from cluster.runtime.wire import ADDRESSES_MAX
 
 if TYPE_CHECKING:
+    from cluster.runtime.connection import Connection
     from cluster.runtime.transport import Transport
+
+COMPLAIN_AFTER_S = 2.0
+COMPLAIN_EVERY_S = 60.0
 
 log = logging.getLogger("cluster.transport")
 
 
 class Errand:
-    __slots__ = ("attempts", "began_at", "contact", "name", "task")
+    __slots__ = ("attempts", "began_at", "contact", "name", "task", "told_at")
 
     def __init__(self, *, contact: str = "", name: str = "") -> None:
         self.contact = contact
         self.name = name  # of the process that lives there, once that is known
         self.attempts = 0
-        self.began_at = asyncio.get_running_loop().time()
+        self.began_at = self.told_at = asyncio.get_running_loop().time()
         self.task: asyncio.Task[None] | None = None
 
 
@@ -115,6 +119,7 @@ class Dialing:
         tls = options.tls.client if options.tls else None
         connection = transport.make(we_dialed=True, blind=bool(errand.contact))
         transport.counters.dialed += 1
+        problem = ""
         try:
             async with asyncio.timeout(options.bounds.dial_s):
                 await loop.create_connection(
@@ -122,9 +127,22 @@ class Dialing:
                 )
             await connection.done
         except (OSError, TimeoutError, ssl.SSLError) as error:
-            log.debug("%s cannot be reached: %s", address, error)
+            problem = "no answer" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
+            log.debug("%s cannot be reached: %s", address, problem)
         finally:
             if connection.identity is None:
                 connection.close()
         if errand.contact:
+            if connection.identity is None:
+                self._complain(errand, connection, problem or str(connection.reason or "the connection was closed"))
             errand.name = connection.peer.name if connection.identity is not None else connection.refused_by
+
+    def _complain(self, errand: Errand, connection: Connection, problem: str) -> None:
+        """Who waits to be let in should know why it is not: of a no at once, else soon, and then now and then."""
+        now = asyncio.get_running_loop().time()
+        pause_s = COMPLAIN_AFTER_S if errand.told_at == errand.began_at else COMPLAIN_EVERY_S
+        if refused_by := connection.refused_by:
+            pause_s = 0.0 if self._transport.of_name(refused_by) is None else COMPLAIN_EVERY_S
+        if now - errand.told_at >= pause_s:
+            errand.told_at = now
+            log.warning("not let in at %s: %s", errand.contact, problem)

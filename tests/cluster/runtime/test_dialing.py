@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from cluster import Group, Options
 from cluster.runtime.addresses import AddressBook
 from cluster.runtime.options import Bounds
@@ -76,3 +78,31 @@ def test_what_was_forgotten_is_not_believed_again_of_others() -> None:
         book.said_of_itself(f"n{number}", here)
         book.forget(f"n{number}")
     assert len(book._forgotten) <= ADDRESSES_MAX
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "words"),
+    [
+        ("b", b"j" * 32, "has it another cluster key?"),
+        ("a", KEY, "this process has the name a too"),
+    ],
+)
+def test_who_is_not_let_in_says_why(caplog: pytest.LogCaptureFixture, name: str, key: bytes, words: str) -> None:
+    async def story() -> None:
+        async with await Group.found(options("a")) as a:
+            stranger = Options(name=name, key=key, listen=("127.0.0.1:0",), contacts=a.addresses, bounds=HURRIED)
+            async with await Group.join(stranger):
+                await eventually(lambda: f"not let in at {a.addresses[0]}" in caplog.text)
+
+    run(story)
+    assert words in caplog.text
+
+
+def test_nobody_there_is_said_too(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with await Group.found(options("a")) as a:
+            nobody = a.addresses
+        async with await Group.join(options("b", *nobody)):
+            await eventually(lambda: f"not let in at {nobody[0]}: Connection refused" in caplog.text)
+
+    run(story)
