@@ -287,6 +287,8 @@ class Node:
         if settings.is_member:
             law = engine.machine.law
             self.membership = await Membership.begin(settings, self.name, self.room, self.primary_changed)
+            addresses = " ".join(self.membership.group.addresses)
+            say(f"{'founds' if settings.bootstrap else 'joins'} a cluster; others can join at {addresses} (--join)")
             self._clock_watch = ClockWatch(say)
             self.policy.change_scope(is_local=self.primary is None)
             self.visits.open(engine, self.membership.replica.options.key)
