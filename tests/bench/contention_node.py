@@ -5,7 +5,7 @@ there are requests that come again as soon as they are over, so many that some a
 channel for HOLD_S. The baseline is the same with a plain queue in the place of the engine: first come, first served, by
 each node for itself, as many at a time as it has channels.
 
-{"do": "run", "mode": "cluster" or "plain", "seconds": 2.0}  ->  {"decisions": ..., "cpu_s": ..., "seconds": ..., "entries": ...}
+{"do": "run", "mode": "cluster" or "plain", "seconds": 2.0}  ->  {"decisions": ..., "cpu_s": ..., "entries": ...}
 """
 
 from __future__ import annotations
