@@ -4,7 +4,6 @@ who belong together go on."""
 
 from __future__ import annotations
 
-import sys
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.clusters import KIB, RunningCluster, make_site
+from tests.support.nodes import version
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 SPEC = "</a>.server_resource > 40%\n"
 OTHER_SPEC = "</a>.server_resource > 60%\n"
-
-
-def version(module: str, name: str, number: int) -> list[str]:
-    """The command of a version in which this constant has another value."""
-    change = f"import sys, {module} as m; m.{name} = {number}; from qosweb.cli import main; sys.exit(main())"
-    return [sys.executable, "-c", change]
 
 
 OTHER_PROTOCOL = version("cluster.runtime.handshake", "VERSION", 99)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import time
 import urllib.error
+import urllib.request
 from typing import TYPE_CHECKING
 
 from tests.cluster.runtime.preloaded import Preloaded
 from tests.support.clusters import KIB, RunningCluster, make_site
+from tests.support.nodes import version
 from tests.support.smalldisk import as_seen_by, fill, small_disk
 from tests.support.waiting import wait_for
 
@@ -36,6 +38,21 @@ def says(node: RunningNode, *words: str, within_s: float = 60) -> None:
     wait_for(
         lambda: any(all(word in line for word in words) for line in said) or None, f"a line with {words}", within_s
     )
+
+
+def patience(seconds: float) -> list[str]:
+    """The command of a version that waits so long for a full disk."""
+    bounds = f"__import__('cluster.runtime.options', fromlist=['']).Bounds(disk_wait_s={seconds})"
+    return version("qosweb.node.membership", "Options", f"__import__('functools').partial(m.Options, bounds={bounds})")
+
+
+def much_to_write(cluster: RunningCluster) -> None:
+    """A large policy: what every member has to have on its disk."""
+    a = cluster.nodes["a"]
+    text = SPEC + f"# {time.monotonic_ns()} {'x' * 100}\n" * 5_000
+    url = f"http://127.0.0.1:{a.admin_port}/policy"
+    with urllib.request.urlopen(urllib.request.Request(url, text.encode(), method="PUT"), timeout=20) as reply:
+        assert reply.status == 200
 
 
 def readiness(node: RunningNode) -> str:
@@ -97,15 +114,16 @@ def test_full_disks_of_one_node(tmp_path: Path) -> None:
     """Of its membership, its access log and its order log."""
     site = make_site(tmp_path / "site", {"a": KIB})
     place = tmp_path / "place"
-    before = small_disk(place, "8m")
+    before = small_disk(place, "48m")
     with RunningCluster(site, tmp_path, SPEC, "ab") as cluster:
         a, b = (cluster.nodes[name] for name in "ab")
         logs = ("--access-log", str(place / "access.log"), "--order-log", str(place / "order.log"))
-        c = cluster.add("c", "--data-dir", str(place / "data"), *logs, before=before)
+        c = cluster.add("c", "--data-dir", str(place / "data"), *logs, before=before, command=patience(600))
         cluster.together("abc")
         filler = fill(c.process, place)
 
         def goes_on() -> bool:
+            much_to_write(cluster)
             assert [node.get("/a/page").status for node in (a, b, c)] == [200, 200, 200]
             return any("this member waits for its disk" in line for line in c.stderr)
 
@@ -139,3 +157,28 @@ def test_a_node_that_waits_for_the_state_says_so(tmp_path: Path) -> None:
         disks.set("c", 0)
         cluster.together("abc")
         assert readiness(c) == "ok\n"
+
+
+def test_a_node_whose_member_stops_goes_on_alone_and_ends_in_order(tmp_path: Path) -> None:
+    """Its disk stays full, and it has no patience."""
+    site = make_site(tmp_path / "site", {"a": KIB})
+    place = tmp_path / "place"
+    before = small_disk(place, "48m")
+    with RunningCluster(site, tmp_path, SPEC, "ab") as cluster:
+        c = cluster.add("c", "--data-dir", str(place / "data"), before=before, command=patience(0.5))
+        cluster.together("abc")
+        fill(c.process, place)
+
+        def stops() -> bool:
+            much_to_write(cluster)
+            return any("out of its cluster" in line for line in c.stderr)
+
+        wait_for(stops, "c stops", 60)
+        cluster.together("ab")
+        says(c, "group: this member stops: the disk was full for")
+        says(c, "this node is out of its cluster and goes on alone; it comes back when it is started again: the disk")
+        assert readiness(c).startswith("cluster: out of the cluster until it is started again: the disk was full")
+        reply = c.get("/a/page")
+        assert (reply.status, reply.headers["qos-scope"]) == (200, "local")
+        assert c.stop() == 0
+        assert not any("Traceback" in line for line in c.stderr)
