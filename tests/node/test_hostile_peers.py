@@ -112,6 +112,13 @@ def test_a_policy_that_not_all_can_read_is_refused_by_all(cluster: RunningCluste
     wait_for(lambda: cluster.status("a")["members"] == ["a", "b"] or None, "it has left", 60)
 
 
+def test_a_policy_of_megabytes_passes(cluster: RunningCluster) -> None:
+    text = SPEC + f"# {'x' * 100}\n" * 30_000
+    assert put_policy(cluster.nodes["b"], text)[0] == 200
+    wait_for(lambda: len(cluster.nodes["a"].admin("/policy")) == len(text) or None, "it is in force at a")
+    assert put_policy(cluster.nodes["a"], SPEC)[0] == 200
+
+
 def test_one_that_cannot_read_the_policy_of_the_cluster_is_not_let_in(site: Path, tmp_path: Path) -> None:
     with RunningCluster(site, tmp_path, SPEC, "a", command=LATER_LANGUAGE) as cluster:
         view = cluster.status("a")["view"]

@@ -42,8 +42,9 @@ def says(node: RunningNode, *words: str, within_s: float = 60) -> None:
 
 def patience(seconds: float) -> list[str]:
     """The command of a version that waits so long for a full disk."""
-    bounds = f"__import__('cluster.runtime.options', fromlist=['']).Bounds(disk_wait_s={seconds})"
-    return version("qosweb.node.membership", "Options", f"__import__('functools').partial(m.Options, bounds={bounds})")
+    return version(
+        "qosweb.node.membership", "Bounds", f"__import__('functools').partial(m.Bounds, disk_wait_s={seconds})"
+    )
 
 
 def much_to_write(cluster: RunningCluster) -> None:
@@ -150,7 +151,7 @@ def test_a_node_that_waits_for_the_state_says_so(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site", {"a": KIB})
     with RunningCluster(site, tmp_path, SPEC, "ab") as cluster:
         slow = disks.before("c")
-        disks.set("c", 700)
+        disks.set("c", 250)
         c = cluster.add("c", "--data-dir", str(tmp_path / "data"), before=slow)
         wait_for(lambda: readiness(c) == "cluster: state transfer\n" or None, "the state is on its way", 60)
         assert c.get("/a/page").status == 200
