@@ -91,7 +91,7 @@ def test_a_clock_that_is_an_hour_off_moves_nothing_but_the_own_log(tmp_path: Pat
 
 def ahead_s(cluster: RunningCluster) -> int:
     """The clock of c as a sees it, in whole minutes."""
-    return 60 * round(cluster.status("a")["nodes"]["c"]["clock_ahead_s"] / 60)
+    return 60 * round(float(cluster.status("a")["nodes"]["c"]["clock_ahead_s"]) / 60)
 
 
 def _follow(a: RunningNode, cluster: RunningCluster) -> bool:
