@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
+from signal import Signals
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.clusters import KIB, RunningCluster, make_site
-from tests.support.nodes import version
+from tests.support.nodes import run_command, version
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -128,3 +129,16 @@ def test_one_that_cannot_read_the_policy_of_the_cluster_is_not_let_in(site: Path
         assert served_alone(earlier)
         assert cluster.status("a")["view"] == view
         assert cluster.status("a")["primary"]
+
+
+def test_a_disk_of_another_version_is_not_gone_on_from(site: Path, tmp_path: Path) -> None:
+    data = ("--data-dir", str(tmp_path / "data"))
+    with RunningCluster(site, tmp_path, SPEC, "a", *data, command=OTHER_FORMAT) as cluster:
+        cluster.nodes["a"].stop(Signals.SIGKILL)
+        done = run_command(
+            "serve", "--root", str(site), "--name", "a", "--spec", str(cluster.spec), "--key-file", str(cluster.key),
+            "--bootstrap", "--group", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--admin", "none", *data,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert "is not for this version: it is of format 99, this version speaks 1" in done.stderr
+    assert "Traceback" not in done.stderr
