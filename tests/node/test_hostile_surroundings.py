@@ -11,8 +11,10 @@ import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.cluster.runtime.preloaded import Preloaded
-from tests.support.clusters import KIB, RunningCluster, make_site
+from tests.support.clusters import KIB, Load, RunningCluster, make_site, shares
 from tests.support.nodes import version
 from tests.support.smalldisk import as_seen_by, fill, small_disk
 from tests.support.waiting import wait_for
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
 
 HOUR_S = 3600
 SPEC = "set lifetime = 20s\nset channel = 64KB in 1s\n"
+
+
+TWO_CLASSES = """\
+set lifetime = 500ms
+set channel = 16KB in 100ms
+</a>.server_resource = 25%
+</b>.server_resource = 75%
+"""
 
 
 def spec_for_later() -> str:
@@ -50,7 +60,7 @@ def patience(seconds: float) -> list[str]:
 def much_to_write(cluster: RunningCluster) -> None:
     """A large policy: what every member has to have on its disk."""
     a = cluster.nodes["a"]
-    text = SPEC + f"# {time.monotonic_ns()} {'x' * 100}\n" * 5_000
+    text = cluster.spec.read_text() + f"# {time.monotonic_ns()} {'x' * 100}\n" * 5_000
     url = f"http://127.0.0.1:{a.admin_port}/policy"
     with urllib.request.urlopen(urllib.request.Request(url, text.encode(), method="PUT"), timeout=20) as reply:
         assert reply.status == 200
@@ -113,10 +123,10 @@ def _follow(a: RunningNode, cluster: RunningCluster) -> bool:
 
 def test_full_disks_of_one_node(tmp_path: Path) -> None:
     """Of its membership, its access log and its order log."""
-    site = make_site(tmp_path / "site", {"a": KIB})
+    site = make_site(tmp_path / "site", {"a": 16 * KIB, "b": 16 * KIB})
     place = tmp_path / "place"
     before = small_disk(place, "48m")
-    with RunningCluster(site, tmp_path, SPEC, "ab") as cluster:
+    with RunningCluster(site, tmp_path, TWO_CLASSES, "ab", "--capacity", "1MB/s") as cluster:
         a, b = (cluster.nodes[name] for name in "ab")
         logs = ("--access-log", str(place / "access.log"), "--order-log", str(place / "order.log"))
         c = cluster.add("c", "--data-dir", str(place / "data"), *logs, before=before, command=patience(600))
@@ -130,8 +140,13 @@ def test_full_disks_of_one_node(tmp_path: Path) -> None:
 
         wait_for(goes_on, "c says that its disk is full", 60)
         cluster.together("ab")
+        began = float(cluster.requests("ab")[-1]["ts"])
         assert "cluster: waits for its disk, which is full\n" in readiness(c)
         assert c.get("/a/page").headers["qos-scope"] == "local"
+        with Load(tmp_path, [a, b], ["a=50:/a/page", "b=50:/b/page"], "--rate", "260", "--duration", "5s") as load:
+            load.wait()
+        requests = [line for line in cluster.requests("ab") if float(line["ts"]) > began]
+        assert shares(requests, 1, 5)["/b"] == pytest.approx(0.75, abs=0.06)  # as if c had never been there
         says(c, "access log: cannot write", "No space left on device")
         says(c, "the order log", "takes nothing", "No space left on device")
         filler.unlink()
