@@ -21,6 +21,7 @@ from cluster.runtime.dbfile import FILE
 from cluster.runtime.group import Full, NotDelivered
 from cluster.runtime.handshake import Dialect
 from cluster.runtime.keys import BadKey, read_key_file
+from cluster.runtime.options import Bounds
 from cluster.runtime.probing import AlreadyFounded
 from cluster.runtime.refusals import StoreError
 from cluster.runtime.stops import MemberStops
@@ -45,6 +46,8 @@ CLUSTER = "qosweb"
 GROUP = Address("127.0.0.1", 8082)
 LEAVE_S = 3.0
 ALONE_AFTER_S = 0.25
+ENTRY_LEN_MAX = 8 << 20  # bytes: the largest policy, and all that a node may have to say beside it
+POLICY_LEN_MAX = 6 << 20
 MEMBER_FILE = "group"  # the folder of the group's disk, within --data-dir
 
 
@@ -228,6 +231,7 @@ def _options(settings: ServeSettings, name: str) -> Options:
         data=None if settings.data_dir is None else settings.data_dir / MEMBER_FILE,
         order_log=settings.order_log,
         dialect=Dialect(FORMAT, LANGUAGE),
+        bounds=Bounds(entry_len_max=ENTRY_LEN_MAX, outstanding_bytes_max=2 * ENTRY_LEN_MAX),
     )
 
 

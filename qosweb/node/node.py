@@ -28,7 +28,7 @@ from qosweb.node.hub import Hub, Limits, OpenFiles
 from qosweb.node.labels import Labels
 from qosweb.node.ledger import Ledger
 from qosweb.node.logfile import LogFile
-from qosweb.node.membership import Membership
+from qosweb.node.membership import POLICY_LEN_MAX, Membership
 from qosweb.node.meter import Meter
 from qosweb.node.pacing import Pacer
 from qosweb.node.plain import PlainHeads
@@ -195,6 +195,11 @@ class Node:
     def change_policy(self, law: Law) -> None:
         """In the whole cluster, at one place in its order. Raises UsageError where that cannot be."""
         self._check_may_change_policy()
+        size = len(law.text.encode()) + len(law.packed)
+        if self.membership is not None and size > POLICY_LEN_MAX:
+            raise UsageError(
+                f"the policy has {size:,} bytes with its model; in a cluster {POLICY_LEN_MAX:,} are allowed"
+            )
         assert self.room is not None
         self.room.engine.change_policy(law)
         self.room.turn()

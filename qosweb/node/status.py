@@ -56,10 +56,12 @@ def _in_force(engine: Engine) -> list[str]:
 def missing_of(node: Node) -> str:
     """Why this node does not decide with its cluster; empty if it does, or has none."""
     membership = node.membership
-    if membership is None or node.primary is not None:
+    if membership is None:
         return ""
     if membership.error is not None:
         return f"out of the cluster until it is started again: {membership.error}"
+    if node.primary is not None:
+        return ""
     if membership.is_disk_full:
         return "waits for its disk, which is full"
     return "state transfer" if membership.is_catching_up else "not in a primary view"

@@ -6,6 +6,7 @@ import sys
 BENCHMARKS = {
     "admission": "what keeping promises costs a request that finds room",
     "analyze": "the analysis of a log, beside one aggregate on Spark and on DuckDB, and beside goaccess",
+    "contention": "the decisions of three nodes in contention over a real group, beside a plain queue",
     "decisions": "a queued decision in the replicated machine, by batch, by who waits and by classes",
     "group": "totally ordered broadcast by three members, beside pysyncobj, etcd, corosync and a bare sequencer",
     "http": "static files beside nginx and aiohttp's add_static",

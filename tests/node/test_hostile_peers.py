@@ -4,14 +4,15 @@ who belong together go on."""
 
 from __future__ import annotations
 
-import sys
 import urllib.error
 import urllib.request
+from signal import Signals
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.clusters import KIB, RunningCluster, make_site
+from tests.support.nodes import run_command, version
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
 
 SPEC = "</a>.server_resource > 40%\n"
 OTHER_SPEC = "</a>.server_resource > 60%\n"
-
-
-def version(module: str, name: str, number: int) -> list[str]:
-    """The command of a version in which this constant has another value."""
-    change = f"import sys, {module} as m; m.{name} = {number}; from qosweb.cli import main; sys.exit(main())"
-    return [sys.executable, "-c", change]
 
 
 OTHER_PROTOCOL = version("cluster.runtime.handshake", "VERSION", 99)
@@ -118,6 +113,13 @@ def test_a_policy_that_not_all_can_read_is_refused_by_all(cluster: RunningCluste
     wait_for(lambda: cluster.status("a")["members"] == ["a", "b"] or None, "it has left", 60)
 
 
+def test_a_policy_of_megabytes_passes(cluster: RunningCluster) -> None:
+    text = SPEC + f"# {'x' * 100}\n" * 30_000
+    assert put_policy(cluster.nodes["b"], text)[0] == 200
+    wait_for(lambda: len(cluster.nodes["a"].admin("/policy")) == len(text) or None, "it is in force at a")
+    assert put_policy(cluster.nodes["a"], SPEC)[0] == 200
+
+
 def test_one_that_cannot_read_the_policy_of_the_cluster_is_not_let_in(site: Path, tmp_path: Path) -> None:
     with RunningCluster(site, tmp_path, SPEC, "a", command=LATER_LANGUAGE) as cluster:
         view = cluster.status("a")["view"]
@@ -127,3 +129,16 @@ def test_one_that_cannot_read_the_policy_of_the_cluster_is_not_let_in(site: Path
         assert served_alone(earlier)
         assert cluster.status("a")["view"] == view
         assert cluster.status("a")["primary"]
+
+
+def test_a_disk_of_another_version_is_not_gone_on_from(site: Path, tmp_path: Path) -> None:
+    data = ("--data-dir", str(tmp_path / "data"))
+    with RunningCluster(site, tmp_path, SPEC, "a", *data, command=OTHER_FORMAT) as cluster:
+        cluster.nodes["a"].stop(Signals.SIGKILL)
+        done = run_command(
+            "serve", "--root", str(site), "--name", "a", "--spec", str(cluster.spec), "--key-file", str(cluster.key),
+            "--bootstrap", "--group", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--admin", "none", *data,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert "is not for this version: it is of format 99, this version speaks 1" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -8,10 +8,14 @@ from __future__ import annotations
 import json
 import time
 import urllib.error
+import urllib.request
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.cluster.runtime.preloaded import Preloaded
-from tests.support.clusters import KIB, RunningCluster, make_site
+from tests.support.clusters import KIB, Load, RunningCluster, make_site, shares
+from tests.support.nodes import version
 from tests.support.smalldisk import as_seen_by, fill, small_disk
 from tests.support.waiting import wait_for
 
@@ -22,6 +26,14 @@ if TYPE_CHECKING:
 
 HOUR_S = 3600
 SPEC = "set lifetime = 20s\nset channel = 64KB in 1s\n"
+
+
+TWO_CLASSES = """\
+set lifetime = 500ms
+set channel = 16KB in 100ms
+</a>.server_resource = 25%
+</b>.server_resource = 75%
+"""
 
 
 def spec_for_later() -> str:
@@ -36,6 +48,22 @@ def says(node: RunningNode, *words: str, within_s: float = 60) -> None:
     wait_for(
         lambda: any(all(word in line for word in words) for line in said) or None, f"a line with {words}", within_s
     )
+
+
+def patience(seconds: float) -> list[str]:
+    """The command of a version that waits so long for a full disk."""
+    return version(
+        "qosweb.node.membership", "Bounds", f"__import__('functools').partial(m.Bounds, disk_wait_s={seconds})"
+    )
+
+
+def much_to_write(cluster: RunningCluster) -> None:
+    """A large policy: what every member has to have on its disk."""
+    a = cluster.nodes["a"]
+    text = cluster.spec.read_text() + f"# {time.monotonic_ns()} {'x' * 100}\n" * 5_000
+    url = f"http://127.0.0.1:{a.admin_port}/policy"
+    with urllib.request.urlopen(urllib.request.Request(url, text.encode(), method="PUT"), timeout=20) as reply:
+        assert reply.status == 200
 
 
 def readiness(node: RunningNode) -> str:
@@ -73,7 +101,7 @@ def test_a_clock_that_is_an_hour_off_moves_nothing_but_the_own_log(tmp_path: Pat
 
 def ahead_s(cluster: RunningCluster) -> int:
     """The clock of c as a sees it, in whole minutes."""
-    return int(60 * round(cluster.status("a")["nodes"]["c"]["clock_ahead_s"] / 60))
+    return 60 * round(float(cluster.status("a")["nodes"]["c"]["clock_ahead_s"]) / 60)
 
 
 def _follow(a: RunningNode, cluster: RunningCluster) -> bool:
@@ -95,24 +123,30 @@ def _follow(a: RunningNode, cluster: RunningCluster) -> bool:
 
 def test_full_disks_of_one_node(tmp_path: Path) -> None:
     """Of its membership, its access log and its order log."""
-    site = make_site(tmp_path / "site", {"a": KIB})
+    site = make_site(tmp_path / "site", {"a": 16 * KIB, "b": 16 * KIB})
     place = tmp_path / "place"
-    before = small_disk(place, "8m")
-    with RunningCluster(site, tmp_path, SPEC, "ab") as cluster:
+    before = small_disk(place, "48m")
+    with RunningCluster(site, tmp_path, TWO_CLASSES, "ab", "--capacity", "1MB/s") as cluster:
         a, b = (cluster.nodes[name] for name in "ab")
         logs = ("--access-log", str(place / "access.log"), "--order-log", str(place / "order.log"))
-        c = cluster.add("c", "--data-dir", str(place / "data"), *logs, before=before)
+        c = cluster.add("c", "--data-dir", str(place / "data"), *logs, before=before, command=patience(600))
         cluster.together("abc")
         filler = fill(c.process, place)
 
         def goes_on() -> bool:
+            much_to_write(cluster)
             assert [node.get("/a/page").status for node in (a, b, c)] == [200, 200, 200]
             return any("this member waits for its disk" in line for line in c.stderr)
 
         wait_for(goes_on, "c says that its disk is full", 60)
         cluster.together("ab")
+        began = float(cluster.requests("ab")[-1]["ts"])
         assert "cluster: waits for its disk, which is full\n" in readiness(c)
         assert c.get("/a/page").headers["qos-scope"] == "local"
+        with Load(tmp_path, [a, b], ["a=50:/a/page", "b=50:/b/page"], "--rate", "260", "--duration", "5s") as load:
+            load.wait()
+        requests = [line for line in cluster.requests("ab") if float(line["ts"]) > began]
+        assert shares(requests, 1, 5)["/b"] == pytest.approx(0.75, abs=0.06)  # as if c had never been there
         says(c, "access log: cannot write", "No space left on device")
         says(c, "the order log", "takes nothing", "No space left on device")
         filler.unlink()
@@ -132,10 +166,35 @@ def test_a_node_that_waits_for_the_state_says_so(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site", {"a": KIB})
     with RunningCluster(site, tmp_path, SPEC, "ab") as cluster:
         slow = disks.before("c")
-        disks.set("c", 700)
+        disks.set("c", 250)
         c = cluster.add("c", "--data-dir", str(tmp_path / "data"), before=slow)
         wait_for(lambda: readiness(c) == "cluster: state transfer\n" or None, "the state is on its way", 60)
         assert c.get("/a/page").status == 200
         disks.set("c", 0)
         cluster.together("abc")
         assert readiness(c) == "ok\n"
+
+
+def test_a_node_whose_member_stops_goes_on_alone_and_ends_in_order(tmp_path: Path) -> None:
+    """Its disk stays full, and it has no patience."""
+    site = make_site(tmp_path / "site", {"a": KIB})
+    place = tmp_path / "place"
+    before = small_disk(place, "48m")
+    with RunningCluster(site, tmp_path, SPEC, "ab") as cluster:
+        c = cluster.add("c", "--data-dir", str(place / "data"), before=before, command=patience(0.5))
+        cluster.together("abc")
+        fill(c.process, place)
+
+        def stops() -> bool:
+            much_to_write(cluster)
+            return any("out of its cluster" in line for line in c.stderr)
+
+        wait_for(stops, "c stops", 60)
+        cluster.together("ab")
+        says(c, "group: this member stops: the disk was full for")
+        says(c, "this node is out of its cluster and goes on alone; it comes back when it is started again: the disk")
+        assert readiness(c).startswith("cluster: out of the cluster until it is started again: the disk was full")
+        reply = c.get("/a/page")
+        assert (reply.status, reply.headers["qos-scope"]) == (200, "local")
+        assert c.stop() == 0
+        assert not any("Traceback" in line for line in c.stderr)

@@ -25,6 +25,12 @@ _SERVING = re.compile(r"serving .*? on (https?)://[^:]+:(\d+)/(?:, admin on http
 COMMAND = [sys.executable, "-m", "qosweb"]
 
 
+def version(module: str, name: str, value: object) -> list[str]:
+    """The command of a version in which this name has another value: a number, or what an expression says."""
+    change = f"import sys, {module} as m; m.{name} = {value}; from qosweb.cli import main; sys.exit(main())"
+    return [sys.executable, "-c", change]
+
+
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a node: ours, without what would configure it."""
     kept = {

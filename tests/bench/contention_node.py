@@ -1,0 +1,236 @@
+"""The processes of ``./dev bench contention``: nodes without HTTP, told what to do line by line.
+
+Each is a member of a real cluster: the engine, its room on the event loop, the group over TCP. In place of clients
+there are requests that come again as soon as they are over, so many that some always wait; one that may start holds its
+channel for HOLD_S. The baseline is the same with a plain queue in the place of the engine: first come, first served, by
+each node for itself, as many at a time as it has channels.
+
+{"do": "run", "mode": "cluster" or "plain", "seconds": 2.0}  ->  {"decisions": ..., "cpu_s": ..., "entries": ...}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections import deque
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+from cluster.names import ProcessId
+from qosweb.engine.engine import Engine
+from qosweb.engine.entries import Report
+from qosweb.engine.law import Law
+from qosweb.engine.requests import Deny, Request, Start
+from qosweb.engine.sim.policies import law_of
+from qosweb.node.clock import Clock
+from qosweb.node.engineroom import EngineRoom
+from qosweb.node.membership import Membership
+from qosweb.settings import ServeSettings
+from qosweb.units import parse_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.names import View
+    from qosweb.engine.effects import Refused, Reported
+    from qosweb.engine.requests import Decision
+
+COST = 16_384
+HOLD_S = 0.02
+CHANNEL_BPS = round(COST / HOLD_S)
+CLASSES = 5
+AHEAD = 6  # requests for each channel: some run, some are granted ahead, the others wait
+TICK_S = 0.002
+SPEC = f"set redirect = never\nset channel = {COST} in {HOLD_S * 1000:.0f}ms\n" + "".join(
+    f"</c{number}>.server_resource = {100 // CLASSES}%\n" for number in range(CLASSES)
+)
+
+
+class Plain:
+    """First come, first served."""
+
+    def __init__(self, channels: int) -> None:
+        self._free = channels
+        self._waiting: deque[Callable[[Decision], None]] = deque()
+
+    def submit(self, class_number: int, decided: Callable[[Decision], None]) -> int:  # noqa: ARG002
+        if self._free:
+            self._free -= 1
+            decided(Start(CHANNEL_BPS))
+        else:
+            self._waiting.append(decided)
+        return 0
+
+    def finish(self, request: object, until_s: float) -> None:  # noqa: ARG002
+        if self._waiting:
+            self._waiting.popleft()(Start(CHANNEL_BPS, until_s))
+        else:
+            self._free += 1
+
+    def tell(self) -> None: ...
+
+
+class InCluster:
+    """By the engine of a member."""
+
+    def __init__(self, room: EngineRoom) -> None:
+        self._room = room
+
+    def submit(self, class_number: int, decided: Callable[[Decision], None]) -> Request:
+        room = self._room
+        request = room.engine.admission.submit(class_number, COST, room.now_ms(), decided)
+        assert not isinstance(request, Deny), request
+        return request
+
+    def finish(self, request: Request, until_s: float) -> None:
+        self._room.engine.admission.finish(request, COST, until_s)
+
+    def tell(self) -> None:
+        self._room.poke()
+
+
+class Requests:
+    """As many as there are to be, each of which comes again when it is over."""
+
+    def __init__(self, queue: Plain | InCluster, count: int) -> None:
+        self._queue = queue
+        self._ends: list[tuple[float, int, Callable[[float], None]]] = []
+        self._number = 0
+        self.decisions = 0
+        self.is_over = False
+        for number in range(count):
+            self._come(number % CLASSES)
+        queue.tell()
+
+    def _come(self, class_number: int) -> None:
+        queue = self._queue
+        request: Any = None
+
+        def decided(decision: Decision) -> None:
+            assert isinstance(decision, Start), decision
+            self.decisions += 1
+            self._number += 1
+            since_s = decision.since_s if decision.since_s is not None else time.perf_counter()
+            heappush(self._ends, (since_s + HOLD_S, self._number, end))
+
+        def end(at_s: float) -> None:
+            queue.finish(request, at_s)
+            if not self.is_over:
+                self._come(class_number)
+
+        request = queue.submit(class_number, decided)
+
+    def tick(self) -> None:
+        now = time.perf_counter()
+        while self._ends and self._ends[0][0] <= now:
+            at_s, _, end = heappop(self._ends)
+            end(at_s)
+        self._queue.tell()
+
+    @property
+    def left(self) -> int:
+        return len(self._ends)
+
+
+class Node:
+    """The listener of its engine."""
+
+    def __init__(self, name: str, channels: int) -> None:
+        self.channels = channels
+        engine = Engine(ProcessId(name), Law.empty(), self, is_member=True, life=int(time.time()))
+        self.room = EngineRoom(asyncio.get_running_loop(), engine, Clock())
+        self.membership: Membership | None = None
+        self.members = 0
+
+    async def begin(self, name: str, key: Path, contact: str) -> str:
+        founds = not contact
+        settings = ServeSettings(
+            root=Path(),
+            key_file=key,
+            group=parse_address("127.0.0.1:0"),
+            join=() if founds else (parse_address(contact),),
+            bootstrap=founds,
+        )
+        self.membership = await Membership.begin(settings, name, self.room, self._entered)
+        while not self.members:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        if founds:
+            self.room.engine.change_policy(law_of(SPEC))
+        self._report()
+        return self.membership.group.addresses[0]
+
+    def _entered(self, view: View | None) -> None:
+        self.members = 0 if view is None else len(view.members)
+        if view is not None:
+            self._report()
+
+    def _report(self) -> None:
+        engine = self.room.engine
+        engine.now_ms = self.room.now_ms()
+        engine.report_capacity(Report(self.channels * CHANNEL_BPS, 0, 0, "http://nowhere"))
+        self.room.poke()
+
+    @property
+    def is_ready(self) -> bool:
+        machine = self.room.engine.machine
+        return len(machine.classes) > CLASSES and all(pipe.capacity_bps for pipe in machine.pipes.values())
+
+    async def run(self, mode: str, seconds: float, warm_s: float) -> dict[str, float]:
+        queue = Plain(self.channels) if mode == "plain" else InCluster(self.room)
+        requests = Requests(queue, AHEAD * self.channels)
+        await self._tick(requests, warm_s)
+        assert self.membership is not None
+        replica = self.membership.replica
+        before, began, cpu_s, position = requests.decisions, time.perf_counter(), time.process_time(), replica.position
+        await self._tick(requests, seconds)
+        cpu_s, took_s = time.process_time() - cpu_s, time.perf_counter() - began
+        decisions, entries = requests.decisions - before, replica.position - position
+        requests.is_over = True
+        while requests.left:
+            await self._tick(requests, HOLD_S)
+        return {"decisions": decisions, "cpu_s": cpu_s, "seconds": took_s, "entries": entries}
+
+    async def _tick(self, requests: Requests, seconds: float) -> None:
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            requests.tick()
+            await asyncio.sleep(TICK_S)
+
+    # ---- what the engine tells
+
+    def policy_changed(self, position: int, law: Law) -> None: ...
+    def viewed(self, position: int, view: View) -> None: ...
+    def reported(self, effect: Reported) -> None: ...
+
+    def refused(self, effect: Refused) -> None:
+        raise AssertionError(effect)
+
+
+async def main() -> None:
+    role = json.loads(sys.argv[1])
+    node = Node(role["name"], role["channels"])
+    say({"address": await node.begin(role["name"], Path(role["key"]), role["contact"])})
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        order = json.loads(line)
+        if order["do"] == "ready":
+            while node.members != order["members"] or not node.is_ready:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            say({"ready": True})
+        else:
+            say(await node.run(order["mode"], order["seconds"], order["warm_s"]))
+    assert node.membership is not None
+    await node.membership.close()
+
+
+def say(what: dict[str, Any]) -> None:
+    print(json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
