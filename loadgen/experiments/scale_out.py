@@ -40,6 +40,7 @@ USED_PERCENT, QUICK_USED_PERCENT = 75.0, 60.0
 POINTS, QUICK_POINTS = 2.0, 5.0
 LOST_LINES_MAX = 20  # that a killed node had not written
 SETTLING_S = 2.0
+SLOW_S = 60.0  # that it may take longer on a busy machine
 
 
 class Change(NamedTuple):
@@ -93,11 +94,14 @@ class ScaleOut(NamedTuple):
             events = [
                 Event(at * each_s, change.name, partial(change.what, nodes)) for at, change in enumerate(CHANGES, 1)
             ]
-            grown = bench.load(list(nodes.all), rates, lasting_s, nodes=nodes, events=events)
+            targets = list(nodes.all)
+            grown = bench.load(
+                targets, rates, lasting_s + SLOW_S, nodes=nodes, events=events, after_s=each_s + SETTLING_S
+            )
         began, happened = bench.began, bench.happened
         begins = [SETTLING_S, *(happened[change.name] + SETTLING_S for change in CHANGES)]
         begins[-1] += SETTLING_S  # the others have to notice first
-        ends = [*(began[change.name] for change in CHANGES), lasting_s]
+        ends = [*(began[change.name] for change in CHANGES), grown.lasted_s]
         counts = [2, *(change.nodes for change in CHANGES)]
         stages = [
             Stage(f"{count} nodes" + (" again" if count in counts[:at] else ""), begin_s, end_s, count * node_bps)
