@@ -108,7 +108,8 @@ class ScaleOut(NamedTuple):
             for at, (count, begin_s, end_s) in enumerate(zip(counts, begins, ends, strict=True))
         ]
         first = Stage("1 node", SETTLING_S, alone_s, node_bps)
-        return judge(alone, first, grown, stages, happened, quick=bench.size.quick)
+        starts = [Mark(began[change.name], "start") for change in CHANGES if change.name.endswith(("join", "joins"))]
+        return judge(alone, first, grown, stages, happened, starts, quick=bench.size.quick)
 
 
 def judge(
@@ -117,6 +118,7 @@ def judge(
     grown: Evidence,
     stages: Sequence[Stage],
     happened: dict[str, float],
+    starts: Sequence[Mark],
     *,
     quick: bool,
 ) -> Findings:
@@ -135,7 +137,7 @@ def judge(
                 _judge_limit(rows, stage, count, witness),
             ]
     served = [_served_mbps(evidence.clients, stage) for evidence, stage, _ in parts]
-    marks = [Mark(when_s, what) for what, when_s in happened.items()]
+    marks = [*starts, *(Mark(when_s, what) for what, when_s in happened.items())]
     pipes_x, pipes_y = [0.0], [stages[0].pipe_bps / MB]
     for stage, when_s in zip(stages[1:], sorted(happened.values()), strict=True):
         pipes_x += [when_s, when_s]
@@ -159,7 +161,10 @@ def judge(
         tables=[stage_table([(alone, first), *((grown, stage) for stage in stages)], CLASSES)],
         csv_head=CSV_HEAD,
         csv_rows=csv_rows(grown, CLASSES, 2.0),
-        notes=[f"The generator itself was late by {grown.late_p99_ms:.1f} ms (p99)."],
+        notes=[
+            "Between its start and its joining a node loads its program, on the same processors as all others.",
+            f"The generator itself was late by {grown.late_p99_ms:.1f} ms (p99).",
+        ],
     )  # fmt: skip
 
 
