@@ -5,8 +5,10 @@ A load is ``loadgen run`` as a process of its own, so that nodes can come and go
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,7 @@ from loadgen.experiments.judging import QUICK, STRICT, Tolerance
 from loadgen.experiments.nodes import Nodes
 from loadgen.experiments.processes import CannotRun, end, last_line, start, wait_for
 from loadgen.experiments.site import make_site, page_of
+from loadgen.outcomes import INTERRUPTED
 from loadgen.runfile import RunFile
 from loadgen.spread import parse_spread
 from loadgen.summary import Summary
@@ -49,6 +52,7 @@ KB, MB = 1 << 10, 1 << 20
 _SPECS = Path(__file__).resolve().parent.parent.parent / "webqos_specs" / "experiments"
 _TIMEOUT_S = 60.0
 _FIRST_REQUEST_S = 30.0
+_INTERRUPTED = 130  # the exit code of a run that was told to end
 _EVENT_S = 4.0  # that an event may take
 _LAST_LINES_S = 3.0  # a node writes its log in batches
 _OURS = re.compile(r"cluster\.key|load\d+\..*|[a-z0-9]+\.(access\.log(\.\d+)?|said\.txt|order\.jsonl)")
@@ -155,10 +159,12 @@ class Bench:
         at: Sequence[str] = (),
         spread: str = "",
         like: str = "",
+        after_s: float | None = None,
     ) -> Evidence:
         """Requests by chance, ``rates`` per second by class, to the targets as ``spread`` or ``--spread`` says.
 
-        Loads that are ``like`` the same have the same requests.
+        Loads that are ``like`` the same have the same requests. ``after_s`` ends the load so long after the last event:
+        how long events take is not known before.
         """
         self._loads += 1
         trace, results, summary, said = (
@@ -180,12 +186,12 @@ class Bench:
         process = start(command, said)
         try:
             done = self._watch(process, events, targets, marks)
-            code = process.wait(lasting_s + _TIMEOUT_S + 60)
+            code = _ended(process, after_s, lasting_s)
         except subprocess.TimeoutExpired:
             raise CannotRun("the load did not end in time") from None
         finally:
             end(process)
-        if code:
+        if code and not (code == _INTERRUPTED and after_s is not None):
             raise CannotRun(f"the load ended with exit code {code}: {last_line(said)}")
         found = _gather(str(results), summary, [node.name for node in targets], nodes, marks, lasting_s)
         self.began = {name: when_s - found.begun_s for name, (when_s, _) in done.items()}
@@ -236,10 +242,19 @@ def _clear(folder: Path) -> None:
         file.unlink()
 
 
+def _ended(process: subprocess.Popen[bytes], after_s: float | None, lasting_s: float) -> int:
+    """The exit code of a load, which ends by itself or, if it is to, ``after_s`` from now."""
+    if after_s is not None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(after_s)
+        process.send_signal(signal.SIGINT)
+    return process.wait(lasting_s + _TIMEOUT_S + 60)
+
+
 def _gather(
     results: str, summary: Path, targets: Sequence[str], nodes: Nodes, marks: Mapping[str, int], lasting_s: float
 ) -> Evidence:
-    found = list(RunFile(results).results())
+    found = [result for result in RunFile(results).results() if result.cause != INTERRUPTED]
     clients = [seen_by_client(result, targets) for result in found]
     # A denial that gives no reason is of a proxy before the node, and in no log.
     answered = sum(
@@ -256,6 +271,8 @@ def _gather(
     first_s = min(result.t + result.sent_us / 1e6 for result in found)
     begun_s = min(line.ts for line in lines) - first_s
     told = msgspec.json.decode(summary.read_bytes(), type=Summary)
+    if told.interrupted:
+        lasting_s = max(result.t for result in found)
     late_ms = told.lateness_ms.percentiles.get("p99", 0.0)
     return Evidence(clients, [seen_in_log(line, begun_s) for line in lines], begun_s, lasting_s, late_ms, bad)
 

@@ -51,7 +51,7 @@ class FixedShares(NamedTuple):
     def carry_out(self, bench: Bench) -> Findings:
         pipe_bps = bench.pipe(self.pipe_bps)
         names = bench.node_names()
-        lasting_s = bench.lasting(42.0, 10.0)
+        lasting_s = bench.lasting(32.0, 10.0)
         rates = {name: part * pipe_bps / (self.sizes[name] + HEAD_BYTES) for name, part in self.asked.items()}
         cluster = len(names) > 1
         with bench.nodes(self.sizes, pipe_bps // len(names), spec=bench.spec(), cluster=cluster) as nodes:

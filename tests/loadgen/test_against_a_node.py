@@ -57,9 +57,12 @@ def test_the_log_becomes_a_trace_that_runs(node: RunningNode, tmp_path: Path) ->
     run(tmp_path / "first", evenly(50, 100, "/page.html"), "--target", node.url)
     wait_for(lambda: len(node.log()) >= 50, "the log")
     made = tmp_path / "again.jsonl"
-    assert main(["trace", "--from-log", str(node.access_log), "--out", str(made), "--speed", "20"]) == 0
+    log = tmp_path / "access.log"
+    text = node.access_log.read_bytes()
+    log.write_bytes(text[: text.rfind(b"\n") + 1])  # the node may still write
+    assert main(["trace", "--from-log", str(log), "--out", str(made), "--speed", "20"]) == 0
     requests = list(read_trace(str(made)))
-    assert len(requests) == len(node.log())
+    assert len(requests) == sum(b'"event"' not in line for line in log.read_bytes().splitlines())
     assert {request.class_name for request in requests} == {"default"}
     ran = run(tmp_path / "second", requests, "--target", node.url)
     assert ran.summary["all"]["requests"] == len(requests)

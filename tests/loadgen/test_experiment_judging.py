@@ -302,3 +302,10 @@ def test_what_is_said_of_a_peer_follows_from_its_numbers() -> None:
     assert "when /a asks for more than that, /b is left 1 %" in of((58, 40), 99, (99, 1))
     assert "40 % of the pipe are used: the rest is lost" in of((58, 40), 40, (60, 40))
     assert "people wait for up to 9.0 s (p99)" in of((58, 40), 99, (60, 40), 9.0)
+
+
+def test_evidence_of_one_node() -> None:
+    rows = [seen("/a", 1.0, node="plain"), seen("/a", 2.0, node="promises")]
+    both = evidence(rows, lasted_s=5.0)
+    assert both.at("plain") == evidence(rows[:1], lasted_s=5.0)
+    assert both.at("nowhere") == evidence([], lasted_s=5.0)
