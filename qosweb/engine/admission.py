@@ -15,12 +15,11 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from qosweb.engine import requests as r
-from qosweb.engine.buckets import REQUEST
 from qosweb.engine.effects import Effect, Granted, Known, Reserved, Restate
 from qosweb.engine.entries import UNUSED, Batch, Restated
+from qosweb.engine.outlook import Outlook, patience_ms
 from qosweb.engine.pipes import ROOM, whole_channel
 from qosweb.engine.requests import Decision, Deny, GoTo, Phase, Request, Start
-from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +75,7 @@ class Admission:
         self._guests: list[tuple[int, int, Request]] = []  # deadlines of visitors who wait for room here
         self._guests_count = 0
         self._came: dict[tuple[ProcessId, int], Request] = {}  # visitors who run or are ready here
-        self._untold: dict[int, int] = {}  # by class, the cost of what the machine does not know to wait yet
+        self._outlook = Outlook()
         self._is_contended = False
         self._restates = 0  # how often everything was said anew, or is to be
         self._known = 0  # the last of them that the machine has applied
@@ -105,7 +104,13 @@ class Admission:
         rate_bps = self.machine.scheduler.bound.rate_bps(class_number, cost)
         self._run(request, whole_channel(rate_bps, self.capacity_bps))
         self.outbox.started(request.number, class_number, cost)
+        self._outlook.began(class_number, cost)
         return request
+
+    def served(self, class_number: int, count: int, cost: int) -> None:
+        """So many started at once without being asked for one by one, and are over."""
+        self.outbox.served(class_number, count, cost)
+        self._outlook.began(class_number, cost)
 
     def is_open_to(self, class_number: int) -> bool:
         """Nobody waits, and the class has no bound that is always enforced."""
@@ -135,16 +140,20 @@ class Admission:
         deadline_ms = None if lifetime_ms is None else now_ms + lifetime_ms
         request = Request(self._numbers, class_number, cost, deadline_ms, decided)
         self._own[request.number] = request
-        self._count_waiting(request, 1)
+        self._count_waiting(request.class_number, 1)
         if deadline_ms is not None:
             heappush(self._deadlines, (deadline_ms, request.number))
-        self._untold[class_number] = self._untold.get(class_number, 0) + cost
+        self._outlook.submitted(class_number, cost)
         self.outbox.submitted(request.number, class_number, cost)
         return request
 
-    def _count_waiting(self, request: Request, more: int) -> None:
+    def _count_waiting(self, class_number: int, more: int) -> None:
         self._waiting += more
-        self._waiting_of[request.class_number] = self._waiting_of.get(request.class_number, 0) + more
+        self._waiting_of[class_number] = self._waiting_of.get(class_number, 0) + more
+
+    def _waits_no_longer(self, request: Request) -> None:
+        self._count_waiting(request.class_number, -1)
+        self._outlook.left(request.class_number, request.cost)
 
     def finish(self, request: Request, cost: int, until_s: float | None = None) -> None:
         """It ran, and is over; it cost so much, and its channel is free since then, if not just now."""
@@ -171,6 +180,7 @@ class Admission:
     def tick(self, now_ms: int) -> None:
         """Deadlines."""
         self.now_ms = now_ms
+        self._outlook.advance(now_ms)
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, number = heappop(self._deadlines)
             if self._may_expire(number):
@@ -295,14 +305,14 @@ class Admission:
         if self._is_late(request):
             self._expire(request)
             return
+        self._waits_no_longer(request)
+        self._outlook.began(request.class_number, request.cost)
         if at == self.me:
-            self._count_waiting(request, -1)
             request.phase = Phase.READY
             request.rate_bps = rate_bps
             self._ready.append(request)
             self._start_ready()
             return
-        self._count_waiting(request, -1)
         request.phase = Phase.OVER
         del self._own[number]
         self.outbox.account(request.class_number).redirected += 1
@@ -313,7 +323,7 @@ class Admission:
         self._restates += 1
         self.outbox.restate()
         self._visits.clear()
-        self._untold.clear()
+        self._outlook.all_told()
 
     def restated(self) -> Restated:
         """Everything that is not over. Visitors count as our own from now on."""
@@ -332,10 +342,7 @@ class Admission:
     def told(self, batch: Batch) -> None:
         """The machine has applied a batch of ours."""
         for _, class_number, cost in batch.submitted:
-            self._untell(class_number, cost)
-
-    def _untell(self, class_number: int, cost: int) -> None:
-        self._untold[class_number] = max(0, self._untold.get(class_number, 0) - cost)
+            self._outlook.told(class_number, cost)
 
     def policy_changed(self, numbers: list[int]) -> None:
         """Classes have other numbers from now on."""
@@ -346,7 +353,7 @@ class Admission:
             request.class_number = numbers[request.class_number]
         for visit in self._visits.values():
             visit.class_number = numbers[visit.class_number]
-        self._untold.clear()
+        self._outlook.translate(numbers)
         self.outbox.translate(numbers)
 
     def refresh(self) -> None:
@@ -379,13 +386,13 @@ class Admission:
 
     def _drop(self, request: Request) -> None:
         if request.phase is Phase.WAITING:
-            self._count_waiting(request, -1)
+            self._waits_no_longer(request)
         request.phase = Phase.OVER
         if request.owner is None:
             del self._own[request.number]
             self.outbox.account(request.class_number).cancelled += not request.is_visitor
             if not self.outbox.cancelled(request.number):
-                self._untell(request.class_number, request.cost)
+                self._outlook.told(request.class_number, request.cost)
         else:
             self._came.pop((request.owner, request.number), None)
             self.outbox.visited(request.owner, request.number, UNUSED)
@@ -407,28 +414,15 @@ class Admission:
         if terms.lifetime_ms is None:
             return None
         wait_ms = self.wait_ms(class_number)
-        if wait_ms > terms.lifetime_ms:
-            retry_s = min(RETRY_MAX_S, -(-(wait_ms - terms.lifetime_ms) // 1000))
+        patience = patience_ms(terms.lifetime_ms)
+        if wait_ms > patience:
+            retry_s = min(RETRY_MAX_S, -(-(wait_ms - patience) // 1000))
             return Deny(r.TOO_FAR, f"Class {name} is over its share; what waits before it takes longer.", retry_s)
         return None
 
     def wait_ms(self, class_number: int) -> int:
-        """How long a request would wait for what is ahead of it, at the rate that its class has now.
-
-        Where that is not known (others that come first take everything, for now) it may try.
-        """
-        machine, scheduler = self.machine, self.machine.scheduler
-        chosen = machine.classes[class_number]
-        ahead = chosen.waiting_cost + self._untold.get(class_number, 0)
-        share = scheduler.shares[class_number] if chosen.waiting else PPM  # of those who do not wait it is a guess
-        rate_bps = machine.capacity_bps * share // PPM
-        wait_ms = ahead * 1000 // rate_bps if rate_bps else 0
-        for at in scheduler.bound.buckets_of[class_number]:
-            rule, bucket = scheduler.bound.rules[at], scheduler.buckets[at]
-            tokens = chosen.waiting * REQUEST if rule.counts == "requests" else ahead
-            level = bucket.level_at(rule, max(machine.time_ms, self.now_ms + self.ahead_ms))
-            wait_ms = max(wait_ms, (1000 * tokens - level) // max(1, rule.rate_per_s))
-        return wait_ms
+        """How long a request would wait for what is ahead of it."""
+        return self._outlook.wait_ms(self.machine, class_number, self.now_ms + self.ahead_ms)
 
 
 def _cut_off(name: str) -> Deny:

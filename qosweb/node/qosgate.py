@@ -50,13 +50,13 @@ class QosGate:
 
     def count_plain(self) -> None:
         """Tell the engine of the plain requests since the last time."""
-        outbox = self._room.engine.outbox
+        admission = self._room.engine.admission
         for account in self._policy.accounts:
             served, size = account.plain_served, account.plain_bytes
             before = self._counted.get(account.name, (0, 0))
             if served != before[0]:
                 count = served - before[0]
-                outbox.served(account.number, count, size - before[1] + count * self.fixed_bytes)
+                admission.served(account.number, count, size - before[1] + count * self.fixed_bytes)
                 self._counted[account.name] = served, size
 
     # ---- the stages
