@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.nodes import RunningNode, environment
@@ -14,9 +15,10 @@ from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
 KIB = 1024
+Lines = list[dict[str, Any]]  # of an access log
+LOADGEN = [sys.executable, "-m", "loadgen.cli"]
 
 
 def make_site(root: Path, sizes: dict[str, int]) -> Path:
@@ -97,23 +99,32 @@ class RunningCluster:
         return [line for line in self.nodes[name].log_lines() if line.get("event") == kind]
 
 
+def make_trace(scratch: Path, mix: Sequence[str], *options: str) -> Path:
+    """A mix of pages at a rate for some seconds, as `loadgen trace` makes it."""
+    made = scratch / "trace.jsonl"
+    mixes = [word for one in mix for word in ("--mix", one)]
+    subprocess.run(
+        [*LOADGEN, "trace", *mixes, *options, "--out", str(made)], check=True, capture_output=True, env=environment()
+    )
+    return made
+
+
 class Load:
-    """`loadgen run` on a trace of its own: a mix of pages at a rate for some seconds."""
+    """`loadgen run` on a trace: one that is there, or one of its own: a mix of pages at a rate for some seconds."""
 
     def __init__(
-        self, scratch: Path, targets: Iterable[RunningNode], mix: Sequence[str], *trace: str, spread: str = "even"
+        self,
+        scratch: Path,
+        targets: Iterable[RunningNode],
+        mix: Sequence[str] | Path,
+        *trace: str,
+        spread: str = "even",
     ) -> None:
-        self.summary = scratch / "summary.json"
         self.results = scratch / "results.jsonl"
-        made = scratch / "trace.jsonl"
-        loadgen = [sys.executable, "-m", "loadgen.cli"]
-        mixes = [word for one in mix for word in ("--mix", one)]
-        subprocess.run(
-            [*loadgen, "trace", *mixes, *trace, "--out", str(made)], check=True, capture_output=True, env=environment()
-        )
+        made = mix if isinstance(mix, Path) else make_trace(scratch, mix, *trace)
         urls = [word for node in targets for word in ("--target", node.url)]
         self.process = subprocess.Popen(
-            [*loadgen, "run", str(made), *urls, "--spread", spread, "--quiet", "--out", str(self.results)],
+            [*LOADGEN, "run", str(made), *urls, "--spread", spread, "--quiet", "--out", str(self.results)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=environment(),
