@@ -240,9 +240,18 @@ class Admission:
     # ---- requests of others, sent here with a ticket
 
     def visit(
-        self, owner: ProcessId, number: int, class_number: int, cost: int, decided: Callable[[Decision], None]
+        self,
+        owner: ProcessId,
+        number: int,
+        class_number: int,
+        cost: int,
+        decided: Callable[[Decision], None],
+        left_ms: int | None = None,
     ) -> Request | None:
-        """The client has come. (It may be faster than the word that it will.) None: too late, its channel is gone."""
+        """The client has come. (It may be faster than the word that it will.) None: too late, its channel is gone.
+
+        `left_ms` is what the node that sent it left of its lifetime: what it may wait for room here.
+        """
         if (owner, number) in self._missed:
             return None
         expected = self._visits.pop((owner, number), None)
@@ -263,7 +272,8 @@ class Admission:
         lifetime_ms = self.machine.scheduler.bound.terms[request.class_number].lifetime_ms
         if request.phase is Phase.READY and lifetime_ms is not None:
             self._guests_count += 1
-            heappush(self._guests, (self.now_ms + lifetime_ms, self._guests_count, request))
+            until_ms = self.now_ms + (lifetime_ms if left_ms is None else min(left_ms, lifetime_ms))
+            heappush(self._guests, (until_ms, self._guests_count, request))
         return request
 
     # ---- what the machine says
@@ -316,7 +326,8 @@ class Admission:
         request.phase = Phase.OVER
         del self._own[number]
         self.outbox.account(request.class_number).redirected += 1
-        _decide(request, GoTo(at, self.machine.pipes[at].url, rate_bps))
+        left_ms = None if request.deadline_ms is None else request.deadline_ms - self.now_ms
+        _decide(request, GoTo(at, self.machine.pipes[at].url, rate_bps, left_ms))
 
     def restate(self) -> None:
         """Say with the next batch everything that is not over, to those who know nothing of it."""

@@ -92,7 +92,9 @@ class QosGate:
             account = exchange.account = self._policy.accounts[visit.class_number]  # here it has another host
         request: Request | Deny | None = None
         if visit is not None:
-            request = admission.visit(visit.owner, visit.number, account.number, cost, self._decided_of(exchange))
+            admission.now_ms = self._room.now_ms()
+            decided = self._decided_of(exchange)
+            request = admission.visit(visit.owner, visit.number, account.number, cost, decided, visit.left_ms)
         if request is None:
             request = admission.start_at_once(account.number, cost)
         if request is None:

@@ -463,3 +463,25 @@ def test_a_visitor_waits_for_room_no_longer_than_its_class_may() -> None:
     bench.later(1)
     assert isinstance(fate.decisions[0], Deny)
     assert fate.decisions[0].is_expired
+
+
+def test_a_visitor_who_waited_elsewhere_waits_for_the_rest_of_its_lifetime() -> None:
+    bench = visited("500ms")
+    fate = Fate()
+    assert bench.admission.visit(B, 7, 0, PAGE, Fate()) is not None
+    fate.request = bench.admission.visit(B, 1, 0, PAGE, fate, 120)
+    bench.later(119)
+    assert not fate.decisions
+    bench.later(1)
+    assert isinstance(fate.decisions[0], Deny)
+
+
+def test_who_is_sent_elsewhere_is_told_what_is_left_of_its_lifetime() -> None:
+    bench = visited("500ms")
+    bench.admission.visit(B, 1, 0, PAGE, Fate())
+    fates = [bench.ask(0) for _ in range(2)]
+    bench.turn()
+    bench.land()
+    bench.later(100)
+    bench.of_b(report=Report(CHANNEL_BPS, 0, 0, "http://b"))
+    assert [one.left_ms for fate in fates for one in fate.decisions if isinstance(one, GoTo)] == [400]
