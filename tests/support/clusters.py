@@ -86,17 +86,35 @@ class RunningCluster:
                 return False
         return True
 
-    def requests(self, names: str | None = None) -> list[dict[str, Any]]:
+    def requests(self, names: str | None = None) -> Lines:
         """What the access logs say of requests, in the order of their arrival."""
-        found: list[dict[str, Any]] = []
+        found: Lines = []
         for name in names or self.nodes:
-            text = self.nodes[name].access_log.read_text()
-            whole = text[: text.rfind("\n") + 1]
-            found += [line for line in map(json.loads, whole.splitlines()) if "event" not in line]
+            found += [line for line in self._lines(name) if "event" not in line]
         return sorted(found, key=lambda line: float(line["ts"]))
 
-    def events(self, name: str, kind: str) -> list[dict[str, Any]]:
-        return [line for line in self.nodes[name].log_lines() if line.get("event") == kind]
+    def _lines(self, name: str) -> Lines:
+        """All that are whole: the last may be about to be written."""
+        text = self.nodes[name].access_log.read_text()
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+    def view_s(self, name: str, members: str) -> float:
+        """When this node was first in a primary view of these and no others, by its log; waits for that."""
+
+        def first() -> float | None:
+            views = [
+                line for line in self.events(name, "view") if line["primary"] and line["members"] == sorted(members)
+            ]
+            return float(views[0]["ts"]) if views else None
+
+        return wait_for(first, f"{name} to be in a primary view of {members}", 60)
+
+    def until(self, names: str, at_s: float) -> None:
+        """Wait until these have logged requests that came at this time, or later."""
+        wait_for(lambda: all(float(self.requests(name)[-1]["ts"]) >= at_s for name in names) or None, "requests", 60)
+
+    def events(self, name: str, kind: str) -> Lines:
+        return [line for line in self._lines(name) if line.get("event") == kind]
 
 
 def make_trace(scratch: Path, mix: Sequence[str], *options: str) -> Path:
@@ -130,7 +148,7 @@ class Load:
             env=environment(),
         )
 
-    def wait(self, timeout_s: float = 120) -> list[dict[str, Any]]:
+    def wait(self, timeout_s: float = 120) -> Lines:
         """The results, request by request."""
         _, error = self.process.communicate(timeout=timeout_s)
         assert self.process.returncode == 0, error
@@ -146,12 +164,17 @@ class Load:
             self.process.communicate()
 
 
-def shares(requests: list[dict[str, Any]], from_s: float, to_s: float) -> dict[str, float]:
+def shares(requests: Lines, from_s: float, to_s: float) -> dict[str, float]:
     """Of the bytes that were served between these times of arrival, counted from the first, the part of each class."""
     began = float(requests[0]["ts"])
+    return shares_between(requests, began + from_s, began + to_s)
+
+
+def shares_between(requests: Lines, from_s: float, to_s: float) -> dict[str, float]:
+    """The same between times of the log."""
     served: Counter[str] = Counter()
     for line in requests:
-        if line["decision"] == "served" and from_s <= float(line["ts"]) - began < to_s:
+        if line["decision"] == "served" and from_s <= float(line["ts"]) < to_s:
             served[str(line["class"])] += int(line["bytes"])
     total = sum(served.values())
     return {name: count / total for name, count in served.items()}
