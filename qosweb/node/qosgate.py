@@ -84,6 +84,7 @@ class QosGate:
         return None
 
     def _ask(self, exchange: Exchange, account: ClassAccount) -> Waiting | None:
+        self._room.look()
         admission = self._room.engine.admission
         cost = self.fixed_bytes + self._size(exchange)
         self._visits.look_at_ticket(exchange)

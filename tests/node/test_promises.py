@@ -15,13 +15,13 @@ from tests.support.fiveclasses import (
     PIPE,
     SETTLING_S,
     WINDOW_S,
-    assert_answered_in_time,
     assert_lifetimes,
     assert_shares,
+    assert_told_in_time,
     assert_used,
     five_pages,
 )  # fmt: skip
-from tests.support.machine import Noise, Starved
+from tests.support.machine import Stalls, Starved
 from tests.support.nodes import RunningNode
 from tests.support.waiting import wait_for
 
@@ -41,7 +41,8 @@ def node_with(spec: str, root: Path, scratch: Path, *options: str) -> RunningNod
 
 
 def test_five_classes_on_one_node_get_their_shares_of_a_full_pipe(tmp_path: Path) -> None:
-    with Noise() as noise, node_with(FIVE_SPEC, five_pages(tmp_path / "site"), tmp_path) as node:
+    with Stalls() as stalls, node_with(FIVE_SPEC, five_pages(tmp_path / "site"), tmp_path) as node:
+        stalls.watch("n1", node.process.pid)
         starved = Starved([node.process.pid])
         with Load(tmp_path, [node], EVENLY, "--rate", "250", "--duration", "13s") as load:
             results = load.wait()
@@ -50,8 +51,8 @@ def test_five_classes_on_one_node_get_their_shares_of_a_full_pipe(tmp_path: Path
     from_s = requests[0]["ts"] + SETTLING_S
     assert_shares(requests, from_s, from_s + WINDOW_S)
     assert_used(requests, 1, from_s, from_s + WINDOW_S, part)
-    assert_lifetimes(requests, noise)
-    assert_answered_in_time(results, noise)
+    assert_lifetimes(requests, stalls)
+    assert_told_in_time(results, stalls, ["n1"])
 
 
 def test_mixed_sizes_have_no_advantage(tmp_path: Path) -> None:
@@ -108,18 +109,21 @@ def test_below_contention_nothing_is_denied_and_nothing_waits(tmp_path: Path) ->
 
 
 def test_three_nodes_with_uneven_arrivals_then_one_is_killed_and_another_joins(tmp_path: Path) -> None:
-    with Noise() as noise, RunningCluster(five_pages(tmp_path / "site"), tmp_path, FIVE_SPEC, "abc", *PIPE) as cluster:
+    site = five_pages(tmp_path / "site")
+    with Stalls() as stalls, RunningCluster(site, tmp_path, FIVE_SPEC, "abc", *PIPE) as cluster:
+        for name in "abc":
+            stalls.watch(name, cluster.nodes[name].process.pid)
         results = uneven_arrivals(cluster, tmp_path)
         results += one_is_killed(cluster, tmp_path, cluster.nodes["c"])
-        another_joins(cluster, tmp_path)
+        another_joins(cluster, tmp_path, stalls)
         requests = cluster.requests("abd")
         views = primary_views(cluster, "a")
         seen_by_b = dict(primary_views(cluster, "b"))  # each may have missed one that did not last
     assert views[-1][1] == ["a", "b", "d"]
     assert seen_by_b[views[-1][0]] == ["a", "b", "d"]
     assert [(at, members) for at, members in views if seen_by_b.get(at, members) != members] == []
-    assert_lifetimes(requests, noise)
-    assert_answered_in_time([line for line in results if line["outcome"] != "failed"], noise)
+    assert_lifetimes(requests, stalls)
+    assert_told_in_time(results, stalls, "ab")
 
 
 def uneven_arrivals(cluster: RunningCluster, scratch: Path) -> Lines:
@@ -152,11 +156,11 @@ def one_is_killed(cluster: RunningCluster, scratch: Path, one: RunningNode) -> L
     return results
 
 
-def another_joins(cluster: RunningCluster, scratch: Path) -> None:
+def another_joins(cluster: RunningCluster, scratch: Path, stalls: Stalls) -> None:
     """Two seconds after it is in the view its pipe is used, and shares are those of the three."""
     with Load(scratch, [cluster.nodes[name] for name in "ab"], EVENLY, "--rate", "770", "--duration", "60s"):
         wait_until_served(cluster, "ab", len(cluster.requests("ab")) + 500)
-        cluster.add("d")
+        stalls.watch("d", cluster.add("d").process.pid)
         from_s = cluster.view_s("a", "abd") + SETTLING_S
         starved = Starved(cluster.nodes[name].process.pid for name in "abd")
         cluster.until("abd", from_s + JOINED_WINDOW_S + 1)  # what began before is written down by then

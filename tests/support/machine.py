@@ -1,60 +1,76 @@
 """How much of a machine the processes of a test got: where others want it too, timings are theirs as well.
 
-`Starved`: the part of the time in which processes were ready to run and waited for a processor, by the kernel's own
-count. `Noise`: by how much a process that sleeps for a few milliseconds oversleeps, at worst.
+The kernel counts for each process how long it was ready to run and waited for a processor (`/proc/PID/schedstat`).
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import threading
 import time
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SLEEPER = """
-import sys, time
-worst = 0.0
-while True:
-    before = time.perf_counter()
-    time.sleep(0.005)
-    late = time.perf_counter() - before - 0.005
-    if late > worst:
-        worst = late
-        print(f"{worst * 1e3:.1f}", flush=True)
-"""
+SAMPLE_S = 0.02
+
+
+def waited_s(pid: int) -> float:
+    """So far, its main thread; an end is no wait."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
 
 
 class Starved:
-    """Of the main threads of these processes; they have to live until `part` is asked for."""
+    """Over some time; these processes have to live until `part` is asked for."""
 
     def __init__(self, pids: Iterable[int]) -> None:
         self._pids = list(pids)
         self._began = time.perf_counter()
-        self._before = self._waited_s()
+        self._before = sum(map(waited_s, self._pids))
 
     def part(self) -> float:
-        """0 to 1, in the mean over the processes, since this was made."""
-        waited_s = self._waited_s() - self._before
-        return waited_s / len(self._pids) / (time.perf_counter() - self._began)
-
-    def _waited_s(self) -> float:
-        texts = [Path(f"/proc/{pid}/schedstat").read_text() for pid in self._pids]
-        return sum(int(text.split()[1]) for text in texts) / 1e9
+        """Of the time since this was made they waited for a processor: 0 to 1, in the mean over the processes."""
+        waited = sum(map(waited_s, self._pids)) - self._before
+        return waited / len(self._pids) / (time.perf_counter() - self._began)
 
 
-class Noise:
+class Stalls:
+    """When each process waited, to be asked of later: a thread looks at the count every few milliseconds."""
+
     def __init__(self) -> None:
-        self.worst_ms = 0.0
+        self._seen: dict[str, tuple[int, list[float], list[float]]] = {}  # by name: pid, times, counts
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._look)
 
-    def __enter__(self) -> Noise:
-        self._process = subprocess.Popen([sys.executable, "-c", _SLEEPER], stdout=subprocess.PIPE, text=True)
+    def __enter__(self) -> Stalls:
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        told = self._process.communicate()[0]
-        self.worst_ms = max((float(line) for line in told.splitlines() if line.count(".") == 1), default=0.0)
+        self._stopping.set()
+        self._thread.join()
+
+    def watch(self, name: str, pid: int) -> None:
+        self._seen[name] = pid, [time.time()], [waited_s(pid)]
+
+    def waited_ms(self, name: str, from_s: float, to_s: float) -> float:
+        """Between these times, or a little longer, so that none of it is missed."""
+        _, times, counts = self._seen[name]
+        first, last = bisect_right(times, from_s) - 1, bisect_left(times, to_s)
+        return (counts[min(last, len(counts) - 1)] - counts[max(first, 0)]) * 1e3
+
+    def worst_ms(self, name: str, within_s: float = 1.0) -> float:
+        """The most that it waited within such a time."""
+        times = self._seen[name][1]
+        return max(self.waited_ms(name, at_s, at_s + within_s) for at_s in times)
+
+    def _look(self) -> None:
+        while not self._stopping.wait(SAMPLE_S):
+            for pid, times, counts in list(self._seen.values()):
+                times.append(time.time())
+                counts.append(max(counts[-1], waited_s(pid)))
