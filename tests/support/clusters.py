@@ -152,7 +152,11 @@ class Load:
         """The results, request by request."""
         _, error = self.process.communicate(timeout=timeout_s)
         assert self.process.returncode == 0, error
-        lines = map(json.loads, self.results.read_text().splitlines())
+        return self.so_far()
+
+    def so_far(self) -> Lines:
+        text = self.results.read_text()
+        lines = map(json.loads, text[: text.rfind("\n") + 1].splitlines())
         return [line for line in lines if "outcome" in line]
 
     def __enter__(self) -> Load:
