@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from qosweb.engine.machine import QosMachine
     from qosweb.engine.outbox import Outbox
 
-WAITING_MAX = 20_000  # requests of one node that may wait
+WAITING_MAX = 20_000  # requests of one node that may wait,
+ALWAYS_MAX = 20_000  # and so many more of what is always available: beyond that it is memory that is lacking
 VISIT_MS = 2_000  # how long a channel is held for a client that was sent here
 VISITS_MAX = 10_000
 MISSED_MS = 5_000  # longer than a ticket is good after its channel is gone
@@ -418,11 +419,9 @@ class Admission:
             return _cut_off(name)
         if self.is_draining:
             return Deny(r.DRAINING, "This node is about to stop.", 1)
-        if terms.always:
-            return None
-        if self._waiting >= WAITING_MAX:
+        if self._waiting >= WAITING_MAX + ALWAYS_MAX * terms.always:
             return Deny(r.FULL, f"{self._waiting} requests wait at this node already.", 1)
-        if terms.lifetime_ms is None:
+        if terms.always or terms.lifetime_ms is None:
             return None
         wait_ms = self.wait_ms(class_number)
         patience = patience_ms(terms.lifetime_ms)

@@ -33,7 +33,8 @@ THREE, TWO = ("n1", "n2", "n3"), ("n4", "n5")
 NAMES = THREE + TWO
 ORDERS = "/orders"
 SPEC = (
-    f"set lifetime = {LIFETIME_MS}ms\nset channel = 16KB in 200ms\n</a>.server_resource = 50%\n</b>.server_resource = 30%\n"
+    f"set lifetime = {LIFETIME_MS}ms\nset channel = 16KB in 200ms\n"
+    "</a>.server_resource = 50%\n</b>.server_resource = 30%\n"
     f"<{ORDERS}>.in_minority = deny\n<{ORDERS}>.server_resource = 20%\n"
 )
 MIX = ("a=50:/a/page", "b=35:/b/page", "orders=15:/orders/page")
