@@ -36,7 +36,7 @@ def test_a_stopped_peer_and_a_lost_primary_make_nobody_wait_for_longer(tmp_path:
         a, b, c = (cluster.nodes[name] for name in "abc")
         for name, node in cluster.nodes.items():
             stalls.watch(name, node.process.pid)
-        with Load(tmp_path, [a, b, c], EVENLY, "--rate", "500", "--duration", "60s") as load:
+        with Load(tmp_path, [a, b, c], EVENLY, "--rate", "500", "--duration", "150s") as load:
             wait_for(lambda: len(cluster.requests("abc")) >= 1_000 or None, "requests", 60)
             stopped_s = time.time()
             c.kill(SIGSTOP)

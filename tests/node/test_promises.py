@@ -158,7 +158,7 @@ def one_is_killed(cluster: RunningCluster, scratch: Path, one: RunningNode) -> L
 
 def another_joins(cluster: RunningCluster, scratch: Path, stalls: Stalls) -> None:
     """Two seconds after it is in the view its pipe is used, and shares are those of the three."""
-    with Load(scratch, [cluster.nodes[name] for name in "ab"], EVENLY, "--rate", "770", "--duration", "60s"):
+    with Load(scratch, [cluster.nodes[name] for name in "ab"], EVENLY, "--rate", "770", "--duration", "120s"):
         wait_until_served(cluster, "ab", len(cluster.requests("ab")) + 500)
         stalls.watch("d", cluster.add("d").process.pid)
         from_s = cluster.view_s("a", "abd") + SETTLING_S
@@ -167,7 +167,7 @@ def another_joins(cluster: RunningCluster, scratch: Path, stalls: Stalls) -> Non
         part = starved.part()
     requests = cluster.requests("abd")
     assert_shares(requests, from_s, from_s + JOINED_WINDOW_S)
-    assert_used(requests, 3, from_s, from_s + JOINED_WINDOW_S, part)
+    assert_used(requests, 3, from_s, from_s + JOINED_WINDOW_S, part, least=0.9)  # all that is sent to it has to travel
 
 
 def primary_views(cluster: RunningCluster, name: str) -> list[tuple[int, list[str]]]:

@@ -165,6 +165,7 @@ class Load:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
+        if self.process.stderr is not None and not self.process.stderr.closed:
             self.process.communicate()
 
 

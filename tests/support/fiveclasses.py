@@ -34,6 +34,7 @@ SETTLING_S = 2.0  # after which shares are held
 USED = 0.97
 STARVED = 0.25  # of the time: below that a machine is no excuse
 NOISE_MS = 50
+BUSY_MS = 300  # within a second that a process waited for a processor
 
 
 def five_pages(root: Path) -> Path:
@@ -45,13 +46,13 @@ def assert_shares(requests: Lines, from_s: float, to_s: float) -> None:
     assert held == {f"/{name}": pytest.approx(share, abs=POINTS) for name, share in FIVE.items()}
 
 
-def assert_used(requests: Lines, pipes: int, from_s: float, to_s: float, starved: float) -> None:
+def assert_used(
+    requests: Lines, pipes: int, from_s: float, to_s: float, starved: float, *, least: float = USED
+) -> None:
     """The pipes were full, but for what the machine kept from the nodes."""
     used = rate_bps(sent(requests), from_s, to_s) / (pipes * PIPE_BPS)
-    least = USED - (
-        2 * starved if starved > STARVED else 0
-    )  # who waits for a processor is late twice: to ask, to start
-    assert used >= least, f"{used:.3f} of the pipes used, {starved:.3f} of the time starved"
+    excuse = 2 * starved if starved > STARVED else 0  # who waits for a processor is late twice: to ask, and to start
+    assert used >= least - excuse, f"{used:.3f} of the pipes used, {starved:.3f} of the time starved"
 
 
 def assert_lifetimes(requests: Lines, stalls: Stalls) -> None:
@@ -70,8 +71,11 @@ def own_delay_ms(line: dict[str, Any], stalls: Stalls) -> float:
 
 
 def assert_told_in_time(results: Lines, stalls: Stalls, nodes: Iterable[str]) -> None:
-    """The same as clients see it: who was not served was told in time. What nodes waited for a processor is allowed."""
+    """The same as clients see it: who was not served was told in time.
+
+    Clients, too, wait for a processor, and their requests wait to be read: on a busy machine this says nothing.
+    """
     denied = [line for line in results if line["outcome"] == "denied" and not line.get("redirects")]
     longest_ms = max((line["latency_us"] - line.get("sent_us", 0)) / 1e3 for line in denied)
-    allowed_ms = max(stalls.worst_ms(name) for name in nodes)
-    assert longest_ms <= LIFETIME_MS + NOISE_MS + 2 * allowed_ms, allowed_ms
+    worst_ms = max(stalls.worst_ms(name) for name in nodes)
+    assert longest_ms <= LIFETIME_MS + NOISE_MS + 2 * worst_ms or worst_ms > BUSY_MS, (longest_ms, worst_ms)
