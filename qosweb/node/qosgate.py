@@ -129,6 +129,7 @@ class QosGate:
         if request is None:
             return
         admission = self._room.engine.admission
+        admission.now_ms = self._room.now_ms()  # who starts next may be late already
         if exchange.admitted:
             admission.finish(request, self.fixed_bytes + size, exchange.channel_until)
         else:
