@@ -56,9 +56,17 @@ def assert_used(
 
 
 def assert_lifetimes(requests: Lines, stalls: Stalls) -> None:
-    """Nobody waited for longer than it may, whatever was decided then, but for what its node waited for a processor."""
-    late = [line for line in requests if own_delay_ms(line, stalls) > NOISE_MS]
-    assert late == [], [(own_delay_ms(line, stalls), line) for line in late]
+    """Nobody waited for longer than it may, whatever was decided then, but for what its node waited for a processor.
+
+    On a busy machine processes also wait for each other, which nobody counts: there is a bound on that, too.
+    """
+    busy = {name for name in {line["node"] for line in requests} if stalls.worst_ms(name) > BUSY_MS}
+    late = [
+        (round(delay_ms), line)
+        for line in requests
+        if (delay_ms := own_delay_ms(line, stalls)) > NOISE_MS + (BUSY_MS if line["node"] in busy else 0)
+    ]
+    assert late == [], (len(late), late[:3])
 
 
 def own_delay_ms(line: dict[str, Any], stalls: Stalls) -> float:
