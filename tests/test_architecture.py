@@ -55,7 +55,8 @@ MAKES_MUTANTS = ("cluster/sim/mutation.py",)  # compiles wrong versions of our o
 LINES_MAX = 600
 ENTRY_POINTS = frozenset(
     {
-        "qosweb.__main__", "qosweb.cli", "qosweb.engine.sim.__main__", "cluster.__main__", "loadgen.cli",
+        "qosweb.__main__", "qosweb.cli", "qosweb.engine.sim.__main__", "cluster.__main__", "loadgen.__main__",
+        "loadgen.cli",
         "loadgen.worker", "qosweb.analytics.session", "qosweb.demo.member",
     }
 )  # fmt: skip

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from qosweb.engine import requests as r
-from qosweb.engine.buckets import REQUEST
 from qosweb.engine.effects import Effect, Granted, Known, Reserved, Restate
 from qosweb.engine.entries import UNUSED, Batch, Restated
+from qosweb.engine.outlook import Outlook, patience_ms
 from qosweb.engine.pipes import ROOM, whole_channel
 from qosweb.engine.requests import Decision, Deny, GoTo, Phase, Request, Start
-from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
     from qosweb.engine.machine import QosMachine
     from qosweb.engine.outbox import Outbox
 
-WAITING_MAX = 20_000  # requests of one node that may wait
+WAITING_MAX = 20_000  # requests of one node that may wait,
+ALWAYS_MAX = 20_000  # and so many more of what is always available: beyond that it is memory that is lacking
 VISIT_MS = 2_000  # how long a channel is held for a client that was sent here
 VISITS_MAX = 10_000
 MISSED_MS = 5_000  # longer than a ticket is good after its channel is gone
@@ -78,7 +78,7 @@ class Admission:
         self._guests: list[tuple[int, int, Request]] = []  # deadlines of visitors who wait for room here
         self._guests_count = 0
         self._came: dict[tuple[ProcessId, int], Request] = {}  # visitors who run or are ready here
-        self._untold: dict[int, int] = {}  # by class, the cost of what the machine does not know to wait yet
+        self._outlook = Outlook()
         self._is_contended = False
         self._restates = 0  # how often everything was said anew, or is to be
         self._known = 0  # the last of them that the machine has applied
@@ -107,7 +107,13 @@ class Admission:
         rate_bps = self.machine.scheduler.bound.rate_bps(class_number, cost)
         self._run(request, whole_channel(rate_bps, self.capacity_bps))
         self.outbox.started(request.number, class_number, cost)
+        self._outlook.began(class_number, cost)
         return request
+
+    def served(self, class_number: int, count: int, cost: int) -> None:
+        """So many started at once without being asked for one by one, and are over."""
+        self.outbox.served(class_number, count, cost)
+        self._outlook.began(class_number, cost)
 
     def is_open_to(self, class_number: int) -> bool:
         """Nobody waits, and the class has no bound that is always enforced."""
@@ -137,16 +143,20 @@ class Admission:
         deadline_ms = None if lifetime_ms is None else now_ms + lifetime_ms
         request = Request(self._numbers, class_number, cost, deadline_ms, decided)
         self._own[request.number] = request
-        self._count_waiting(request, 1)
+        self._count_waiting(request.class_number, 1)
         if deadline_ms is not None:
             heappush(self._deadlines, (deadline_ms, request.number))
-        self._untold[class_number] = self._untold.get(class_number, 0) + cost
+        self._outlook.submitted(class_number, cost)
         self.outbox.submitted(request.number, class_number, cost)
         return request
 
-    def _count_waiting(self, request: Request, more: int) -> None:
+    def _count_waiting(self, class_number: int, more: int) -> None:
         self._waiting += more
-        self._waiting_of[request.class_number] = self._waiting_of.get(request.class_number, 0) + more
+        self._waiting_of[class_number] = self._waiting_of.get(class_number, 0) + more
+
+    def _waits_no_longer(self, request: Request) -> None:
+        self._count_waiting(request.class_number, -1)
+        self._outlook.left(request.class_number, request.cost)
 
     def finish(self, request: Request, cost: int, until_s: float | None = None) -> None:
         """It ran, and is over; it cost so much, and its channel is free since then, if not just now."""
@@ -173,6 +183,7 @@ class Admission:
     def tick(self, now_ms: int) -> None:
         """Deadlines."""
         self.now_ms = now_ms
+        self._outlook.advance(now_ms)
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, number = heappop(self._deadlines)
             if self._may_expire(number):
@@ -247,9 +258,18 @@ class Admission:
     # ---- requests of others, sent here with a ticket
 
     def visit(
-        self, owner: ProcessId, number: int, class_number: int, cost: int, decided: Callable[[Decision], None]
+        self,
+        owner: ProcessId,
+        number: int,
+        class_number: int,
+        cost: int,
+        decided: Callable[[Decision], None],
+        left_ms: int | None = None,
     ) -> Request | None:
-        """The client has come. (It may be faster than the word that it will.) None: too late, its channel is gone."""
+        """The client has come. (It may be faster than the word that it will.) None: too late, its channel is gone.
+
+        `left_ms` is what the node that sent it left of its lifetime: what it may wait for room here.
+        """
         if (owner, number) in self._missed:
             return None
         expected = self._visits.pop((owner, number), None)
@@ -270,7 +290,8 @@ class Admission:
         lifetime_ms = self.machine.scheduler.bound.terms[request.class_number].lifetime_ms
         if request.phase is Phase.READY and lifetime_ms is not None:
             self._guests_count += 1
-            heappush(self._guests, (self.now_ms + lifetime_ms, self._guests_count, request))
+            until_ms = self.now_ms + (lifetime_ms if left_ms is None else min(left_ms, lifetime_ms))
+            heappush(self._guests, (until_ms, self._guests_count, request))
         return request
 
     # ---- what the machine says
@@ -312,25 +333,26 @@ class Admission:
         if self._is_late(request):
             self._expire(request)
             return
+        self._waits_no_longer(request)
+        self._outlook.began(request.class_number, request.cost)
         if at == self.me:
-            self._count_waiting(request, -1)
             request.phase = Phase.READY
             request.rate_bps = rate_bps
             self._ready.append(request)
             self._start_ready()
             return
-        self._count_waiting(request, -1)
         request.phase = Phase.OVER
         del self._own[number]
         self.outbox.account(request.class_number).redirected += 1
-        _decide(request, GoTo(at, self.machine.pipes[at].url, rate_bps))
+        left_ms = None if request.deadline_ms is None else request.deadline_ms - self.now_ms
+        _decide(request, GoTo(at, self.machine.pipes[at].url, rate_bps, left_ms))
 
     def restate(self) -> None:
         """Say with the next batch everything that is not over, to those who know nothing of it."""
         self._restates += 1
         self.outbox.restate()
         self._visits.clear()
-        self._untold.clear()
+        self._outlook.all_told()
 
     def restated(self) -> Restated:
         """Everything that is not over. Visitors count as our own from now on."""
@@ -349,10 +371,7 @@ class Admission:
     def told(self, batch: Batch) -> None:
         """The machine has applied a batch of ours."""
         for _, class_number, cost in batch.submitted:
-            self._untell(class_number, cost)
-
-    def _untell(self, class_number: int, cost: int) -> None:
-        self._untold[class_number] = max(0, self._untold.get(class_number, 0) - cost)
+            self._outlook.told(class_number, cost)
 
     def policy_changed(self, numbers: list[int]) -> None:
         """Classes have other numbers from now on."""
@@ -363,7 +382,7 @@ class Admission:
             request.class_number = numbers[request.class_number]
         for visit in self._visits.values():
             visit.class_number = numbers[visit.class_number]
-        self._untold.clear()
+        self._outlook.translate(numbers)
         self.outbox.translate(numbers)
 
     def refresh(self) -> None:
@@ -396,13 +415,13 @@ class Admission:
 
     def _drop(self, request: Request) -> None:
         if request.phase is Phase.WAITING:
-            self._count_waiting(request, -1)
+            self._waits_no_longer(request)
         request.phase = Phase.OVER
         if request.owner is None:
             del self._own[request.number]
             self.outbox.account(request.class_number).cancelled += not request.is_visitor
             if not self.outbox.cancelled(request.number):
-                self._untell(request.class_number, request.cost)
+                self._outlook.told(request.class_number, request.cost)
         else:
             self._came.pop((request.owner, request.number), None)
             self.outbox.visited(request.owner, request.number, UNUSED)
@@ -417,40 +436,22 @@ class Admission:
             return _cut_off(name)
         if self.is_draining:
             return Deny(r.DRAINING, "This node is about to stop.", 1)
-        if terms.always:
-            return None
-        if self._waiting >= WAITING_MAX:
+        if self._waiting >= WAITING_MAX + ALWAYS_MAX * terms.always:
             return Deny(r.FULL, f"{self._waiting} requests wait at this node already.", 1)
-        if terms.lifetime_ms is None:
+        if terms.always or terms.lifetime_ms is None:
             return None
-        wait_ms, at = self._wait(class_number)
-        if wait_ms > terms.lifetime_ms:
-            retry_s = min(RETRY_MAX_S, -(-(wait_ms - terms.lifetime_ms) // 1000))
+        wait_ms, at = self._outlook.wait(self.machine, class_number, self.now_ms + self.ahead_ms)
+        patience = patience_ms(terms.lifetime_ms)
+        if wait_ms > patience:
+            retry_s = min(RETRY_MAX_S, -(-(wait_ms - patience) // 1000))
             if at is not None:
                 return self._over_bound(at, f"Class {name} is", retry_s)
             return Deny(r.TOO_FAR, f"Class {name} is over its share; what waits before it takes longer.", retry_s)
         return None
 
-    def _wait(self, class_number: int) -> tuple[int, int | None]:
-        """How long a request would wait for what is ahead of it, at the rate of its class now, and for which bound.
-
-        Where that is not known (others that come first take everything, for now) it may try.
-        """
-        machine, scheduler = self.machine, self.machine.scheduler
-        chosen = machine.classes[class_number]
-        ahead = chosen.waiting_cost + self._untold.get(class_number, 0)
-        share = scheduler.shares[class_number] if chosen.waiting else PPM  # of those who do not wait it is a guess
-        rate_bps = machine.capacity_bps * share // PPM
-        wait_ms = ahead * 1000 // rate_bps if rate_bps else 0
-        longest: int | None = None
-        for at in scheduler.bound.buckets_of[class_number]:
-            rule, bucket = scheduler.bound.rules[at], scheduler.buckets[at]
-            tokens = chosen.waiting * REQUEST if rule.counts == "requests" else ahead
-            level = bucket.level_at(rule, max(machine.time_ms, self.now_ms + self.ahead_ms))
-            of_bound_ms = (1000 * tokens - level) // max(1, rule.rate_per_s)
-            if of_bound_ms > wait_ms:
-                wait_ms, longest = of_bound_ms, at
-        return wait_ms, longest
+    def wait_ms(self, class_number: int) -> int:
+        """How long a request would wait for what is ahead of it."""
+        return self._outlook.wait(self.machine, class_number, self.now_ms + self.ahead_ms)[0]
 
 
 def _cut_off(name: str) -> Deny:

@@ -1,6 +1,8 @@
 """A policy under what is the case: the terms of each class, the division of the capacity, the bounds always enforced.
 
 Made anew when the environment changes (time of day, number of nodes, load, pages accessed, capacity), not per request.
+It never fails: the checks of the language find what contradicts itself, but where very many conditions come together
+they do not look at every situation. There what was written first counts, at all replicas alike.
 Below: `qosweb.webqos.policy`.
 """
 
@@ -12,6 +14,7 @@ from qosweb.engine.buckets import Rule
 from qosweb.webqos.model.conditions import is_of_client
 from qosweb.webqos.model.model import Bytes, Requests, Share
 from qosweb.webqos.policy.binding import bind
+from qosweb.webqos.policy.circles import without_circles
 from qosweb.webqos.policy.division import Division
 from qosweb.webqos.policy.environment import Means
 from qosweb.webqos.policy.terms import Terms, terms_of
@@ -29,10 +32,10 @@ class BoundPolicy:
     __slots__ = ("_division", "_rates", "always", "buckets_of", "in_force", "rules", "terms")
 
     def __init__(self, model: Model, coverage: Coverage, environment: Environment) -> None:
-        binding = bind(model, coverage, environment)
         count = len(model.classes)
+        binding = without_circles(bind(model, coverage, environment), count)
         self.in_force = [one.number for one in binding.in_force]  # constraints
-        self.terms: list[Terms] = [terms_of(model, coverage, binding, number) for number in range(count)]
+        self.terms: list[Terms] = [terms_of(model, coverage, binding, number, or_first=True) for number in range(count)]
         self.always = [terms.always for terms in self.terms]
         self._rates = [_channel_bps(terms) for terms in self.terms]
         self._division = Division(model, coverage, binding, Means.of(environment))

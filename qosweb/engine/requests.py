@@ -40,6 +40,7 @@ class GoTo(msgspec.Struct, frozen=True):
     node: ProcessId
     url: str
     rate_bps: int
+    left_ms: int | None = None  # of its lifetime, if it has one
 
 
 class Deny(msgspec.Struct, frozen=True):

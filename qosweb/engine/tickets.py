@@ -1,12 +1,12 @@
 """Tickets: with one, a client that is sent to another node (307) finds there the channel that is held for it. Once.
 
 A ticket says whose request it is (the owner and its number), for which node, in which class, for which page (a digest
-of host and target), and until when, in milliseconds of the cluster's time. It is signed with HMAC-SHA256, cut to 128
-bits (RFC 2104 section 5), under a key that is derived from the cluster's, so that neither can be had from the other. It
-travels as the query parameter ``qos-ticket`` behind the target that the client asked for, and is taken out again
-before anybody looks at that target.
+of host and target), until when, in milliseconds of the cluster's time, and how long it may still wait for room. It is
+signed with HMAC-SHA256, cut to 128 bits (RFC 2104 section 5), under a key that is derived from the cluster's, so that
+neither can be had from the other. It travels as the query parameter ``qos-ticket`` behind the target that the client
+asked for, and is taken out again before anybody looks at that target.
 
-    ticket = base64url(version | MessagePack(owner, number, class, node, page, expiry) | tag)
+    ticket = base64url(version | MessagePack(owner, number, class, node, page, expiry, left) | tag)
 
 ``host`` is the one that the client will ask the other node under: the authority of the address it is sent to.
 
@@ -45,7 +45,7 @@ VALID_MS_MAX = 60_000
 USED_MAX = 100_000
 TEXT_LEN_MAX = 240
 
-_VERSION = b"\x01"
+_VERSION = b"\x02"
 _TAG_LEN = 16
 _KEY_LEN_MIN = 16
 _DIGEST_LEN = 9
@@ -66,6 +66,7 @@ class Ticket(NamedTuple):
     number: int  # that it has there
     class_number: int
     expires_ms: int
+    left_ms: int | None  # of the time that the request may wait, if there is an end to it
 
 
 class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -76,6 +77,7 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     node: bytes
     page: bytes
     expires_ms: int
+    left_ms: int | None
 
 
 class TicketOffice:
@@ -96,10 +98,26 @@ class TicketOffice:
     def remembered(self) -> int:
         return len(self._used)
 
-    def issue(self, number: int, class_number: int, node: ProcessId, host: str, target: str, expires_ms: int) -> str:
+    def issue(
+        self,
+        number: int,
+        class_number: int,
+        node: ProcessId,
+        host: str,
+        target: str,
+        expires_ms: int,
+        left_ms: int | None = None,
+    ) -> str:
         """A ticket of this node's for ``node``."""
         wire = _Wire(
-            self._me.name, self._me.incarnation, number, class_number, _digest_of(node), _page(host, target), expires_ms
+            self._me.name,
+            self._me.incarnation,
+            number,
+            class_number,
+            _digest_of(node),
+            _page(host, target),
+            expires_ms,
+            left_ms,
         )
         said = _VERSION + msgspec.msgpack.encode(wire)
         return base64.urlsafe_b64encode(said + self._tag(said)).rstrip(b"=").decode()
@@ -112,7 +130,8 @@ class TicketOffice:
         if genuine is None:
             return Verdict.FORGED, None
         wire, tag = genuine
-        ticket = Ticket(ProcessId(wire.name, wire.incarnation), wire.number, wire.class_number, wire.expires_ms)
+        owner = ProcessId(wire.name, wire.incarnation)
+        ticket = Ticket(owner, wire.number, wire.class_number, wire.expires_ms, wire.left_ms)
         if wire.node != _digest_of(self._me):
             return Verdict.OTHER_NODE, ticket
         if wire.page != _page(host, target):

@@ -1,7 +1,8 @@
 """Where the engine runs: its timer, its way to the others, and the exchanges that it resumes.
 
 What happens within one turn of the event loop is told together, at its end. There is one timer, for the next deadline
-or the next batch. Exchanges are resumed one after the other, never from within each other.
+or the next batch. A turn may be long, if a crowd comes at once: who waits is then looked at in between, too, so that no
+lifetime is exceeded for it. Exchanges are resumed one after the other, never from within each other.
 Above: `qosgate`.  Below: `qosweb.engine`, and the group if there is one.
 """
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from qosweb.node.exchange import Exchange
 
 TICK_EVERY_MS = 50  # plain requests are counted at least so often
+LONG_MS = 10  # a turn of the event loop that takes longer
 
 
 class EngineRoom:
@@ -37,6 +39,8 @@ class EngineRoom:
         self._timer_ms = 0
         self._poked = False
         self._resumed: deque[Exchange] = deque()
+        self._is_resuming = False
+        self._looked_ms = 0
         self._closed = False
         self.all_came = asyncio.Event()  # of those who were sent to a node that is to stop
 
@@ -90,7 +94,7 @@ class EngineRoom:
         self._poked = False
         if self._closed:
             return
-        now_ms = self.now_ms()
+        now_ms = self._looked_ms = self.now_ms()
         engine = self.engine
         engine.tick(now_ms)
         self.count_plain()
@@ -103,10 +107,26 @@ class EngineRoom:
         if engine.admission.is_draining and not self._awaits_visitors():
             self.all_came.set()
         self.changed()
-        while self._resumed:
-            exchange = self._resumed.popleft()
-            exchange.resume(exchange)
+        self._resume_all()
         self._arm(now_ms)
+
+    def look(self) -> None:
+        """A request has come, perhaps the last of many in this turn of the loop: deadlines do not wait for its end."""
+        now_ms = self.now_ms()
+        if now_ms < self._looked_ms + LONG_MS or self._is_resuming or self._closed:
+            return
+        self._looked_ms = now_ms
+        self.engine.tick(now_ms)
+        self._resume_all()
+
+    def _resume_all(self) -> None:
+        self._is_resuming = True
+        try:
+            while self._resumed:
+                exchange = self._resumed.popleft()
+                exchange.resume(exchange)
+        finally:
+            self._is_resuming = False
 
     def _arm(self, now_ms: int) -> None:
         at_ms = min(self.engine.next_call_ms() or now_ms + TICK_EVERY_MS, now_ms + TICK_EVERY_MS)

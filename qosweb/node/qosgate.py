@@ -53,13 +53,13 @@ class QosGate:
 
     def count_plain(self) -> None:
         """Tell the engine of the plain requests since the last time."""
-        outbox = self._room.engine.outbox
+        admission = self._room.engine.admission
         for account in self._policy.accounts:
             served, size = account.plain_served, account.plain_bytes
             before = self._counted.get(account.name, (0, 0))
             if served != before[0]:
                 count = served - before[0]
-                outbox.served(account.number, count, size - before[1] + count * self.fixed_bytes)
+                admission.served(account.number, count, size - before[1] + count * self.fixed_bytes)
                 self._counted[account.name] = served, size
 
     # ---- the stages
@@ -87,6 +87,7 @@ class QosGate:
         return None
 
     def _ask(self, exchange: Exchange, account: ClassAccount) -> Waiting | None:
+        self._room.look()
         admission = self._room.engine.admission
         cost = self.fixed_bytes + self._size(exchange, account)
         self._visits.look_at_ticket(exchange)
@@ -95,7 +96,9 @@ class QosGate:
             account = exchange.account = self._policy.accounts[visit.class_number]  # here it has another host
         request: Request | Deny | None = None
         if visit is not None:
-            request = admission.visit(visit.owner, visit.number, account.number, cost, self._decided_of(exchange))
+            admission.now_ms = self._room.now_ms()
+            decided = self._decided_of(exchange)
+            request = admission.visit(visit.owner, visit.number, account.number, cost, decided, visit.left_ms)
         if request is None:
             request = admission.start_at_once(account.number, cost)
         if request is None:
@@ -129,6 +132,7 @@ class QosGate:
         if request is None:
             return
         admission = self._room.engine.admission
+        admission.now_ms = self._room.now_ms()  # who starts next may be late already
         if exchange.admitted:
             admission.finish(request, self.fixed_bytes + size, exchange.channel_until)
             if exchange.resource is None and exchange.account is not None and not exchange.is_head:

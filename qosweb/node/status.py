@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from qosweb.engine.engine import Engine
     from qosweb.engine.pipes import Pipe
     from qosweb.node.ledger import ClassAccount
+    from qosweb.node.membership import Membership
     from qosweb.node.node import Node
 
 QUEUE_SHOWN_MAX = 1_000
+DIGEST_WAITING_MAX = 1_000
 
 
 def status_of(node: Node) -> dict[str, object]:
@@ -90,7 +92,7 @@ def cluster_of(node: Node) -> dict[str, object]:
         "primary_since": node.primary_since,
         "view": None if view is None else {"id": str(view.id), "epoch": view.id.epoch},
         "members": members,
-        "group": None if node.membership is None else {"addresses": list(node.membership.group.addresses)},
+        "group": None if node.membership is None else _group(node.membership, engine),
         "can_lose": (len(members) - 1) // 2,
         "time_ms": None if engine is None else engine.time_ms,
         "capacity": None
@@ -102,6 +104,16 @@ def cluster_of(node: Node) -> dict[str, object]:
         },
         "nodes": {} if engine is None else _nodes(engine),
         "tickets": dict(node.visits.verdicts),
+    }
+
+
+def _group(membership: Membership, engine: Engine | None) -> dict[str, object]:
+    """The digest is of the replicated state: equal at all nodes that are at the same position of the order."""
+    waiting = 0 if engine is None else sum(one.waiting for one in engine.replicated.classes)
+    return {
+        "addresses": list(membership.group.addresses),
+        "position": membership.replica.position,
+        "digest": membership.replica.digest() if waiting <= DIGEST_WAITING_MAX else None,  # it would take a while
     }
 
 

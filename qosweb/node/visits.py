@@ -62,7 +62,9 @@ class Visits:
         forwards = self._engine.machine.law.forwards and exchange.ticket_text is None
         authority = exchange.host if forwards else decision.url.partition("://")[2]
         until_ms = self._engine.time_ms + VISIT_MS
-        text = self._office.issue(exchange.request.number, account.number, decision.node, authority, target, until_ms)
+        text = self._office.issue(
+            exchange.request.number, account.number, decision.node, authority, target, until_ms, decision.left_ms
+        )
         if forwards:
             exchange.outcome = "forwarded"
             return Elsewhere(decision.url, with_ticket(target, text), decision.node.name)

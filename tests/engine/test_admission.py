@@ -397,6 +397,19 @@ def test_a_full_queue_denies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.decisions[0].reason for one in fates[3:] if isinstance(one.decisions[0], Deny)] == ["queue_full"] * 2
 
 
+def test_what_is_always_available_waits_beyond_that_and_has_a_bound_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITING_MAX", 2)
+    monkeypatch.setattr(module, "ALWAYS_MAX", 3)
+    bench = alone(law_of("set lifetime = 100s\n</now>.available = always\n"))
+    now, default = (bench.engine.machine.names_now().index(name) for name in ("/now", "default"))
+    for _ in range(9):
+        bench.ask(default)
+    fates = [bench.ask(now) for _ in range(5)]
+    denied = [bool(one.decisions) for one in fates]
+    assert denied == [False] * 3 + [True] * 2
+    assert {one.reason for fate in fates for one in fate.decisions if isinstance(one, Deny)} == {"queue_full"}
+
+
 def test_more_visitors_than_may_be_expected_are_sent_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "VISITS_MAX", 1)
     bench = Bench(LAWS[0], 3)
@@ -469,3 +482,25 @@ def test_a_visitor_waits_for_room_no_longer_than_its_class_may() -> None:
     bench.later(1)
     assert isinstance(fate.decisions[0], Deny)
     assert fate.decisions[0].is_expired
+
+
+def test_a_visitor_who_waited_elsewhere_waits_for_the_rest_of_its_lifetime() -> None:
+    bench = visited("500ms")
+    fate = Fate()
+    assert bench.admission.visit(B, 7, 0, PAGE, Fate()) is not None
+    fate.request = bench.admission.visit(B, 1, 0, PAGE, fate, 120)
+    bench.later(119)
+    assert not fate.decisions
+    bench.later(1)
+    assert isinstance(fate.decisions[0], Deny)
+
+
+def test_who_is_sent_elsewhere_is_told_what_is_left_of_its_lifetime() -> None:
+    bench = visited("500ms")
+    bench.admission.visit(B, 1, 0, PAGE, Fate())
+    fates = [bench.ask(0) for _ in range(2)]
+    bench.turn()
+    bench.land()
+    bench.later(100)
+    bench.of_b(report=Report(CHANNEL_BPS, 0, 0, "http://b"))
+    assert [one.left_ms for fate in fates for one in fate.decisions if isinstance(one, GoTo)] == [400]

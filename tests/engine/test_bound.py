@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from qosweb.engine.bound import CHANNEL_BPS, BoundPolicy
 from qosweb.engine.buckets import REQUEST
+from qosweb.engine.entries import PolicyText
 from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.values import PPM
-from tests.engine.driver import law_of
+from tests.engine.driver import Cluster, law_of
+from tests.support.contradictions import UNSEEN
 
 
 def bound(text: str, **what: int) -> tuple[BoundPolicy, list[str]]:
@@ -69,3 +71,23 @@ def test_shares_follow_the_demand() -> None:
     both = policy.shares([PPM if at in (a, b) else 0 for at in range(len(names))])
     assert (both[a], both[b]) == (PPM // 4, 3 * PPM // 4)
     assert policy.shares([PPM if at == a else 0 for at in range(len(names))])[a] == PPM
+
+
+def test_where_a_policy_contradicts_itself_what_was_written_first_counts() -> None:
+    text = "</a/*>.lifetime = 1s\n</*/b>.lifetime = 2s\n</x> before </y>\n</y> before </z>\n</z> before </x>\n"
+    policy, names = bound(text)
+    assert policy.terms[names.index("/a/*+/*/b")].lifetime_ms == 1000
+    shares = dict(zip(names, policy.shares([PPM] * len(names)), strict=True))
+    assert shares["/x"] > 0
+    assert shares["/y"] == shares["/z"] == 0
+
+
+def test_a_contradiction_that_was_not_looked_for_stops_no_replica() -> None:
+    law = law_of(UNSEEN)
+    cluster = Cluster("", "ab")
+    cluster.tell("a", policy=PolicyText(law.text, law.packed))
+    of_all = range(len(law.model.page_sets))
+    cluster.tell("a", 500, accessed=[(page_set, 400) for page_set in of_all])
+    cluster.tell("b", 1000, submitted=[(number, number % len(law.names), 30_000) for number in range(1, 200)])
+    terms = cluster.machine.scheduler.bound.terms[cluster.number("/a/*+/*/b")]
+    assert terms.lifetime_ms == 1000

@@ -27,7 +27,7 @@ NOW = 1_700_000_000_000
 
 
 def issued(expires_ms: int = NOW + 1000, number: int = 12, key: bytes = KEY) -> str:
-    return TicketOffice(key, HERE).issue(number, 3, THERE, HOST, PAGE, expires_ms)
+    return TicketOffice(key, HERE).issue(number, 3, THERE, HOST, PAGE, expires_ms, 250)
 
 
 def there(used_max: int = 100) -> TicketOffice:
@@ -36,13 +36,13 @@ def there(used_max: int = 100) -> TicketOffice:
 
 def test_a_ticket_is_good_once() -> None:
     office, text = there(), issued()
-    assert office.check(text, HOST, PAGE, NOW) == (Verdict.GOOD, Ticket(HERE, 12, 3, NOW + 1000))
+    assert office.check(text, HOST, PAGE, NOW) == (Verdict.GOOD, Ticket(HERE, 12, 3, NOW + 1000, 250))
     assert office.check(text, HOST, PAGE, NOW)[0] is Verdict.USED
     assert office.check(issued(number=13), HOST, PAGE, NOW)[0] is Verdict.GOOD
 
 
 def test_a_ticket_is_short_and_safe_in_an_address() -> None:
-    text = TicketOffice(KEY, ProcessId("n" * 64, 2**63 - 1)).issue(2**63 - 1, 5000, THERE, HOST, PAGE, NOW)
+    text = TicketOffice(KEY, ProcessId("n" * 64, 2**63 - 1)).issue(2**63 - 1, 5000, THERE, HOST, PAGE, NOW, 2**31)
     assert len(text) <= TEXT_LEN_MAX
     assert len(issued()) < 90
     assert all(c.isascii() and (c.isalnum() or c in "-_") for c in text)

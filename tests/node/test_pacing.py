@@ -131,7 +131,7 @@ def test_a_client_that_goes_away_gives_its_channel_back(node: RunningNode) -> No
     for line in node.log():
         if line["host"] == "gone.example":
             assert line["decision"] == "failed"
-            assert line["bytes"] < len(PAGE if line["path"] == "/page.bin" else FILE)  # type: ignore[operator]
+            assert line["bytes"] < len(PAGE if line["path"] == "/page.bin" else FILE)
     assert node.metric("qosweb_open_files") == 0
 
 
@@ -144,7 +144,7 @@ def test_a_reader_that_stalls_is_cut_off_and_one_in_a_narrow_channel_is_not(tmp_
         wait_for(lambda: settled(node), "the channels to be free")
         line = wait_for(lambda: next((one for one in node.log() if one["path"] == "/wide.bin"), None), "its line")
         assert line["decision"] == "failed"
-        assert line["bytes"] < len(LONG)  # type: ignore[operator]
+        assert line["bytes"] < len(LONG)
 
 
 def test_a_file_that_changes_on_its_way_is_broken_off(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.nodes import COMMAND, RunningNode, environment
@@ -14,9 +15,10 @@ from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
 KIB = 1024
+Lines = list[dict[str, Any]]  # of an access log
+LOADGEN = [sys.executable, "-m", "loadgen.cli"]
 
 
 def make_site(root: Path, sizes: dict[str, int]) -> Path:
@@ -88,46 +90,77 @@ class RunningCluster:
                 return False
         return True
 
-    def requests(self, names: str | None = None) -> list[dict[str, Any]]:
+    def requests(self, names: str | None = None) -> Lines:
         """What the access logs say of requests, in the order of their arrival."""
-        found: list[dict[str, Any]] = []
+        found: Lines = []
         for name in names or self.nodes:
-            text = self.nodes[name].access_log.read_text()
-            whole = text[: text.rfind("\n") + 1]
-            found += [line for line in map(json.loads, whole.splitlines()) if "event" not in line]
+            found += [line for line in self._lines(name) if "event" not in line]
         return sorted(found, key=lambda line: float(line["ts"]))
 
-    def events(self, name: str, kind: str) -> list[dict[str, Any]]:
-        return [line for line in self.nodes[name].log_lines() if line.get("event") == kind]
+    def _lines(self, name: str) -> Lines:
+        """All that are whole: the last may be about to be written."""
+        text = self.nodes[name].access_log.read_text()
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+    def view_s(self, name: str, members: str) -> float:
+        """When this node was first in a primary view of these and no others, by its log; waits for that."""
+
+        def first() -> float | None:
+            views = [
+                line for line in self.events(name, "view") if line["primary"] and line["members"] == sorted(members)
+            ]
+            return float(views[0]["ts"]) if views else None
+
+        return wait_for(first, f"{name} to be in a primary view of {members}", 60)
+
+    def until(self, names: str, at_s: float) -> None:
+        """Wait until these have logged requests that came at this time, or later."""
+        wait_for(lambda: all(float(self.requests(name)[-1]["ts"]) >= at_s for name in names) or None, "requests", 60)
+
+    def events(self, name: str, kind: str) -> Lines:
+        return [line for line in self._lines(name) if line.get("event") == kind]
+
+
+def make_trace(scratch: Path, mix: Sequence[str], *options: str) -> Path:
+    """A mix of pages at a rate for some seconds, as `loadgen trace` makes it."""
+    made = scratch / "trace.jsonl"
+    mixes = [word for one in mix for word in ("--mix", one)]
+    subprocess.run(
+        [*LOADGEN, "trace", *mixes, *options, "--out", str(made)], check=True, capture_output=True, env=environment()
+    )
+    return made
 
 
 class Load:
-    """`loadgen run` on a trace of its own: a mix of pages at a rate for some seconds."""
+    """`loadgen run` on a trace: one that is there, or one of its own: a mix of pages at a rate for some seconds."""
 
     def __init__(
-        self, scratch: Path, targets: Iterable[RunningNode], mix: Sequence[str], *trace: str, spread: str = "even"
+        self,
+        scratch: Path,
+        targets: Iterable[RunningNode],
+        mix: Sequence[str] | Path,
+        *trace: str,
+        spread: str = "even",
     ) -> None:
-        self.summary = scratch / "summary.json"
         self.results = scratch / "results.jsonl"
-        made = scratch / "trace.jsonl"
-        loadgen = [sys.executable, "-m", "loadgen.cli"]
-        mixes = [word for one in mix for word in ("--mix", one)]
-        subprocess.run(
-            [*loadgen, "trace", *mixes, *trace, "--out", str(made)], check=True, capture_output=True, env=environment()
-        )
+        made = mix if isinstance(mix, Path) else make_trace(scratch, mix, *trace)
         urls = [word for node in targets for word in ("--target", node.url)]
         self.process = subprocess.Popen(
-            [*loadgen, "run", str(made), *urls, "--spread", spread, "--quiet", "--out", str(self.results)],
+            [*LOADGEN, "run", str(made), *urls, "--spread", spread, "--quiet", "--out", str(self.results)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=environment(),
         )
 
-    def wait(self, timeout_s: float = 120) -> list[dict[str, Any]]:
+    def wait(self, timeout_s: float = 120) -> Lines:
         """The results, request by request."""
         _, error = self.process.communicate(timeout=timeout_s)
         assert self.process.returncode == 0, error
-        lines = map(json.loads, self.results.read_text().splitlines())
+        return self.so_far()
+
+    def so_far(self) -> Lines:
+        text = self.results.read_text()
+        lines = map(json.loads, text[: text.rfind("\n") + 1].splitlines())
         return [line for line in lines if "outcome" in line]
 
     def __enter__(self) -> Load:
@@ -136,15 +169,21 @@ class Load:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
+        if self.process.stderr is not None and not self.process.stderr.closed:
             self.process.communicate()
 
 
-def shares(requests: list[dict[str, Any]], from_s: float, to_s: float) -> dict[str, float]:
+def shares(requests: Lines, from_s: float, to_s: float) -> dict[str, float]:
     """Of the bytes that were served between these times of arrival, counted from the first, the part of each class."""
     began = float(requests[0]["ts"])
+    return shares_between(requests, began + from_s, began + to_s)
+
+
+def shares_between(requests: Lines, from_s: float, to_s: float) -> dict[str, float]:
+    """The same between times of the log."""
     served: Counter[str] = Counter()
     for line in requests:
-        if line["decision"] == "served" and from_s <= float(line["ts"]) - began < to_s:
+        if line["decision"] == "served" and from_s <= float(line["ts"]) < to_s:
             served[str(line["class"])] += int(line["bytes"])
     total = sum(served.values())
     return {name: count / total for name, count in served.items()}

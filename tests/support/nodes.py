@@ -10,7 +10,7 @@ import sys
 import threading
 import urllib.request
 from signal import Signals
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.support.raw import RawConnection, Reply
 from tests.support.waiting import wait_for
@@ -126,11 +126,11 @@ class RunningNode:
         self.kill(number)
         return self.process.wait(timeout_s)
 
-    def log(self) -> list[dict[str, object]]:
+    def log(self) -> list[dict[str, Any]]:
         """The requests in the access log so far; every line must be whole and JSON."""
         return [line for line in self.log_lines() if "event" not in line]
 
-    def log_lines(self) -> list[dict[str, object]]:
+    def log_lines(self) -> list[dict[str, Any]]:
         """The same with the events."""
         return [json.loads(line) for line in self.access_log.read_text().splitlines()]
 

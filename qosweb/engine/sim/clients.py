@@ -35,7 +35,7 @@ class Wrong(Exception):
 class Client:
     """One request, and its fate."""
 
-    __slots__ = ("arrival", "at", "decisions", "fate", "host", "life_ms", "number", "request", "started",
+    __slots__ = ("arrival", "at", "decisions", "fate", "host", "left_ms", "life_ms", "number", "request", "started",
                  "started_at", "ticket")  # fmt: skip
 
     def __init__(self, number: int, arrival: Arrival) -> None:
@@ -48,6 +48,7 @@ class Client:
         self.started = 0
         self.started_at = 0.0
         self.life_ms: int | None = None
+        self.left_ms: int | None = None  # of that, when it was sent elsewhere
         self.ticket = ProcessId(""), 0  # the owner and its number, where it is sent elsewhere
         self.fate = ""  # how it ended
 
@@ -219,6 +220,7 @@ class Clients:
         assert client.request is not None
         assert client.host is not None
         client.ticket = client.host.engine.me, client.request.number
+        client.left_ms = decision.left_ms
         client.request = client.host = None  # that node has nothing to do with it any more
         if self._chance.hits(0.15):
             self.world.sometimes["sent elsewhere, and never comes"] += 1
@@ -242,10 +244,13 @@ class Clients:
         arrival = client.arrival
         number = law.names.index(arrival.name) if arrival.name in law.names else law.default
         client.at = host
+        came_ms = host.now_ms
 
         def decided(decision: Decision) -> None:
             match decision:
                 case Start():
+                    if client.left_ms is not None and host.now_ms - came_ms > client.left_ms:
+                        raise Wrong("lifetime", f"{client} waited too long at {name}, with {client.left_ms} ms left")
                     self._start(client, host, decision.rate_bps)
                 case Deny():
                     self.world.sometimes["sent elsewhere, and waits there for too long"] += 1
@@ -253,7 +258,7 @@ class Clients:
                 case _:
                     raise Wrong("one decision", f"{client} came to {name} and got {decision}")
 
-        client.request = host.engine.admission.visit(*client.ticket, number, arrival.cost, decided)
+        client.request = host.engine.admission.visit(*client.ticket, number, arrival.cost, decided, client.left_ms)
         if client.request is None:  # its node would have it wait like any other; this one goes
             self.world.sometimes["sent elsewhere, and comes too late"] += 1
             self._end(client, "came too late")

@@ -11,6 +11,7 @@ from qosweb.webqos.check.questions import Asked, Rates, part_of, share_question
 from qosweb.webqos.check.times import describe, distinct
 from qosweb.webqos.model.model import Word
 from qosweb.webqos.policy.binding import Binding, bind
+from qosweb.webqos.policy.circles import circle
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.terms import TwoValues, terms_of
 from qosweb.webqos.syntax.diagnostics import Note, error, warning
@@ -55,7 +56,7 @@ class _Checker:
         for situation in distinct(rules, self._no_older)[0]:
             binding = bind(self._model, self._coverage, situation)
             without: set[int] = set()  # what would have to go
-            while involved := tuple(sorted({*_cycle(binding, len(self._model.classes), without)})):
+            while involved := tuple(sorted({*circle(binding, len(self._model.classes), without)})):
                 without.add(involved[-1])
                 if involved in said:
                     continue
@@ -233,33 +234,3 @@ def _too_much(asked: Asked) -> tuple[int, ...] | None:
             if total > PPM:
                 return tuple(sorted(core))
     return None
-
-
-def _cycle(binding: Binding, classes: int, without: set[int]) -> list[int]:
-    """The priorities, none of them of ``without``, of some cycle of classes; empty if there is none."""
-    after: dict[int, list[tuple[int, int]]] = {}
-    for (a, b), rule in zip(binding.before, binding.before_rules, strict=True):
-        if rule not in without:
-            after.setdefault(a, []).append((b, rule))
-    state = [0] * classes  # 1: on the path, 2: done
-    for start in range(classes):
-        if state[start]:
-            continue
-        path: list[tuple[int, int]] = [(start, -1)]
-        steps = [iter(after.get(start, ()))]
-        state[start] = 1
-        while path:
-            following = next(steps[-1], None)
-            if following is None:
-                state[path.pop()[0]] = 2
-                steps.pop()
-                continue
-            target, rule = following
-            if state[target] == 1:
-                at = next(place for place, (one, _) in enumerate(path) if one == target)
-                return [*(used for _, used in path[at + 1 :]), rule]
-            if not state[target]:
-                state[target] = 1
-                path.append((target, rule))
-                steps.append(iter(after.get(target, ())))
-    return []

@@ -34,16 +34,19 @@ class TwoValues(Exception):
         self.constraints = (first, second)
 
 
-def terms_of(model: Model, coverage: Coverage, binding: Binding, number: int) -> Terms:
-    """Raises TwoValues. Of two constraints, the one whose pages are part of the other's decides."""
+def terms_of(model: Model, coverage: Coverage, binding: Binding, number: int, *, or_first: bool = False) -> Terms:
+    """Raises TwoValues. Of two constraints, the one whose pages are part of the other's decides.
+
+    ``or_first``: where there are two values, the one that was written first counts, and nothing is raised.
+    """
     of_class: dict[str, list[int]] = {}
     for one in binding.in_force:
         if number in one.lower:
             of_class.setdefault(model.constraints[one.number].attribute, []).append(one.number)
     always = number in binding.always
-    lifetime = _decided(model, coverage, of_class.get("lifetime", []))
-    channel = _decided(model, coverage, of_class.get("channel", []))
-    minority = _decided(model, coverage, of_class.get("in_minority", []))
+    lifetime = _decided(model, coverage, of_class.get("lifetime", []), or_first)
+    channel = _decided(model, coverage, of_class.get("channel", []), or_first)
+    minority = _decided(model, coverage, of_class.get("in_minority", []), or_first)
     responses = [model.constraints[at].value for at in of_class.get("response_time", [])]
     settings = model.settings
     lifetime_ms = LIFETIME_DEFAULT_MS if settings.lifetime_ms is None else settings.lifetime_ms
@@ -62,11 +65,11 @@ def terms_of(model: Model, coverage: Coverage, binding: Binding, number: int) ->
     )
 
 
-def _decided(model: Model, coverage: Coverage, numbers: list[int]) -> Constraint | None:
+def _decided(model: Model, coverage: Coverage, numbers: list[int], or_first: bool) -> Constraint | None:
     """That of the smallest pages. Where there are several, neither within the other, they have to agree."""
     pages = {number: set(coverage.classes(model.constraints[number].pages)) for number in numbers}
     smallest = [number for number in numbers if not any(pages[other] < pages[number] for other in numbers)]
     for number in smallest[1:]:
-        if model.constraints[number].value != model.constraints[smallest[0]].value:
+        if not or_first and model.constraints[number].value != model.constraints[smallest[0]].value:
             raise TwoValues(smallest[0], number)
     return model.constraints[smallest[0]] if smallest else None

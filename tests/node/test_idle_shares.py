@@ -1,0 +1,27 @@
+"""A share that nobody asks for is everybody's at once, and its class has it back at once when it asks.
+
+Promised are 100 ms. What a busy machine adds is allowed for here; `./dev bench switching` has the figures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.support.switching import medians, switches
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROMISED_MS = 100
+ANSWER_MS = 100  # one that is on its way keeps its channel for so long
+BUSY_MS = 150  # room for a machine that has other things to do
+
+
+def test_a_share_flows_to_who_asks_and_back(tmp_path: Path) -> None:
+    found = switches(tmp_path, bursts=5)
+    assert len(found) == 5
+    switch = medians(found)
+    assert switch.started < PROMISED_MS + BUSY_MS, found
+    assert switch.taken < PROMISED_MS + ANSWER_MS + BUSY_MS, found
+    assert switch.left < PROMISED_MS + ANSWER_MS + BUSY_MS, found
+    assert switch.lost < PROMISED_MS, found

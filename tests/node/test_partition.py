@@ -1,0 +1,157 @@
+"""Five nodes in namespaces, cut three to two without a word while both sides are asked, and healed.
+
+The two go on by themselves, each on its own pipe, and deny what is to be denied there; the three go on as the cluster.
+Healed, all are one again, and so is their state.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from loadgen.experiments.namespaces import Network, NotAllowed
+from loadgen.experiments.nodes import Nodes, Place
+from loadgen.experiments.processes import end, start
+from tests.support.clusters import KIB, make_site, make_trace
+from tests.support.fiveclasses import LIFETIME_MS, assert_lifetimes
+from tests.support.machine import Stalls
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from loadgen.experiments.nodes import Node
+    from tests.support.clusters import Lines
+
+THREE, TWO = ("n1", "n2", "n3"), ("n4", "n5")
+NAMES = THREE + TWO
+ORDERS = "/orders"
+SPEC = (
+    f"set lifetime = {LIFETIME_MS}ms\nset channel = 16KB in 200ms\n"
+    "</a>.server_resource = 50%\n</b>.server_resource = 30%\n"
+    f"<{ORDERS}>.in_minority = deny\n<{ORDERS}>.server_resource = 20%\n"
+)
+MIX = ("a=50:/a/page", "b=35:/b/page", "orders=15:/orders/page")
+SECONDS = 2.0  # of requests in each situation
+
+
+def test_three_go_on_as_the_cluster_two_by_themselves_and_all_are_one_again(tmp_path: Path) -> None:
+    site = make_site(tmp_path / "site", dict.fromkeys(("a", "b", "orders"), 16 * KIB))
+    (tmp_path / "site.webqos").write_text(SPEC)
+    common = ["--root", str(site), "--spec", str(tmp_path / "site.webqos"), "--capacity", "400KB/s"]
+    try:
+        network = Network(NAMES)
+        network.__enter__()
+    except NotAllowed as reason:
+        pytest.skip(f"network namespaces are not allowed here: {reason}")
+    try:
+        with Stalls() as stalls, Nodes(tmp_path, common, cluster=True) as nodes:
+            begin(nodes, network)
+            for node in nodes.all:
+                stalls.watch(node.name, node.process.pid)
+            logs = partition_and_heal(nodes, network, tmp_path)
+    finally:
+        network.__exit__()
+    assert_lifetimes([line for of_node in logs.values() for line in of_node if "event" not in line], stalls)
+
+
+def begin(nodes: Nodes, network: Network) -> None:
+    for name in NAMES:
+        node = nodes.begin(name, Place(network.address(name), tuple(network.at(name)), partial(network.within, name)))
+        if name == NAMES[0]:
+            node.wait()
+    nodes.settle()
+
+
+def partition_and_heal(nodes: Nodes, network: Network, scratch: Path) -> dict[str, Lines]:
+    trace = make_trace(scratch, MIX, "--rate", "200", "--duration", "60s")
+    urls = [word for node in nodes.all for word in ("--target", node.url)]
+    run = [*network.at(), sys.executable, "-m", "loadgen.cli", "run", str(trace), *urls, "--allow-remote", "--quiet"]
+    load = start(run, scratch / "load.txt")
+    try:
+        asked_for(nodes, time.time() + SECONDS)
+        network.part(THREE, TWO)
+        for name in THREE:
+            wait_for(lambda: nodes[name].members() == list(THREE) or None, "a view of three", 60)  # noqa: B023
+        for name in TWO:
+            wait_for(lambda: not nodes[name].members() or None, "none of two", 60)  # noqa: B023
+        cut = time.time(), time.time() + SECONDS
+        asked_for(nodes, cut[1])
+        network.heal()
+        nodes.settle()
+        healed_s = time.time()
+        asked_for(nodes, healed_s + SECONDS)
+    finally:
+        end(load)
+    logs = {node.name: lines(node) for node in nodes.all}
+    judge_cut(logs, *cut)
+    judge_healed(logs, healed_s)
+    judge_order_of_views(logs)
+    digests = wait_for(lambda: at_one_position(nodes), "all nodes to be at one position", 60)
+    assert len(digests) == 1, digests
+    return logs
+
+
+def judge_cut(logs: dict[str, Lines], from_s: float, to_s: float) -> None:
+    seen = {
+        name: [line for line in of_node if "event" not in line and from_s < line["ts"] < to_s]
+        for name, of_node in logs.items()
+    }
+    assert len({line["view"] for name in THREE for line in seen[name]}) == 1
+    assert {line["view"] for name in TWO for line in seen[name]} == {""}
+    for name, of_node in seen.items():
+        served = {line["class"] for line in of_node if line["decision"] == "served"}
+        assert served == ({"/a", "/b", ORDERS} if name in THREE else {"/a", "/b"}), name
+        waited = [line["queue_ms"] for line in of_node if line["decision"] != "served"]
+        assert waited, f"{name} had more than enough room"
+    orders = [line for name in TWO for line in seen[name] if line["class"] == ORDERS]
+    assert {line["decision"] for line in orders} == {"denied"}
+
+
+def judge_healed(logs: dict[str, Lines], from_s: float) -> None:
+    after = [line for of_node in logs.values() for line in of_node if "event" not in line and line["ts"] > from_s]
+    assert len({line["view"] for line in after}) == 1
+    assert {line["node"] for line in after if line["class"] == ORDERS and line["decision"] == "served"} == set(NAMES)
+
+
+def judge_order_of_views(logs: dict[str, Lines]) -> None:
+    """One primary view after the other: the same at one place for all, later ones later, and each knows the last."""
+    views: dict[int, tuple[str, ...]] = {}
+    for of_node in logs.values():
+        primary = [line for line in of_node if line.get("event") == "view" and line["primary"]]
+        assert [line["index"] for line in primary] == sorted(line["index"] for line in primary)
+        for line in primary:
+            members = tuple(line["members"])
+            assert views.setdefault(line["index"], members) == members
+    ordered = [set(views[index]) for index in sorted(views)]
+    assert set(THREE) in ordered
+    assert ordered[-1] == set(NAMES)
+    for before, after in pairwise(ordered):
+        assert before & after, (before, after)
+
+
+def at_one_position(nodes: Nodes) -> set[str] | None:
+    """The digests of all, if they are at the same place of the order."""
+    groups = [(node.status() or {}).get("group") or {} for node in nodes.all]
+    positions = {group.get("position") for group in groups}
+    return {str(group["digest"]) for group in groups} if len(positions) == 1 and None not in positions else None
+
+
+def asked_for(nodes: Nodes, until_s: float) -> None:
+    """Wait until all nodes have logged requests that came after this time."""
+
+    def all_have() -> bool | None:
+        return all(any(line["ts"] > until_s for line in lines(node)[-50:]) for node in nodes.all) or None
+
+    wait_for(all_have, "requests at every node", 60)
+
+
+def lines(node: Node) -> list[dict[str, Any]]:
+    text = node.log.read_text()
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]

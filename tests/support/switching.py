@@ -1,0 +1,106 @@
+"""One class has everything; another, with half of it promised, begins to ask, and stops again. How soon is it so?
+
+A node with a pipe of 2 MB/s, pages of 16 KB in channels of 100 ms. Of `/other` comes twice what the pipe holds, all the
+time; of `/some`, in bursts, what the pipe holds. All times are read off the access log, where an answer is sent evenly
+from its start to its end; so the rate of a class at a time is that of the channels that it holds then.
+"""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.support.clusters import KIB, Load, make_site
+from tests.support.nodes import RunningNode
+from tests.support.pipeuse import Sent, rate_bps, sent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.clusters import Lines
+
+SPEC = (
+    "set lifetime = 500ms\nset channel = 16KB in 100ms\n</some>.server_resource = 50%\n</other>.server_resource = 50%\n"
+)
+CAPACITY_BPS = 2 << 20
+SOME, OTHER = "/some", "/other"
+LEAD_S, BURST_S, REST_S = 1.5, 0.6, 1.2  # who waits when a burst ends waits for half a second longer
+FULL_PER_S = 126  # pages that the pipe holds
+HALF = 0.5
+NEARLY = 0.9  # of a share is there where channels are counted: with 12 of them, 6 are half
+AFTER_S = 0.5
+
+
+class Switch(NamedTuple):
+    """Milliseconds; what `taken` and `left` say includes answers on their way, which keep their channels."""
+
+    started: float  # from the first request until an answer begins
+    taken: float  # until the class has its share of the pipe
+    left: float  # from its last start until the other has all of the pipe
+    lost: float  # of the pipe's time within AFTER_S of that: what nobody used
+
+
+def switches(scratch: Path, bursts: int) -> list[Switch]:
+    """Start a node, load it, and read its log."""
+    site = make_site(scratch / "site", {"some": 16 * KIB, "other": 16 * KIB})
+    (scratch / "site.webqos").write_text(SPEC)
+    trace = scratch / "trace.jsonl"
+    trace.write_text("".join(_trace(bursts)))
+    with RunningNode(site, scratch, "--spec", str(scratch / "site.webqos"), "--capacity", "2MB/s") as node:
+        with Load(scratch, [node], trace) as load:
+            load.wait()
+        return _read(node.log())
+
+
+def medians(found: list[Switch]) -> Switch:
+    return Switch(*(median(column) for column in zip(*found, strict=True)))
+
+
+def _trace(bursts: int) -> list[str]:
+    random = Random(1)
+    period_s = BURST_S + REST_S
+    asked = [(at_s, OTHER) for at_s in _times(random, 0, LEAD_S + bursts * period_s, 2 * FULL_PER_S)]
+    for k in range(bursts):
+        begin_s = LEAD_S + k * period_s
+        asked += [(at_s, SOME) for at_s in _times(random, begin_s, begin_s + BURST_S, FULL_PER_S)]
+    return [json.dumps({"t": at_s, "url": f"{name}/page", "class": name}) + "\n" for at_s, name in sorted(asked)]
+
+
+def _times(random: Random, from_s: float, to_s: float, per_s: float) -> list[float]:
+    times = []
+    while (from_s := from_s + random.expovariate(per_s)) < to_s:
+        times.append(round(from_s, 6))
+    return times
+
+
+def _read(requests: Lines) -> list[Switch]:
+    answers = sent(requests)
+    some, other = ([one for one in answers if one.class_name == name] for name in (SOME, OTHER))
+    arrivals = [float(line["ts"]) for line in requests if line["class"] == SOME]
+    arrivals.sort()
+    begins = [at_s for before_s, at_s in zip([0.0, *arrivals], arrivals, strict=False) if at_s > before_s + REST_S / 2]
+    return [_switch(some, other, begin_s) for begin_s in begins]
+
+
+def _switch(some: list[Sent], other: list[Sent], begin_s: float) -> Switch:
+    of_burst = [one for one in some if begin_s <= one.began_s < begin_s + BURST_S + REST_S]
+    last_s = of_burst[-1].began_s
+    total = [*some, *other]
+    used = rate_bps(total, last_s, last_s + AFTER_S) / CAPACITY_BPS
+    return Switch(
+        (of_burst[0].began_s - begin_s) * 1e3,
+        (_reached_s(some, begin_s, NEARLY * HALF * CAPACITY_BPS) - begin_s) * 1e3,
+        (_reached_s(other, last_s, NEARLY * CAPACITY_BPS) - last_s) * 1e3,
+        max(0.0, 1 - used) * AFTER_S * 1e3,
+    )
+
+
+def _reached_s(answers: list[Sent], from_s: float, wanted_bps: float) -> float:
+    """When the rate of these is first so much, to the millisecond."""
+    for ms in range(2_000):
+        at_s = from_s + ms / 1e3
+        if rate_bps(answers, at_s, at_s + 1e-3) >= wanted_bps:
+            return at_s
+    return from_s + 2.0
