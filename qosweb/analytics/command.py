@@ -46,7 +46,8 @@ def analyze(arguments: argparse.Namespace) -> int:
         progress.say("starting Spark")
         conf = settings(arguments.master, sources.size(found))
         with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
-            from qosweb.analytics.analysis import Wanted, analyse
+            from qosweb.analytics.analysis import analyse
+            from qosweb.analytics.conclusion import Wanted
             from qosweb.analytics.keep import keep_lines, keep_tables
 
             progress.watch(spark)

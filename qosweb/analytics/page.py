@@ -12,7 +12,7 @@ from qosweb.analytics.terminal import clock
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qosweb.analytics.analysis import Findings
+    from qosweb.analytics.conclusion import Findings
     from qosweb.analytics.rows import Verdict
 
 WINDOWS_MAX = 500

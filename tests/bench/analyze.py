@@ -94,7 +94,8 @@ def _on_spark(log: Path, rounds: int, figures: dict[str, Any]) -> None:
     conf = settings("local[*]", sources.size(found))
     begun_s = time.perf_counter()
     with spark_session("bench", conf=conf) as spark:
-        from qosweb.analytics.analysis import Wanted, analyse
+        from qosweb.analytics.analysis import analyse
+        from qosweb.analytics.conclusion import Wanted
 
         figures["session_s"] = time.perf_counter() - begun_s
         figures["spark"] = spark.version
