@@ -31,6 +31,7 @@ TWICE_MAX = 20
 
 Twice = tuple[list[tuple[str, list[str]]], int]  # some requests with what the lines say, and how many there are
 
+
 def accessed(spark: SparkSession, lines: DataFrame, policy: Policy, limits: Limits) -> DataFrame:
     """When the pages of ``accessed(...)`` were asked for first and last, by policy, page set and slot.
 

@@ -81,7 +81,8 @@ def added_up(of_slots: DataFrame, responses_ms: Sequence[int]) -> DataFrame:
             of_slots = of_slots.withColumn(name, f.lit(0).cast("long"))
     sums = ("lines", *_SUMS, *map(_slow, responses_ms))
     return of_slots.groupBy(*_KEYS).agg(
-        *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in sums), *(f.max(name).alias(name) for name in _MAXIMA)
+        *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in sums),
+        *(f.max(name).alias(name) for name in _MAXIMA),
     )
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 FLAGS = (
     "--spec", "--out", "--format", "--window", "--slot", "--tolerance", "--run-tolerance", "--rate-tolerance",
     "--slack", "--slow", "--waited", "--response", "--request-cost", "--capacity", "--skip", "--master", "--json",
-    "--quiet", "--keep-lines",
+    "--quiet", "--keep-lines", "--follow", "--checkpoint", "--every", "--late",
 )  # fmt: skip
 
 
@@ -45,6 +45,11 @@ def add_analyze(parser: argparse.ArgumentParser) -> None:
     )
     judging.add_argument("--capacity", metavar="RATE", help="of the cluster, where the logs do not say it: 20MB/s")
     judging.add_argument("--skip", metavar="TIME", default="0s", help="not judged, from the beginning (0s)")
+    growing = parser.add_argument_group("logs that grow")
+    growing.add_argument("--follow", action="store_true", help="judge windows as they close, until Ctrl-C; needs --out")
+    growing.add_argument("--checkpoint", metavar="DIR", help="where a restart goes on (checkpoint in --out)")
+    growing.add_argument("--every", metavar="TIME", default="5s", help="how often to look for new lines (5s)")
+    growing.add_argument("--late", metavar="TIME", default="30s", help="how late a line may come (30s)")
     spark = parser.add_argument_group("Spark")
     spark.add_argument("--master", metavar="URL", default="local[*]", help="such as spark://host:7077 (this machine)")
     spark.add_argument("--keep-lines", action="store_true", help="write the lines as Parquet, too, for a second look")

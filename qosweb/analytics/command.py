@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from pyspark.sql import SparkSession
+
+    from qosweb.analytics.conclusion import Findings, Wanted
+
 WINDOW_MAX_S = 86_400
 
 _MASTER = re.compile(r"local(\[(\*|[0-9]+)(,[0-9]+)?\])?|local-cluster\[.*\]|spark://.+:[0-9]+(,.+)*|yarn|k8s://.+")
@@ -31,7 +35,7 @@ def analyze(arguments: argparse.Namespace) -> int:
     limits = limits_of(arguments)
     if not _MASTER.fullmatch(arguments.master):
         raise UsageError(f"--master {arguments.master}: write such as local[*], spark://host:7077, yarn or k8s://...")
-    found = sources.find(arguments.logs, arguments.format)
+    found = _sources(arguments)
     spec = policies.from_file(arguments.spec) if arguments.spec else None
     out = _folder(arguments.out) if arguments.out else None
     try:
@@ -46,37 +50,70 @@ def analyze(arguments: argparse.Namespace) -> int:
         progress.say("starting Spark")
         conf = settings(arguments.master, sources.size(found))
         with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
-            from qosweb.analytics.analysis import analyse
             from qosweb.analytics.conclusion import Wanted
-            from qosweb.analytics.keep import keep_lines, keep_tables
 
             progress.watch(spark)
+            wanted = Wanted(found, spec, limits, arguments.response)
             try:
-                wanted = Wanted(found, spec, limits, arguments.response)
-                findings = analyse(spark, wanted, progress.say, str(out / "bad") if out else None)
-                if out:
-                    progress.say("writing tables")
-                    keep_tables(spark, findings, out)
-                    if arguments.keep_lines:
-                        keep_lines(spark, found, out)
+                findings = (_follow if arguments.follow else _once)(spark, wanted, arguments, out, progress)
             except (PySparkException, Py4JError) as error:
                 failed = in_short(error)  # now: what went wrong has to be asked of the JVM
     if failed:
         raise UsageError(f"Spark could not do it: {failed}")
+    from qosweb.analytics.follow import write_report
     from qosweb.analytics.report import as_json
     from qosweb.analytics.terminal import show
 
-    report = as_json(findings)
     if out:
-        from qosweb.analytics.page import page
-
-        _write(out / "report.json", json.dumps(report, indent=1) + "\n")
-        _write(out / "report.html", page(findings))
+        write_report(findings, out)
     if arguments.json:
-        print(json.dumps(report))
+        print(json.dumps(as_json(findings)))
     else:
         show(findings, out)
     return 1 if findings.outcome == VIOLATED else 0
+
+
+def _sources(arguments: argparse.Namespace) -> sources.Sources:
+    """Raises UsageError for logs that cannot be read, or not in this way."""
+    if not arguments.follow:
+        return sources.find(arguments.logs, arguments.format)
+    if not arguments.out:
+        raise UsageError("--follow writes its report again and again: say where with --out")
+    if arguments.format not in (None, "json") or arguments.keep_lines:
+        raise UsageError("--follow reads JSON lines as they are written: without --format and --keep-lines")
+    sources.check_growing(arguments.logs)
+    return sources.Sources(json=tuple(str(path) for path in sources.growing(arguments.logs)))
+
+
+def _once(
+    spark: SparkSession, wanted: Wanted, arguments: argparse.Namespace, out: Path | None, progress: Progress
+) -> Findings:
+    from qosweb.analytics.analysis import analyse
+    from qosweb.analytics.keep import keep_lines, keep_tables
+
+    findings = analyse(spark, wanted, progress.say, str(out / "bad") if out else None)
+    if out:
+        progress.say("writing tables")
+        keep_tables(spark, findings, out)
+        if arguments.keep_lines:
+            keep_lines(spark, wanted.sources, out)
+    return findings
+
+
+def _follow(
+    spark: SparkSession, wanted: Wanted, arguments: argparse.Namespace, out: Path | None, progress: Progress
+) -> Findings:
+    from qosweb.analytics.follow import follow
+
+    assert out is not None
+    checkpoint = Path(arguments.checkpoint).absolute() if arguments.checkpoint else out / "checkpoint"
+    every_s, late_s = (
+        _read(parse_duration_s, text, option)
+        for text, option in ((arguments.every, "--every"), (arguments.late, "--late"))
+    )
+    return follow(
+        spark, wanted, arguments.logs, out, checkpoint, every_s=max(0.2, every_s), late_s=late_s, say=progress.say
+    )
 
 
 def settings(master: str, size: int | None) -> dict[str, str]:
@@ -151,10 +188,3 @@ def _folder(name: str) -> Path:
     except OSError as error:
         raise UsageError(f"--out {name}: {error.strerror}") from None
     return path.absolute()
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, "utf-8")
-    except OSError as error:
-        raise UsageError(f"--out: {path}: {error.strerror}") from None

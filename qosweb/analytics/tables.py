@@ -75,9 +75,7 @@ def times(lines: DataFrame, limits: Limits) -> DataFrame:
     """How many requests waited, and took, how long: by window, node, class and step of time."""
     good = lines.where(f.col("cause").isNull() & f.col("decision").isin("served", "denied", "expired", "failed"))
     window = f.floor(f.floor(f.col("at") / limits.slot_s) * limits.slot_s / limits.window_s) * limits.window_s
-    steps = f.array(
-        _step(f.col("queue_ms")), f.when(f.col("decision") == "served", _step(f.col("service_ms")))
-    )
+    steps = f.array(_step(f.col("queue_ms")), f.when(f.col("decision") == "served", _step(f.col("service_ms"))))
     table = good.select(window.alias("window_s"), "node", f.col("class").alias("name"), f.posexplode(steps))
     return (
         table.where(f.col("col").isNotNull())
@@ -103,9 +101,7 @@ def percentiles(counted: DataFrame) -> Times:
     """Of waiting and of service, for the same keys as ``outcomes``."""
 
     def of(what: int) -> Column:
-        return f.percentile(
-            f.when(f.col("what") == what, f.col("step")), list(PERCENTILES), f.col("requests")
-        )
+        return f.percentile(f.when(f.col("what") == what, f.col("step")), list(PERCENTILES), f.col("requests"))
 
     rows = _by_all_keys(counted).agg(of(0).alias("wait"), of(1).alias("service")).collect()
     return {

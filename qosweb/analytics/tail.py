@@ -1,7 +1,7 @@
 """Cuts logs that grow into files that never change: each line is in exactly one of them, over any restart.
 
-Spark's streams read whole files only. So what the logs have gained is copied, whole lines only, into a folder of its own
-(a cut), with a file for each log. A cut appears at once, by a rename, and is never touched again.
+Spark's streams read whole files only. So what the logs have gained is copied, whole lines only, into a folder of its
+own (a cut), with a file for each log. A cut appears at once, by a rename, and is never touched again.
 
     1. ``cuts/.making-N/``     is written and synced: nobody looks at it
     2. ``tail.json``           takes over N and how far each log was read: from here on the cut counts
@@ -79,6 +79,11 @@ class Tail:
     def paths(self) -> list[str]:
         """By number."""
         return [log.path for log in self._state.logs]
+
+    @property
+    def has_more(self) -> bool:
+        """The last cut could not take all that was there."""
+        return self._state.more
 
     def cut(self) -> bool:
         """Take what the logs have gained; false if that is nothing."""

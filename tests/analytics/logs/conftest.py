@@ -8,8 +8,8 @@ import pytest
 
 from qosweb.analytics import sources
 from qosweb.analytics.analysis import analyse
-from qosweb.analytics.conclusion import Findings, Wanted
 from qosweb.analytics.command import settings
+from qosweb.analytics.conclusion import Findings, Wanted
 from qosweb.analytics.session import spark_session
 from tests.analytics.logs.story import Story, write_story
 
