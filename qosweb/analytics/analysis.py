@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark import StorageLevel
 
 from qosweb.analytics import asks, cells, policies, tables
-from qosweb.analytics.conclusion import Findings, Gathered, Wanted, conclude, outside, policies_of
+from qosweb.analytics.conclusion import Findings, Gathered, conclude, outside, policies_of
 from qosweb.analytics.lines import events, narrow, read_lines, requests
 from qosweb.errors import UsageError
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+
+    from qosweb.analytics.wanted import Wanted
 
 
 def analyse(

@@ -11,6 +11,7 @@ from qosweb.analytics import AnalyticsUnavailableError, policies, sources
 from qosweb.analytics.progress import Progress
 from qosweb.analytics.rows import VIOLATED, Limits
 from qosweb.analytics.session import in_short, spark_session
+from qosweb.analytics.wanted import Wanted
 from qosweb.errors import UsageError
 from qosweb.tools.situation import reading
 from qosweb.units import parse_duration_s, parse_size
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from qosweb.analytics.conclusion import Findings, Wanted
+    from qosweb.analytics.conclusion import Findings
 
 WINDOW_MAX_S = 86_400
+EVERY_MIN_S, EVERY_MAX_S = 0.2, 3600.0
 
 _MASTER = re.compile(r"local(\[(\*|[0-9]+)(,[0-9]+)?\])?|local-cluster\[.*\]|spark://.+:[0-9]+(,.+)*|yarn|k8s://.+")
 
@@ -45,22 +47,26 @@ def analyze(arguments: argparse.Namespace) -> int:
         raise AnalyticsUnavailableError(
             f"Analytics needs {error.name}. Run `pip install 'qosweb[analytics]'`."
         ) from None
+    wanted = Wanted(found, spec, limits, arguments.response)
+    if arguments.follow and out:
+        from qosweb.analytics.checkpoint import check_fixed, locked
+
+        _pace(arguments)
+        with locked(_checkpoint(arguments, out)):  # now, and not when Spark has been started for it
+            check_fixed(_checkpoint(arguments, out), wanted)
     failed = ""
     with Progress(quiet=arguments.quiet or arguments.json) as progress:
         progress.say("starting Spark")
         conf = settings(arguments.master, sources.size(found))
         with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
-            from qosweb.analytics.conclusion import Wanted
-
             progress.watch(spark)
-            wanted = Wanted(found, spec, limits, arguments.response)
             try:
                 findings = (_follow if arguments.follow else _once)(spark, wanted, arguments, out, progress)
             except (PySparkException, Py4JError) as error:
                 failed = in_short(error)  # now: what went wrong has to be asked of the JVM
     if failed:
         raise UsageError(f"Spark could not do it: {failed}")
-    from qosweb.analytics.follow import write_report
+    from qosweb.analytics.publish import write_report
     from qosweb.analytics.report import as_json
     from qosweb.analytics.terminal import show
 
@@ -106,14 +112,21 @@ def _follow(
     from qosweb.analytics.follow import follow
 
     assert out is not None
-    checkpoint = Path(arguments.checkpoint).absolute() if arguments.checkpoint else out / "checkpoint"
-    every_s, late_s = (
-        _read(parse_duration_s, text, option)
-        for text, option in ((arguments.every, "--every"), (arguments.late, "--late"))
-    )
-    return follow(
-        spark, wanted, arguments.logs, out, checkpoint, every_s=max(0.2, every_s), late_s=late_s, say=progress.say
-    )
+    every_s, late_s = _pace(arguments)
+    checkpoint = _checkpoint(arguments, out)
+    return follow(spark, wanted, arguments.logs, out, checkpoint, every_s=every_s, late_s=late_s, say=progress.say)
+
+
+def _checkpoint(arguments: argparse.Namespace, out: Path) -> Path:
+    return Path(arguments.checkpoint).absolute() if arguments.checkpoint else out / "checkpoint"
+
+
+def _pace(arguments: argparse.Namespace) -> tuple[float, float]:
+    """How often to look, and how late a line may come, in seconds."""
+    every_s = _read(parse_duration_s, arguments.every, "--every")
+    if not EVERY_MIN_S <= every_s <= EVERY_MAX_S:
+        raise UsageError(f"--every {arguments.every}: has to be from {EVERY_MIN_S:g} s to {EVERY_MAX_S:g} s")
+    return every_s, _read(parse_duration_s, arguments.late, "--late")
 
 
 def settings(master: str, size: int | None) -> dict[str, str]:

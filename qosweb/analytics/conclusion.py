@@ -7,7 +7,7 @@ Neighbours: ``analysis`` gathers from files that are complete, ``stream`` from l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qosweb.analytics import asks, cells, chain, crowds, needs, policies, tables
@@ -23,19 +23,9 @@ if TYPE_CHECKING:
 
     from qosweb.analytics.policies import Policy
     from qosweb.analytics.rows import Event, Part, Verdict
-    from qosweb.analytics.sources import Sources
+    from qosweb.analytics.wanted import Wanted
 
 CLASSLESS = "-"  # the class of lines in the combined format
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to read and how to judge it."""
-
-    sources: Sources
-    spec: Policy | None = None
-    limits: Limits = field(default_factory=Limits)
-    response: str = "service"
 
 
 @dataclass

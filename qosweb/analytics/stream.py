@@ -21,7 +21,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as f
 
 from qosweb.analytics import asks, batches, cells, policies, tables, tail
-from qosweb.analytics.conclusion import Findings, Gathered, Wanted, conclude, outside, policies_of
+from qosweb.analytics.conclusion import Findings, Gathered, conclude, outside, policies_of
 from qosweb.analytics.lines import LINE_SCHEMA, events, judged, narrow, requests
 from qosweb.errors import UsageError
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from qosweb.analytics.rows import Verdict
+    from qosweb.analytics.wanted import Wanted
 
 LATE = "came after its window was judged"
 AHEAD = "its time is far ahead of all others"

@@ -95,7 +95,7 @@ def _on_spark(log: Path, rounds: int, figures: dict[str, Any]) -> None:
     begun_s = time.perf_counter()
     with spark_session("bench", conf=conf) as spark:
         from qosweb.analytics.analysis import analyse
-        from qosweb.analytics.conclusion import Wanted
+        from qosweb.analytics.wanted import Wanted
 
         figures["session_s"] = time.perf_counter() - begun_s
         figures["spark"] = spark.version

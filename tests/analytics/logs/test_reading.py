@@ -10,12 +10,12 @@ import pytest
 
 from qosweb.analytics import chain, sources
 from qosweb.analytics.analysis import analyse
-from qosweb.analytics.conclusion import Wanted
 from qosweb.analytics.keep import keep_lines, keep_tables
 from qosweb.analytics.lines import events, read_lines, requests
 from qosweb.analytics.page import page
 from qosweb.analytics.report import as_json
 from qosweb.analytics.rows import VIOLATED
+from qosweb.analytics.wanted import Wanted
 from qosweb.errors import UsageError
 from tests.analytics.logs.truth import Log
 

@@ -10,10 +10,10 @@ import pytest
 
 from qosweb.analytics import sources
 from qosweb.analytics.analysis import analyse
-from qosweb.analytics.conclusion import Findings, Wanted
 from qosweb.analytics.rows import HELD, VIOLATED, Verdict
 from qosweb.analytics.stream import LATE, Stream
 from qosweb.analytics.tail import Tail
+from qosweb.analytics.wanted import Wanted
 from tests.analytics.logs.truth import Log
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from qosweb.analytics.conclusion import Findings
 
 SPEC = "</a>.available = always\n</b>.server_resource > 30%\naccessed(</p>) within 5s => </q>.available = always\n"
 LATE_S = 5.0
