@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 FLAGS = (
     "--spec", "--out", "--format", "--window", "--slot", "--tolerance", "--run-tolerance", "--rate-tolerance",
     "--slack", "--slow", "--waited", "--response", "--request-cost", "--capacity", "--skip", "--master", "--json",
-    "--quiet", "--keep-lines", "--follow", "--checkpoint", "--every", "--late",
+    "--quiet", "--keep-lines", "--follow", "--checkpoint", "--every", "--late", "--each",
 )  # fmt: skip
 
 
@@ -24,6 +24,9 @@ def add_analyze(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="DIR", help="write report.json, report.html and Parquet there")
     parser.add_argument("--json", action="store_true", help="for scripts: the report as JSON on standard output")
     parser.add_argument("--quiet", action="store_true", help="say nothing of what is being done")
+    parser.add_argument(
+        "--each", action="store_true", help="judge every LOG for itself (NAME=LOG), with --out in a folder NAME"
+    )
     parser.add_argument("--format", choices=("json", "combined", "parquet"), help="of the logs (as they look)")
     judging = parser.add_argument_group("how to judge")
     judging.add_argument("--window", metavar="TIME", default="10s", help="what is judged at once (10s)")

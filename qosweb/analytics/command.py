@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,16 +21,18 @@ from qosweb.webqos import values
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
     from qosweb.analytics.conclusion import Findings
+    from qosweb.analytics.policies import Policy
 
 WINDOW_MAX_S = 86_400
 EVERY_MIN_S, EVERY_MAX_S = 0.2, 3600.0
 
 _MASTER = re.compile(r"local(\[(\*|[0-9]+)(,[0-9]+)?\])?|local-cluster\[.*\]|spark://.+:[0-9]+(,.+)*|yarn|k8s://.+")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 T = TypeVar("T")
 
@@ -37,16 +41,11 @@ def analyze(arguments: argparse.Namespace) -> int:
     limits = limits_of(arguments)
     if not _MASTER.fullmatch(arguments.master):
         raise UsageError(f"--master {arguments.master}: write such as local[*], spark://host:7077, yarn or k8s://...")
-    found = _sources(arguments)
     spec = policies.from_file(arguments.spec) if arguments.spec else None
+    if arguments.each:
+        return _each(arguments, spec, limits)
+    found = _sources(arguments)
     out = _folder(arguments.out) if arguments.out else None
-    try:
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-        from pyspark.errors import PySparkException
-    except ModuleNotFoundError as error:
-        raise AnalyticsUnavailableError(
-            f"Analytics needs {error.name}. Run `pip install 'qosweb[analytics]'`."
-        ) from None
     wanted = Wanted(found, spec, limits, arguments.response)
     if arguments.follow and out:
         from qosweb.analytics.checkpoint import check_fixed, locked
@@ -54,18 +53,65 @@ def analyze(arguments: argparse.Namespace) -> int:
         _pace(arguments)
         with locked(_checkpoint(arguments, out)):  # now, and not when Spark has been started for it
             check_fixed(_checkpoint(arguments, out), wanted)
-    failed = ""
+    with _spark(arguments, found) as (spark, progress):
+        findings = (_follow if arguments.follow else _once)(spark, wanted, arguments, out, progress)
+    return _told(findings, arguments, out)
+
+
+def _each(arguments: argparse.Namespace, spec: Policy | None, limits: Limits) -> int:
+    """Every LOG for itself, on one session; what is wrong with one of them does not keep the others from it."""
+    if arguments.follow or arguments.keep_lines:
+        raise UsageError("--each is for logs that are complete: without --follow and --keep-lines")
+    named = dict(map(_named, arguments.logs))
+    if len(named) < len(arguments.logs):
+        raise UsageError("--each: two logs have one name; write NAME=LOG")
+    code = 0
+    with _spark(arguments, sources.Sources()) as (spark, progress):
+        for name, log in named.items():
+            progress.say(name)
+            out = _folder(f"{arguments.out}/{name}") if arguments.out else None
+            try:
+                wanted = Wanted(sources.find([log], arguments.format), spec, limits, arguments.response)
+                findings = _once(spark, wanted, arguments, out, progress)
+            except UsageError as error:
+                print(json.dumps({"name": name, "error": str(error)}) if arguments.json else f"{name}: {error}")
+                code = 2
+            else:
+                code = max(code, _told(findings, arguments, out, name))
+            sys.stdout.flush()
+    return code
+
+
+def _named(log: str) -> tuple[str, str]:
+    """``NAME=LOG``, or a log that is called as its file is."""
+    name, mark, path = log.partition("=")
+    return (name, path) if mark and _NAME.fullmatch(name) else (Path(log).name, log)
+
+
+@contextmanager
+def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tuple[SparkSession, Progress]]:
+    """A session, and who says what it does. Raises UsageError for what Spark cannot do."""
+    try:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+    except ModuleNotFoundError as error:
+        raise AnalyticsUnavailableError(
+            f"Analytics needs {error.name}. Run `pip install 'qosweb[analytics]'`."
+        ) from None
     with Progress(quiet=arguments.quiet or arguments.json) as progress:
         progress.say("starting Spark")
         conf = settings(arguments.master, sources.size(found))
         with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
             progress.watch(spark)
             try:
-                findings = (_follow if arguments.follow else _once)(spark, wanted, arguments, out, progress)
+                yield spark, progress
             except (PySparkException, Py4JError) as error:
-                failed = in_short(error)  # now: what went wrong has to be asked of the JVM
-    if failed:
-        raise UsageError(f"Spark could not do it: {failed}")
+                said = in_short(error)  # now: what went wrong has to be asked of the JVM
+                raise UsageError(f"Spark could not do it: {said}") from None
+
+
+def _told(findings: Findings, arguments: argparse.Namespace, out: Path | None, name: str = "") -> int:
+    """Written and shown; the exit code."""
     from qosweb.analytics.publish import write_report
     from qosweb.analytics.report import as_json
     from qosweb.analytics.terminal import show
@@ -73,7 +119,7 @@ def analyze(arguments: argparse.Namespace) -> int:
     if out:
         write_report(findings, out)
     if arguments.json:
-        print(json.dumps(as_json(findings)))
+        print(json.dumps(({"name": name} if name else {}) | as_json(findings)))
     else:
         show(findings, out)
     return 1 if findings.outcome == VIOLATED else 0

@@ -12,6 +12,7 @@ Neighbours: ``conclusion`` judges; ``follow`` is the command.
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
 import time
@@ -67,6 +68,7 @@ class Stream:
 
     def run(self, stop: threading.Event, every_s: float) -> None:
         """Until ``stop``; then what the logs have is taken in, and the last findings are published."""
+        logging.getLogger("py4j").addHandler(logging.NullHandler())  # what fails is raised here; it need not be shown
         query = self._start(every_s)
         try:
             while query.isActive:
