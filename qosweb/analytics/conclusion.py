@@ -15,6 +15,7 @@ from qosweb.analytics.judge import Bench, judge_run, outcome_of
 from qosweb.analytics.rows import VIOLATED, Limits
 from qosweb.analytics.situations import Accesses, Situations, situations
 from qosweb.analytics.timeline import Timeline
+from qosweb.analytics.unjudged import unjudged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -89,6 +90,7 @@ def conclude(
     bench = Bench(known, when, timeline, limits, responses_ms, _sizes(parts))
     in_windows = [verdict for part in parts for verdict in bench.judge(part)]
     of_run = list(judge_run(in_windows, limits))
+    of_run += list(unjudged(known, when, of_run))
     say("looking for requests that ended twice")
     cluster = [*chain.judge_cluster(events), chain.judge_once(*gathered.twice(), seen.requests)]
     broken = [verdict for verdict in in_windows if verdict.outcome == VIOLATED]

@@ -46,7 +46,7 @@ class Writer(threading.Thread):
                 self._write(["{"])
             if number % LINES == 0:
                 self._path.rename(f"{self._path}.{1000 - number // LINES}")
-            self._over.wait(0.002)
+            self._over.wait(0.005)
 
     def _write(self, lines: list[Any]) -> None:
         with self._path.open("a") as file:
@@ -76,8 +76,9 @@ def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
     path, out = tmp_path / "access.log", tmp_path / "out"
     path.touch()
     writer = Writer(path)
-    writer.start()
     with following(path, out) as process:
+        wait_for(lambda: (out / "checkpoint" / "tail.json").exists(), "a look at the log", START_TIMEOUT_S)
+        writer.start()  # what is rotated from now on is of this run
         wait_for(lambda: (out / "report.json").exists() or process.poll(), "a window that closed", START_TIMEOUT_S)
         assert process.poll() is None
         process.kill()
