@@ -50,4 +50,4 @@ def _why(rule: Rule, *, unsure: bool) -> str:
     leaves = c.leaves(rule.condition) if rule.condition is not None else ()
     if any(isinstance(leaf, c.Within) and leaf.subject in UNTOLD for leaf in leaves):
         return LOAD
-    return NEVER if isinstance(rule, Constraint) and rule.attribute in BY_ITSELF or not unsure else OTHERS_LOAD
+    return NEVER if (isinstance(rule, Constraint) and rule.attribute in BY_ITSELF) or not unsure else OTHERS_LOAD
