@@ -136,20 +136,19 @@ class Stream:
         for name, table in sums.items():
             table.coalesce(1).write.parquet(str(folder / name))
         good = asked.where(f.col("cause").isNull())
-        self._batches.keep_lines(number, good.drop("cause", "bad", "file"))
-        seen = read.select(f.element_at(f.split("file", "/"), -2).alias("cut")).distinct().collect()
+        self._batches.keep_lines(number, good.drop("cause", "bad", "file", "cut"))
         facts = lines.agg(
             f.max(f.when(f.col("cause").isNull(), f.col("at"))).alias("latest"),
             f.count(f.when(f.col("cause").isNotNull(), 1)).alias("bad"),
             f.count(f.lit(1)).alias("lines"),
+            f.sort_array(f.collect_set("cut")).alias("cuts"),
         ).first()
         assert facts is not None
         if facts["bad"] and self._aside:
             asks.set_aside(asked, str(self._aside / f"{number:09d}"))
-        cuts = sorted(row["cut"] for row in seen)
-        note = batches.Note(
-            self._watermark(before.watermark_s, facts["latest"], cuts), facts["latest"], cuts, new, self._twice(good)
-        )
+        latest_s, cuts = facts["latest"], list(facts["cuts"])
+        watermark_s = self._watermark(before.watermark_s, latest_s, cuts)
+        note = batches.Note(watermark_s, latest_s, cuts, new, self._twice(good))
         self._batches.end(number, note)
         lines.unpersist()
         self.lines += facts["lines"]
@@ -225,7 +224,13 @@ class Stream:
             cause = cause.when(f.floor(at_s / slot_s) * slot_s < closed_s, LATE).when(at_s > ahead_s, AHEAD)
         file = f.element_at(f.create_map(*paths), f.element_at(f.split("file", "/"), -1))
         is_event = f.col("event").isNotNull()
-        return read.withColumn("cause", f.when(is_event, f.col("cause")).otherwise(cause)).withColumn("file", file)
+        return read.withColumns(
+            {
+                "cause": f.when(is_event, f.col("cause")).otherwise(cause),
+                "file": file,
+                "cut": f.element_at(f.split("file", "/"), -2),
+            }
+        )
 
     def _accessed(self, lines: DataFrame, known: Sequence[policies.Policy]) -> DataFrame:
         limits = self._wanted.limits
