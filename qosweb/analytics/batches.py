@@ -27,9 +27,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 SINGLE_MAX = 24  # batches that are not in a sum
 SLOTS, TIMES, ASKED_FOR, ACCESSED = "slots", "times", "asked_for", "accessed"
+_SCHEMAS = {
+    TIMES: "window_s long, node string, name string, what int, step int, requests long",
+    ASKED_FOR: "what string, name string, requests long, served long, sent_bytes long",
+    ACCESSED: "policy string, pages int, slot long, first double, last double",
+}
 _SUM = "sum-"
 
 
@@ -58,6 +64,7 @@ class Batches:
         self._spark = spark
         self._folder = folder / "batches"
         self._recent = folder / "recent"
+        self._of_lines: StructType | None = None
         self._folder.mkdir(exist_ok=True)
         self._recent.mkdir(exist_ok=True)
 
@@ -73,10 +80,10 @@ class Batches:
             whole.samples += one.samples
         return whole
 
-    def table(self, name: str, until: int) -> DataFrame:
-        """Of all batches up to one; to be added up."""
-        paths = [str(folder / name) for folder in self._up_to(until)]
-        return self._spark.read.option("mergeSchema", "true").parquet(*paths)
+    def _table(self, name: str, until: int, schema: str) -> DataFrame:
+        """Of all batches up to one; what a batch had no column for is null. With the schema, no file is looked into."""
+        paths = [str(folder / name) for folder in self._up_to(until) if (folder / name).exists()]
+        return self._spark.read.schema(schema).parquet(*paths) if paths else self._spark.createDataFrame([], schema)
 
     def begin(self, number: int) -> Path:
         """The folder of a batch, without what an earlier try left there."""
@@ -99,11 +106,13 @@ class Batches:
             raise UsageError(f"{new}: {error.strerror}") from None
 
     def keep_lines(self, number: int, lines: DataFrame) -> None:
+        self._of_lines = lines.schema
         lines.coalesce(1).write.mode("overwrite").parquet(str(self._recent / f"{number:09d}"))
 
     def lines(self) -> DataFrame:
         """Those of late batches."""
-        return self._spark.read.parquet(*(str(folder) for folder in sorted(self._recent.iterdir())))
+        reader = self._spark.read.schema(self._of_lines) if self._of_lines else self._spark.read
+        return reader.parquet(*(str(folder) for folder in sorted(self._recent.iterdir())))
 
     def forget_lines(self, number: int, before_s: float) -> None:
         """Lines of batches that have ended, none of whose requests is younger than that."""
@@ -141,9 +150,9 @@ class Batches:
                 shutil.rmtree(folder)
 
     def sums(self, until: int, responses_ms: Sequence[int]) -> Mapping[str, DataFrame]:
-        times, asked, accessed = (self.table(name, until) for name in (TIMES, ASKED_FOR, ACCESSED))
+        times, asked, accessed = (self._table(name, until, schema) for name, schema in _SCHEMAS.items())
         return {
-            SLOTS: cells.added_up(self.table(SLOTS, until), responses_ms),
+            SLOTS: cells.added_up(self._table(SLOTS, until, cells.schema(responses_ms)), responses_ms),
             TIMES: times.groupBy("window_s", "node", "name", "what", "step").agg(f.sum("requests").alias("requests")),
             ASKED_FOR: asked.groupBy("what", "name").agg(
                 *(f.sum(name).alias(name) for name in ("requests", "served", "sent_bytes"))

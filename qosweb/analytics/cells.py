@@ -74,11 +74,15 @@ def _slow(limit_ms: int) -> str:
     return f"slow_{limit_ms}"
 
 
+def schema(responses_ms: Sequence[int]) -> str:
+    """Of what ``slots`` makes."""
+    keys = ["slot long", *(f"{name} string" for name in _KEYS[1:])]
+    sums = [f"{name} long" for name in ("lines", *_SUMS, *map(_slow, responses_ms))]
+    return ", ".join([*keys, *sums, "size_max long", "wait_ms_max double"])
+
+
 def added_up(of_slots: DataFrame, responses_ms: Sequence[int]) -> DataFrame:
     """The sums of several parts of a log as those of the whole; a limit that a part did not know was not in force."""
-    for name in map(_slow, responses_ms):
-        if name not in of_slots.columns:
-            of_slots = of_slots.withColumn(name, f.lit(0).cast("long"))
     sums = ("lines", *_SUMS, *map(_slow, responses_ms))
     return of_slots.groupBy(*_KEYS).agg(
         *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in sums),

@@ -16,6 +16,7 @@ import logging
 import math
 import shutil
 import time
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
@@ -131,8 +132,14 @@ class Stream:
             ),
             batches.TIMES: tables.times(asked, limits),
             batches.ASKED_FOR: tables.asked_for(asked),
-            batches.ACCESSED: self._accessed(asked, list(known.values())),
         }
+        accessed = [
+            asks.accessed(self._spark, asked, policy, limits)
+            for policy in known.values()
+            if "accessed" in policy.subjects
+        ]
+        if accessed:
+            sums[batches.ACCESSED] = reduce(lambda one, other: one.unionByName(other), accessed)
         for name, table in sums.items():
             table.coalesce(1).write.parquet(str(folder / name))
         good = asked.where(f.col("cause").isNull())
@@ -231,14 +238,6 @@ class Stream:
                 "cut": f.element_at(f.split("file", "/"), -2),
             }
         )
-
-    def _accessed(self, lines: DataFrame, known: Sequence[policies.Policy]) -> DataFrame:
-        limits = self._wanted.limits
-        found = self._spark.createDataFrame([], "policy string, pages int, slot long, first double, last double")
-        for policy in known:
-            if "accessed" in policy.subjects:
-                found = found.unionByName(asks.accessed(self._spark, lines, policy, limits))
-        return found
 
     def _twice(self, good: DataFrame) -> dict[str, list[str]]:
         """Requests of this batch that ended more than once, in it or in one before it that is still remembered."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.analytics import sources
+from qosweb.analytics import batches, sources
 from qosweb.analytics.analysis import analyse
 from qosweb.analytics.rows import HELD, VIOLATED, Verdict
 from qosweb.analytics.stream import LATE, Stream
@@ -68,7 +68,8 @@ def _told(verdicts: list[Verdict]) -> list[tuple[object, ...]]:
     return sorted((v.kind, v.rule, v.key or (), v.outcome, v.promise or 0, v.got or 0) for v in verdicts)
 
 
-def test_every_line_counts_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_line_counts_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "SINGLE_MAX", 1)  # so that batches are put together within this test
     growing = Growing(spark, tmp_path)
     log = growing.log
     asked, served = {"/a": 3, "/b": 6, "default": 6}, {"/a": 3, "/b": 4, "default": 4}
@@ -128,3 +129,5 @@ def test_every_line_counts_once(spark: SparkSession, tmp_path: Path) -> None:
     assert (after.served, after.denied) == (before.served + 3, before.denied)
     kept = [json.loads(line) for file in (tmp_path / "bad").glob("*/*.json") for line in file.read_text().splitlines()]
     assert sorted(line["cause"] for line in kept) == sorted([LATE, *["not a JSON object"] * 4])
+    assert [folder.name for folder in (tmp_path / "checkpoint" / "batches").glob("sum-*")] == ["sum-000000001"]
+    assert len(list((tmp_path / "checkpoint" / "cuts").iterdir())) <= 2, "what Spark has done with is gone"
