@@ -85,8 +85,8 @@ class Stream:
             raise self._failed or error from None
         finally:
             query.stop()
-        if self._failed:
-            raise self._failed
+        if (trouble := self._failed or query.exception()) is not None:
+            raise trouble
         last = self._batches.last()
         if last is None:
             raise UsageError("the logs had no lines")

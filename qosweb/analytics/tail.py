@@ -151,7 +151,7 @@ class Tail:
         named = dict.fromkeys(sources.growing(self._names))
         for path in named:
             rotated = _rotated_files(path)
-            if str(path) not in state.seen and path.exists():
+            if str(path) not in state.seen:
                 state.seen.append(str(path))
                 for old in rotated:
                     if old not in named:

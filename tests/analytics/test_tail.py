@@ -65,7 +65,7 @@ def test_rotation_while_it_reads_and_while_it_does_not(tmp_path: Path) -> None:
     (tmp_path / "a.log.1").write_text("before\n")
     log.write_text("1\n")
     tail = Tail([str(log)], tmp_path / "c")
-    tail.cut()
+    assert tail.cut()
     _append(log, "2\n")
     for number in (3, 4, 5):  # three times, unseen: one file that is known, two that are new
         for old in (3, 2, 1):

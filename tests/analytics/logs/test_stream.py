@@ -11,7 +11,7 @@ import pytest
 from qosweb.analytics import batches, sources
 from qosweb.analytics.analysis import analyse
 from qosweb.analytics.rows import HELD, VIOLATED, Verdict
-from qosweb.analytics.stream import LATE, Stream
+from qosweb.analytics.stream import AHEAD, LATE, Stream
 from qosweb.analytics.tail import Tail
 from qosweb.analytics.wanted import Wanted
 from tests.analytics.logs.truth import Log
@@ -119,15 +119,16 @@ def test_every_line_counts_once(spark: SparkSession, tmp_path: Path, monkeypatch
     assert {v.rule for v in last.samples} == {v.rule for v in whole.samples}
 
     log.request(2.0, "/a", "denied")  # its window was judged long ago
+    log.request(400_000.0, "/a")  # a clock that is wrong by days: it must not close all windows
     log.run(1, {"/a": 3}, None, 40)
     growing.write()
     late = growing.take_in()
-    assert sum(count for _, cause, count in late.bad if cause == LATE) == 1
-    assert late.lines == last.lines + 4
+    assert [sum(count for _, cause, count in late.bad if cause == of) for of in (LATE, AHEAD)] == [1, 1]
+    assert late.lines == last.lines + 5
     after = next(row for row in late.table if (row.window_s, row.node, row.name) == (None, None, "/a"))
     before = next(row for row in last.table if (row.window_s, row.node, row.name) == (None, None, "/a"))
     assert (after.served, after.denied) == (before.served + 3, before.denied)
     kept = [json.loads(line) for file in (tmp_path / "bad").glob("*/*.json") for line in file.read_text().splitlines()]
-    assert sorted(line["cause"] for line in kept) == sorted([LATE, *["not a JSON object"] * 4])
+    assert sorted(line["cause"] for line in kept) == sorted([LATE, AHEAD, *["not a JSON object"] * 4])
     assert [folder.name for folder in (tmp_path / "checkpoint" / "batches").glob("sum-*")] == ["sum-000000001"]
     assert len(list((tmp_path / "checkpoint" / "cuts").iterdir())) <= 2, "what Spark has done with is gone"
