@@ -45,6 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", metavar="N", default="1", help="of everything that is random (1)")
     parser.add_argument("--json", action="store_true", help="the verdicts as JSON on standard output, for scripts")
+    parser.add_argument("--no-analysis", action="store_true", help="without `qosweb analyze` of the logs at the end")
     parser.set_defaults(act=_act)
 
 
@@ -75,7 +76,13 @@ def _act(arguments: argparse.Namespace) -> int:
         arguments.spread, int(arguments.seed),
     )  # fmt: skip
     begun = datetime.now(UTC).isoformat(timespec="seconds")
-    done = carry_out(chosen, Path(arguments.out), size, lambda text: print(text, file=sys.stderr, flush=True))
+    done = carry_out(
+        chosen,
+        Path(arguments.out),
+        size,
+        lambda text: print(text, file=sys.stderr, flush=True),
+        analysis=not arguments.no_analysis,
+    )
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(document(done, begun, size)), indent=2).decode())
     else:

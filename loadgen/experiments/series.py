@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from loadgen.errors import UsageError
+from loadgen.experiments.analysis import analyse
 from loadgen.experiments.bench import Bench
 from loadgen.experiments.findings import Check, Findings
 from loadgen.experiments.page import page
@@ -35,7 +36,9 @@ class Done(NamedTuple):
     lasted_s: float
 
 
-def carry_out(experiments: Sequence[Experiment], out: Path, size: Size, say: Callable[[str], None]) -> list[Done]:
+def carry_out(
+    experiments: Sequence[Experiment], out: Path, size: Size, say: Callable[[str], None], *, analysis: bool = False
+) -> list[Done]:
     """After each of them the page is written, so that an interrupted series leaves what it has."""
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -48,6 +51,9 @@ def carry_out(experiments: Sequence[Experiment], out: Path, size: Size, say: Cal
         done.append(_one(experiment, out, size, lambda text: say(f"  {text}")))
         findings = done[-1].findings
         say(f"  {findings.verdict}, {done[-1].lasted_s:.0f} s: {findings.seen or findings.skipped}")
+        _write(done, out, size, begun)
+    if analysis:
+        analyse(done, out, size, say)
         _write(done, out, size, begun)
     return done
 

@@ -1,66 +1,27 @@
-"""The whole analysis on one session: from sources and limits to verdicts and tables.
+"""The whole analysis of logs that are complete, on one session: from sources and limits to findings.
 
-The order: events (who was there, what was promised), one pass for the sums by slot, verdicts on the driver over the
-few rows that are left, then the tables. What Spark is asked stays small when it comes back.
+The lines are read once and what is needed of them is kept, in memory or on disk, in a narrow form; every question goes
+to that.
+Neighbours: ``conclusion`` judges; ``stream`` does the same for logs that grow.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from qosweb.analytics import asks, cells, chain, crowds, needs, policies, sources, tables
-from qosweb.analytics.judge import Bench, judge_run, outcome_of
-from qosweb.analytics.lines import read_events, read_lines
-from qosweb.analytics.rows import VIOLATED, Limits
-from qosweb.analytics.situations import Accesses, Situations, situations
-from qosweb.analytics.timeline import Timeline
+from pyspark import StorageLevel
+
+from qosweb.analytics import asks, cells, policies, tables
+from qosweb.analytics.conclusion import Findings, Gathered, conclude, outside, policies_of
+from qosweb.analytics.lines import events, narrow, read_lines, requests
 from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from qosweb.analytics.policies import Policy
-    from qosweb.analytics.rows import Event, Part, Verdict
-    from qosweb.analytics.sources import Sources
-
-CLASSLESS = "-"  # the class of lines in the combined format
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to read and how to judge it."""
-
-    sources: Sources
-    spec: Policy | None = None
-    limits: Limits = field(default_factory=Limits)
-    response: str = "service"
-
-
-@dataclass
-class Findings:
-    """Everything that was found out; ``report`` writes it down."""
-
-    limits: Limits
-    outcome: str
-    run: list[Verdict]
-    windows: list[Verdict]
-    cluster: list[Verdict]
-    samples: Mapping[Verdict, Sequence[str]]
-    table: list[tables.Outcome]
-    top: list[tables.Top]
-    crowds: list[crowds.Crowd]
-    capacity: list[needs.Capacity]
-    needs: list[needs.Need]
-    bad: list[tuple[str, str, int]]
-    events: list[Event]
-    policies: list[Policy]
-    notes: list[str]
-    lines: int
-    begin_s: float
-    end_s: float
+    from qosweb.analytics.wanted import Wanted
 
 
 def analyse(
@@ -68,19 +29,16 @@ def analyse(
 ) -> Findings:
     """``say`` is told what is being done; ``aside`` is where bad lines go."""
     limits = wanted.limits
-    say("reading event lines")
-    events = read_events(spark, wanted.sources)
-    known, notes = ({policies.EVERY: wanted.spec}, []) if wanted.spec else policies.from_events(events)
-    lines = read_lines(spark, wanted.sources)
-    size = sources.size(wanted.sources)
-    if size is not None and size < sources.SMALL:
-        lines = lines.cache()  # read once; of a large log that would cost more than it saves
-    outside = sorted(_outside(events))
-    responses_ms = policies.response_limits(known)
+    say("reading the lines")
+    kept = narrow(read_lines(spark, wanted.sources), wanted.response).persist(StorageLevel.MEMORY_AND_DISK)
+    lines = requests(kept)
+    told = events(kept)
+    known, _ = policies_of(wanted, told)
     say("adding up the lines")
     of_slots = cells.slots(
-        lines, limits, responses_ms, outside, one_policy=wanted.spec is not None, response=wanted.response
+        lines, limits, policies.response_limits(known), one_policy=wanted.spec is not None, response=wanted.response
     ).cache()
+    times = tables.times(lines, limits)
     try:
         seen = cells.survey(of_slots)
         if seen.bad and aside:
@@ -88,112 +46,16 @@ def analyse(
         if not seen.requests:
             cause = f" ({seen.bad[0][2]} lines: {seen.bad[0][1]}, in {seen.bad[0][0]})" if seen.bad else ""
             raise UsageError(f"no request could be read from the logs{cause}")
-        usable = cells.good(of_slots)
-        timeline = Timeline(events, seen.nodes)
-        say("judging")
-        notes += _strangers(seen, known)
-        parts, when = _parts(spark, lines, usable, known, timeline, limits, seen, len(responses_ms), notes)
-        bench = Bench(known, when, timeline, limits, responses_ms, _sizes(parts))
-        in_windows = [verdict for part in parts for verdict in bench.judge(part)]
-        of_run = list(judge_run(in_windows, limits))
-        say("looking for requests that ended twice")
-        cluster = [*chain.judge_cluster(events), chain.judge_once(*asks.twice(lines), seen.requests)]
-        broken = [verdict for verdict in in_windows if verdict.outcome == VIOLATED]
-        if broken:
-            say("looking up the lines that show violations")
-        shown = asks.samples(spark, lines, broken, limits, wanted.response, outside)
-        say("making the tables")
-        table = _table(usable, lines, limits)
-        top = tables.top(lines)
+        gathered = Gathered(
+            told,
+            of_slots,
+            times,
+            tables.asked_for(lines),
+            lambda: asks.twice(lines),
+            lambda broken: asks.samples(spark, lines, broken, limits, wanted.response, sorted(outside(told))),
+            lambda policy: asks.accesses(asks.accessed(spark, lines, policy, limits), policy),
+        )
+        return conclude(spark, gathered, seen, wanted, say)
     finally:
         of_slots.unpersist()
-        lines.unpersist()
-    return Findings(
-        limits=limits,
-        outcome=outcome_of([*of_run, *cluster]),
-        run=of_run,
-        windows=in_windows,
-        cluster=cluster,
-        samples=shown,
-        table=table,
-        top=top,
-        crowds=crowds.find(table, limits.window_s),
-        capacity=needs.capacity(table, timeline, limits.window_s),
-        needs=needs.needs(table, limits.window_s),
-        bad=seen.bad,
-        events=events,
-        policies=list(known.values()),
-        notes=notes,
-        lines=seen.requests + sum(count for _, _, count in seen.bad),
-        begin_s=float(seen.first_slot * limits.slot_s),
-        end_s=float((seen.last_slot + 1) * limits.slot_s),
-    )
-
-
-def _outside(events: Sequence[Event]) -> set[str]:
-    """Views that no node calls primary; the empty one, if nodes say that they are in none."""
-    views = [event for event in events if event.kind == "view"]
-    return {event.view for event in views} - {event.view for event in views if event.primary}
-
-
-def _parts(
-    spark: SparkSession,
-    lines: DataFrame,
-    usable: DataFrame,
-    known: Mapping[str, Policy],
-    timeline: Timeline,
-    limits: Limits,
-    seen: cells.Survey,
-    responses: int,
-    notes: list[str],
-) -> tuple[list[Part], dict[str, Situations]]:
-    first, last = seen.first_slot + -(-limits.skip_s // limits.slot_s), seen.last_slot
-    when = {}
-    for name, policy in known.items():
-        accesses: Mapping[int, Accesses] = {}
-        if "accessed" in policy.subjects:
-            accesses = asks.accesses(spark, lines, policy, limits)
-        when[name] = situations(policy, timeline, accesses, first, last, limits.slot_s)
-        if not when[name].bindings:
-            notes.append(f"policy {name} is not judged: its rules change with time, and the log is too long for that")
-        if when[name].unsure:
-            notes.append("conditions on the load: the log does not tell it, so shares and priorities are not judged")
-    if not when or first > last:
-        return [], when
-    return cells.parts(spark, usable, when, limits, responses), when
-
-
-def _sizes(parts: Sequence[Part]) -> dict[str, float]:
-    """The mean size of the answers of each class over the whole run."""
-    sums: dict[str, tuple[int, int]] = {}
-    for part in parts:
-        for cell in part.cells:
-            sent, served = sums.get(cell.name, (0, 0))
-            sums[cell.name] = sent + cell.sent_bytes, served + cell.served + cell.failed
-    return {name: sent / served for name, (sent, served) in sums.items() if served}
-
-
-def _strangers(seen: cells.Survey, known: Mapping[str, Policy]) -> list[str]:
-    """What the log has and the policies do not."""
-    unknown: dict[str, int] = {}
-    for (name, class_name), count in seen.classes.items():
-        policy = known.get(name)
-        if class_name == CLASSLESS:
-            what = "of the combined format, which names no class"
-        elif policy is None:
-            what = f"under policy '{name}', whose text no event line has" if name else "under no policy"
-        elif class_name not in policy.numbers:
-            what = f"in class '{class_name}', which the specification does not have"
-        else:
-            continue
-        unknown[what] = unknown.get(what, 0) + count
-    return [f"{count} requests {what}: not judged" for what, count in unknown.items()]
-
-
-def _table(usable: DataFrame, lines: DataFrame, limits: Limits) -> list[tables.Outcome]:
-    waits = tables.times(lines, limits)
-    made = []
-    for row in tables.outcomes(usable, limits):
-        wait, service = waits.get((row.window_s, row.node, row.name), ([], []))
-        made.append(row._replace(wait_ms=tuple(wait), service_ms=tuple(service)))
-    return sorted(made, key=lambda row: (row.window_s or -1, row.node or "", row.name or ""))
+        kept.unpersist()

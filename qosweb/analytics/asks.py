@@ -29,9 +29,14 @@ SAMPLE = 5
 SAMPLED_MAX = 30
 TWICE_MAX = 20
 
+Twice = tuple[list[tuple[str, list[str]]], int]  # some requests with what the lines say, and how many there are
 
-def accesses(spark: SparkSession, lines: DataFrame, policy: Policy, limits: Limits) -> dict[int, Accesses]:
-    """When the pages of ``accessed(...)`` were asked for, by page set; the language's own matcher knows them."""
+
+def accessed(spark: SparkSession, lines: DataFrame, policy: Policy, limits: Limits) -> DataFrame:
+    """When the pages of ``accessed(...)`` were asked for first and last, by policy, page set and slot.
+
+    The language's own matcher knows the pages.
+    """
     asked = lines.where(f.col("cause").isNull() & (f.col("status") != 404))
     if policy.name != EVERY:
         asked = asked.where(f.col("policy") == policy.name)
@@ -44,20 +49,21 @@ def accesses(spark: SparkSession, lines: DataFrame, policy: Policy, limits: Limi
         for row in pages
         for number in matcher.watched_sets(parse_host(row["host"] or "") or "", row["path"] or "/")
     ]
-    if not watched:
-        return {number: Accesses([]) for number in policy.watched_sets()}
     table = spark.createDataFrame(watched, "host string, path string, pages int")
     slot = f.floor(f.col("ts") / limits.slot_s).alias("slot")
-    seen = (
+    return (
         asked.join(f.broadcast(table), ["host", "path"])
-        .groupBy("pages", slot)
+        .groupBy(f.lit(policy.name).alias("policy"), "pages", slot)
         .agg(f.min("ts").alias("first"), f.max("ts").alias("last"))
-        .collect()
     )
+
+
+def accesses(found: DataFrame, policy: Policy) -> dict[int, Accesses]:
+    """What ``accessed`` found, by page set."""
     times: dict[int, list[tuple[float, float]]] = {number: [] for number in policy.watched_sets()}
-    for row in seen:
+    for row in found.where(f.col("policy") == policy.name).collect():
         times[row["pages"]].append((row["first"], row["last"]))
-    return {number: Accesses(found) for number, found in times.items()}
+    return {number: Accesses(of_pages) for number, of_pages in times.items()}
 
 
 def samples(
@@ -119,7 +125,7 @@ def _shows(response: str, outside: Sequence[str]) -> Column:
     )
 
 
-def twice(lines: DataFrame) -> tuple[list[tuple[str, list[str]]], int]:
+def twice(lines: DataFrame) -> Twice:
     """Requests that ended more than once, some of them with what the lines say, and how many there are."""
     ended = lines.where(
         f.col("cause").isNull() & f.col("decision").isin("served", "denied", "expired", "failed") & (f.col("rid") != "")

@@ -1,7 +1,8 @@
-"""One pass over the lines: sums by slot, policy, scope, node and class, from which all other tables follow.
+"""One pass over the lines: sums by slot, policy, view, node and class, from which nearly all other tables follow.
 
 A slot is contended if somebody was denied for lack of capacity, or expired, or waited. The sums of a window keep the
-contended slots apart. Only sums and maxima: Spark does these in generated code, without objects per group.
+contended slots apart. Only sums and maxima: Spark does these in generated code, without objects per group, and sums of
+parts of a log can be added up to those of the whole.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ TOO_MANY = 429  # a bound on the client itself
 
 _COUNTS = ("served", "denied", "expired", "failed", "refused", "redirected", "forwarded")
 _SUMS = (*_COUNTS, "sent_bytes", "waited")
+_MAXIMA = ("size_max", "wait_ms_max")
+_KEYS = ("slot", "policy", "view", "node", "class", "cause", "file")
 
 
 def slots(
-    lines: DataFrame, limits: Limits, responses_ms: Sequence[int], outside: Sequence[str], *, one_policy: bool,
-    response: str = "service",
-) -> DataFrame:  # fmt: skip
-    """Sums by slot, policy, scope, node, class; bad lines by file and cause. ``outside``: views that are no primary."""
+    lines: DataFrame, limits: Limits, responses_ms: Sequence[int], *, one_policy: bool, response: str = "service"
+) -> DataFrame:
+    """Sums by slot, policy, view, node, class; bad lines by file and cause."""
     decision, status = f.col("decision"), f.col("status")
 
     def count(condition: Column) -> Column:
@@ -54,19 +56,38 @@ def slots(
         "wait_ms_max": f.max(f.when(ended, f.col("queue_ms")).otherwise(0.0)),
     }
     measured = f.col("total_ms") if response == "total" else f.col("service_ms")
-    for place, limit_ms in enumerate(responses_ms):
-        sums[f"slow_{place}"] = count((decision == "served") & (measured > limit_ms + limits.slack_ms))
-    scope = f.when(f.coalesce("view", f.lit("")).isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
+    for limit_ms in responses_ms:
+        sums[_slow(limit_ms)] = count((decision == "served") & (measured > limit_ms + limits.slack_ms))
     # What is wrong with a line is asked once: its sums mean nothing, but they are in groups of their own.
     return lines.groupBy(
         f.floor(f.col("at") / limits.slot_s).alias("slot"),
         (f.lit(EVERY) if one_policy else f.coalesce("policy", f.lit(""))).alias("policy"),
-        scope.alias("scope"),
+        f.coalesce("view", f.lit("")).alias("view"),
         "node",
         "class",
         "cause",
         "file",
     ).agg(f.count(f.lit(1)).alias("lines"), *(total.alias(name) for name, total in sums.items()))
+
+
+def _slow(limit_ms: int) -> str:
+    return f"slow_{limit_ms}"
+
+
+def schema(responses_ms: Sequence[int]) -> str:
+    """Of what ``slots`` makes."""
+    keys = ["slot long", *(f"{name} string" for name in _KEYS[1:])]
+    sums = [f"{name} long" for name in ("lines", *_SUMS, *map(_slow, responses_ms))]
+    return ", ".join([*keys, *sums, "size_max long", "wait_ms_max double"])
+
+
+def added_up(of_slots: DataFrame, responses_ms: Sequence[int]) -> DataFrame:
+    """The sums of several parts of a log as those of the whole; a limit that a part did not know was not in force."""
+    sums = ("lines", *_SUMS, *map(_slow, responses_ms))
+    return of_slots.groupBy(*_KEYS).agg(
+        *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in sums),
+        *(f.max(name).alias(name) for name in _MAXIMA),
+    )
 
 
 class Survey(NamedTuple):
@@ -104,8 +125,10 @@ def survey(of_slots: DataFrame) -> Survey:
     )
 
 
-def good(of_slots: DataFrame) -> DataFrame:
-    return of_slots.where(f.col("cause").isNull()).drop("cause", "file")
+def good(of_slots: DataFrame, outside: Sequence[str]) -> DataFrame:
+    """Of good lines, with their scope. ``outside``: views that are not primary."""
+    scope = f.when(f.col("view").isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
+    return of_slots.where(f.col("cause").isNull()).drop("cause", "file").withColumn("scope", scope)
 
 
 def parts(
@@ -113,7 +136,7 @@ def parts(
     of_slots: DataFrame,
     situations: Mapping[str, Situations],
     limits: Limits,
-    responses: int,
+    responses_ms: Sequence[int],
 ) -> list[Part]:
     """What each window shows of each class, from the slots of good lines under policies that are known."""
     spans = [
@@ -137,7 +160,7 @@ def parts(
     known = known.withColumn("window_s", window)
     key = ("window_s", "policy", "scope", "situation")
     is_busy = f.col("busy")
-    slow = [f"slow_{place}" for place in range(responses)]
+    slow = [_slow(limit_ms) for limit_ms in responses_ms]
     names = [name for name in _SUMS if name not in ("redirected", "forwarded", "waited")]
     cells = known.groupBy(*key, "class").agg(
         *(f.sum(name).alias(name) for name in (*names, *slow)),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 FLAGS = (
     "--spec", "--out", "--format", "--window", "--slot", "--tolerance", "--run-tolerance", "--rate-tolerance",
     "--slack", "--slow", "--waited", "--response", "--request-cost", "--capacity", "--skip", "--master", "--json",
-    "--quiet", "--keep-lines",
+    "--quiet", "--keep-lines", "--follow", "--checkpoint", "--every", "--late", "--each",
 )  # fmt: skip
 
 
@@ -24,6 +24,9 @@ def add_analyze(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="DIR", help="write report.json, report.html and Parquet there")
     parser.add_argument("--json", action="store_true", help="for scripts: the report as JSON on standard output")
     parser.add_argument("--quiet", action="store_true", help="say nothing of what is being done")
+    parser.add_argument(
+        "--each", action="store_true", help="judge every LOG for itself (NAME=LOG), with --out in a folder NAME"
+    )
     parser.add_argument("--format", choices=("json", "combined", "parquet"), help="of the logs (as they look)")
     judging = parser.add_argument_group("how to judge")
     judging.add_argument("--window", metavar="TIME", default="10s", help="what is judged at once (10s)")
@@ -45,6 +48,11 @@ def add_analyze(parser: argparse.ArgumentParser) -> None:
     )
     judging.add_argument("--capacity", metavar="RATE", help="of the cluster, where the logs do not say it: 20MB/s")
     judging.add_argument("--skip", metavar="TIME", default="0s", help="not judged, from the beginning (0s)")
+    growing = parser.add_argument_group("logs that grow")
+    growing.add_argument("--follow", action="store_true", help="judge windows as they close, until Ctrl-C; needs --out")
+    growing.add_argument("--checkpoint", metavar="DIR", help="where a restart goes on (checkpoint in --out)")
+    growing.add_argument("--every", metavar="TIME", default="5s", help="how often to look for new lines (5s)")
+    growing.add_argument("--late", metavar="TIME", default="30s", help="how late a line may come (30s)")
     spark = parser.add_argument_group("Spark")
     spark.add_argument("--master", metavar="URL", default="local[*]", help="such as spark://host:7077 (this machine)")
     spark.add_argument("--keep-lines", action="store_true", help="write the lines as Parquet, too, for a second look")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,6 +13,7 @@ from qosweb.analytics import AnalyticsUnavailableError, policies, sources
 from qosweb.analytics.progress import Progress
 from qosweb.analytics.rows import VIOLATED, Limits
 from qosweb.analytics.session import in_short, spark_session
+from qosweb.analytics.wanted import Wanted
 from qosweb.errors import UsageError
 from qosweb.tools.situation import reading
 from qosweb.units import parse_duration_s, parse_size
@@ -18,11 +21,18 @@ from qosweb.webqos import values
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from qosweb.analytics.conclusion import Findings
+    from qosweb.analytics.policies import Policy
 
 WINDOW_MAX_S = 86_400
+EVERY_MIN_S, EVERY_MAX_S = 0.2, 3600.0
 
 _MASTER = re.compile(r"local(\[(\*|[0-9]+)(,[0-9]+)?\])?|local-cluster\[.*\]|spark://.+:[0-9]+(,.+)*|yarn|k8s://.+")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 T = TypeVar("T")
 
@@ -31,9 +41,56 @@ def analyze(arguments: argparse.Namespace) -> int:
     limits = limits_of(arguments)
     if not _MASTER.fullmatch(arguments.master):
         raise UsageError(f"--master {arguments.master}: write such as local[*], spark://host:7077, yarn or k8s://...")
-    found = sources.find(arguments.logs, arguments.format)
     spec = policies.from_file(arguments.spec) if arguments.spec else None
+    if arguments.each:
+        return _each(arguments, spec, limits)
+    found = _sources(arguments)
     out = _folder(arguments.out) if arguments.out else None
+    wanted = Wanted(found, spec, limits, arguments.response)
+    if arguments.follow and out:
+        from qosweb.analytics.checkpoint import check_fixed, locked
+
+        _pace(arguments)
+        with locked(_checkpoint(arguments, out)):  # now, and not when Spark has been started for it
+            check_fixed(_checkpoint(arguments, out), wanted)
+    with _spark(arguments, found) as (spark, progress):
+        findings = (_follow if arguments.follow else _once)(spark, wanted, arguments, out, progress)
+    return _told(findings, arguments, out)
+
+
+def _each(arguments: argparse.Namespace, spec: Policy | None, limits: Limits) -> int:
+    """Every LOG for itself, on one session; what is wrong with one of them does not keep the others from it."""
+    if arguments.follow or arguments.keep_lines:
+        raise UsageError("--each is for logs that are complete: without --follow and --keep-lines")
+    named = dict(map(_named, arguments.logs))
+    if len(named) < len(arguments.logs):
+        raise UsageError("--each: two logs have one name; write NAME=LOG")
+    code = 0
+    with _spark(arguments, sources.Sources()) as (spark, progress):
+        for name, log in named.items():
+            progress.say(name)
+            out = _folder(f"{arguments.out}/{name}") if arguments.out else None
+            try:
+                wanted = Wanted(sources.find([log], arguments.format), spec, limits, arguments.response)
+                findings = _once(spark, wanted, arguments, out, progress)
+            except UsageError as error:
+                print(json.dumps({"name": name, "error": str(error)}) if arguments.json else f"{name}: {error}")
+                code = 2
+            else:
+                code = max(code, _told(findings, arguments, out, name))
+            sys.stdout.flush()
+    return code
+
+
+def _named(log: str) -> tuple[str, str]:
+    """``NAME=LOG``, or a log that is called as its file is."""
+    name, mark, path = log.partition("=")
+    return (name, path) if mark and _NAME.fullmatch(name) else (Path(log).name, log)
+
+
+@contextmanager
+def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tuple[SparkSession, Progress]]:
+    """A session, and who says what it does. Raises UsageError for what Spark cannot do."""
     try:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
@@ -41,41 +98,81 @@ def analyze(arguments: argparse.Namespace) -> int:
         raise AnalyticsUnavailableError(
             f"Analytics needs {error.name}. Run `pip install 'qosweb[analytics]'`."
         ) from None
-    failed = ""
     with Progress(quiet=arguments.quiet or arguments.json) as progress:
         progress.say("starting Spark")
         conf = settings(arguments.master, sources.size(found))
         with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
-            from qosweb.analytics.analysis import Wanted, analyse
-            from qosweb.analytics.keep import keep_lines, keep_tables
-
             progress.watch(spark)
             try:
-                wanted = Wanted(found, spec, limits, arguments.response)
-                findings = analyse(spark, wanted, progress.say, str(out / "bad") if out else None)
-                if out:
-                    progress.say("writing tables")
-                    keep_tables(spark, findings, out)
-                    if arguments.keep_lines:
-                        keep_lines(spark, found, out)
+                yield spark, progress
             except (PySparkException, Py4JError) as error:
-                failed = in_short(error)  # now: what went wrong has to be asked of the JVM
-    if failed:
-        raise UsageError(f"Spark could not do it: {failed}")
+                said = in_short(error)  # now: what went wrong has to be asked of the JVM
+                raise UsageError(f"Spark could not do it: {said}") from None
+
+
+def _told(findings: Findings, arguments: argparse.Namespace, out: Path | None, name: str = "") -> int:
+    """Written and shown; the exit code."""
+    from qosweb.analytics.publish import write_report
     from qosweb.analytics.report import as_json
     from qosweb.analytics.terminal import show
 
-    report = as_json(findings)
     if out:
-        from qosweb.analytics.page import page
-
-        _write(out / "report.json", json.dumps(report, indent=1) + "\n")
-        _write(out / "report.html", page(findings))
+        write_report(findings, out)
     if arguments.json:
-        print(json.dumps(report))
+        print(json.dumps(({"name": name} if name else {}) | as_json(findings)))
     else:
         show(findings, out)
     return 1 if findings.outcome == VIOLATED else 0
+
+
+def _sources(arguments: argparse.Namespace) -> sources.Sources:
+    """Raises UsageError for logs that cannot be read, or not in this way."""
+    if not arguments.follow:
+        return sources.find(arguments.logs, arguments.format)
+    if not arguments.out:
+        raise UsageError("--follow writes its report again and again: say where with --out")
+    if arguments.format not in (None, "json") or arguments.keep_lines:
+        raise UsageError("--follow reads JSON lines as they are written: without --format and --keep-lines")
+    sources.check_growing(arguments.logs)
+    return sources.Sources(json=tuple(str(path) for path in sources.growing(arguments.logs)))
+
+
+def _once(
+    spark: SparkSession, wanted: Wanted, arguments: argparse.Namespace, out: Path | None, progress: Progress
+) -> Findings:
+    from qosweb.analytics.analysis import analyse
+    from qosweb.analytics.keep import keep_lines, keep_tables
+
+    findings = analyse(spark, wanted, progress.say, str(out / "bad") if out else None)
+    if out:
+        progress.say("writing tables")
+        keep_tables(spark, findings, out)
+        if arguments.keep_lines:
+            keep_lines(spark, wanted.sources, out)
+    return findings
+
+
+def _follow(
+    spark: SparkSession, wanted: Wanted, arguments: argparse.Namespace, out: Path | None, progress: Progress
+) -> Findings:
+    from qosweb.analytics.follow import follow
+
+    assert out is not None
+    every_s, late_s = _pace(arguments)
+    checkpoint = _checkpoint(arguments, out)
+    return follow(spark, wanted, arguments.logs, out, checkpoint, every_s=every_s, late_s=late_s, say=progress.say)
+
+
+def _checkpoint(arguments: argparse.Namespace, out: Path) -> Path:
+    return Path(arguments.checkpoint).absolute() if arguments.checkpoint else out / "checkpoint"
+
+
+def _pace(arguments: argparse.Namespace) -> tuple[float, float]:
+    """How often to look, and how late a line may come, in seconds."""
+    every_s = _read(parse_duration_s, arguments.every, "--every")
+    if not EVERY_MIN_S <= every_s <= EVERY_MAX_S:
+        raise UsageError(f"--every {arguments.every}: has to be from {EVERY_MIN_S:g} s to {EVERY_MAX_S:g} s")
+    return every_s, _read(parse_duration_s, arguments.late, "--late")
 
 
 def settings(master: str, size: int | None) -> dict[str, str]:
@@ -150,10 +247,3 @@ def _folder(name: str) -> Path:
     except OSError as error:
         raise UsageError(f"--out {name}: {error.strerror}") from None
     return path.absolute()
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, "utf-8")
-    except OSError as error:
-        raise UsageError(f"--out: {path}: {error.strerror}") from None

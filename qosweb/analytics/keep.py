@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.analytics.lines import EVENT_SCHEMA, REQUEST_FIELDS, read_lines
+from qosweb.analytics.lines import LINE_SCHEMA, read_lines
 from qosweb.analytics.report import outcome_row
 from qosweb.analytics.tables import PERCENTILES
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from qosweb.analytics.analysis import Findings
+    from qosweb.analytics.conclusion import Findings
     from qosweb.analytics.sources import Sources
 
 _VERDICTS = (
@@ -48,13 +48,7 @@ def keep_tables(spark: SparkSession, findings: Findings, out: Path) -> None:
 def keep_lines(spark: SparkSession, sources: Sources, out: Path) -> None:
     """Good request lines and event lines, as ``qosweb analyze`` reads them again."""
     lines = read_lines(spark, sources)
-    good = lines.where(lines["cause"].isNull()).select(*REQUEST_FIELDS)
-    if sources.json:
-        text = spark.read.text(list(sources.json))
-        from pyspark.sql import functions as f
-
-        events = text.where(f.col("value").contains('"event":')).select(f.from_json("value", EVENT_SCHEMA).alias("e"))
-        good = good.unionByName(events.select("e.*"), allowMissingColumns=True)
+    good = lines.where(lines["cause"].isNull()).select(*(name for name in LINE_SCHEMA.names if name != "bad"))
     good.write.mode("overwrite").parquet(str(out / "lines.parquet"))
 
 

@@ -2,12 +2,14 @@
 
 ``cause`` is null for a good line. A bad one keeps its text in ``bad`` and its file in ``file``; it is counted and set
 aside, never dropped silently. A request counts at the moment it was decided, ``ts`` and its wait; that puts what was
-served and what was denied on one axis. Nothing here runs Python on a row.
-Neighbours: ``sources`` finds the files, ``cells`` adds the lines up.
+served and what was denied on one axis. Nothing here runs Python on a row. Requests and events are read in one pass;
+what only events have is read as text, because it must not spoil a request that has a field of that name.
+Neighbours: ``sources`` finds the files, ``cells`` adds the lines up, ``segments`` gives the lines of a growing log.
 """
 
 from __future__ import annotations
 
+import json
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -43,85 +45,84 @@ _TYPES: dict[str, t.DataType] = {
     "total_ms": t.DoubleType(),
     "event": t.StringType(),
 }
-REQUEST_FIELDS = tuple(name for name in _TYPES if name != "event")
-_EVENT_TYPES: dict[str, t.DataType] = {
-    "event": t.StringType(),
-    "ts": t.DoubleType(),
-    "node": t.StringType(),
-    "index": t.LongType(),
-    "view": t.StringType(),
-    "members": t.ArrayType(t.StringType()),
-    "primary": t.BooleanType(),
-    "policy": t.StringType(),
-    "text": t.StringType(),
-    "of": t.StringType(),
-    "capacity_bps": t.LongType(),
-}
+
+_OF_EVENTS = ("index", "members", "primary", "text", "of", "capacity_bps")  # with ts, node, view and policy
 _COMBINED = (
     r"^(\S+) \S+ .*?\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "
     r'"((?:[^"\\]|\\.)*)" (\d{3}) (\d+|-)(?: .*)?$'
 )
 
 
-def _struct(types: dict[str, t.DataType]) -> t.StructType:
-    return t.StructType([t.StructField(name, kind) for name, kind in types.items()])
-
-
-REQUEST_SCHEMA = _struct(_TYPES)
-EVENT_SCHEMA = _struct(_EVENT_TYPES)
+REQUEST_SCHEMA = t.StructType([t.StructField(name, kind) for name, kind in _TYPES.items()])
+LINE_SCHEMA = t.StructType(
+    [*REQUEST_SCHEMA.fields, *(t.StructField(name, t.StringType()) for name in (*_OF_EVENTS, "bad"))]
+)
 
 
 def read_lines(spark: SparkSession, sources: Sources) -> DataFrame:
-    """Requests, with ``cause``, ``bad``, ``file`` and the moment ``at``.
+    """Requests and events, with ``cause``, ``bad``, ``file`` and the moment ``at``.
 
-    Event lines are left out, and lines of connections on which no request could be read (method ``-``).
+    Lines of connections on which no request could be read (method ``-``) are left out.
     """
     frames = []
     if sources.json:
-        schema = t.StructType([*REQUEST_SCHEMA.fields, t.StructField("bad", t.StringType())])
-        raw = spark.read.schema(schema).option("columnNameOfCorruptRecord", "bad").json(list(sources.json))
-        frames.append(_judged(raw))
+        reader = spark.read.schema(LINE_SCHEMA).option("columnNameOfCorruptRecord", "bad")
+        frames.append(judged(reader.json(list(sources.json))))
     if sources.combined:
-        frames.append(_judged(_combined(spark.read.text(list(sources.combined)))))
+        frames.append(judged(_combined(spark.read.text(list(sources.combined)))))
     if sources.parquet:
-        raw = spark.read.parquet(*sources.parquet)
-        missing = [name for name in _TYPES if name not in raw.columns]
-        for name in missing:
-            raw = raw.withColumn(name, f.lit(None).cast(_TYPES[name]))
-        frames.append(_judged(raw.withColumn("bad", f.lit(None).cast("string"))))
+        frames.append(judged(_of_parquet(spark.read.parquet(*sources.parquet))))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-def read_events(spark: SparkSession, sources: Sources) -> list[Event]:
-    """All event lines, in no order. Lines without the word are not parsed."""
-    found: list[Event] = []
-    if sources.json:
-        lines = spark.read.text(list(sources.json)).where(f.col("value").contains('"event":'))
-        parsed = lines.select(f.from_json("value", EVENT_SCHEMA).alias("e")).select("e.*")
-        found += _collect(parsed)
-    if sources.parquet:
-        raw = spark.read.parquet(*sources.parquet)
-        if "event" in raw.columns:
-            for name, kind in _EVENT_TYPES.items():
-                if name not in raw.columns:
-                    raw = raw.withColumn(name, f.lit(None).cast(kind))
-            found += _collect(raw.select(*_EVENT_TYPES))
-    return found
+def requests(lines: DataFrame) -> DataFrame:
+    """Without the events."""
+    return lines.where(f.col("event").isNull() | f.col("cause").isNotNull()).drop("event", *_OF_EVENTS)
 
 
-def _collect(events: DataFrame) -> list[Event]:
-    rows = events.where(f.col("event").isNotNull() & f.col("ts").isNotNull()).limit(EVENTS_MAX).collect()
+def events(lines: DataFrame) -> list[Event]:
+    """All events, in no order."""
+    told = lines.where(f.col("event").isNotNull() & f.col("ts").isNotNull() & f.col("cause").isNull())
+    rows = told.select("event", "ts", "node", "view", "policy", *_OF_EVENTS).limit(EVENTS_MAX).collect()
     return [
         Event(
-            row["event"], row["ts"], row["of"] or row["node"] or "", row["index"], row["view"] or "",
-            tuple(member for member in row["members"] or () if member is not None), bool(row["primary"]),
-            row["policy"] or "", row["text"] or "", row["capacity_bps"] or 0,
+            row["event"], row["ts"], row["of"] or row["node"] or "", _whole(row["index"]), row["view"] or "",
+            _names(row["members"]), row["primary"] == "true", row["policy"] or "", row["text"] or "",
+            _whole(row["capacity_bps"]) or 0,
         )
         for row in rows
     ]  # fmt: skip
 
 
-def _judged(raw: DataFrame) -> DataFrame:
+def _whole(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    try:
+        found = json.loads(text or "[]")
+    except ValueError:
+        return ()
+    return tuple(name for name in found if isinstance(name, str)) if isinstance(found, list) else ()
+
+
+def _of_parquet(raw: DataFrame) -> DataFrame:
+    """What is missing is null."""
+    kinds = {field.name: field.dataType for field in raw.schema.fields}
+    for field in LINE_SCHEMA.fields:
+        if field.name not in kinds or field.name == "bad":
+            raw = raw.withColumn(field.name, f.lit(None).cast(field.dataType))
+        elif isinstance(kinds[field.name], t.ArrayType):
+            raw = raw.withColumn(field.name, f.to_json(field.name))
+        elif field.name in _OF_EVENTS:
+            raw = raw.withColumn(field.name, f.col(field.name).cast("string"))
+    return raw
+
+
+def judged(raw: DataFrame) -> DataFrame:
     """With ``cause``: what is wrong with a line, null if nothing is."""
     numbers = ("bytes", "queue_ms", "service_ms", "total_ms")
     bad, trimmed = f.col("bad"), f.rtrim("bad")
@@ -138,18 +139,25 @@ def _judged(raw: DataFrame) -> DataFrame:
     cause = cause.when(is_request & ~f.col("decision").isin(*DECISIONS), "unknown decision")
     out_of_range = reduce(lambda one, other: one | other, (~(f.col(name) >= 0) for name in ("ts", *numbers)))
     cause = cause.when(is_request & out_of_range, "a number out of range")
-    columns: list[Column] = [f.col(name) for name in REQUEST_FIELDS]
     return (
         raw.withColumn("cause", cause)
-        .where((is_request & ~f.col("method").eqNullSafe("-")) | f.col("bad").isNotNull())
+        .where(~is_request | ~f.col("method").eqNullSafe("-") | f.col("bad").isNotNull())
         .select(
-            *columns,
+            *_TYPES,
+            *_OF_EVENTS,
             "cause",
             "bad",
             f.col("_metadata.file_path").alias("file"),
             (f.col("ts") + f.col("queue_ms") / 1000).alias("at"),
         )
     )
+
+
+def narrow(lines: DataFrame, response: str) -> DataFrame:
+    """What the analysis looks at more than once, and no more of it: to be kept while it runs."""
+    file = f.when(f.col("cause").isNotNull(), f.col("file")).alias("file")
+    dropped = {"method", "file"} | ({"total_ms"} if response != "total" else set())
+    return lines.select(*(name for name in lines.columns if name not in dropped), file)
 
 
 def _combined(raw: DataFrame) -> DataFrame:
@@ -181,7 +189,7 @@ def _combined(raw: DataFrame) -> DataFrame:
         "queue_ms": f.lit(0.0),
         "service_ms": f.lit(0.0),
         "total_ms": f.lit(0.0),
-        "event": f.lit(None).cast("string"),
+        **{name: f.lit(None).cast("string") for name in ("event", *_OF_EVENTS)},
     }
     bad = f.when(~is_line, f.col("value"))
     blank = f.trim("value") == ""

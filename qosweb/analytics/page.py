@@ -12,7 +12,7 @@ from qosweb.analytics.terminal import clock
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qosweb.analytics.analysis import Findings
+    from qosweb.analytics.conclusion import Findings
     from qosweb.analytics.rows import Verdict
 
 WINDOWS_MAX = 500
@@ -38,7 +38,9 @@ details { margin: .5em 0; } summary { cursor: pointer; }
 """
 
 
-def page(findings: Findings) -> str:
+def page(findings: Findings, *, refresh_s: int | None = None) -> str:
+    """With ``refresh_s`` a browser loads it again and again: it is of a log that grows."""
+    again = f"<meta http-equiv=refresh content={refresh_s}>" if refresh_s else ""
     body = [
         f"<h1>Were the promises kept? {_tag(findings.outcome, big=True)}</h1>",
         _subtitle(findings),
@@ -83,6 +85,7 @@ def page(findings: Findings) -> str:
     ]
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        f"{again}"
         f"<title>qosweb: {escape(findings.outcome)}</title><style>{_STYLE}</style></head><body>"
         + "\n".join(part for part in body if part)
         + "</body></html>\n"

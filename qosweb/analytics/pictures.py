@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from qosweb.analytics.analysis import Findings
+    from qosweb.analytics.conclusion import Findings
     from qosweb.analytics.tables import Outcome
 
 COLOURS = ("#2b6f9e", "#d98c2b", "#4f8f4f", "#b4472e", "#7a5ea8", "#8c6d4f", "#c76a9a", "#6f7f8c", "#a3a33c", "#3ca3a3")

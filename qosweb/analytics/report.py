@@ -9,7 +9,7 @@ from qosweb.analytics.tables import PERCENTILES
 from qosweb.version import VERSION
 
 if TYPE_CHECKING:
-    from qosweb.analytics.analysis import Findings
+    from qosweb.analytics.conclusion import Findings
     from qosweb.analytics.rows import Verdict
     from qosweb.analytics.tables import Outcome
 

@@ -10,15 +10,19 @@ import glob
 import gzip
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FORMATS = ("json", "combined", "parquet")
 FILES_MAX = 100_000
 SMALL, TINY = 64 << 20, 4 << 20  # bytes of logs
 _PARQUET_MARK = b"PAR1"
 _HEAD = 1 << 16
+_COMPLETE = (".gz", ".parquet")
 
 
 class Sources(NamedTuple):
@@ -45,6 +49,36 @@ def find(names: list[str], form: str | None = None) -> Sources:
     if sum(map(len, sources)) > FILES_MAX:
         raise UsageError(f"{sum(map(len, sources))} files, at most {FILES_MAX} are read at one time")
     return sources
+
+
+def growing(names: Sequence[str]) -> list[Path]:
+    """The logs that may grow, as far as they are there; those in compressed or Parquet files are complete."""
+    found: dict[Path, None] = {}
+    for name in names:
+        path = Path(name.removeprefix("file://")).absolute()
+        if path.is_dir():
+            files = [one for one in sorted(path.rglob("*")) if one.is_file() and not _is_hidden(one.relative_to(path))]
+        elif glob.has_magic(name) and not path.exists():
+            files = [one for one in sorted(map(Path, glob.iglob(str(path), recursive=True))) if one.is_file()]  # noqa: PTH207 - any root
+        else:
+            files = [path]
+        found |= dict.fromkeys(one for one in files if one.suffix not in _COMPLETE)
+    return list(found)
+
+
+def check_growing(names: Sequence[str]) -> None:
+    """Raises UsageError for what cannot be followed: what is compressed, what has no JSON lines, what is not there."""
+    for name in names:
+        if "://" in name and not name.startswith("file://"):
+            raise UsageError(f"{name}: --follow reads files of this machine only")
+        if Path(name).suffix in _COMPLETE:
+            raise UsageError(f"{name}: --follow reads JSON lines as they are written, nothing that is compressed")
+    files = [path for path in growing(names) if path.exists()]
+    if not files:
+        raise UsageError(f"{names[0]}: no such file; --follow waits for lines, not for logs")
+    for path in files:
+        if _kind(path) == "combined":
+            raise UsageError(f"{path}: --follow reads JSON lines; the combined format names no class to judge")
 
 
 def size(sources: Sources) -> int | None:

@@ -1,11 +1,13 @@
 """Tables for people: what became of requests by class, node and window, with times; top pages and clients.
 
-Percentiles are Spark's approximate ones; a table that says how exact they are is in the README of this package.
+Times are counted in steps that are 2% apart, so that percentiles of parts of a log can be put together; they are exact
+to 1% of their value.
 Neighbours: ``crowds`` and ``needs`` are made of these on the driver.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import Window
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from qosweb.analytics.rows import Limits
 
 PERCENTILES = (0.5, 0.9, 0.99)
-ACCURACY = 500
+SHORTEST_MS = 0.01  # what took less took no time
+STEP = 1.02
 TOP = 20
 
 
@@ -68,33 +71,49 @@ def _by_all_keys(table: DataFrame) -> GroupedData:
     return table.groupingSets([[window, name], [node, name], [name], [node], []], window, node, name)
 
 
-def times(lines: DataFrame, limits: Limits) -> dict[tuple[int | None, str | None, str | None], tuple[list[float], ...]]:
-    """Percentiles of waiting and of service, in one pass, for the same keys as ``outcomes``."""
+def times(lines: DataFrame, limits: Limits) -> DataFrame:
+    """How many requests waited, and took, how long: by window, node, class and step of time."""
     good = lines.where(f.col("cause").isNull() & f.col("decision").isin("served", "denied", "expired", "failed"))
-    window = (f.floor(f.floor(f.col("at") / limits.slot_s) * limits.slot_s / limits.window_s) * limits.window_s).alias(
-        "window_s"
+    window = f.floor(f.floor(f.col("at") / limits.slot_s) * limits.slot_s / limits.window_s) * limits.window_s
+    steps = f.array(_step(f.col("queue_ms")), f.when(f.col("decision") == "served", _step(f.col("service_ms"))))
+    table = good.select(window.alias("window_s"), "node", f.col("class").alias("name"), f.posexplode(steps))
+    return (
+        table.where(f.col("col").isNotNull())
+        .groupBy("window_s", "node", "name", f.col("pos").alias("what"), f.col("col").alias("step"))
+        .agg(f.count(f.lit(1)).alias("requests"))
     )
-    table = good.select(window, "node", f.col("class").alias("name"), "queue_ms", "service_ms", "decision")
 
-    def percentiles(column: Column) -> Column:
-        return f.percentile_approx(column, list(PERCENTILES), ACCURACY)
 
-    rows = (
-        _by_all_keys(table)
-        .agg(
-            percentiles(f.col("queue_ms")).alias("wait"),
-            percentiles(f.when(f.col("decision") == "served", f.col("service_ms"))).alias("service"),
-        )
-        .collect()
-    )
+def _step(took_ms: Column) -> Column:
+    numbered = 1 + f.floor(f.log(took_ms / SHORTEST_MS) / math.log(STEP))
+    return f.when(took_ms < SHORTEST_MS, 0).otherwise(numbered).cast("int")
+
+
+def _ms(step: float) -> float:
+    """The middle of a step."""
+    return round(SHORTEST_MS * STEP ** (step - 0.5), 3) if step >= 1 else 0.0
+
+
+Times = dict[tuple[int | None, str | None, str | None], tuple[tuple[float, ...], ...]]
+
+
+def percentiles(counted: DataFrame) -> Times:
+    """Of waiting and of service, for the same keys as ``outcomes``."""
+
+    def of(what: int) -> Column:
+        return f.percentile(f.when(f.col("what") == what, f.col("step")), list(PERCENTILES), f.col("requests"))
+
+    rows = _by_all_keys(counted).agg(of(0).alias("wait"), of(1).alias("service")).collect()
     return {
-        (row["window_s"], row["node"], row["name"]): (list(row["wait"] or ()), list(row["service"] or ()))
+        (row["window_s"], row["node"], row["name"]): tuple(
+            tuple(_ms(step) for step in row[what] or ()) for what in ("wait", "service")
+        )
         for row in rows
     }
 
 
-def top(lines: DataFrame) -> list[Top]:
-    """The pages and the clients that were asked for, or asked, most; one pass for both."""
+def asked_for(lines: DataFrame) -> DataFrame:
+    """How often each page was asked for, and each client asked; one pass for both."""
     good = lines.where(f.col("cause").isNull())
     kinds = f.explode(
         f.array(
@@ -103,7 +122,7 @@ def top(lines: DataFrame) -> list[Top]:
         )
     ).alias("key")
     is_served = f.col("decision") == "served"
-    grouped = (
+    return (
         good.select("decision", "bytes", kinds)
         .groupBy("key.what", "key.name")
         .agg(
@@ -112,6 +131,10 @@ def top(lines: DataFrame) -> list[Top]:
             f.sum(f.when(is_served, f.col("bytes")).otherwise(0)).alias("sent_bytes"),
         )
     )
+
+
+def top(grouped: DataFrame) -> list[Top]:
+    """The first few of both kinds."""
     first = Window.partitionBy("what").orderBy(f.desc("requests"), "name")
     rows = grouped.withColumn("number", f.row_number().over(first)).where(f.col("number") <= TOP).collect()
     rows.sort(key=lambda row: (row["what"] != "page", row["number"]))

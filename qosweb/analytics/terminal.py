@@ -14,7 +14,7 @@ from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from qosweb.analytics.analysis import Findings
+    from qosweb.analytics.conclusion import Findings
     from qosweb.analytics.rows import Verdict
 
 ROWS_MAX = 60

@@ -7,6 +7,7 @@ from qosweb.analytics.policies import Policy, from_events
 from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED, Cell, Event, Limits, Part, PartKey, Verdict
 from qosweb.analytics.situations import MIXED, Accesses, situations
 from qosweb.analytics.timeline import Timeline
+from qosweb.analytics.unjudged import CHANNEL, LOAD, NEVER, OTHERS_LOAD, SHADOW, unjudged
 
 SIZE = 1000
 
@@ -194,3 +195,21 @@ def test_the_number_of_nodes_is_that_of_the_primary_view() -> None:
     assert timeline.capacity(12.0, 15.0) is None, "nobody knows that of c"
     assert timeline.capacity(21.0, 25.0) == (110, 110)
     assert timeline.capacity(21.0, 25.0, "b") == (10, 10)
+
+
+def test_rules_of_which_no_window_tells_are_named_with_the_reason() -> None:
+    spec = (
+        "shadow </a>.server_resource < 20%\n"
+        "</a>.channel = 16KB in 50ms\n"
+        "load > 80% => </b>.server_resource > 30%\n"
+        "</c>.server_resource > 10%\n"
+        "</d>.available = always\n"
+        "nodes > 5 => </e>.available = always\n"
+    )
+    policy, timeline = policy_of(spec), Timeline([], ["n1"])
+    when = {"p": situations(policy, timeline, {}, 0, 9, 1)}
+    part = Part(PartKey(0, "p", "", 0), 10.0, 10.0, (cell("/d", 10), cell("/c", 10, 5)))
+    of_run = list(judge_run(Bench({"p": policy}, when, timeline, Limits()).judge(part), Limits()))
+    found = list(unjudged({"p": policy}, when, of_run))
+    assert {v.line: v.reason for v in found} == {1: SHADOW, 2: CHANNEL, 3: LOAD, 4: OTHERS_LOAD, 6: NEVER}
+    assert {v.outcome for v in found} == {NOT_TESTED}

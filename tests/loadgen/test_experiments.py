@@ -41,10 +41,15 @@ def test_one_node_keeps_always_and_shares(tmp_path: Path, capsys: pytest.Capture
     assert "Table 1, ours beside the paper" in page
     assert "http://" not in page  # needs nothing from elsewhere
     assert (tmp_path / "always-16k" / "n1.access.log").stat().st_size > 0
+    proved = next(check for check in one["checks"] if check["text"].startswith("the analysis of the logs"))
+    assert proved["holds"]
+    assert "held" in proved["actual"]
+    assert "What the logs prove" in page
+    assert "always-16k" in (tmp_path / "analysis" / "always-16k" / "report.json").read_text()
 
 
 def test_three_nodes_of_which_the_first_gets_most_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--nodes", "3", "--spread", "skewed:2", "--quick", "--out", str(tmp_path)]
+    options = ["--nodes", "3", "--spread", "skewed:2", "--quick", "--no-analysis", "--out", str(tmp_path)]
     code = main(["experiments", "shares-16k", *options])
     assert code == 0, capsys.readouterr().out
     logs = [(tmp_path / "shares-16k" / f"n{number}.access.log").read_text() for number in (1, 2, 3)]
@@ -99,7 +104,7 @@ def test_where_there_are_no_namespaces_the_partition_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(["experiments", "partition", "--quick", "--out", str(tmp_path / "out")]) == 0
+    assert main(["experiments", "partition", "--quick", "--no-analysis", "--out", str(tmp_path / "out")]) == 0
     out = capsys.readouterr().out
     assert out.startswith("SKIPPED partition")
     assert "network namespaces" in out

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qosweb.analytics import sources
-from qosweb.analytics.analysis import Findings, Wanted, analyse
+from qosweb.analytics.analysis import analyse
 from qosweb.analytics.command import settings
 from qosweb.analytics.session import spark_session
+from qosweb.analytics.wanted import Wanted
 from tests.analytics.logs.story import Story, write_story
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+    from qosweb.analytics.conclusion import Findings
 
 
 @pytest.fixture(scope="package")

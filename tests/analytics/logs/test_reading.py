@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qosweb.analytics import chain, sources
-from qosweb.analytics.analysis import Wanted, analyse
+from qosweb.analytics.analysis import analyse
 from qosweb.analytics.keep import keep_lines, keep_tables
-from qosweb.analytics.lines import read_events, read_lines
+from qosweb.analytics.lines import events, read_lines, requests
 from qosweb.analytics.page import page
 from qosweb.analytics.report import as_json
 from qosweb.analytics.rows import VIOLATED
+from qosweb.analytics.wanted import Wanted
 from qosweb.errors import UsageError
 from tests.analytics.logs.truth import Log
 
@@ -75,8 +76,9 @@ def test_all_forms_and_all_that_is_wrong(spark: SparkSession, tmp_path: Path) ->
     assert spark.read.parquet(str(out / "table.parquet")).count() == len(findings.table)
     kept = sources.find([str(out / "lines.parquet")])
     assert kept.parquet
-    assert sorted(read_events(spark, kept)) == sorted(findings.events)
     again = read_lines(spark, kept)
+    assert sorted(events(again)) == sorted(findings.events)
+    again = requests(again)
     assert again.where("cause is null").count() == again.count() == findings.lines - len(expected)
     json.dumps(as_json(findings))
     html = page(findings)

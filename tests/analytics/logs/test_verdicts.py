@@ -11,7 +11,7 @@ from tests.analytics.logs.story import PHASES, WINDOW_S, Phase, Story
 from tests.analytics.logs.verifier import verify
 
 if TYPE_CHECKING:
-    from qosweb.analytics.analysis import Findings
+    from qosweb.analytics.conclusion import Findings
     from qosweb.analytics.rows import Verdict
 
 
@@ -89,6 +89,6 @@ def test_tables_add_up(findings: Findings, story: Story) -> None:
     for key in ("window_s", "node"):
         rows = [row for row in findings.table if getattr(row, key) is not None and row.name is not None]
         assert sum(row.served for row in rows) == whole.served
-    assert whole.service_ms[0] == 5.0
+    assert whole.service_ms[0] == pytest.approx(5.0, rel=0.01)
     assert sum(row.requests for row in findings.top if row.what == "client") == len(requests)
     assert {row.known_bps for row in findings.capacity} == {100_000}

@@ -1,0 +1,190 @@
+"""From what was added up of the lines to verdicts and tables.
+
+The order: events (who was there, what was promised), verdicts on the driver over the few rows that are left of the sums
+by slot, then the tables. What Spark is asked stays small when it comes back.
+Neighbours: ``analysis`` gathers from files that are complete, ``stream`` from logs that grow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qosweb.analytics import asks, cells, chain, crowds, needs, policies, tables
+from qosweb.analytics.judge import Bench, judge_run, outcome_of
+from qosweb.analytics.rows import VIOLATED, Limits
+from qosweb.analytics.situations import Accesses, Situations, situations
+from qosweb.analytics.timeline import Timeline
+from qosweb.analytics.unjudged import unjudged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from qosweb.analytics.policies import Policy
+    from qosweb.analytics.rows import Event, Part, Verdict
+    from qosweb.analytics.wanted import Wanted
+
+CLASSLESS = "-"  # the class of lines in the combined format
+
+
+@dataclass
+class Findings:
+    """Everything that was found out; ``report`` writes it down."""
+
+    limits: Limits
+    outcome: str
+    run: list[Verdict]
+    windows: list[Verdict]
+    cluster: list[Verdict]
+    samples: Mapping[Verdict, Sequence[str]]
+    table: list[tables.Outcome]
+    top: list[tables.Top]
+    crowds: list[crowds.Crowd]
+    capacity: list[needs.Capacity]
+    needs: list[needs.Need]
+    bad: list[tuple[str, str, int]]
+    events: list[Event]
+    policies: list[Policy]
+    notes: list[str]
+    lines: int
+    begin_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What was added up of the lines, and what may still be asked of them."""
+
+    events: list[Event]
+    of_slots: DataFrame  # see cells.slots
+    times: DataFrame  # see tables.times
+    asked_for: DataFrame  # see tables.asked_for
+    twice: Callable[[], asks.Twice]
+    samples: Callable[[Sequence[Verdict]], Mapping[Verdict, Sequence[str]]]
+    accesses: Callable[[Policy], Mapping[int, Accesses]]
+
+
+def policies_of(wanted: Wanted, events: Sequence[Event]) -> tuple[dict[str, Policy], list[str]]:
+    """By hash, and what is wrong with those that cannot be read."""
+    return ({policies.EVERY: wanted.spec}, []) if wanted.spec else policies.from_events(events)
+
+
+def conclude(
+    spark: SparkSession,
+    gathered: Gathered,
+    seen: cells.Survey,
+    wanted: Wanted,
+    say: Callable[[str], None] = lambda _: None,
+) -> Findings:
+    """``say`` is told what is being done."""
+    limits, events = wanted.limits, gathered.events
+    known, notes = policies_of(wanted, events)
+    responses_ms = policies.response_limits(known)
+    usable = cells.good(gathered.of_slots, sorted(outside(events)))
+    timeline = Timeline(events, seen.nodes)
+    say("judging")
+    notes += _strangers(seen, known)
+    parts, when = _parts(spark, gathered, usable, known, timeline, limits, seen, responses_ms, notes)
+    bench = Bench(known, when, timeline, limits, responses_ms, _sizes(parts))
+    in_windows = [verdict for part in parts for verdict in bench.judge(part)]
+    of_run = list(judge_run(in_windows, limits))
+    of_run += list(unjudged(known, when, of_run))
+    say("looking for requests that ended twice")
+    cluster = [*chain.judge_cluster(events), chain.judge_once(*gathered.twice(), seen.requests)]
+    broken = [verdict for verdict in in_windows if verdict.outcome == VIOLATED]
+    if broken:
+        say("looking up the lines that show violations")
+    shown = gathered.samples(broken)
+    say("making the tables")
+    table = _table(usable, gathered.times, limits)
+    return Findings(
+        limits=limits,
+        outcome=outcome_of([*of_run, *cluster]),
+        run=of_run,
+        windows=in_windows,
+        cluster=cluster,
+        samples=shown,
+        table=table,
+        top=tables.top(gathered.asked_for),
+        crowds=crowds.find(table, limits.window_s),
+        capacity=needs.capacity(table, timeline, limits.window_s),
+        needs=needs.needs(table, limits.window_s),
+        bad=seen.bad,
+        events=events,
+        policies=list(known.values()),
+        notes=notes,
+        lines=seen.requests + sum(count for _, _, count in seen.bad),
+        begin_s=float(seen.first_slot * limits.slot_s),
+        end_s=float((seen.last_slot + 1) * limits.slot_s),
+    )
+
+
+def outside(events: Sequence[Event]) -> set[str]:
+    """Views that no node calls primary; the empty one, if nodes say that they are in none."""
+    views = [event for event in events if event.kind == "view"]
+    return {event.view for event in views} - {event.view for event in views if event.primary}
+
+
+def _parts(
+    spark: SparkSession,
+    gathered: Gathered,
+    usable: DataFrame,
+    known: Mapping[str, Policy],
+    timeline: Timeline,
+    limits: Limits,
+    seen: cells.Survey,
+    responses_ms: Sequence[int],
+    notes: list[str],
+) -> tuple[list[Part], dict[str, Situations]]:
+    first, last = seen.first_slot + -(-limits.skip_s // limits.slot_s), seen.last_slot
+    when = {}
+    for name, policy in known.items():
+        accesses: Mapping[int, Accesses] = {}
+        if "accessed" in policy.subjects:
+            accesses = gathered.accesses(policy)
+        when[name] = situations(policy, timeline, accesses, first, last, limits.slot_s)
+        if not when[name].bindings:
+            notes.append(f"policy {name} is not judged: its rules change with time, and the log is too long for that")
+        if when[name].unsure:
+            notes.append("conditions on the load: the log does not tell it, so shares and priorities are not judged")
+    if not when or first > last:
+        return [], when
+    return cells.parts(spark, usable, when, limits, responses_ms), when
+
+
+def _sizes(parts: Sequence[Part]) -> dict[str, float]:
+    """The mean size of the answers of each class over the whole run."""
+    sums: dict[str, tuple[int, int]] = {}
+    for part in parts:
+        for cell in part.cells:
+            sent, served = sums.get(cell.name, (0, 0))
+            sums[cell.name] = sent + cell.sent_bytes, served + cell.served + cell.failed
+    return {name: sent / served for name, (sent, served) in sums.items() if served}
+
+
+def _strangers(seen: cells.Survey, known: Mapping[str, Policy]) -> list[str]:
+    """What the log has and the policies do not."""
+    unknown: dict[str, int] = {}
+    for (name, class_name), count in seen.classes.items():
+        policy = known.get(name)
+        if class_name == CLASSLESS:
+            what = "of the combined format, which names no class"
+        elif policy is None:
+            what = f"under policy '{name}', whose text no event line has" if name else "under no policy"
+        elif class_name not in policy.numbers:
+            what = f"in class '{class_name}', which the specification does not have"
+        else:
+            continue
+        unknown[what] = unknown.get(what, 0) + count
+    return [f"{count} requests {what}: not judged" for what, count in unknown.items()]
+
+
+def _table(usable: DataFrame, times: DataFrame, limits: Limits) -> list[tables.Outcome]:
+    took = tables.percentiles(times)
+    made = []
+    for row in tables.outcomes(usable, limits):
+        wait, service = took.get((row.window_s, row.node, row.name), ((), ()))
+        made.append(row._replace(wait_ms=wait, service_ms=service))
+    return sorted(made, key=lambda row: (row.window_s or -1, row.node or "", row.name or ""))

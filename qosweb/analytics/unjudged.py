@@ -1,0 +1,53 @@
+"""Rules of which no window tells anything: each is named with the reason, so that nothing is passed over. Pure.
+
+Neighbours: ``judge`` has the verdicts on all others; ``situations`` says what binds when.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.analytics.rows import NOT_TESTED, Verdict
+from qosweb.analytics.situations import UNTOLD
+from qosweb.webqos.model import conditions as c
+from qosweb.webqos.model.model import Constraint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from qosweb.analytics.policies import Policy
+    from qosweb.analytics.situations import Situations
+    from qosweb.webqos.model.model import Rule
+
+SHADOW = "a shadow statement is counted and binds nobody"
+CHANNEL = "the log tells how long an answer took, not whether it or its client was the slower one"
+LOAD = "it depends on the load, which the log does not tell"
+OTHERS_LOAD = "what is left to it depends on the load, which the log does not tell"
+NEVER = "it bound nobody in any window"
+BY_ITSELF = ("available", "response_time", "in_minority")  # judged whatever the others have
+
+
+def unjudged(
+    policies: Mapping[str, Policy], situations: Mapping[str, Situations], verdicts: Iterable[Verdict]
+) -> Iterator[Verdict]:
+    """One for each rule that has none among the verdicts of the run."""
+    judged = {(verdict.policy, verdict.rule) for verdict in verdicts}
+    for name, policy in policies.items():
+        unsure = name in situations and situations[name].unsure
+        rules: list[tuple[Rule, int]] = [(rule, policy.line(at)) for at, rule in enumerate(policy.model.constraints)]
+        rules += [(rule, policy.priority_line(at)) for at, rule in enumerate(policy.model.priorities)]
+        for rule, line in rules:
+            if (name, rule.text) not in judged:
+                kind = rule.attribute if isinstance(rule, Constraint) else "priority"
+                yield Verdict(kind, rule.text, name, None, NOT_TESTED, _why(rule, unsure=unsure), line=line)
+
+
+def _why(rule: Rule, *, unsure: bool) -> str:
+    if rule.shadow:
+        return SHADOW
+    if isinstance(rule, Constraint) and rule.attribute == "channel":
+        return CHANNEL
+    leaves = c.leaves(rule.condition) if rule.condition is not None else ()
+    if any(isinstance(leaf, c.Within) and leaf.subject in UNTOLD for leaf in leaves):
+        return LOAD
+    return NEVER if (isinstance(rule, Constraint) and rule.attribute in BY_ITSELF) or not unsure else OTHERS_LOAD
