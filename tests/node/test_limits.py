@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.nodes import COMMAND, RunningNode
+from tests.support.nodes import RunningNode
 from tests.support.raw import RawConnection
 from tests.support.sites import LARGE, write_site
 from tests.support.tls import client_context, write_certificate
@@ -241,12 +241,9 @@ def test_when_everybody_is_busy_a_newcomer_is_turned_away(site: Path, tmp_path: 
         assert len(connection._read_exactly(LARGE)) == LARGE  # whom it would be wrong to displace
 
 
-def test_where_few_files_may_be_open_connections_leave_some(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_few_files_may_be_open_connections_leave_some(site: Path, tmp_path: Path) -> None:
     few_files = ["sh", "-c", 'ulimit -n 200; exec "$@"', "sh"]
-    monkeypatch.setattr("tests.support.nodes.COMMAND", [*few_files, *COMMAND])
-    with RunningNode(site, tmp_path) as node, contextlib.ExitStack() as held:
+    with RunningNode(site, tmp_path, before=few_files) as node, contextlib.ExitStack() as held:
         assert "the system allows 200 open files" in node.stderr[0]
         for _ in range(300):
             held.enter_context(node.connect())
