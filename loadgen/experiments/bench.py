@@ -53,6 +53,7 @@ _SPECS = Path(__file__).resolve().parent.parent.parent / "webqos_specs" / "exper
 _TIMEOUT_S = 60.0
 _FIRST_REQUEST_S = 30.0
 _INTERRUPTED = 130  # the exit code of a run that was told to end
+_CONNECTIONS_MAX = 5000
 _EVENT_S = 4.0  # that an event may take
 _LAST_LINES_S = 3.0  # a node writes its log in batches
 _OURS = re.compile(r"cluster\.key|load\d+\..*|[a-z0-9]+\.(access\.log(\.\d+)?|said\.txt|order\.jsonl)")
@@ -144,6 +145,7 @@ class Bench:
         """None of them is started yet. ``pipe_bps`` is that of one node."""
         root = make_site(Path(tempfile.mkdtemp(prefix="site-", dir=self._scratch.name)), sizes)
         common = ["--root", str(root), "--capacity", f"{pipe_bps}B/s"]
+        common += ["--max-connections-per-client", str(_CONNECTIONS_MAX)]  # all clients have one address here
         common += ["--spec", str(spec)] if spec else []
         return Nodes(self.folder, common, cluster=cluster)
 
