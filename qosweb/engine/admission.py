@@ -424,7 +424,7 @@ class Admission:
         if terms.always or terms.lifetime_ms is None:
             return None
         wait_ms = self.wait_ms(class_number)
-        patience = patience_ms(terms.lifetime_ms)
+        patience = patience_ms(terms.lifetime_ms, machine)
         if wait_ms > patience:
             retry_s = min(RETRY_MAX_S, -(-(wait_ms - patience) // 1000))
             return Deny(r.TOO_FAR, f"Class {name} is over its share; what waits before it takes longer.", retry_s)
