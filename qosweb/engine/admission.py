@@ -440,8 +440,8 @@ class Admission:
             return Deny(r.FULL, f"{self._waiting} requests wait at this node already.", 1)
         if terms.always or terms.lifetime_ms is None:
             return None
-        wait_ms, at = self._outlook.wait(self.machine, class_number, self.now_ms + self.ahead_ms)
-        patience = patience_ms(terms.lifetime_ms)
+        wait_ms, at = self._outlook.wait(machine, class_number, self.now_ms + self.ahead_ms)
+        patience = patience_ms(terms.lifetime_ms, machine)
         if wait_ms > patience:
             retry_s = min(RETRY_MAX_S, -(-(wait_ms - patience) // 1000))
             if at is not None:

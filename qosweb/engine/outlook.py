@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.engine.buckets import REQUEST
 from qosweb.engine.flows import STEP_MS, Flow
-from qosweb.engine.pipes import LOOKAHEAD_MS
+from qosweb.engine.pipes import LOOKAHEAD_MS, TRAVEL_MS
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
@@ -30,9 +30,14 @@ if TYPE_CHECKING:
 LITTLE = 32  # less than such a part of what starts says nothing about a node's own
 
 
-def patience_ms(lifetime_ms: int) -> int:
-    """So much of a lifetime may be spent in the queue: a decision takes time, and what was granted ahead waits on."""
-    return lifetime_ms - min(lifetime_ms // 4, 2 * LOOKAHEAD_MS)
+def patience_ms(lifetime_ms: int, machine: QosMachine) -> int:
+    """So much of a lifetime may be spent in the queue: a decision takes time, and what was granted ahead waits on.
+
+    What is sent elsewhere is granted further ahead, for as long as its client may need to come.
+    """
+    most = lifetime_ms // 4
+    travel_ms = TRAVEL_MS if len(machine.pipes) > 1 and machine.law.may_redirect else 0
+    return lifetime_ms - min(most, 2 * LOOKAHEAD_MS) - min(most, travel_ms)
 
 
 class Outlook:

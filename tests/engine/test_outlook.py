@@ -64,6 +64,10 @@ def test_what_left_is_not_ahead() -> None:
     assert outlook.wait(cluster.machine, 0, 3000)[0] == 0
 
 
-@pytest.mark.parametrize(("lifetime_ms", "patience"), [(0, 0), (40, 30), (500, 400), (60_000, 59_900)])
-def test_a_part_of_the_lifetime_is_left_for_the_way(lifetime_ms: int, patience: int) -> None:
-    assert patience_ms(lifetime_ms) == patience
+@pytest.mark.parametrize(
+    ("lifetime_ms", "alone", "together"), [(0, 0, 0), (40, 30, 20), (500, 400, 300), (60_000, 59_900, 59_800)]
+)
+def test_a_part_of_the_lifetime_is_left_for_the_way(lifetime_ms: int, alone: int, together: int) -> None:
+    assert patience_ms(lifetime_ms, Cluster("", "a").machine) == alone
+    assert patience_ms(lifetime_ms, Cluster("", "ab").machine) == together
+    assert patience_ms(lifetime_ms, Cluster("set redirect = never\n", "ab").machine) == alone
