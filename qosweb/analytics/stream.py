@@ -69,7 +69,8 @@ class Stream:
 
     def run(self, stop: threading.Event, every_s: float) -> None:
         """Until ``stop``; then what the logs have is taken in, and the last findings are published."""
-        logging.getLogger("py4j").addHandler(logging.NullHandler())  # what fails is raised here; it need not be shown
+        if not (of_py4j := logging.getLogger("py4j")).handlers:
+            of_py4j.addHandler(logging.NullHandler())  # what fails is raised here; it need not be shown as well
         query = self._start(every_s)
         try:
             while query.isActive:

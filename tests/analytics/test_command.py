@@ -26,6 +26,9 @@ if TYPE_CHECKING:
         (["LOG", "--out", "LOG"], "--out LOG: File exists"),
         (["LOG", "--master", "mesos://nowhere"], "--master mesos://nowhere: write such as local[*], spark://host:7077"),
         (["LOG", "--windows", "3s"], "unknown option '--windows'; did you mean '--window'?"),
+        (["LOG", "--each", "--keep-lines"], "--each is for logs that are complete"),
+        (["LOG", "LOG", "--each"], "--each: two logs have one name; write NAME=LOG"),
+        (["LOG", "--follow", "--out", "OUT", "--every", "1ms"], "--every 1ms: has to be from 0.2 s to 3600 s"),
         ([], "the following arguments are required: LOG"),
     ],
 )
@@ -34,7 +37,8 @@ def test_bad_input_is_one_line(
 ) -> None:
     log = tmp_path / "a.log"
     log.write_text('{"ts":1}\n')
-    assert main(["analyze", *(str(log) if option == "LOG" else option for option in options)]) == 2
+    given = {"LOG": str(log), "OUT": str(tmp_path / "out")}
+    assert main(["analyze", *(given.get(option, option) for option in options)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1
