@@ -43,7 +43,10 @@ def five_pages(root: Path) -> Path:
 
 def assert_shares(requests: Lines, from_s: float, to_s: float) -> None:
     held = shares_between(requests, from_s, to_s)
-    assert held == {f"/{name}": pytest.approx(share, abs=POINTS) for name, share in FIVE.items()}
+    due = {f"/{name}": pytest.approx(share, abs=POINTS) for name, share in FIVE.items()}
+    assert held == due, (
+        f"{ {name: round(share, 3) for name, share in held.items()} } between {from_s:.1f} and {to_s:.1f}"
+    )
 
 
 def assert_used(
