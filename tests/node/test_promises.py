@@ -14,6 +14,7 @@ from tests.support.fiveclasses import (
     FIVE_SPEC,
     PIPE,
     SETTLING_S,
+    STARVED,
     WINDOW_S,
     assert_lifetimes,
     assert_shares,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 ENDS_OF_A_NODE = {"connection refused", "connection reset", "closed within the answer", "closed without an answer"}
 DETECTION_S = 1.0  # a process that is gone is noticed by its connections
 JOINED_WINDOW_S = 5.0
+BUSY_S = 5.0  # for a machine that keeps the nodes waiting
 
 
 def node_with(spec: str, root: Path, scratch: Path, *options: str) -> RunningNode:
@@ -151,7 +153,7 @@ def one_is_killed(cluster: RunningCluster, scratch: Path, one: RunningNode) -> L
         starved = Starved(node.process.pid for node in others)
         results = load.wait()
         part = starved.part()
-    assert without_s - killed_s < DETECTION_S + 1
+    assert without_s - killed_s < DETECTION_S + 1 + (BUSY_S if part > STARVED else 0)
     failed = [line for line in results if line["outcome"] == "failed"]
     assert all(line["cause"] in ENDS_OF_A_NODE and line.get("redirects") for line in failed), failed  # were sent there
     assert_shares(cluster.requests("ab"), without_s + SETTLING_S, time.time(), part)
