@@ -102,14 +102,13 @@ class RunningCluster:
         text = self.nodes[name].access_log.read_text()
         return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
-    def view_s(self, name: str, members: str) -> float:
-        """When this node was first in a primary view of these and no others, by its log; waits for that."""
+    def view_s(self, name: str, members: str, after_s: float) -> float:
+        """When this node first was in a primary view of these and no others after that time; waits for it."""
 
         def first() -> float | None:
-            views = [
-                line for line in self.events(name, "view") if line["primary"] and line["members"] == sorted(members)
-            ]
-            return float(views[0]["ts"]) if views else None
+            views = [line for line in self.events(name, "view") if line["primary"] and line["ts"] > after_s]
+            times = [float(line["ts"]) for line in views if line["members"] == sorted(members)]
+            return times[0] if times else None
 
         return wait_for(first, f"{name} to be in a primary view of {members}", 60)
 

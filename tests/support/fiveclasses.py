@@ -30,6 +30,7 @@ PIPE_BPS = 2 << 20
 PIPE = ("--capacity", "2MB/s")  # some 126 pages of 16 KB a second
 WINDOW_S = 10
 POINTS = 0.02
+POINTS_BUSY = 0.05  # if the machine kept the nodes waiting
 SETTLING_S = 2.0  # after which shares are held
 USED = 0.97
 STARVED = 0.25  # of the time: below that a machine is no excuse
@@ -41,12 +42,11 @@ def five_pages(root: Path) -> Path:
     return make_site(root, dict.fromkeys(FIVE, 16 * KIB))
 
 
-def assert_shares(requests: Lines, from_s: float, to_s: float) -> None:
+def assert_shares(requests: Lines, from_s: float, to_s: float, starved: float) -> None:
     held = shares_between(requests, from_s, to_s)
-    due = {f"/{name}": pytest.approx(share, abs=POINTS) for name, share in FIVE.items()}
-    assert held == due, (
-        f"{ {name: round(share, 3) for name, share in held.items()} } between {from_s:.1f} and {to_s:.1f}"
-    )
+    points = POINTS if starved <= STARVED else POINTS_BUSY
+    wanted = {f"/{name}": pytest.approx(share, abs=points) for name, share in FIVE.items()}
+    assert held == wanted, f"{held}, {starved:.3f} of the time starved"
 
 
 def assert_used(
