@@ -102,7 +102,8 @@ class Requests:
         self._ends: list[tuple[float, int, Callable[[float], None]]] = []
         self._number = 0
         self.decisions = 0
-        self.is_over = False
+        self.left = 0  # that are not over
+        self.is_over = False  # none comes again
         for number in range(count):
             self._come(number % CLASSES)
         queue.tell()
@@ -110,6 +111,7 @@ class Requests:
     def _come(self, class_number: int) -> None:
         queue = self._queue
         request: Any = None
+        self.left += 1
 
         def decided(decision: Decision) -> None:
             assert isinstance(decision, Start), decision
@@ -120,6 +122,7 @@ class Requests:
 
         def end(at_s: float) -> None:
             queue.finish(request, at_s)
+            self.left -= 1
             if not self.is_over:
                 self._come(class_number)
 
@@ -131,10 +134,6 @@ class Requests:
             at_s, _, end = heappop(self._ends)
             end(at_s)
         self._queue.tell()
-
-    @property
-    def left(self) -> int:
-        return len(self._ends)
 
 
 class Node:
@@ -191,7 +190,7 @@ class Node:
         cpu_s, took_s = time.process_time() - cpu_s, time.perf_counter() - began
         decisions, entries = requests.decisions - before, replica.position - position
         requests.is_over = True
-        while requests.left:
+        while requests.left:  # also those that wait: the next run finds all channels free
             await self._tick(requests, HOLD_S)
         return {"decisions": decisions, "cpu_s": cpu_s, "seconds": took_s, "entries": entries}
 
