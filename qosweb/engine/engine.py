@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from cluster.names import make_view
 from qosweb.engine import entries
 from qosweb.engine.admission import Admission
-from qosweb.engine.effects import Effect, PolicyChanged, Refused, Reported, Restate, Viewed
+from qosweb.engine.effects import Effect, Granted, PolicyChanged, Refused, Reported, Restate, Viewed
 from qosweb.engine.entries import PolicyText, Report
 from qosweb.engine.flows import STEP_MS, Flow
 from qosweb.engine.law import Law
@@ -253,6 +253,10 @@ class Engine:
     # ---- effects
 
     def _of_replicated(self, effect: Effect) -> None:
+        if type(effect) is Granted:  # by far the most
+            if self.solo is None:
+                self.admission.handle(effect, self.now_ms)
+            return
         match effect:
             case PolicyChanged(position, _) if self.solo is not None:
                 self.solo.change_policy(position, self.replicated.law)

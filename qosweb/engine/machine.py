@@ -363,13 +363,12 @@ class QosMachine:
             if one.waiting:
                 one.backlog_ms = now_ms
         self._divide()
-        for start in self.scheduler.starts(now_ms):
-            class_number, owner, number, at, channel, waiter = start
-            classes[class_number].got.now += waiter.cost
+        for class_number, owner, number, at, channel in self.scheduler.starts(now_ms):
+            classes[class_number].got.now += channel.cost
             if owner == me:
                 self.effect(Granted(number, at, channel.rate_bps))
             elif at == me:
-                self.effect(Reserved(owner, number, class_number, waiter.cost, channel.rate_bps))
+                self.effect(Reserved(owner, number, class_number, channel.cost, channel.rate_bps))
 
     # ---- snapshots
 

@@ -21,7 +21,7 @@ Choosing costs a look at each class that waits, and each node where it does, how
 from __future__ import annotations
 
 from heapq import heapify, heappop, heapreplace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from qosweb.engine.pipes import NEVER, held, whole_channel
 from qosweb.webqos.values import PPM
@@ -32,21 +32,17 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId
     from qosweb.engine.bound import BoundPolicy
     from qosweb.engine.buckets import Bucket
-    from qosweb.engine.classes import ClassState, Waiter
+    from qosweb.engine.classes import ClassState
     from qosweb.engine.pipes import Held, Pipe
 
+    Start = tuple[int, ProcessId, int, ProcessId, Held]  # class, owner, number, at which node, its channel
 
-class Start(NamedTuple):
-    class_number: int
-    owner: ProcessId
-    number: int
-    at: ProcessId
-    channel: Held
-    waiter: Waiter
+CHANNELS_KEPT_MAX = 4096
 
 
 class Scheduler:
-    __slots__ = ("bound", "buckets", "classes", "era", "may_redirect", "pipes", "shares", "spare", "virtual", "wake_ms")
+    __slots__ = ("_channels", "_channels_of", "bound", "buckets", "classes", "era", "may_redirect", "pipes", "shares",
+                 "spare", "virtual", "wake_ms")  # fmt: skip
 
     def __init__(self) -> None:
         self.classes: list[ClassState] = []
@@ -58,6 +54,8 @@ class Scheduler:
         self.virtual = 0  # where the last start began
         self.spare = 0  # the same among those without a share, who are served evenly
         self.era = 0  # how often virtual times were forgotten
+        self._channels: dict[tuple[int, int, int, int, int, bool], Held] = {}  # worked out so far
+        self._channels_of: BoundPolicy | None = None  # that they follow from
         self.wake_ms: int | None = None  # when a bucket will let somebody through who waits for nothing else
 
     def begins_to_wait(self, number: int) -> None:
@@ -126,19 +124,21 @@ class Scheduler:
             return
         order = [self._key(number, one) for number, one in enumerate(self.classes) if one.waiting]
         heapify(order)
+        buckets_of, classes, pipes = self.bound.buckets_of, self.classes, self.pipes
         while order:
             number = order[0][2]
-            place = self._place(number, roomy) if self._is_open(number, now_ms) else None
+            is_open = not buckets_of[number] or self._is_open(number, now_ms)
+            place = self._place(number, roomy) if is_open else None
             if place is None:
                 heappop(order)
                 continue
             owner, at = place
             yield self._start(number, owner, at, now_ms)
-            if not self.pipes[at].has_room:
+            if not pipes[at].has_room:
                 roomy.remove(at)
                 if not roomy:
                     return
-            chosen = self.classes[number]
+            chosen = classes[number]
             if chosen.waiting:
                 heapreplace(order, self._key(number, chosen))
             else:
@@ -153,11 +153,8 @@ class Scheduler:
         return 2, one.spare_cost, number
 
     def _is_open(self, number: int, now_ms: int) -> bool:
-        of_class = self.bound.buckets_of[number]
-        if not of_class:
-            return True
         opens_ms = now_ms
-        for at in of_class:
+        for at in self.bound.buckets_of[number]:
             bucket, rule = self.buckets[at], self.bound.rules[at]
             bucket.fill(rule, now_ms)
             open_ms = bucket.open_at_ms(rule)
@@ -200,7 +197,18 @@ class Scheduler:
             if self.bound.buckets_of[class_number]:
                 self.take_tokens(class_number, 1, cost, now_ms)
         pipe = self.pipes[at]
-        rate = whole_channel(self.bound.rate_bps(class_number, cost), pipe.capacity_bps)
-        channel = held(class_number, cost, rate, share, era, visits=at != owner)
+        channel = self._channel(class_number, cost, pipe.capacity_bps, share, era, at != owner)
         pipe.take(owner, number, channel)
-        return Start(class_number, owner, number, at, channel, waiter)
+        return class_number, owner, number, at, channel
+
+    def _channel(self, number: int, cost: int, capacity_bps: int, share: int, era: int, visits: bool) -> Held:
+        """Pages are asked for again and again: what their channels are is worked out once."""
+        if self._channels_of is not self.bound or len(self._channels) >= CHANNELS_KEPT_MAX:
+            self._channels_of = self.bound
+            self._channels.clear()
+        key = number, cost, capacity_bps, share, era, visits
+        channel = self._channels.get(key)
+        if channel is None:
+            rate = whole_channel(self.bound.rate_bps(number, cost), capacity_bps)
+            channel = self._channels[key] = held(number, cost, rate, share, era, visits=visits)
+        return channel
