@@ -38,8 +38,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "each replica counts its own", "qosweb.engine.machine",
-        "            classes[class_number].got.now += waiter.cost",
-        "            classes[class_number].got.now += waiter.cost * (owner == me)",
+        "            classes[class_number].got.now += channel.cost",
+        "            classes[class_number].got.now += channel.cost * (owner == me)",
         "the state depends on whose replica it is",
     ),
     # ---- what is saved
