@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
-SIZE = "24m"
+SIZE = "160m"  # of what a member misses in a second or two, at 20 KB an entry, there is more than one would think
 IN_A_PLACE_OF_ITS_OWN = ("unshare", "--mount", "--map-root-user", "sh", "-c")
 
 
