@@ -290,8 +290,8 @@ class Admission:
         lifetime_ms = self.machine.scheduler.bound.terms[request.class_number].lifetime_ms
         if request.phase is Phase.READY and lifetime_ms is not None:
             self._guests_count += 1
-            until_ms = self.now_ms + (lifetime_ms if left_ms is None else min(left_ms, lifetime_ms))
-            heappush(self._guests, (until_ms, self._guests_count, request))
+            request.deadline_ms = self.now_ms + (lifetime_ms if left_ms is None else min(left_ms, lifetime_ms))
+            heappush(self._guests, (request.deadline_ms, self._guests_count, request))
         return request
 
     # ---- what the machine says
