@@ -16,13 +16,18 @@ if TYPE_CHECKING:
 
 
 def judge_lifetimes(ground: Ground) -> Iterator[Verdict]:
-    """One verdict for each rule that gives a lifetime; the one of ``set lifetime`` is for all other classes."""
+    """One verdict for each rule that gives a lifetime; the one of ``set lifetime`` is for all other classes.
+
+    Where a specification has neither, there is a bound on how long somebody waits, but it was promised to nobody.
+    """
     of_rule: dict[tuple[str, int, int], list[int]] = {}
     for number in sorted(ground.cells):
         terms = ground.terms(number)
         if terms is None or terms.lifetime_ms is None:
             continue
         text, line = _lifetime_rule(ground, number, terms.lifetime_ms)
+        if not line and ground.policy.model.settings.lifetime_ms is None:
+            continue
         of_rule.setdefault((text, line, terms.lifetime_ms), []).append(number)
     for (text, line, lifetime_ms), classes in of_rule.items():
         judge = Judge(ground, "lifetime", text, line)

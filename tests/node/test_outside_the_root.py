@@ -13,8 +13,7 @@ import pytest
 
 from tests.http import test_target_tricks
 from tests.http.test_target_tricks import outcome
-from tests.support import nodes
-from tests.support.nodes import COMMAND, RunningNode
+from tests.support.nodes import RunningNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,18 +154,18 @@ def test_what_is_no_regular_file_is_refused_at_once(node: RunningNode, root: Pat
     assert node.get("/beside.css", "Accept-Encoding: gzip").body == b"p {}"
 
 
-def test_a_file_that_may_not_be_read(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_read(root: Path, tmp_path: Path) -> None:
+    powerless: tuple[str, ...] = ()
     if os.geteuid() == 0:  # root may read everything, until it gives that up
         setpriv = shutil.which("setpriv") or pytest.skip("root reads everything, and there is no setpriv")
-        powerless = [setpriv, "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]
-        monkeypatch.setattr(nodes, "COMMAND", [*powerless, *COMMAND])
+        powerless = (setpriv, "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search")
     (root / "locked.html").write_bytes(SECRET)
     (root / "locked").mkdir()
     (root / "locked" / "index.html").write_bytes(SECRET)
     for name in ("locked.html", "locked"):
         (root / name).chmod(0)
     try:
-        with RunningNode(root, tmp_path) as node:
+        with RunningNode(root, tmp_path, before=powerless) as node:
             for target in ("/locked.html", "/locked/", "/locked/index.html"):
                 reply = node.get(target)
                 assert (reply.status, SECRET in reply.body) == (403, False)
