@@ -449,10 +449,6 @@ class Admission:
             return Deny(r.TOO_FAR, f"Class {name} is over its share; what waits before it takes longer.", retry_s)
         return None
 
-    def wait_ms(self, class_number: int) -> int:
-        """How long a request would wait for what is ahead of it."""
-        return self._outlook.wait(self.machine, class_number, self.now_ms + self.ahead_ms)[0]
-
 
 def _cut_off(name: str) -> Deny:
     return Deny(r.MINORITY, f"This node is cut off from its cluster, where class {name} is not served.", 5)

@@ -91,6 +91,10 @@ class Engine:
         """A flow by the clock. The order says nothing while nothing happens, and its own time stands still then."""
         return flow.per_s_after(self.time_ms // STEP_MS - self.machine.time_ms // STEP_MS)
 
+    def started_of_late_bps(self) -> list[int]:
+        """By class, in the whole cluster."""
+        return [self.of_late_bps(one.got) for one in self.machine.classes]
+
     # ---- in and out of the primary view
 
     def take_name(self, me: ProcessId) -> None:

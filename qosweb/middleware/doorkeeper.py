@@ -31,7 +31,7 @@ from qosweb.node.exchange import WAITING, Exchange
 from qosweb.node.labels import Labels
 from qosweb.node.meter import Meter
 from qosweb.node.policy import Policy, field_text
-from qosweb.node.qosgate import QosGate
+from qosweb.node.qosgate import QosGate, denial_fields, denial_status, denial_words
 from qosweb.node.saying import say
 from qosweb.node.visits import Visits
 from qosweb.settings import parse_byte_rate
@@ -75,7 +75,7 @@ class Place:
     @property
     def status(self) -> int:
         """Of the answer to one that is denied."""
-        return 429 if self.denial is not None and self.denial.is_of_client else 503
+        return 503 if self.denial is None else denial_status(self.denial)
 
     @property
     def fields(self) -> list[tuple[str, str]]:
@@ -83,13 +83,12 @@ class Place:
         of_class = ("QoS-Class", field_text(self.class_name))
         if self.denial is None:
             return [of_class, ("QoS-Decision", "served")]
-        retry = ("Retry-After", str(max(1, self.denial.retry_s)))
-        return [of_class, ("QoS-Decision", f"denied; reason={self.denial.reason}"), retry]
+        return [of_class, *denial_fields(self.denial)]
 
     @property
     def words(self) -> str:
         """For the person who is denied."""
-        return "" if self.denial is None else f"The request was not served: {self.denial.because}\n"
+        return "" if self.denial is None else f"{denial_words(self.denial)}\n"
 
     def leave(self, size: int) -> None:
         """It is over, after so many bytes of body."""

@@ -171,6 +171,16 @@ class _Decided:
 
 
 def denial(decision: Deny) -> Answer:
-    fields = [("Retry-After", str(max(1, decision.retry_s))), ("QoS-Decision", f"denied; reason={decision.reason}")]
-    status = 429 if decision.is_of_client else 503
-    return explain(status, f"The request was not served: {decision.because}", fields)
+    return explain(denial_status(decision), denial_words(decision), denial_fields(decision))
+
+
+def denial_status(decision: Deny) -> int:
+    return 429 if decision.is_of_client else 503
+
+
+def denial_words(decision: Deny) -> str:
+    return f"The request was not served: {decision.because}"
+
+
+def denial_fields(decision: Deny) -> list[tuple[str, str]]:
+    return [("Retry-After", str(max(1, decision.retry_s))), ("QoS-Decision", f"denied; reason={decision.reason}")]

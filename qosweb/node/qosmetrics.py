@@ -99,9 +99,10 @@ class QosCollector(Collector):
         promised = GaugeMetricFamily(
             "qosweb_class_share_promised_ratio", "Of the capacity, if all classes wanted everything.", labels=["class"]
         )
+        got_bps = room.engine.started_of_late_bps()
         for number, one in shown:
             waiting.add_metric([one.name], one.waiting)
-            held.add_metric([one.name], held_share(room.engine, number))
+            held.add_metric([one.name], held_share(got_bps, number))
             target.add_metric([one.name], machine.scheduler.shares[number] / PPM)
             if not machine.scheduler.bound.always[number]:
                 promised.add_metric([one.name], machine.promised[number] / PPM)

@@ -24,6 +24,7 @@ DIGEST_WAITING_MAX = 1_000
 
 def status_of(node: Node) -> dict[str, object]:
     policy = node.policy
+    got_bps = [] if node.room is None else node.room.engine.started_of_late_bps()
     return {
         "name": node.name,
         "version": VERSION,
@@ -45,7 +46,7 @@ def status_of(node: Node) -> dict[str, object]:
             "file": str(node.settings.spec or ""),
             "in_force": [] if node.room is None else _in_force(node.room.engine),
         },
-        "classes": {account.name: _class(account, node) for account in policy.accounts},
+        "classes": {account.name: _class(account, node, got_bps) for account in policy.accounts},
     }
 
 
@@ -135,7 +136,7 @@ def _node(pipe: Pipe, wall_ms: int) -> dict[str, object]:
     }
 
 
-def _class(account: ClassAccount, node: Node) -> dict[str, object]:
+def _class(account: ClassAccount, node: Node, got_bps: list[int]) -> dict[str, object]:
     found: dict[str, object] = {
         "in_service": account.in_service,
         **{key: count for key, count in account.by_decision().items() if key in ("served", "denied", "failed")},
@@ -145,21 +146,20 @@ def _class(account: ClassAccount, node: Node) -> dict[str, object]:
         "denials": dict(account.reasons),
     }
     if node.room is not None:
-        found |= _of_cluster(node.room.engine, account.number)
+        found |= _of_cluster(node.room.engine, account.number, got_bps)
     return found
 
 
-def _of_cluster(engine: Engine, number: int) -> dict[str, object]:
+def _of_cluster(engine: Engine, number: int, got_bps: list[int]) -> dict[str, object]:
     machine = engine.machine
     one = machine.classes[number]
     always = machine.scheduler.bound.always[number]
-    got_bps = engine.of_late_bps(one.got)
     return {
         "share": {
             "promised": None if always else machine.promised[number] / PPM,
             "now": machine.scheduler.shares[number] / PPM,
-            "held": held_share(engine, number),
-            "of_capacity": round(got_bps / machine.capacity_bps, 4) if machine.capacity_bps else 0.0,
+            "held": held_share(got_bps, number),
+            "of_capacity": round(got_bps[number] / machine.capacity_bps, 4) if machine.capacity_bps else 0.0,
         },
         "always": always,
         "waiting": one.waiting,
@@ -170,14 +170,13 @@ def _of_cluster(engine: Engine, number: int) -> dict[str, object]:
             "cancelled": one.totals.cancelled,
             "redirected": one.totals.redirected,
             "offered_bytes_per_s": engine.of_late_bps(one.came),
-            "started_bytes_per_s": got_bps,
+            "started_bytes_per_s": got_bps[number],
         },
     }
 
 
-def held_share(engine: Engine, number: int) -> float:
+def held_share(got_bps: list[int], number: int) -> float:
     """Of what was started of late in the whole cluster, the part of this class."""
-    got_bps = [engine.of_late_bps(one.got) for one in engine.machine.classes]
     return round(got_bps[number] / sum(got_bps), 4) if any(got_bps) else 0.0
 
 

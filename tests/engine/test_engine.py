@@ -314,3 +314,17 @@ def test_others_are_in_the_same_view() -> None:
     bench = together()
     bench.engine.view_changed(99, make_view(9, {A: 9, ProcessId("c"): 9}))
     assert sorted(pid.name for pid in bench.engine.machine.pipes) == ["a", "c"]
+
+
+def test_what_was_started_of_late_fades_by_the_clock_while_the_order_stands_still() -> None:
+    engine = together().engine
+    engine.machine.classes[0].got.now += 100 * PAGE  # what an entry that starts something does
+    engine.now_ms += 500
+    busy = sum(engine.started_of_late_bps())
+    assert busy > 0
+    before = engine.machine.time_ms
+    engine.now_ms += 1000
+    assert 0 < sum(engine.started_of_late_bps()) < busy / 2
+    engine.now_ms += 60_000
+    assert sum(engine.started_of_late_bps()) == 0
+    assert engine.machine.time_ms == before  # nothing was applied meanwhile
