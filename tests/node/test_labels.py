@@ -126,7 +126,9 @@ def test_status_says_which_constraints_are_in_force(site: Path, spec: Path, tmp_
         assert "</index.html>.available = always" in before
         assert timed not in before
         node.get("/free/a.html")
-        assert timed in json.loads(node.admin("/status"))["policy"]["in_force"]
+        wait_for(
+            lambda: timed in json.loads(node.admin("/status"))["policy"]["in_force"] or None, "the machine to know"
+        )
 
 
 def test_a_shadow_counts_and_changes_nothing(site: Path, spec: Path, tmp_path: Path) -> None:

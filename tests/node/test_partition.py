@@ -78,11 +78,12 @@ def partition_and_heal(nodes: Nodes, network: Network, scratch: Path) -> dict[st
         asked_for(nodes, time.time() + SECONDS)
         network.part(THREE, TWO)
         for name in THREE:
-            wait_for(lambda: nodes[name].members() == list(THREE) or None, "a view of three", 60)  # noqa: B023
+            wait_for(lambda: logged_members(nodes[name]) == list(THREE) or None, "a view of three", 60)  # noqa: B023
         for name in TWO:
-            wait_for(lambda: not nodes[name].members() or None, "none of two", 60)  # noqa: B023
-        cut = time.time(), time.time() + SECONDS
-        asked_for(nodes, cut[1])
+            wait_for(lambda: logged_members(nodes[name]) == [name] or None, "none of two", 60)  # noqa: B023
+        cut_s = time.time()
+        asked_for(nodes, cut_s + SECONDS)
+        logs_when_cut = {node.name: lines(node) for node in nodes.all}  # who still waits now may be served as one again
         network.heal()
         nodes.settle()
         healed_s = time.time()
@@ -90,7 +91,7 @@ def partition_and_heal(nodes: Nodes, network: Network, scratch: Path) -> dict[st
     finally:
         end(load)
     logs = {node.name: lines(node) for node in nodes.all}
-    judge_cut(logs, *cut)
+    judge_cut(logs_when_cut, cut_s)
     judge_healed(logs, healed_s)
     judge_order_of_views(logs)
     digests = wait_for(lambda: at_one_position(nodes), "all nodes to be at one position", 60)
@@ -98,9 +99,9 @@ def partition_and_heal(nodes: Nodes, network: Network, scratch: Path) -> dict[st
     return logs
 
 
-def judge_cut(logs: dict[str, Lines], from_s: float, to_s: float) -> None:
+def judge_cut(logs: dict[str, Lines], from_s: float) -> None:
     seen = {
-        name: [line for line in of_node if "event" not in line and from_s < line["ts"] < to_s]
+        name: [line for line in of_node if "event" not in line and line["ts"] > from_s]
         for name, of_node in logs.items()
     }
     assert len({line["view"] for name in THREE for line in seen[name]}) == 1
@@ -141,6 +142,12 @@ def at_one_position(nodes: Nodes) -> set[str] | None:
     groups = [(node.status() or {}).get("group") or {} for node in nodes.all]
     positions = {group.get("position") for group in groups}
     return {str(group["digest"]) for group in groups} if len(positions) == 1 and None not in positions else None
+
+
+def logged_members(node: Node) -> list[str]:
+    """Of the view that the node's lines are in now."""
+    views = [line for line in lines(node) if line.get("event") == "view"]
+    return list(views[-1]["members"]) if views else []
 
 
 def asked_for(nodes: Nodes, until_s: float) -> None:
