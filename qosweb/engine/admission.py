@@ -21,7 +21,7 @@ from qosweb.engine.effects import Effect, Granted, Known, Reserved, Restate
 from qosweb.engine.entries import UNUSED, Batch, Restated
 from qosweb.engine.outlook import Outlook, patience_ms
 from qosweb.engine.pipes import ROOM, whole_channel
-from qosweb.engine.requests import Decision, Deny, GoTo, Phase, Request, Start
+from qosweb.engine.requests import OVER, READY, RUNNING, WAITING, Decision, Deny, GoTo, Request, Start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,9 +141,8 @@ class Admission:
         lifetime_ms = self.machine.scheduler.bound.terms[class_number].lifetime_ms
         self._numbers += 1
         deadline_ms = None if lifetime_ms is None else now_ms + lifetime_ms
-        request = Request(self._numbers, class_number, cost, deadline_ms, decided)
-        self._own[request.number] = request
-        self._count_waiting(request.class_number, 1)
+        request = self._own[self._numbers] = Request(self._numbers, class_number, cost, deadline_ms, decided)
+        self._count_waiting(class_number, 1)
         if deadline_ms is not None:
             heappush(self._deadlines, (deadline_ms, request.number))
         self._outlook.submitted(class_number, cost)
@@ -160,11 +159,12 @@ class Admission:
 
     def finish(self, request: Request, cost: int, until_s: float | None = None) -> None:
         """It ran, and is over; it cost so much, and its channel is free since then, if not just now."""
-        if request.phase is not Phase.RUNNING:
+        if request.phase is not RUNNING:
             return
-        request.phase = Phase.OVER
+        request.phase = OVER
         self.used_bps -= request.rate_bps
-        self.outbox.account(request.class_number).started_cost += cost - request.cost
+        if cost != request.cost:
+            self.outbox.account(request.class_number).started_cost += cost - request.cost
         if request.owner is None:
             del self._own[request.number]
             self.outbox.finished(request.number, cost)
@@ -175,9 +175,9 @@ class Admission:
 
     def cancel(self, request: Request) -> None:
         """Its client is gone, or it gave up, before it ran."""
-        if request.phase is Phase.RUNNING:
+        if request.phase is RUNNING:
             self.finish(request, 0)
-        elif request.phase is not Phase.OVER:
+        elif request.phase is not OVER:
             self._drop(request)
 
     def tick(self, now_ms: int) -> None:
@@ -199,7 +199,7 @@ class Admission:
             del self._missed[next(iter(self._missed))]
         while self._guests and self._guests[0][0] <= now_ms:
             _, _, request = heappop(self._guests)
-            if request.phase is Phase.READY:
+            if request.phase is READY:
                 self._expire(request)
 
     def _expire(self, request: Request) -> None:
@@ -229,7 +229,7 @@ class Admission:
         machine = self.machine
         for request in list(self._own.values()):
             denies = machine.scheduler.bound.terms[request.class_number].in_minority == "deny"
-            if denies and request.phase in (Phase.WAITING, Phase.READY):
+            if denies and request.phase in (WAITING, READY):
                 self._drop(request)
                 _decide(request, _cut_off(machine.classes[request.class_number].name))
 
@@ -237,23 +237,22 @@ class Admission:
         return request.deadline_ms is not None and request.deadline_ms <= self.now_ms
 
     def next_deadline_ms(self) -> int | None:
-        visit_ms = next(iter(self._visits.values())).until_ms if self._visits else None
-        self._drop_old_deadlines()
-        wait_ms = self._deadlines[0][0] if self._deadlines else None
-        guest_ms = self._guests[0][0] if self._guests else None
-        return min((one for one in (visit_ms, wait_ms, guest_ms) if one is not None), default=None)
-
-    def _drop_old_deadlines(self) -> None:
-        """Those of requests that no longer wait: the first of all, and the others when they are too many."""
+        """Or earlier: the first deadline may be that of a request which no longer waits."""
         if len(self._deadlines) > 2 * len(self._own) + DEADLINES_OLD_MAX:
             self._deadlines = [one for one in self._deadlines if self._may_expire(one[1])]
             heapify(self._deadlines)
-        while self._deadlines and not self._may_expire(self._deadlines[0][1]):
-            heappop(self._deadlines)
+        first_ms = self._deadlines[0][0] if self._deadlines else None
+        if self._visits:
+            visit_ms = next(iter(self._visits.values())).until_ms
+            first_ms = visit_ms if first_ms is None else min(first_ms, visit_ms)
+        if self._guests:
+            guest_ms = self._guests[0][0]
+            first_ms = guest_ms if first_ms is None else min(first_ms, guest_ms)
+        return first_ms
 
     def _may_expire(self, number: int) -> bool:
         request = self._own.get(number)
-        return request is not None and request.phase in (Phase.WAITING, Phase.READY)
+        return request is not None and (request.phase is WAITING or request.phase is READY)
 
     # ---- requests of others, sent here with a ticket
 
@@ -276,7 +275,7 @@ class Admission:
         request = Request(number, class_number, cost, None, decided)
         request.owner = owner
         request.is_visitor = True
-        request.phase = Phase.READY
+        request.phase = READY
         if expected is not None:
             request.class_number, request.cost, request.rate_bps = (
                 expected.class_number, expected.cost, expected.rate_bps,
@@ -288,7 +287,7 @@ class Admission:
         self._ready.append(request)
         self._start_ready()
         lifetime_ms = self.machine.scheduler.bound.terms[request.class_number].lifetime_ms
-        if request.phase is Phase.READY and lifetime_ms is not None:
+        if request.phase is READY and lifetime_ms is not None:
             self._guests_count += 1
             request.deadline_ms = self.now_ms + (lifetime_ms if left_ms is None else min(left_ms, lifetime_ms))
             heappush(self._guests, (request.deadline_ms, self._guests_count, request))
@@ -299,8 +298,8 @@ class Admission:
     def handle(self, effect: Effect, now_ms: int) -> None:
         self.now_ms = now_ms
         match effect:
-            case Granted(number, at, rate_bps):
-                self._granted(number, at, rate_bps)
+            case Granted():
+                self.granted(effect)
             case Reserved(owner, number, class_number, cost, rate_bps):
                 self._reserved(owner, number, Visit(class_number, cost, rate_bps, now_ms + VISIT_MS))
             case Restate():
@@ -324,11 +323,12 @@ class Admission:
         else:
             self.outbox.visited(owner, number, UNUSED)
 
-    def _granted(self, number: int, at: ProcessId, rate_bps: int) -> None:
+    def granted(self, grant: Granted) -> None:
         if self._is_void:
             return
+        number, at = grant.number, grant.at
         request = self._own.get(number)
-        if request is None or request.phase is not Phase.WAITING:
+        if request is None or request.phase is not WAITING:
             return  # it was given up meanwhile, which the others will hear
         if self._is_late(request):
             self._expire(request)
@@ -336,16 +336,16 @@ class Admission:
         self._waits_no_longer(request)
         self._outlook.began(request.class_number, request.cost)
         if at == self.me:
-            request.phase = Phase.READY
-            request.rate_bps = rate_bps
+            request.phase = READY
+            request.rate_bps = grant.rate_bps
             self._ready.append(request)
             self._start_ready()
             return
-        request.phase = Phase.OVER
+        request.phase = OVER
         del self._own[number]
         self.outbox.account(request.class_number).redirected += 1
         left_ms = None if request.deadline_ms is None else request.deadline_ms - self.now_ms
-        _decide(request, GoTo(at, self.machine.pipes[at].url, rate_bps, left_ms))
+        _decide(request, GoTo(at, self.machine.pipes[at].url, grant.rate_bps, left_ms))
 
     def restate(self) -> None:
         """Say with the next batch everything that is not over, to those who know nothing of it."""
@@ -364,8 +364,8 @@ class Admission:
         own = [(one.number, one.class_number, one.cost, one.phase) for one in self._own.values()]
         return Restated(
             self._restates,
-            [one[:3] for one in own if one[3] is not Phase.WAITING],
-            [one[:3] for one in own if one[3] is Phase.WAITING],
+            [one[:3] for one in own if one[3] is not WAITING],
+            [one[:3] for one in own if one[3] is WAITING],
         )
 
     def told(self, batch: Batch) -> None:
@@ -388,14 +388,16 @@ class Admission:
     def refresh(self) -> None:
         """The machine has applied something, or is another one."""
         self._is_contended = self.machine.is_contended
+        self._outlook.machine_changed()
 
     def _has_room(self) -> bool:
         return self.used_bps * ROOM < self.capacity_bps * (ROOM - 1) or not self.used_bps
 
     def _start_ready(self, since_s: float | None = None) -> None:
-        while self._ready and self._has_room():
-            request = self._ready.popleft()
-            if request.phase is not Phase.READY:
+        ready = self._ready
+        while ready and self._has_room():
+            request = ready.popleft()
+            if request.phase is not READY:
                 continue
             if self._is_late(request):
                 self._expire(request)
@@ -409,14 +411,14 @@ class Admission:
         self._start_ready()
 
     def _run(self, request: Request, rate_bps: int) -> None:
-        request.phase = Phase.RUNNING
+        request.phase = RUNNING
         request.rate_bps = min(rate_bps, max(self.capacity_bps - self.used_bps, rate_bps // 2, 1))
         self.used_bps += request.rate_bps
 
     def _drop(self, request: Request) -> None:
-        if request.phase is Phase.WAITING:
+        if request.phase is WAITING:
             self._waits_no_longer(request)
-        request.phase = Phase.OVER
+        request.phase = OVER
         if request.owner is None:
             del self._own[request.number]
             self.outbox.account(request.class_number).cancelled += not request.is_visitor
@@ -431,18 +433,21 @@ class Admission:
     def _refusal(self, class_number: int) -> Deny | None:
         machine = self.machine
         terms = machine.scheduler.bound.terms[class_number]
-        name = machine.classes[class_number].name
         if self.in_minority and terms.in_minority == "deny":
-            return _cut_off(name)
+            return _cut_off(machine.classes[class_number].name)
         if self.is_draining:
             return Deny(r.DRAINING, "This node is about to stop.", 1)
         if self._waiting >= WAITING_MAX + ALWAYS_MAX * terms.always:
             return Deny(r.FULL, f"{self._waiting} requests wait at this node already.", 1)
-        if terms.always or terms.lifetime_ms is None:
+        lifetime_ms = terms.lifetime_ms
+        if terms.always or lifetime_ms is None:
             return None
         wait_ms, at = self._outlook.wait(machine, class_number, self.now_ms + self.ahead_ms)
-        patience = patience_ms(terms.lifetime_ms, machine)
+        if wait_ms < lifetime_ms // 2:
+            return None  # patience is no less
+        patience = patience_ms(lifetime_ms, machine)
         if wait_ms > patience:
+            name = machine.classes[class_number].name
             retry_s = min(RETRY_MAX_S, -(-(wait_ms - patience) // 1000))
             if at is not None:
                 return self._over_bound(at, f"Class {name} is", retry_s)

@@ -6,24 +6,38 @@ The queue of a class is one per node, in the order of arrival. Any entry leaves 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from qosweb.engine.flows import Flow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cluster.names import ProcessId
 
 NEVER_MS = -(1 << 40)
 
 
-class Waiter(NamedTuple):
+class Waiter(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     seq: int  # of its arrival in the order: the smallest has waited for longest
     cost: int
     at_ms: int
+
+
+class ClassNumbers(dict[int, int]):
+    """From the numbers that classes had before to those that they have now, by name; who is gone is the default."""
+
+    __slots__ = ("_default",)
+
+    def __init__(self, before: Sequence[str], after: Sequence[str], default: int) -> None:
+        now = {name: number for number, name in enumerate(after)}
+        super().__init__((number, now.get(name, default)) for number, name in enumerate(before))
+        self._default = default
+
+    def __missing__(self, number: int) -> int:
+        return self._default
 
 
 class Totals(msgspec.Struct, array_like=True):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from cluster.names import make_view
 from qosweb.engine import entries
 from qosweb.engine.admission import Admission
+from qosweb.engine.classes import ClassNumbers
 from qosweb.engine.effects import Effect, Granted, PolicyChanged, Refused, Reported, Restate, Viewed
 from qosweb.engine.entries import PolicyText, Report
 from qosweb.engine.flows import STEP_MS, Flow
@@ -23,8 +24,6 @@ from qosweb.engine.machine import QosMachine
 from qosweb.engine.outbox import Outbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cluster.names import ProcessId, View
     from qosweb.engine.entries import Batch
 
@@ -237,12 +236,9 @@ class Engine:
         if batch is self.in_flight:
             self.in_flight = None
 
-    def _number_of(self, generation: int) -> Callable[[int], int]:
+    def _number_of(self, generation: int) -> ClassNumbers:
         """From class numbers of a policy of the cluster to those in force here."""
-        names = self.replicated.names.get(generation, [])
-        now = {name: at for at, name in enumerate(self._names)}
-        default = self._law.default
-        return lambda number: now.get(names[number], default) if 0 <= number < len(names) else default
+        return ClassNumbers(self.replicated.names.get(generation, ()), self._names, self._law.default)
 
     # ---- what the node wants
 
@@ -259,7 +255,7 @@ class Engine:
     def _of_replicated(self, effect: Effect) -> None:
         if type(effect) is Granted:  # by far the most
             if self.solo is None:
-                self.admission.handle(effect, self.now_ms)
+                self.admission.granted(effect)
             return
         match effect:
             case PolicyChanged(position, _) if self.solo is not None:

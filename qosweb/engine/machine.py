@@ -16,7 +16,7 @@ import msgspec
 
 from qosweb.engine import entries, saved
 from qosweb.engine.buckets import DEPTH_MS, Bucket
-from qosweb.engine.classes import ClassState, Totals, Waiter
+from qosweb.engine.classes import ClassNumbers, ClassState, Totals, Waiter
 from qosweb.engine.demand import BACKLOG_MS, demand_ppm
 from qosweb.engine.effects import Effect, Granted, Known, PolicyChanged, Refused, Reported, Reserved, Restate, Viewed
 from qosweb.engine.flows import STEP_MS
@@ -55,6 +55,8 @@ class QosMachine:
         self.bound_ms = 0  # when the policy was last bound, and to what
         self.environment = Environment()
         self._promised: tuple[int, ...] | None = None
+        self._translations: dict[int, ClassNumbers] = {}  # of class numbers, by generation,
+        self._translations_to: Law | None = None  # to those of this
         self._bind_all()
 
     # ---- what can be seen
@@ -113,11 +115,11 @@ class QosMachine:
                 if at_ms > self.accessed_ms.get(page_set, -1):
                     self.accessed_ms[page_set] = at_ms
         for number, *counts in batch.accounts:
-            self.classes[number_of(number)].totals.add(Totals(*counts))
+            self.classes[number_of[number]].totals.add(Totals(*counts))
         for number, count, cost in batch.served:
-            self._started_at_once(number_of(number), count, cost)
+            self._started_at_once(number_of[number], count, cost)
         for number, _, cost in batch.denied:
-            self.classes[number_of(number)].came.now += cost
+            self.classes[number_of[number]].came.now += cost
         pipe = self.pipes.get(origin)
         if pipe is not None:
             self._apply_of_member(position, origin, pipe, batch, number_of)
@@ -125,7 +127,7 @@ class QosMachine:
         self._schedule()
 
     def _apply_of_member(
-        self, position: int, origin: ProcessId, pipe: Pipe, batch: Batch, number_of: Callable[[int], int]
+        self, position: int, origin: ProcessId, pipe: Pipe, batch: Batch, number_of: ClassNumbers
     ) -> None:
         if batch.report is not None:
             report = batch.report
@@ -140,11 +142,12 @@ class QosMachine:
             if (origin, number) not in pipe.channels:
                 if number in pipe.waiting:
                     self._cancel(origin, pipe, number)
-                paid = self._started_at_once(number_of(class_number), 1, cost)
-                self._hold(origin, pipe, number, number_of(class_number), cost, *paid)
+                paid = self._started_at_once(number_of[class_number], 1, cost)
+                self._hold(origin, pipe, number, number_of[class_number], cost, *paid)
+        waiting, channels = pipe.waiting, pipe.channels
         for number, class_number, cost in batch.submitted:
-            if number not in pipe.waiting and (origin, number) not in pipe.channels:
-                self._wait(origin, pipe, number, number_of(class_number), cost)
+            if number not in waiting and (origin, number) not in channels:
+                self._wait(origin, pipe, number, number_of[class_number], cost)
         for number in batch.cancelled:
             self._cancel(origin, pipe, number)
         for number, cost in batch.finished:
@@ -188,7 +191,7 @@ class QosMachine:
 
     def _free(self, pipe: Pipe, owner: ProcessId, number: int, cost: int) -> None:
         channel = pipe.give_back(owner, number)
-        if channel is None:
+        if channel is None or channel.cost == cost > 0:
             return
         more = max(0, cost) - channel.cost
         if more or cost == entries.UNUSED:
@@ -196,7 +199,7 @@ class QosMachine:
             self.scheduler.settle(channel, more)
             self.scheduler.take_tokens(channel.number, -(cost == entries.UNUSED), more, self.time_ms)
 
-    def _restate(self, origin: ProcessId, pipe: Pipe, restated: Restated, number_of: Callable[[int], int]) -> None:
+    def _restate(self, origin: ProcessId, pipe: Pipe, restated: Restated, number_of: ClassNumbers) -> None:
         self._forget(origin)
         here = {number for number, *_ in (*restated.running, *restated.waiting)}
         for other in self.pipes.values():  # channels that were granted to them while nobody there listened
@@ -205,9 +208,9 @@ class QosMachine:
         if origin == self.me:
             self.effect(Known(restated.count))
         for number, class_number, cost in restated.running:
-            self._hold(origin, pipe, number, number_of(class_number), cost)
+            self._hold(origin, pipe, number, number_of[class_number], cost)
         for number, class_number, cost in restated.waiting:
-            self._wait(origin, pipe, number, number_of(class_number), cost)
+            self._wait(origin, pipe, number, number_of[class_number], cost)
 
     # ---- members
 
@@ -320,18 +323,17 @@ class QosMachine:
         self._promised = None
         self.scheduler.bound = self.law.bind(environment)
 
-    def _translation(self, generation: int) -> Callable[[int], int]:
+    def _translation(self, generation: int) -> ClassNumbers:
         """From a class number of that generation to one of now."""
-        default = self.law.default
-        names = self.names.get(generation)
-        if names is None:
-            return lambda _number: default
-        if generation == self.generation:
-            count = len(names)
-            return lambda number: number if 0 <= number < count else default
-        now = {name: at for at, name in enumerate(self.law.names)}
-        numbers = [now.get(name, default) for name in names]
-        return lambda number: numbers[number] if 0 <= number < len(numbers) else default
+        if self._translations_to is not self.law:
+            self._translations_to = self.law
+            self._translations.clear()
+        found = self._translations.get(generation)
+        if found is None:
+            found = ClassNumbers(self.names.get(generation, ()), self.law.names, self.law.default)
+            if generation in self.names:
+                self._translations[generation] = found
+        return found
 
     # ---- time and shares
 
@@ -364,7 +366,6 @@ class QosMachine:
                 one.backlog_ms = now_ms
         self._divide()
         for class_number, owner, number, at, channel in self.scheduler.starts(now_ms):
-            classes[class_number].got.now += channel.cost
             if owner == me:
                 self.effect(Granted(number, at, channel.rate_bps))
             elif at == me:

@@ -14,9 +14,10 @@ from qosweb.engine.classes import Totals
 from qosweb.engine.entries import LIST_MAX, Batch, PolicyText, Report, Restated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from cluster.names import ProcessId
+    from qosweb.engine.classes import ClassNumbers
 
 Sums = dict[int, list[int]]  # class: requests, cost
 
@@ -140,16 +141,16 @@ class Outbox:
         del self._cancelled[:LIST_MAX], self._finished[:LIST_MAX], self._visited[:LIST_MAX]
         return batch
 
-    def put_back(self, batch: Batch, number_of: Callable[[int], int]) -> None:
+    def put_back(self, batch: Batch, number_of: ClassNumbers) -> None:
         """A batch that nobody got: what it counts is not lost. The rest is said anew by who restates everything."""
         for number, count, cost in batch.served:
-            _add(self._served, number_of(number), count, cost)
+            _add(self._served, number_of[number], count, cost)
         for _, number, cost in batch.started:
-            _add(self._served, number_of(number), 1, cost)
+            _add(self._served, number_of[number], 1, cost)
         for number, count, cost in batch.denied:
-            _add(self._denied, number_of(number), count, cost)
+            _add(self._denied, number_of[number], count, cost)
         for number, *counts in batch.accounts:
-            self.account(number_of(number)).add(Totals(*counts))
+            self.account(number_of[number]).add(Totals(*counts))
         self.report = self.report or batch.report
         self.policy = self.policy or batch.policy
 

@@ -40,83 +40,108 @@ def patience_ms(lifetime_ms: int, machine: QosMachine) -> int:
     return lifetime_ms - min(most, 2 * LOOKAHEAD_MS) - min(most, travel_ms)
 
 
-class Outlook:
-    """Of one node. Costs are of its own requests."""
+class OfClass:
+    """What this node has of one class: costs of its own requests."""
 
-    __slots__ = ("_begun", "_step", "_untold", "_waiting")
+    __slots__ = ("begun", "untold", "waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[int, int] = {}  # by class: the cost of what waits here,
-        self._untold: dict[int, int] = {}  # of that what the machine does not know yet,
-        self._begun: dict[int, Flow] = {}  # and what of ours was started, here or elsewhere
+        self.waiting = 0  # what waits here,
+        self.untold = 0  # of that what the machine does not know yet,
+        self.begun = Flow()  # and what of ours was started, here or elsewhere
+
+
+class Outlook:
+    """Of one node."""
+
+    __slots__ = ("_of", "_paces", "_step")
+
+    def __init__(self) -> None:
+        self._of: dict[int, OfClass] = {}
+        self._paces: dict[int, tuple[int, int, bool]] = {}  # worked out since the machine or a mean changed
         self._step = 0
 
+    def of(self, number: int) -> OfClass:
+        found = self._of.get(number)
+        if found is None:
+            found = self._of[number] = OfClass()
+        return found
+
     def submitted(self, number: int, cost: int) -> None:
-        self._untold[number] = self._untold.get(number, 0) + cost
-        self._waiting[number] = self._waiting.get(number, 0) + cost
+        one = self.of(number)
+        one.untold += cost
+        one.waiting += cost
 
     def left(self, number: int, cost: int) -> None:
         """It waits no longer."""
-        self._waiting[number] -= cost
+        self._of[number].waiting -= cost
 
     def began(self, number: int, cost: int) -> None:
-        flow = self._begun.get(number)
-        if flow is None:
-            flow = self._begun[number] = Flow()
-        flow.now += cost
+        self.of(number).begun.now += cost
 
     def told(self, number: int, cost: int) -> None:
         """The machine knows, or never will."""
-        self._untold[number] = max(0, self._untold.get(number, 0) - cost)
+        one = self.of(number)
+        one.untold = max(0, one.untold - cost)
 
     def all_told(self) -> None:
-        self._untold.clear()
+        for one in self._of.values():
+            one.untold = 0
 
     def advance(self, now_ms: int) -> None:
         steps = now_ms // STEP_MS - self._step
         if steps > 0:
             self._step += steps
-            for flow in self._begun.values():
-                flow.step(steps)
+            self._paces.clear()
+            for one in self._of.values():
+                one.begun.step(steps)
+
+    def machine_changed(self) -> None:
+        """It has applied something, or is another one."""
+        self._paces.clear()
 
     def translate(self, numbers: Sequence[int]) -> None:
         """Classes have other numbers from now on."""
-        self._untold.clear()
-        self._begun.clear()
-        waiting, self._waiting = self._waiting, {}
-        for number, cost in waiting.items():
-            self._waiting[numbers[number]] = self._waiting.get(numbers[number], 0) + cost
+        before, self._of = self._of, {}
+        self._paces.clear()
+        for number, one in before.items():
+            self.of(numbers[number]).waiting += one.waiting
 
     def wait(self, machine: QosMachine, number: int, time_ms: int) -> tuple[int, int | None]:
         """How many ms, at the rate that its class has now, and for which bound; `time_ms` is the cluster's.
 
         Where that is not known (others that come first take everything, for now) it may try.
         """
-        scheduler = machine.scheduler
+        pace = self._paces.get(number)
+        if pace is None:
+            pace = self._paces[number] = self._pace(machine, number)
+        of_cost_ms, per, counts_all = pace
+        one = self.of(number)
         chosen = machine.classes[number]
-        everywhere = chosen.waiting_cost + self._untold.get(number, 0)
-        share = scheduler.shares[number] if chosen.waiting else PPM  # of those who do not wait it is a guess
-        rate_bps = machine.capacity_bps * share // PPM
-        wait_ms = 0
+        ahead = chosen.waiting_cost + one.untold if counts_all else one.waiting
+        wait_ms = ahead * of_cost_ms // per
+        scheduler = machine.scheduler
+        buckets_of = scheduler.bound.buckets_of[number]
         longest: int | None = None
-        if rate_bps:
-            wait_ms = self._ahead(machine, number, everywhere) * 1000 // rate_bps
-        for at in scheduler.bound.buckets_of[number]:
+        for at in buckets_of:
             rule, bucket = scheduler.bound.rules[at], scheduler.buckets[at]
-            tokens = chosen.waiting * REQUEST if rule.counts == "requests" else everywhere
+            tokens = chosen.waiting * REQUEST if rule.counts == "requests" else chosen.waiting_cost + one.untold
             level = bucket.level_at(rule, max(machine.time_ms, time_ms))
             of_bound_ms = (1000 * tokens - level) // max(1, rule.rate_per_s)
             if of_bound_ms > wait_ms:
                 wait_ms, longest = of_bound_ms, at
         return wait_ms, longest
 
-    def _ahead(self, machine: QosMachine, number: int, everywhere: int) -> int:
-        """The cost of what the whole cluster will start of this class before it comes to a request from here."""
-        here = self._waiting.get(number, 0)
+    def _pace(self, machine: QosMachine, number: int) -> tuple[int, int, bool]:
+        """So many ms for so much cost that is ahead, and whether that is all that waits anywhere or what waits here."""
+        chosen = machine.classes[number]
+        share = machine.scheduler.shares[number] if chosen.waiting else PPM  # of those who do not wait it is a guess
+        rate_bps = machine.capacity_bps * share // PPM
+        if not rate_bps:
+            return 0, 1, False
         if len(machine.pipes) == 1:
-            return here
-        flow = self._begun.get(number)
-        ours, all_ = flow.per_s if flow is not None else 0, machine.classes[number].got.per_s
+            return 1000, rate_bps, False
+        ours, all_ = self.of(number).begun.per_s, chosen.got.per_s
         if ours * LITTLE < all_ or not ours:
-            return everywhere
-        return here * max(ours, all_) // ours
+            return 1000, rate_bps, True
+        return 1000 * max(ours, all_), ours * rate_bps, False

@@ -82,9 +82,12 @@ class Pipe:
         used, capacity = self.used_bps, self.capacity_bps
         if used * ROOM < capacity * (ROOM - 1):
             return True
-        if not self.ahead_bps or not capacity:
+        ahead = self.ahead_bps
+        if not ahead or not capacity:
             return False
-        return 2 * self.free_bps * len(self.channels) >= used
+        if used > capacity:
+            ahead = ahead * capacity // used
+        return 2 * (capacity + ahead - used) * len(self.channels) >= used  # free_bps is at least half a channel
 
     def take(self, owner: ProcessId, number: int, channel: Held) -> None:
         self.channels[owner, number] = channel

@@ -27,6 +27,9 @@ class Phase(Enum):
     OVER = "over"
 
 
+WAITING, READY, RUNNING, OVER = Phase  # looked up once: a member of an enumeration is slow to reach
+
+
 class Start(msgspec.Struct, frozen=True):
     """It may start now, at this rate; its channel has been free since then, if not just now (seconds)."""
 

@@ -27,8 +27,6 @@ from qosweb.engine.pipes import NEVER, held, whole_channel
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cluster.names import ProcessId
     from qosweb.engine.bound import BoundPolicy
     from qosweb.engine.buckets import Bucket
@@ -113,36 +111,37 @@ class Scheduler:
         bound = self.bound
         return all(self.buckets[at].level_at(bound.rules[at], now_ms) > 0 for at in bound.buckets_of[number])
 
-    def starts(self, now_ms: int) -> Iterator[Start]:
+    def starts(self, now_ms: int) -> list[Start]:
         """All that may start now, each taken out of its queue and given its channel.
 
         Room and tokens only become less meanwhile: a node that is full, and a class that cannot go on, are done with.
         """
         self.wake_ms = None
+        started: list[Start] = []
         roomy = [pid for pid, pipe in self.pipes.items() if pipe.has_room]
         if not roomy:
-            return
+            return started
         order = [self._key(number, one) for number, one in enumerate(self.classes) if one.waiting]
         heapify(order)
         buckets_of, classes, pipes = self.bound.buckets_of, self.classes, self.pipes
-        while order:
+        while order and roomy:
             number = order[0][2]
+            chosen = classes[number]
             is_open = not buckets_of[number] or self._is_open(number, now_ms)
-            place = self._place(number, roomy) if is_open else None
+            place = self._place(chosen, roomy) if is_open else None
             if place is None:
                 heappop(order)
                 continue
             owner, at = place
-            yield self._start(number, owner, at, now_ms)
-            if not pipes[at].has_room:
+            pipe = pipes[at]
+            started.append(self._start(number, chosen, owner, at, pipe, now_ms))
+            if not pipe.has_room:
                 roomy.remove(at)
-                if not roomy:
-                    return
-            chosen = classes[number]
             if chosen.waiting:
                 heapreplace(order, self._key(number, chosen))
             else:
                 heappop(order)
+        return started
 
     def _key(self, number: int, one: ClassState) -> tuple[int, int, int]:
         """The smallest is next."""
@@ -166,9 +165,8 @@ class Scheduler:
             return False
         return True
 
-    def _place(self, number: int, roomy: list[ProcessId]) -> tuple[ProcessId, ProcessId] | None:
+    def _place(self, chosen: ClassState, roomy: list[ProcessId]) -> tuple[ProcessId, ProcessId] | None:
         """Whose entry, and where it starts."""
-        chosen = self.classes[number]
         if len(roomy) == 1:
             if roomy[0] in chosen.queues:
                 return roomy[0], roomy[0]
@@ -180,35 +178,42 @@ class Scheduler:
         owner = min(chosen.queues, key=lambda pid: chosen.oldest(pid)[1].seq)
         return owner, max(roomy, key=lambda pid: self.pipes[pid].free_bps)
 
-    def _start(self, class_number: int, owner: ProcessId, at: ProcessId, now_ms: int) -> Start:
-        chosen = self.classes[class_number]
+    def _start(
+        self, class_number: int, chosen: ClassState, owner: ProcessId, at: ProcessId, pipe: Pipe, now_ms: int
+    ) -> Start:
         number, waiter = chosen.take_oldest(owner)
-        del self.pipes[owner].waiting[number]
+        visits = at is not owner and at != owner
+        del (self.pipes[owner] if visits else pipe).waiting[number]
         cost = waiter.cost
+        chosen.got.now += cost
         share, era = 0, NEVER
-        if not self.bound.always[class_number]:
+        bound = self.bound
+        if not bound.always[class_number]:
             share, era = self.shares[class_number], self.era
             if share:
-                if chosen.virtual > self.virtual:
-                    self.virtual = chosen.virtual
-            elif chosen.spare_cost > self.spare:
-                self.spare = chosen.spare_cost
-            self._pay(class_number, cost, share)
-            if self.bound.buckets_of[class_number]:
+                virtual = chosen.virtual
+                if virtual > self.virtual:
+                    self.virtual = virtual
+                chosen.virtual = virtual + cost * PPM // share  # as in _pay
+            else:
+                if chosen.spare_cost > self.spare:
+                    self.spare = chosen.spare_cost
+                chosen.spare_cost += cost
+            if bound.buckets_of[class_number]:
                 self.take_tokens(class_number, 1, cost, now_ms)
-        pipe = self.pipes[at]
-        channel = self._channel(class_number, cost, pipe.capacity_bps, share, era, at != owner)
+        key = class_number, cost, pipe.capacity_bps, share, era, visits
+        channel = self._channels.get(key) if self._channels_of is bound else None
+        if channel is None:
+            channel = self._channel(key)
         pipe.take(owner, number, channel)
         return class_number, owner, number, at, channel
 
-    def _channel(self, number: int, cost: int, capacity_bps: int, share: int, era: int, visits: bool) -> Held:
+    def _channel(self, key: tuple[int, int, int, int, int, bool]) -> Held:
         """Pages are asked for again and again: what their channels are is worked out once."""
         if self._channels_of is not self.bound or len(self._channels) >= CHANNELS_KEPT_MAX:
             self._channels_of = self.bound
             self._channels.clear()
-        key = number, cost, capacity_bps, share, era, visits
-        channel = self._channels.get(key)
-        if channel is None:
-            rate = whole_channel(self.bound.rate_bps(number, cost), capacity_bps)
-            channel = self._channels[key] = held(number, cost, rate, share, era, visits=visits)
+        number, cost, capacity_bps, share, era, visits = key
+        rate = whole_channel(self.bound.rate_bps(number, cost), capacity_bps)
+        channel = self._channels[key] = held(number, cost, rate, share, era, visits=visits)
         return channel

@@ -132,8 +132,8 @@ class EngineRoom:
         at_ms = min(self.engine.next_call_ms() or now_ms + TICK_EVERY_MS, now_ms + TICK_EVERY_MS)
         at_ms = max(at_ms, now_ms + 1)
         if self._timer is not None:
-            if self._timer_ms == at_ms and not self._timer.cancelled():
-                return
+            if self._timer_ms <= at_ms:
+                return  # an early look is cheaper than another timer with each turn
             self._timer.cancel()
         self._timer_ms = at_ms
         self._timer = self._loop.call_later((at_ms - now_ms) / 1000, self._turn_by_timer)

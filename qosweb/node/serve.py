@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import resource
 import signal
 import sys
@@ -14,6 +13,7 @@ import uvloop
 from aiohttp import http_parser
 
 from qosweb.errors import UsageError
+from qosweb.node import collector
 from qosweb.node.admin import Admin, Token
 from qosweb.node.closing import LINGERING_MAX
 from qosweb.node.node import Node, address_of, bind
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from qosweb.settings import ServeSettings
 
 FILES_BESIDE_CONNECTIONS = 64
-COLLECT_AFTER = (20_000, 20, 50)
 
 
 def serve(
@@ -72,10 +71,7 @@ async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], 
             loop.add_signal_handler(number, stopping.put_nowait, number)
         loop.add_signal_handler(signal.SIGUSR1, node.reopen_logs)
 
-        # What exists now stays, and requests leave few cycles behind: the collector need not look often.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*COLLECT_AFTER)
+        collector.look_seldom()
         on_ready(listening.url, admin_url)
         notifier.ready(f"serving {settings.root} on {listening.url}")
         watchdog = asyncio.create_task(_watchdog(notifier))

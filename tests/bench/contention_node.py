@@ -27,6 +27,7 @@ from qosweb.engine.entries import Report
 from qosweb.engine.law import Law
 from qosweb.engine.requests import Deny, Request, Start
 from qosweb.engine.sim.policies import law_of
+from qosweb.node import collector
 from qosweb.node.clock import Clock
 from qosweb.node.engineroom import EngineRoom
 from qosweb.node.membership import Membership
@@ -220,6 +221,7 @@ async def main() -> None:
         if order["do"] == "ready":
             while node.members != order["members"] or not node.is_ready:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
+            collector.look_seldom()  # as a node does
             say({"ready": True})
         else:
             say(await node.run(order["mode"], order["seconds"], order["warm_s"]))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.names import ProcessId
-from qosweb.engine.classes import ClassState, Totals, Waiter
+from qosweb.engine.classes import ClassNumbers, ClassState, Totals, Waiter
 
 NODES = [ProcessId(name) for name in "abc"]
 
@@ -45,3 +45,8 @@ def test_totals_add_up() -> None:
     totals = Totals(1, 2, 3, 4, 5, 6)
     totals.add(Totals(10, 20, 30, 40, 50, 60))
     assert totals == Totals(11, 22, 33, 44, 55, 66)
+
+
+def test_class_numbers_follow_the_names_and_who_is_gone_is_the_default() -> None:
+    numbers = ClassNumbers(["a", "b", "c"], ["c", "x", "a"], default=1)
+    assert [numbers[number] for number in (0, 1, 2, 3, -1, 1 << 40)] == [2, 1, 0, 1, 1, 1]

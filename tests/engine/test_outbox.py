@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cluster.names import ProcessId
 from qosweb.engine import outbox as module
+from qosweb.engine.classes import ClassNumbers
 from qosweb.engine.entries import Batch, PolicyText, Report, Restated
 from qosweb.engine.outbox import Outbox
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 A = ProcessId("a")
 
 
-def same(number: int) -> int:
-    return number
+NAMES = [f"c{number}" for number in range(10)]
+same = ClassNumbers(NAMES, NAMES, 0)
 
 
 def test_nothing_to_tell() -> None:
@@ -141,7 +142,7 @@ def test_classes_get_other_numbers() -> None:
     outbox.accessed(4, 100)
     lost = Batch(0, 0, served=[(0, 1, 1)])
     outbox.translate([2, 2])
-    outbox.put_back(lost, [2, 2].__getitem__)
+    outbox.put_back(lost, ClassNumbers(["old", "older"], ["a", "b", "c"], default=2))
     batch = outbox.take(0, 1)
     assert batch.served == [(2, 3, 16)]
     assert batch.denied == [(2, 1, 3)]

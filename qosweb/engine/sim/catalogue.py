@@ -38,8 +38,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "each replica counts its own", "qosweb.engine.machine",
-        "            classes[class_number].got.now += channel.cost",
-        "            classes[class_number].got.now += channel.cost * (owner == me)",
+        "        chosen.came.now += cost\n        self.seq += 1",
+        "        chosen.came.now += cost * (owner == self.me)\n        self.seq += 1",
         "the state depends on whose replica it is",
     ),
     # ---- what is saved
@@ -95,7 +95,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a lost batch was never counted", "qosweb.engine.outbox",
-        "            self.account(number_of(number)).add(Totals(*counts))",
+        "            self.account(number_of[number]).add(Totals(*counts))",
         "            pass",
         "the totals lack what a batch said that nobody got",
     ),

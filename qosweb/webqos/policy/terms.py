@@ -19,7 +19,7 @@ LIFETIME_DEFAULT_MS = 10_000  # where a specification says nothing: nobody looks
 @dataclass(frozen=True, slots=True)
 class Terms:
     always: bool
-    lifetime_ms: int | None  # None: no bound, which only `always` has
+    lifetime_ms: int | None  # None: no bound, which only `always` has, and everything where there are no rules
     response_ms: int | None
     channel_bytes: int | None
     channel_ms: int | None
@@ -49,7 +49,9 @@ def terms_of(model: Model, coverage: Coverage, binding: Binding, number: int, *,
     minority = _decided(model, coverage, of_class.get("in_minority", []), or_first)
     responses = [model.constraints[at].value for at in of_class.get("response_time", [])]
     settings = model.settings
-    lifetime_ms = LIFETIME_DEFAULT_MS if settings.lifetime_ms is None else settings.lifetime_ms
+    lifetime_ms = settings.lifetime_ms
+    if lifetime_ms is None and model.rules:  # without a specification nobody is turned away for having waited
+        lifetime_ms = LIFETIME_DEFAULT_MS
     if lifetime is not None and isinstance(lifetime.value, Duration):
         lifetime_ms = lifetime.value.ms
     size, ms = settings.channel_bytes, settings.channel_ms
