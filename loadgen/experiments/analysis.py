@@ -1,10 +1,10 @@
 """The analysis of an experiment's access logs (``qosweb analyze``), as a part of what it found.
 
-One process for all experiments with the same tolerances: Spark starts once for them. It judges by the specification that the nodes logged,
-with the series' own tolerances. A promise of the policy that it calls violated fails the experiment, and so does one of
-the cluster; what was not tested fails nothing. Of times (lifetimes, with 50 ms for the scheduling of the machine, and
-response times) a quick run only tells: it is for machines that have other things to do. Without the analysis, or the
-Java that it needs, the report says so.
+One process for all experiments with the same tolerances: Spark starts once for them. It judges by the specification
+that the nodes logged, with the series' own tolerances. A promise of the policy that it calls violated fails the
+experiment, and so does one of the cluster; what was not tested fails nothing. Of times (lifetimes, with 50 ms for the
+scheduling of the machine, and response times) a quick run only tells: it is for machines that have other things to do.
+Without the analysis, or the Java that it needs, the report says so.
 Neighbours: ``series`` calls it at the end; it is known by its command line alone.
 """
 
