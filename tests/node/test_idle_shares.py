@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROMISED_MS = 100
-ANSWER_MS = 100  # one that is on its way keeps its channel for so long
+ANSWER_MS = 25  # one that is on its way keeps its channel for so long
 BUSY_MS = 150  # room for a machine that has other things to do
 
 
 def test_a_share_flows_to_who_asks_and_back(tmp_path: Path) -> None:
-    found = switches(tmp_path, bursts=5)
+    found = switches(tmp_path, bursts=5, answer_ms=ANSWER_MS)
     assert len(found) == 5
     switch = medians(found)
     assert switch.started < PROMISED_MS + BUSY_MS, found

@@ -1,6 +1,6 @@
 """One class has everything; another, with half of it promised, begins to ask, and stops again. How soon is it so?
 
-A node with a pipe of 2 MB/s, pages of 16 KB in channels of 100 ms. Of `/other` comes twice what the pipe holds, all the
+A node with a pipe of 2 MB/s, divided into channels of 160 KB/s that an answer holds for 25 or 100 ms. Of `/other` comes twice what the pipe holds, all the
 time; of `/some`, in bursts, what the pipe holds. All times are read off the access log, where an answer is sent evenly
 from its start to its end; so the rate of a class at a time is that of the channels that it holds then.
 """
@@ -12,6 +12,7 @@ from random import Random
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+from qosweb.node.qosgate import HEAD_BYTES
 from tests.support.clusters import KIB, Load, make_site
 from tests.support.nodes import RunningNode
 from tests.support.pipeuse import Sent, rate_bps, sent
@@ -21,13 +22,11 @@ if TYPE_CHECKING:
 
     from tests.support.clusters import Lines
 
-SPEC = (
-    "set lifetime = 500ms\nset channel = 16KB in 100ms\n</some>.server_resource = 50%\n</other>.server_resource = 50%\n"
-)
+SPEC = "set lifetime = 500ms\n</some>.server_resource = 50%\n</other>.server_resource = 50%\n"
+CHANNEL_KIB_S = 160
 CAPACITY_BPS = 2 << 20
 SOME, OTHER = "/some", "/other"
 LEAD_S, BURST_S, REST_S = 1.5, 0.6, 1.2  # who waits when a burst ends waits for half a second longer
-FULL_PER_S = 126  # pages that the pipe holds
 HALF = 0.5
 NEARLY = 0.9  # of a share is there where channels are counted: with 12 of them, 6 are half
 AFTER_S = 0.5
@@ -42,12 +41,13 @@ class Switch(NamedTuple):
     lost: float  # of the pipe's time within AFTER_S of that: what nobody used
 
 
-def switches(scratch: Path, bursts: int) -> list[Switch]:
+def switches(scratch: Path, bursts: int, answer_ms: int) -> list[Switch]:
     """Start a node, load it, and read its log."""
-    site = make_site(scratch / "site", {"some": 16 * KIB, "other": 16 * KIB})
-    (scratch / "site.webqos").write_text(SPEC)
+    page_kib = CHANNEL_KIB_S * answer_ms // 1000
+    site = make_site(scratch / "site", {"some": page_kib * KIB, "other": page_kib * KIB})
+    (scratch / "site.webqos").write_text(f"set channel = {page_kib}KB in {answer_ms}ms\n{SPEC}")
     trace = scratch / "trace.jsonl"
-    trace.write_text("".join(_trace(bursts)))
+    trace.write_text("".join(_trace(bursts, CAPACITY_BPS / (page_kib * KIB + HEAD_BYTES))))
     with RunningNode(site, scratch, "--spec", str(scratch / "site.webqos"), "--capacity", "2MB/s") as node:
         with Load(scratch, [node], trace) as load:
             load.wait()
@@ -58,13 +58,14 @@ def medians(found: list[Switch]) -> Switch:
     return Switch(*(median(column) for column in zip(*found, strict=True)))
 
 
-def _trace(bursts: int) -> list[str]:
+def _trace(bursts: int, full_per_s: float) -> list[str]:
+    """`full_per_s` pages are what the pipe holds."""
     random = Random(1)
     period_s = BURST_S + REST_S
-    asked = [(at_s, OTHER) for at_s in _times(random, 0, LEAD_S + bursts * period_s, 2 * FULL_PER_S)]
+    asked = [(at_s, OTHER) for at_s in _times(random, 0, LEAD_S + bursts * period_s, 2 * full_per_s)]
     for k in range(bursts):
         begin_s = LEAD_S + k * period_s
-        asked += [(at_s, SOME) for at_s in _times(random, begin_s, begin_s + BURST_S, FULL_PER_S)]
+        asked += [(at_s, SOME) for at_s in _times(random, begin_s, begin_s + BURST_S, full_per_s)]
     return [json.dumps({"t": at_s, "url": f"{name}/page", "class": name}) + "\n" for at_s, name in sorted(asked)]
 
 
