@@ -72,6 +72,8 @@ def _file_name(text: str) -> str:
 
 def parse_byte_rate(text: str) -> int:
     """A rate such as 2MB/s. Raises ValueError."""
+    if not any(one.isalpha() for one in text):
+        raise ValueError(f"'{text}' has no unit (such as 2MB/s)")  # in a specification a bare number is of KB
     try:
         rate = rate_bps(text.strip())
     except BadValue as bad:

@@ -28,6 +28,7 @@ VALID = {
     "access-log": "access.log",
     "access-log-format": "combined",
     "upstream": "http://127.0.0.1:9000",
+    "capacity": "2MB/s",
 }
 
 
@@ -71,6 +72,7 @@ def test_command_line_before_environment_before_file_before_default(spec: Option
     low, middle, high = {
         "access-log-format": ("json", "combined", "json"),
         "group": ("h:1", "h:2", "h:3"),
+        "capacity": ("1MB/s", "2MB/s", "3MB/s"),
         "join": ("h:1", "h:2", "h:3"),
         "bootstrap": ("yes", "no", "yes"),
         "public-url": ("http://h:1", "http://h:2", "http://h:3"),

@@ -31,4 +31,6 @@ def check(files: Sequence[str], *, as_json_text: bool, strict: bool) -> int:
         print(json.dumps({"errors": errors, "warnings": warnings, "diagnostics": listed}, indent=2))
     elif errors or warnings:
         print(f"{count(errors, 'error')}, {count(warnings, 'warning')}")
+    elif sys.stdout.isatty():
+        print(f"{count(len(files), 'file')}, no mistakes")
     return 1 if errors or (strict and warnings) else 0

@@ -31,7 +31,7 @@ def flags(command: str) -> list[str]:
         "fmt": ["--json", "--check", "--stdout"],
         "explain": [
             "--json", "--client", "--size", "--at", "--method", "--header", "--cookie", "--owner", "--last-access",
-            "--last-modified", "--load", "--nodes", "--accessed", "--linked-from",
+            "--last-modified", "--load", "--nodes", "--capacity", "--accessed", "--linked-from",
         ],
         "shares": [
             "--json", "--capacity", "--nodes", "--demand", "--request-size", "--at", "--load", "--accessed", "--png",
@@ -90,6 +90,7 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--load", metavar="L", help="load of the cluster, such as 80%% (0)")
     parser.add_argument("--nodes", metavar="N", help="nodes of the cluster (1)")
+    parser.add_argument("--capacity", metavar="RATE", help="of one node, such as 20MB/s; bounds on rates need it")
     parser.add_argument(
         "--accessed", metavar="URL[=AGE]", action="append", default=[], help="a page accessed AGE ago, such as 5s (now)"
     )
@@ -119,7 +120,6 @@ def _add_shares(parser: argparse.ArgumentParser) -> None:
         "Say what every class would get: all of them asking for more than there is, or as --demand says."
     )
     parser.add_argument("file", metavar="FILE", help="a specification")
-    parser.add_argument("--capacity", metavar="RATE", help="of one node, such as 20MB/s; bounds on rates need it")
     parser.add_argument(
         "--demand", metavar="CLASS=RATE,...", action="append", default=[],
         help="what classes ask for: 30%%, 2MB/s, 50 (requests per second); those not named ask for nothing",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from qosweb.errors import UsageError
 from qosweb.http.hosts import parse_host
 from qosweb.http.targets import BadTarget, parse_target
+from qosweb.settings import parse_byte_rate
 from qosweb.webqos import values
 from qosweb.webqos.policy.environment import REQUEST_BYTES, Environment
 from qosweb.webqos.values import BadValue
@@ -37,7 +38,6 @@ def environment_of(arguments: argparse.Namespace, matcher: Matcher) -> Environme
     nodes = reading(values.count, arguments.nodes, "--nodes") if arguments.nodes else 1
     if nodes < 1:
         raise UsageError("--nodes: a cluster has at least one node")
-    capacity = getattr(arguments, "capacity", None)
     size = getattr(arguments, "request_size", None)
     accessed: dict[int, int] = {}
     for text in arguments.accessed:
@@ -53,16 +53,16 @@ def environment_of(arguments: argparse.Namespace, matcher: Matcher) -> Environme
         reading(values.load_ppm, arguments.load, "--load") if arguments.load else 0,
         nodes,
         accessed,
-        _capacity(capacity) * nodes if capacity else None,
+        _capacity(arguments.capacity) * nodes if arguments.capacity else None,
         reading(values.positive_size_bytes, size, "--request-size") if size else REQUEST_BYTES,
     )
 
 
 def _capacity(text: str) -> int:
-    rate = reading(values.rate_bps, text, "--capacity")
-    if not rate:
-        raise UsageError(f"--capacity: '{text}' is nothing (such as 20MB/s)")
-    return rate
+    try:
+        return parse_byte_rate(text)
+    except ValueError as error:
+        raise UsageError(f"--capacity: {error}") from None
 
 
 def moment(text: str | None, now: tuple[int, int, int]) -> tuple[int, int, int]:

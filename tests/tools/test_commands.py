@@ -250,8 +250,25 @@ def test_demand_of_classes_with_commas_and_equals_signs(tmp_path: Path, capsys: 
 
 
 def test_a_capacity_of_nothing(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "shares", spec, "--capacity", "0")
-    assert (code, err) == (2, "qosweb: error: --capacity: '0' is nothing (such as 20MB/s)\n")
+    code, _, err = run(capsys, "shares", spec, "--capacity", "0MB/s")
+    assert (code, err) == (2, "qosweb: error: --capacity: '0MB/s' must be more than 0\n")
+
+
+@pytest.mark.parametrize("command", [["serve"], ["shares", "FILE"], ["explain", "FILE", "/a"]])
+def test_a_capacity_has_a_unit(command: list[str], spec: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [spec if word == "FILE" else word for word in command]
+    code, _, err = run(capsys, *words, "--capacity", "2")
+    assert code == 2
+    assert "--capacity" in err
+    assert "'2' has no unit (such as 2MB/s)" in err
+
+
+def test_explain_knows_the_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "site.webqos"
+    path.write_text("</a>.num_bytes < 100\n")
+    assert "share if every class asks for more than it gets: 50%" in run(capsys, "explain", str(path), "/a")[1]
+    bounded = run(capsys, "explain", str(path), "/a", "--capacity", "1MB/s")[1]
+    assert "share if every class asks for more than it gets: 9.766%" in bounded
 
 
 def test_at_is_in_the_zone_of_the_specification(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
