@@ -1,8 +1,9 @@
 """One class has everything; another, with half of it promised, begins to ask, and stops again. How soon is it so?
 
-A node with a pipe of 2 MB/s, divided into channels of 160 KB/s that an answer holds for 25 or 100 ms. Of `/other` comes twice what the pipe holds, all the
-time; of `/some`, in bursts, what the pipe holds. All times are read off the access log, where an answer is sent evenly
-from its start to its end; so the rate of a class at a time is that of the channels that it holds then.
+A node with a pipe of 2 MB/s, divided into channels of 160 KB/s that an answer holds for as long as is wanted. Of
+`/other` comes twice what the pipe holds, all the time; of `/some`, in bursts, what the pipe holds. All times are read
+off the access log, where an answer is sent evenly from its start to its end; so the rate of a class at a time is that
+of the channels that it holds then.
 """
 
 from __future__ import annotations
