@@ -1,8 +1,9 @@
 """``./dev bench loadgen``: the load generator beside wrk, on the same node, at the same rate.
 
-The node has one core, the load another. First wrk without pause says how much the node can do (saturation). Then, round
-after round, wrk with pauses and loadgen from a trace ask for a small file at half of that, and what they say of the
-latency is compared: it should be the same. wrk's pauses are random and in whole milliseconds (it has no others), so
+The node has one core, the load another. First wrk without pause says how much the node can do, and loadgen without
+pause how much one process of it can ask for; the smaller is the saturation of the pair. Then, round after round, wrk
+with pauses and loadgen from a trace ask for a small file at half of that, and what they say of the latency is compared:
+it should be the same. wrk's pauses are random and in whole milliseconds (it has no others), so
 that its rate is approximate; loadgen is given the rate that wrk had. Last, one process of loadgen is given 8,000
 requests per second, which it has to send in time.
 
@@ -89,10 +90,16 @@ def main(arguments: list[str]) -> int:
 
 def _compare(options: argparse.Namespace, url: str, scratch: Path) -> tuple[list[Seen], list[Seen]]:
     wrk.load(url, connections=options.connections, seconds=1)  # warm
-    saturation = statistics.median(
+    of_node = statistics.median(
         wrk.load(url, connections=options.connections, seconds=options.seconds).rate_per_s for _ in range(3)
     )
-    print(f"saturation {saturation:.0f}/s (wrk, {options.connections} connections)", flush=True)
+    of_loadgen = statistics.median(_closed_loop(url, options) for _ in range(3))
+    saturation = min(of_node, of_loadgen)
+    print(
+        f"saturation {saturation:.0f}/s: {of_node:.0f}/s of the node (wrk, {options.connections} connections), "
+        f"{of_loadgen:.0f}/s of one process of loadgen (as many clients)",
+        flush=True,
+    )
     script = scratch / "pauses.lua"
     theirs: list[Seen] = []
     ours: list[Seen] = []
@@ -106,6 +113,13 @@ def _compare(options: argparse.Namespace, url: str, scratch: Path) -> tuple[list
         for name, seen in (("wrk", theirs[-1]), ("loadgen", ours[-1])):
             print(f"round {turn + 1}/{options.rounds} {name:<8}{_shown(seen)}", flush=True)
     return theirs, ours
+
+
+def _closed_loop(url: str, options: argparse.Namespace) -> float:
+    """What one process can do if it asks again as soon as it is answered."""
+    words = ("-c", str(options.connections), "-z", f"{options.seconds}s", "--processes", "1", "--quiet", "--json")
+    summary = json.loads(_run("run", url, *words))
+    return float(summary["all"]["requests"] / summary["lasted_s"])
 
 
 def _loadgen(url: str, rate_per_s: float, seconds: int, scratch: Path, kind: str) -> Seen:
