@@ -22,6 +22,7 @@ from qosweb.engine.entries import UNUSED, Batch, Restated
 from qosweb.engine.outlook import Outlook, patience_ms
 from qosweb.engine.pipes import ROOM, whole_channel
 from qosweb.engine.requests import OVER, READY, RUNNING, WAITING, Decision, Deny, GoTo, Request, Start
+from qosweb.engine.visitors import VISIT_MS, Visit, Visitors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,23 +33,8 @@ if TYPE_CHECKING:
 
 WAITING_MAX = 20_000  # requests of one node that may wait,
 ALWAYS_MAX = 20_000  # and so many more of what is always available: beyond that it is memory that is lacking
-VISIT_MS = 2_000  # how long a channel is held for a client that was sent here
-VISITS_MAX = 10_000
-MISSED_MS = 5_000  # longer than a ticket is good after its channel is gone
 RETRY_MAX_S = 60
 DEADLINES_OLD_MAX = 1_000  # of requests that no longer wait
-
-
-class Visit:
-    """A channel that is held for a client of another node."""
-
-    __slots__ = ("class_number", "cost", "rate_bps", "until_ms")
-
-    def __init__(self, class_number: int, cost: int, rate_bps: int, until_ms: int) -> None:
-        self.class_number = class_number
-        self.cost = cost
-        self.rate_bps = rate_bps
-        self.until_ms = until_ms
 
 
 class Admission:
@@ -73,11 +59,7 @@ class Admission:
         self._waiting_of: dict[int, int] = {}  # by class
         self._ready: deque[Request] = deque()
         self._deadlines: list[tuple[int, int]] = []  # when, number
-        self._visits: dict[tuple[ProcessId, int], Visit] = {}  # who is expected, in the order of their deadlines
-        self._missed: dict[tuple[ProcessId, int], int] = {}  # who did not come in time, and until when to remember
-        self._guests: list[tuple[int, int, Request]] = []  # deadlines of visitors who wait for room here
-        self._guests_count = 0
-        self._came: dict[tuple[ProcessId, int], Request] = {}  # visitors who run or are ready here
+        self._visitors = Visitors()
         self._outlook = Outlook()
         self._is_contended = False
         self._restates = 0  # how often everything was said anew, or is to be
@@ -88,12 +70,12 @@ class Admission:
     @property
     def requests(self) -> list[Request]:
         """All that are not over: ours, and of others who came here."""
-        return [*self._own.values(), *self._came.values()]
+        return [*self._own.values(), *self._visitors.requests]
 
     @property
     def expected(self) -> list[tuple[ProcessId, int]]:
         """For whom a channel is held here."""
-        return list(self._visits)
+        return self._visitors.expected
 
     # ---- requests of this node
 
@@ -169,7 +151,7 @@ class Admission:
             del self._own[request.number]
             self.outbox.finished(request.number, cost)
         else:
-            self._came.pop((request.owner, request.number), None)
+            self._visitors.leave((request.owner, request.number))
             self.outbox.visited(request.owner, request.number, cost)
         self._start_ready(until_s)
 
@@ -188,19 +170,10 @@ class Admission:
             _, number = heappop(self._deadlines)
             if self._may_expire(number):
                 self._expire(self._own[number])
-        while self._visits:
-            key, visit = next(iter(self._visits.items()))
-            if visit.until_ms > now_ms:
-                break
-            del self._visits[key]
-            self._missed[key] = now_ms + MISSED_MS
+        for key in self._visitors.no_shows(now_ms):
             self.outbox.visited(*key, UNUSED)
-        while self._missed and next(iter(self._missed.values())) <= now_ms:
-            del self._missed[next(iter(self._missed))]
-        while self._guests and self._guests[0][0] <= now_ms:
-            _, _, request = heappop(self._guests)
-            if request.phase is READY:
-                self._expire(request)
+        for request in self._visitors.too_late(now_ms):
+            self._expire(request)
 
     def _expire(self, request: Request) -> None:
         self._drop(request)
@@ -242,13 +215,8 @@ class Admission:
             self._deadlines = [one for one in self._deadlines if self._may_expire(one[1])]
             heapify(self._deadlines)
         first_ms = self._deadlines[0][0] if self._deadlines else None
-        if self._visits:
-            visit_ms = next(iter(self._visits.values())).until_ms
-            first_ms = visit_ms if first_ms is None else min(first_ms, visit_ms)
-        if self._guests:
-            guest_ms = self._guests[0][0]
-            first_ms = guest_ms if first_ms is None else min(first_ms, guest_ms)
-        return first_ms
+        visitor_ms = self._visitors.next_ms()
+        return min((one for one in (first_ms, visitor_ms) if one is not None), default=None)
 
     def _may_expire(self, number: int) -> bool:
         request = self._own.get(number)
@@ -269,10 +237,10 @@ class Admission:
 
         `left_ms` is what the node that sent it left of its lifetime: what it may wait for room here.
         """
-        if (owner, number) in self._missed:
+        if self._visitors.has_missed((owner, number)):
             return None
-        expected = self._visits.pop((owner, number), None)
         request = Request(number, class_number, cost, None, decided)
+        expected = self._visitors.arrive((owner, number), request)
         request.owner = owner
         request.is_visitor = True
         request.phase = READY
@@ -283,14 +251,12 @@ class Admission:
         else:
             rate_bps = self.machine.scheduler.bound.rate_bps(class_number, cost)
             request.rate_bps = whole_channel(rate_bps, self.capacity_bps)
-        self._came[owner, number] = request
         self._ready.append(request)
         self._start_ready()
         lifetime_ms = self.machine.scheduler.bound.terms[request.class_number].lifetime_ms
         if request.phase is READY and lifetime_ms is not None:
-            self._guests_count += 1
-            request.deadline_ms = self.now_ms + (lifetime_ms if left_ms is None else min(left_ms, lifetime_ms))
-            heappush(self._guests, (request.deadline_ms, self._guests_count, request))
+            wait_ms = lifetime_ms if left_ms is None else min(left_ms, lifetime_ms)
+            self._visitors.wait(request, self.now_ms + wait_ms)
         return request
 
     # ---- what the machine says
@@ -315,12 +281,9 @@ class Admission:
         return self._known != self._restates
 
     def _reserved(self, owner: ProcessId, number: int, visit: Visit) -> None:
-        if self._is_void or (owner, number) in self._came:
+        if self._is_void or self._visitors.has_come((owner, number)):
             return
-        self._visits.pop((owner, number), None)
-        if len(self._visits) < VISITS_MAX:
-            self._visits[owner, number] = visit
-        else:
+        if not self._visitors.expect((owner, number), visit):
             self.outbox.visited(owner, number, UNUSED)
 
     def granted(self, grant: Granted) -> None:
@@ -351,13 +314,12 @@ class Admission:
         """Say with the next batch everything that is not over, to those who know nothing of it."""
         self._restates += 1
         self.outbox.restate()
-        self._visits.clear()
+        self._visitors.expect_nobody()
         self._outlook.all_told()
 
     def restated(self) -> Restated:
         """Everything that is not over. Visitors count as our own from now on."""
-        for key, request in list(self._came.items()):
-            del self._came[key]
+        for request in self._visitors.adopt():
             self._numbers += 1
             request.number, request.owner = self._numbers, None
             self._own[request.number] = request
@@ -378,10 +340,9 @@ class Admission:
         waiting_of, self._waiting_of = self._waiting_of, {}
         for number, waiting in waiting_of.items():
             self._waiting_of[numbers[number]] = self._waiting_of.get(numbers[number], 0) + waiting
-        for request in (*self._own.values(), *self._came.values()):
+        for request in self._own.values():
             request.class_number = numbers[request.class_number]
-        for visit in self._visits.values():
-            visit.class_number = numbers[visit.class_number]
+        self._visitors.translate(numbers)
         self._outlook.translate(numbers)
         self.outbox.translate(numbers)
 
@@ -425,7 +386,7 @@ class Admission:
             if not self.outbox.cancelled(request.number):
                 self._outlook.told(request.class_number, request.cost)
         else:
-            self._came.pop((request.owner, request.number), None)
+            self._visitors.leave((request.owner, request.number))
             self.outbox.visited(request.owner, request.number, UNUSED)
 
     # ---- early denial

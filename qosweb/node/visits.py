@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from qosweb.engine.admission import VISIT_MS
 from qosweb.engine.tickets import TicketOffice, Verdict, with_ticket
+from qosweb.engine.visitors import VISIT_MS
 from qosweb.node.answers import Answer, explain
 from qosweb.node.forward import Elsewhere
 

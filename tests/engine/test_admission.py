@@ -15,13 +15,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from cluster.names import ProcessId, make_view
 from qosweb.engine import admission as module
-from qosweb.engine import entries
-from qosweb.engine.admission import VISIT_MS
+from qosweb.engine import entries, visitors
 from qosweb.engine.engine import QUIET_MS, Engine
 from qosweb.engine.entries import Batch, Report
 from qosweb.engine.invariants import broken
 from qosweb.engine.requests import Decision, Deny, GoTo, Phase, Request, Start
 from qosweb.engine.sim.policies import CHANNEL_BPS, POLICIES, law_of
+from qosweb.engine.visitors import VISIT_MS
 
 if TYPE_CHECKING:
     import pytest
@@ -411,7 +411,7 @@ def test_what_is_always_available_waits_beyond_that_and_has_a_bound_too(monkeypa
 
 
 def test_more_visitors_than_may_be_expected_are_sent_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "VISITS_MAX", 1)
+    monkeypatch.setattr(visitors, "VISITS_MAX", 1)
     bench = Bench(LAWS[0], 3)
     bench.join(A, B)
     bench.engine.change_policy(LAWS[0])
@@ -462,12 +462,12 @@ def visited(lifetime: str = "9s") -> Bench:
 
 def test_a_visitor_who_comes_when_its_channel_is_gone_is_like_any_other() -> None:
     bench = visited()
-    bench.later(module.VISIT_MS)
+    bench.later(VISIT_MS)
     bench.land()
     assert (B, 1) not in bench.engine.replicated.pipes[A].channels
     assert bench.admission.visit(B, 1, 0, PAGE, Fate()) is None
-    bench.later(module.MISSED_MS)
-    assert not bench.admission._missed
+    bench.later(visitors.MISSED_MS)
+    assert not bench.admission._visitors._missed
 
 
 def test_a_visitor_waits_for_room_no_longer_than_its_class_may() -> None:
