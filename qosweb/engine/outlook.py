@@ -80,9 +80,10 @@ class Outlook:
         self.of(number).begun.now += cost
 
     def told(self, number: int, cost: int) -> None:
-        """The machine knows, or never will."""
-        one = self.of(number)
-        one.untold = max(0, one.untold - cost)
+        """The machine knows, or never will. The number may be one of an earlier policy, of which nothing is untold."""
+        one = self._of.get(number)
+        if one is not None:
+            one.untold = max(0, one.untold - cost)
 
     def all_told(self) -> None:
         for one in self._of.values():

@@ -71,3 +71,11 @@ def test_a_part_of_the_lifetime_is_left_for_the_way(lifetime_ms: int, alone: int
     assert patience_ms(lifetime_ms, Cluster("", "a").machine) == alone
     assert patience_ms(lifetime_ms, Cluster("", "ab").machine) == together
     assert patience_ms(lifetime_ms, Cluster("set redirect = never\n", "ab").machine) == alone
+
+
+def test_a_number_of_an_earlier_policy_is_nobody_here() -> None:
+    outlook = Outlook()
+    outlook.submitted(0, 10)
+    outlook.told(7, 10)
+    outlook.translate([1])
+    outlook.left(1, 10)

@@ -21,6 +21,7 @@ FAILED_ONCE = {
     0: "a refused batch was offered again without end; a channel here and one there for a request decided alone",
     1008: "the judges looked at the totals before all replicas were at the end of the order",
     900288: "a node that stood still started a visitor whose lifetime had ended meanwhile",
+    910002: "a batch of an earlier policy was told of, and its class numbers were taken for those of now",
     43: "a policy that came while a node decided alone let nobody start whom it would have let through",
 }
 
