@@ -19,7 +19,6 @@ from yarl import URL
 
 from cluster.names import ProcessId
 from qosweb.engine.engine import Engine
-from qosweb.engine.entries import Report
 from qosweb.engine.law import Law
 from qosweb.engine.requests import Deny, Phase
 from qosweb.errors import UsageError
@@ -32,6 +31,7 @@ from qosweb.node.labels import Labels
 from qosweb.node.meter import Meter
 from qosweb.node.policy import Policy, field_text
 from qosweb.node.qosgate import QosGate, denial_fields, denial_status, denial_words
+from qosweb.node.reporting import Reporter
 from qosweb.node.saying import say
 from qosweb.node.visits import Visits
 from qosweb.settings import parse_byte_rate
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from qosweb.webqos.policy.environment import Environment
 
 MEASURE_EVERY_S = 1.0
-NEWS = 10  # a change by a tenth is one
 
 
 class Asked(NamedTuple):
@@ -213,29 +212,17 @@ class Doorkeeper:
         self._room = EngineRoom(loop, engine, self._clock)
         self._gate = QosGate(self._room, self._policy, Visits(say), paces=False)
         self._meter = Meter(self._capacity_bps)
-        self._report()
+        reporter = Reporter(self._room, self._meter, self._clock)
+        reporter.report()
         self._room.turn()
-        self._chores = loop.create_task(self._measure(), name="doorkeeper")
+        self._chores = loop.create_task(self._measure(reporter), name="doorkeeper")
         return self._room
 
-    async def _measure(self) -> None:
+    async def _measure(self, reporter: Reporter) -> None:
         while True:
             await asyncio.sleep(MEASURE_EVERY_S)
             await asyncio.to_thread(self._meter.watch.look)
-            self._report()
-
-    def _report(self) -> None:
-        assert self._room is not None
-        engine, capacity = self._room.engine, max(1, self._meter.capacity_bps)
-        told, load_ppm = engine.report, self._meter.watch.latest.cpu_ppm
-        wall_ms = int(self._clock.wall(self._clock.read()) * 1000) - self._room.now_ms()
-        engine.now_ms = self._room.now_ms()
-        if abs(capacity - told.capacity_bps) * NEWS < told.capacity_bps and not engine.machine.law.binds_anew(
-            engine.machine.bound_ms, engine.time_ms - 1000
-        ):
-            return
-        engine.report_capacity(Report(capacity, load_ppm, wall_ms - (engine.time_ms - engine.now_ms), ""))
-        self._room.poke()
+            reporter.report()
 
     def _labels(self, law: Law) -> Labels:
         return Labels(self._clock, law.model, text=law.text, noted=self._noted, environment=self._environment)

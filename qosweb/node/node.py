@@ -13,7 +13,6 @@ from aiohttp.base_protocol import BaseProtocol
 
 from cluster.names import ProcessId
 from qosweb.engine.engine import Engine
-from qosweb.engine.entries import Report
 from qosweb.engine.law import Law
 from qosweb.errors import UsageError
 from qosweb.node.clock import Clock
@@ -34,6 +33,7 @@ from qosweb.node.pacing import Pacer
 from qosweb.node.plain import PlainHeads
 from qosweb.node.policy import Policy
 from qosweb.node.qosgate import HEAD_BYTES, QosGate
+from qosweb.node.reporting import Reporter
 from qosweb.node.saying import place_of, say
 from qosweb.node.stages import Site
 from qosweb.node.store import PageStore
@@ -42,7 +42,6 @@ from qosweb.node.tlsdoor import TlsListener
 from qosweb.node.upstream import Upstreams
 from qosweb.node.visits import Visits
 from qosweb.tools.files import load
-from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,9 +60,6 @@ LINKS_EVERY_S = 1.0  # how soon a changed page's links are known
 LINKS_REST = 20  # times what looking at the files took, if that is longer: a large site is looked at less often
 LOG_CLOSE_S = 5.0
 FOUNDING_S = 10.0
-NEWS = 10  # a change by a tenth is one
-WALL_NEWS_MS = 500
-BIND_EVERY_MS = 1_000  # conditions are looked at so often where nothing else happens
 MEASURE_EVERY_S = 1.0
 
 
@@ -111,6 +107,7 @@ class Node:
             self.room.count_plain = self._qos_gate.count_plain
             self.gate = self._qos_gate
         self.meter = Meter(settings.capacity)
+        self._reporter = None if self.room is None else Reporter(self.room, self.meter, self.clock)
         self.upstreams = Upstreams(settings.upstream_timeout)
         self._hub = Hub(
             self._loop,
@@ -313,30 +310,11 @@ class Node:
 
     def _report_capacity(self, *, anew: bool = False) -> None:
         """Tell the cluster what this node can deliver, and its clock, if that is not about what it was told."""
-        if self.room is None or self.draining:
+        if self.room is None or self._reporter is None or self.draining:
             return
-        engine = self.room.engine
-        told, load_ppm, wall_ms = engine.report, self.meter.watch.latest.cpu_ppm, self._wall_ms()
         if self._clock_watch is not None and self.primary is not None:
-            self._clock_watch.look(wall_ms, engine.machine.pipes.values())
-        capacity = max(1, self.meter.capacity_bps)
-        if (
-            not anew
-            and abs(capacity - told.capacity_bps) * NEWS < told.capacity_bps
-            and abs(load_ppm - told.load_ppm) * NEWS < PPM
-            and abs(wall_ms - told.wall_ms) < WALL_NEWS_MS
-            and not engine.machine.law.binds_anew(engine.machine.bound_ms, engine.time_ms - BIND_EVERY_MS)
-        ):
-            return
-        engine.now_ms = self.room.now_ms()
-        engine.report_capacity(Report(capacity, load_ppm, wall_ms, self._url))
-        self.room.poke()
-
-    def _wall_ms(self) -> int:
-        """How the clock stands to the cluster's time."""
-        assert self.room is not None
-        engine = self.room.engine
-        return int(self.clock.wall(self.clock.read()) * 1000) - self.room.now_ms() - (engine.time_ms - engine.now_ms)
+            self._clock_watch.look(self._reporter.wall_ms(), self.room.engine.machine.pipes.values())
+        self._reporter.report(self._url, anew=anew)
 
     def _engine_room(self, law: Law | None) -> EngineRoom | None:
         if law is None:
