@@ -10,6 +10,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from tests.support.machine import Stalls
 from tests.support.switching import Switch, medians, switches
 
 ROWS = (
@@ -24,8 +25,8 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench switching", description=__doc__)
     parser.add_argument("--bursts", type=int, default=20, help="how often the class begins and stops")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as scratch:
-        found = switches(Path(scratch), options.bursts)
+    with tempfile.TemporaryDirectory() as scratch, Stalls() as stalls:
+        found = switches(Path(scratch), options.bursts, stalls)
     print(f"Milliseconds, {len(found)} switches.")
     print(f"{'':<46}{'median':>8}{'worst':>8}")
     middle, worst = medians(found), Switch(*(max(column) for column in zip(*found, strict=True)))

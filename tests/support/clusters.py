@@ -114,7 +114,11 @@ class RunningCluster:
 
     def until(self, names: str, at_s: float) -> None:
         """Wait until these have logged requests that came at this time, or later."""
-        wait_for(lambda: all(float(self.requests(name)[-1]["ts"]) >= at_s for name in names) or None, "requests", 60)
+
+        def have() -> bool:
+            return all(any(float(line["ts"]) >= at_s for line in self.requests(name)[-1:]) for name in names)
+
+        wait_for(have, f"requests of {names} after that time", 60)
 
     def events(self, name: str, kind: str) -> Lines:
         return [line for line in self._lines(name) if line.get("event") == kind]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.clusters import Lines
+    from tests.support.machine import Stalls
 
 SPEC = (
     "set lifetime = 500ms\nset channel = 16KB in 100ms\n</some>.server_resource = 50%\n</other>.server_resource = 50%\n"
@@ -31,6 +32,7 @@ FULL_PER_S = 126  # pages that the pipe holds
 HALF = 0.5
 NEARLY = 0.9  # of a share is there where channels are counted: with 12 of them, 6 are half
 AFTER_S = 0.5
+NODE, LOAD = "node", "load"
 
 
 class Switch(NamedTuple):
@@ -42,14 +44,16 @@ class Switch(NamedTuple):
     lost: float  # of the pipe's time within AFTER_S of that: what nobody used
 
 
-def switches(scratch: Path, bursts: int) -> list[Switch]:
-    """Start a node, load it, and read its log."""
+def switches(scratch: Path, bursts: int, stalls: Stalls) -> list[Switch]:
+    """Start a node, load it, and read its log. When they waited for a processor is noted under NODE and LOAD."""
     site = make_site(scratch / "site", {"some": 16 * KIB, "other": 16 * KIB})
     (scratch / "site.webqos").write_text(SPEC)
     trace = scratch / "trace.jsonl"
     trace.write_text("".join(_trace(bursts)))
     with RunningNode(site, scratch, "--spec", str(scratch / "site.webqos"), "--capacity", "2MB/s") as node:
+        stalls.watch(NODE, node.process.pid)
         with Load(scratch, [node], trace) as load:
+            stalls.watch(LOAD, load.process.pid)
             load.wait()
         return _read(node.log())
 

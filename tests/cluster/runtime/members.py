@@ -93,8 +93,8 @@ class Member:
     def kill(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
-        self._reader.join(10)
+        self.process.wait(60)
+        self._reader.join(60)
         self._close_files()
 
     def stop(self) -> int:
@@ -103,7 +103,7 @@ class Member:
             self.signal(signal.SIGCONT)
             self.signal(signal.SIGTERM)
         try:
-            code = self.process.wait(15)
+            code = self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
@@ -201,8 +201,8 @@ class Cluster:
     def wait_for_primary(self, names: str) -> Cluster:
         wait_for(
             lambda: all(self.members[name].primary == sorted(names) for name in names),
-            f"a primary view of {names}; it is {[(n, m.primary) for n, m in self.members.items()]}",
-            30.0,
+            f"a primary view of {names}; it was {[(n, m.primary) for n, m in self.members.items()]}",
+            60.0,
         )
         return self
 
