@@ -149,6 +149,11 @@ class Cluster:
 
         `before`: a command that runs it in a place of its own.
         """
+        member = self._spawn(name, *more, before=before)
+        self._addresses[name] = member.address
+        return member
+
+    def _spawn(self, name: str, *more: str, before: tuple[str, ...] = ()) -> Member:
         life = self._lives[name] = self._lives.get(name, 0) + 1
         file = name if self.durable else f"{name}-{life}"
         arguments = [
@@ -180,15 +185,17 @@ class Cluster:
             self.folder,
             [*(self.network.command(name) if self.network is not None else ()), *before],
         )
-        self._addresses[name] = member.address
         return member
 
     def _file(self, kind: str, name: str) -> str:
         return str(self.folder / f"{kind}-{name}")
 
     def begin(self, names: str) -> Cluster:
-        for name in names:
-            self.start(name)
+        self.start(names[0])
+        for name in names[1:]:  # all the others at once
+            self._spawn(name)
+        for name in names[1:]:
+            self._addresses[name] = self.members[name].address
         return self.wait_for_primary(names)
 
     def load(self, outstanding: int) -> Cluster:
