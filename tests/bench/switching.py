@@ -10,6 +10,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from tests.support.machine import Stalls
 from tests.support.switching import Switch, medians, switches
 
 ANSWERS_MS = (25, 100)
@@ -26,8 +27,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--bursts", type=int, default=20, help="how often the class begins and stops")
     options = parser.parse_args(arguments)
     for answer_ms in ANSWERS_MS:
-        with tempfile.TemporaryDirectory() as scratch:
-            found = switches(Path(scratch), options.bursts, answer_ms)
+        with tempfile.TemporaryDirectory() as scratch, Stalls() as stalls:
+            found = switches(Path(scratch), options.bursts, answer_ms, stalls)
         print(f"Milliseconds, {len(found)} switches, answers of {answer_ms} ms")
         print(f"{'':<46}{'median':>8}{'worst':>8}")
         middle, worst = medians(found), Switch(*(max(column) for column in zip(*found, strict=True)))

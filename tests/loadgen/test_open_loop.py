@@ -206,7 +206,7 @@ def test_a_process_that_dies_is_told_and_its_requests_count_as_failed(tmp_path: 
     assert "Traceback" not in errors
     ran = Ran(1, tmp_path)
     assert ran.summary["all"]["requests"] == 300
-    assert ran.causes[o.DIED] > 50
+    assert ran.causes[o.DIED] > 0
     assert "ended before its time" in output
 
 

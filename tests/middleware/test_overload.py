@@ -123,7 +123,9 @@ def test_a_bound_on_who_asks_is_429() -> None:
     async def story() -> None:
         async with running() as (_, session):
             found = await asyncio.gather(*(ask(session, "/slow", **{"X-Robot": "yes"}) for _ in range(4)))
-            assert Counter(status for status, _, _ in found) == {200: 1, 429: 3}
+            statuses = Counter(status for status, _, _ in found)
+            assert statuses.keys() == {200, 429}  # one, or two if it takes long until they are asked
+            assert statuses[429] >= 2
             assert (await ask(session, "/slow"))[0] == 200
 
     run(story)

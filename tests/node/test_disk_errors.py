@@ -36,8 +36,8 @@ def node(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
     with RunningNode(root, tmp_path_factory.mktemp("node"), *OPTIONS) as node:
         yield node
         assert node.stderr[1:] == []
-        assert node.metric("qosweb_open_files") == 0
-        assert node.metric("qosweb_requests_in_service") == 0
+        wait_for(lambda: node.metric("qosweb_open_files") == 0, "all files to be closed")
+        wait_for(lambda: node.metric("qosweb_requests_in_service") == 0, "nobody to be left inside")
 
 
 @contextmanager

@@ -113,7 +113,7 @@ def test_a_head_that_trickles_in_is_given_up(site: Path, tmp_path: Path) -> None
 
 
 def test_connections_without_a_request_are_closed(site: Path, tmp_path: Path) -> None:
-    options = ["--header-timeout", "600ms", "--idle-timeout", "1500ms"]
+    options = ["--header-timeout", "600ms", "--idle-timeout", "3s"]
     with RunningNode(site, tmp_path, *options) as node, node.connect() as silent, node.connect() as idle:
         started = time.monotonic()
         assert idle.get("/").status == 200
@@ -122,7 +122,7 @@ def test_connections_without_a_request_are_closed(site: Path, tmp_path: Path) ->
         assert idle.get("/").status == 200  # its time begins anew with each request
         asked = time.monotonic()
         assert idle.is_closed()
-        assert time.monotonic() - asked >= 1.4
+        assert time.monotonic() - asked >= 2.9
         assert cut_off(node, "idle_timeout") == 2
 
 

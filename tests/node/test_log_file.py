@@ -63,7 +63,8 @@ def test_only_so_many_rotated_files_are_kept_also_over_restarts(site: Path, tmp_
 def test_a_log_that_somebody_took_away_is_made_anew(site: Path, tmp_path: Path) -> None:
     with RunningNode(site, tmp_path, "--access-log-rotate", "4KB") as node:
         burst(node.port, 100)
-        wait_for(lambda: node.access_log.stat().st_size > 4096, "a log beyond its size")
+        wait_for(lambda: node.metric("qosweb_access_log_lines_total") == 100, "all lines to be written")
+        assert node.access_log.stat().st_size > 4096  # beyond its size
         node.access_log.unlink()
         burst(node.port, 100)
         assert node.stop() == 0

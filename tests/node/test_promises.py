@@ -21,6 +21,7 @@ from tests.support.fiveclasses import (
     assert_told_in_time,
     assert_used,
     five_pages,
+    points,
 )  # fmt: skip
 from tests.support.machine import Stalls, Starved
 from tests.support.nodes import RunningNode
@@ -65,11 +66,14 @@ def test_mixed_sizes_have_no_advantage(tmp_path: Path) -> None:
     )
     with node_with(spec, site, tmp_path) as node:
         mix = [f"{name}=33:/{name}/page" for name in promised]
+        starved = Starved([node.process.pid])
         with Load(tmp_path, [node], mix, "--rate", "150", "--duration", "13s") as load:
             load.wait()
+        part = starved.part()
         requests = [dict(line) for line in node.log()]
     held = shares(requests, 2, 2 + WINDOW_S)
-    assert held == {f"/{name}": pytest.approx(share, abs=0.02) for name, share in promised.items()}
+    wanted = {f"/{name}": pytest.approx(share, abs=points(part)) for name, share in promised.items()}
+    assert held == wanted, f"{held}, {part:.3f} of the time starved"
 
 
 def test_always_is_served_and_a_crowd_harms_nobody_else(tmp_path: Path) -> None:
@@ -80,13 +84,16 @@ def test_always_is_served_and_a_crowd_harms_nobody_else(tmp_path: Path) -> None:
     with node_with(spec, site, tmp_path) as node:
         mix = [f"{name}=20:/{name}/page" for name in ("now", "a", "b", "c")]
         crowd = ["--rate", "60", "--duration", "10s", "--flash", "a=x10@2s+6s"]
+        starved = Starved([node.process.pid])
         with Load(tmp_path, [node], mix, *crowd) as load:
             results = load.wait()
+        part = starved.part()
         outcomes = [(line["class"], line["outcome"]) for line in results]
     for name in ("now", "b", "c"):
         served = sum(one == (name, "accepted") for one in outcomes)
         total = sum(one[0] == name for one in outcomes)
-        assert served >= (total if name == "now" else 0.98 * total), (name, served, total)
+        least = (1 if name == "now" else 0.98) - (points(part) if part > STARVED else 0)
+        assert served >= least * total, (name, served, total, part)
     assert ("a", "denied") in outcomes
 
 
@@ -116,7 +123,7 @@ def test_three_nodes_with_uneven_arrivals_then_one_is_killed_and_another_joins(t
         for name in "abc":
             stalls.watch(name, cluster.nodes[name].process.pid)
         results = uneven_arrivals(cluster, tmp_path)
-        results += one_is_killed(cluster, tmp_path, cluster.nodes["c"])
+        results += one_is_killed(cluster, tmp_path, stalls)
         another_joins(cluster, tmp_path, stalls)
         requests = cluster.requests("abd")
         views = primary_views(cluster, "a")
@@ -142,18 +149,19 @@ def uneven_arrivals(cluster: RunningCluster, scratch: Path) -> Lines:
     return results
 
 
-def one_is_killed(cluster: RunningCluster, scratch: Path, one: RunningNode) -> Lines:
+def one_is_killed(cluster: RunningCluster, scratch: Path, stalls: Stalls) -> Lines:
     """The others go on within a second, and have their shares two seconds later; nobody who asked them has lost."""
     others = [cluster.nodes[name] for name in "ab"]
     with Load(scratch, others, EVENLY, "--rate", "550", "--duration", "12s") as load:
         wait_until_served(cluster, "ab", len(cluster.requests("ab")) + 1_000)
         killed_s = time.time()
-        one.process.kill()
+        cluster.nodes["c"].process.kill()
         without_s = max(cluster.view_s(name, "ab", killed_s) for name in "ab")
         starved = Starved(node.process.pid for node in others)
         results = load.wait()
         part = starved.part()
-    assert without_s - killed_s < DETECTION_S + 1 + (BUSY_S if part > STARVED else 0)
+    waited_s = sum(stalls.waited_ms(name, killed_s, without_s) for name in "ab") / 1e3
+    assert without_s - killed_s - waited_s < DETECTION_S + 1 + (BUSY_S if part > STARVED else 0)
     failed = [line for line in results if line["outcome"] == "failed"]
     assert all(line["cause"] in ENDS_OF_A_NODE and line.get("redirects") for line in failed), failed  # were sent there
     assert_shares(cluster.requests("ab"), without_s + SETTLING_S, time.time(), part)

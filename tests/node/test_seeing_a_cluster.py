@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cluster.runtime.keys import make_key_file
-from tests.support.misbehaving import free_port
+from tests.support.clusters import RunningCluster
 from tests.support.nodes import RunningNode, run_command
 from tests.support.sites import write_site
 from tests.support.waiting import wait_for
@@ -44,13 +44,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningNo
     (folder / "site.webqos").write_text(SPEC)
     make_key_file(folder / "key")
     common = ("--spec", str(folder / "site.webqos"), "--capacity", "64KB/s", "--key-file", str(folder / "key"))
-    contact = f"127.0.0.1:{free_port()}"
     with ExitStack() as stack:
         nodes: list[RunningNode] = []
         for name in ("c1", "c2", "c3"):
             (folder / name).mkdir()
-            way_in = ("--join", contact) if nodes else ("--bootstrap", "--group", contact)
-            node = RunningNode(site, folder / name, *common, *way_in, "--name", name)
+            way_in = ("--join", RunningCluster.group_address(nodes[0])) if nodes else ("--bootstrap",)
+            node = RunningNode(site, folder / name, *common, *way_in, "--group", "127.0.0.1:0", "--name", name)
             nodes.append(stack.enter_context(node))
         wait_for(lambda: all(map(_sees_all, nodes)), "one cluster", 60)
         yield nodes

@@ -54,7 +54,8 @@ def node(root: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         yield node
         assert all("reloaded" in line for line in node.stderr[1:])
         wait_for(lambda: node.metric("qosweb_connections") == 0, "all connections to be gone")
-        assert node.metric("qosweb_open_files") == node.metric("qosweb_requests_in_service") == 0
+        for name in ("qosweb_open_files", "qosweb_requests_in_service"):
+            wait_for(lambda name=name: node.metric(name) == 0, f"{name} to be 0")  # type: ignore[misc]
 
 
 @pytest.fixture

@@ -108,11 +108,24 @@ def server() -> Iterator[MisbehavingServer]:
 
 @pytest.fixture(scope="module")
 def node(server: MisbehavingServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    scratch = tmp_path_factory.mktemp("front")
+    with in_front(server, tmp_path_factory.mktemp("front")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def impatient(server: MisbehavingServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    """One that gives up soon whom it waits for."""
+    with in_front(
+        server, tmp_path_factory.mktemp("impatient"), "--upstream-timeout", "1s", "--send-timeout", "1s"
+    ) as one:
+        yield one
+
+
+@contextlib.contextmanager
+def in_front(server: MisbehavingServer, scratch: Path, *options: str) -> Iterator[RunningNode]:
     (scratch / "site").mkdir()
     (scratch / "site" / "file.txt").write_text("a file")
-    options = ("--upstream", server.url, "--upstream-timeout", "2s", "--send-timeout", "2s")
-    with RunningNode(scratch / "site", scratch, *options) as started:
+    with RunningNode(scratch / "site", scratch, "--upstream", server.url, *options) as started:
         yield started
         assert not any("fault" in line for line in started.stderr), started.stderr
 
@@ -284,7 +297,6 @@ def test_answers_keep_what_is_theirs(node: RunningNode) -> None:
         ("/garbage", 502),
         ("/smuggled", 502),
         ("/gzip-coding", 502),
-        ("/hang", 504),
     ],
 )
 def test_no_answer_from_there_is_an_answer_here(node: RunningNode, path: str, status: int) -> None:
@@ -295,8 +307,17 @@ def test_no_answer_from_there_is_an_answer_here(node: RunningNode, path: str, st
         assert connection.get("/ok").body == b"ok"
 
 
+def test_nor_is_one_that_takes_too_long_waited_for(impatient: RunningNode) -> None:
+    with impatient.connect() as connection:
+        reply = connection.get("/hang")
+        assert reply.status == 504
+        assert b"The server behind this one" in reply.body
+        assert connection.get("/file.txt").body == b"a file"
+
+
 @pytest.mark.parametrize("path", ["/half", "/half-chunked", "/bad-chunk", "/stall"])
-def test_half_an_answer_is_not_taken_for_a_whole_one(node: RunningNode, path: str) -> None:
+def test_half_an_answer_is_not_taken_for_a_whole_one(node: RunningNode, impatient: RunningNode, path: str) -> None:
+    node = impatient if path == "/stall" else node
     host = path[1:] + ".example"
     with node.connect() as connection:
         connection.send(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
@@ -322,16 +343,17 @@ def test_an_answer_before_the_body_is_there_ends_the_connection(node: RunningNod
         assert connection.is_closed()
 
 
-def test_a_body_that_stops_is_given_up(node: RunningNode) -> None:
+def test_a_body_that_stops_is_given_up(node: RunningNode, impatient: RunningNode) -> None:
     for ends in (False, True):
-        with node.connect() as connection:
+        with (node if ends else impatient).connect() as connection:
             connection.send(b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nxxx")
             if ends:
                 connection.half_close()
             reply = connection.read_reply()
             assert reply.status == 400
             assert b"The body is malformed" in reply.body
-    wait_for(lambda: node.metric("qosweb_requests_in_service") == 0, "nothing in service")
+    for one in (node, impatient):
+        wait_for(lambda one=one: one.metric("qosweb_requests_in_service") == 0, "nothing in service")  # type: ignore[misc]
 
 
 def test_a_client_that_goes_away_takes_its_request_with_it(tmp_path: Path) -> None:

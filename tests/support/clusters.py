@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,8 +45,11 @@ class RunningCluster:
         self.nodes: dict[str, RunningNode] = {}
         self._stack = ExitStack()
         subprocess.run([sys.executable, "-m", "cluster", "key", str(self.key)], check=True, capture_output=True)
-        for name in names:
-            self.add(name, command=command)
+        self.add(names[0], command=command)
+        with ThreadPoolExecutor() as pool:  # the others at once
+            begun = list(pool.map(lambda name: self._begin(name, command=command), names[1:]))
+        for name, node in zip(names[1:], begun, strict=True):
+            self.nodes[name] = self._stack.enter_context(node)
         self.together(names)
 
     def __enter__(self) -> RunningCluster:
@@ -58,16 +62,20 @@ class RunningCluster:
         self, name: str, *options: str, before: Sequence[str] = (), command: Sequence[str] = COMMAND
     ) -> RunningNode:
         """One more node."""
+        node = self.nodes[name] = self._stack.enter_context(self._begin(name, *options, before=before, command=command))
+        return node
+
+    def _begin(
+        self, name: str, *options: str, before: Sequence[str] = (), command: Sequence[str] = COMMAND
+    ) -> RunningNode:
         folder = self.scratch / name
         folder.mkdir(exist_ok=True)
         living = [node for node in self.nodes.values() if node.process.poll() is None]
         how = ["--join", self.group_address(living[0])] if living else ["--bootstrap", "--spec", str(self.spec)]
-        node = RunningNode(
+        return RunningNode(
             self.root, folder, "--name", name, "--key-file", str(self.key), "--group", "127.0.0.1:0", *how,
             *self.options, *options, before=before, command=command,
         )  # fmt: skip
-        self.nodes[name] = self._stack.enter_context(node)
-        return node
 
     @staticmethod
     def group_address(node: RunningNode) -> str:
@@ -114,7 +122,11 @@ class RunningCluster:
 
     def until(self, names: str, at_s: float) -> None:
         """Wait until these have logged requests that came at this time, or later."""
-        wait_for(lambda: all(float(self.requests(name)[-1]["ts"]) >= at_s for name in names) or None, "requests", 60)
+
+        def have() -> bool:
+            return all(any(float(line["ts"]) >= at_s for line in self.requests(name)[-1:]) for name in names)
+
+        wait_for(have, f"requests of {names} after that time", 60)
 
     def events(self, name: str, kind: str) -> Lines:
         return [line for line in self._lines(name) if line.get("event") == kind]

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -140,8 +141,9 @@ class MisbehavingServer:
 
 
 def free_port() -> int:
-    """A port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port on which nobody listens, and that nobody gets who asks for any: those are from 32768 on, as a rule."""
+    while True:
+        port = SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -97,7 +97,7 @@ class RunningNode:
     def url(self) -> str:
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
-    def connect(self, *, timeout_s: float = 20.0, tls: ssl.SSLContext | None = None) -> RawConnection:
+    def connect(self, *, timeout_s: float = 60.0, tls: ssl.SSLContext | None = None) -> RawConnection:
         return RawConnection(self.port, timeout_s=timeout_s, tls=tls)
 
     def get(self, target: str, *fields: str, method: str = "GET") -> Reply:
@@ -106,7 +106,7 @@ class RunningNode:
             return connection.get(target, *fields, method=method)
 
     def admin(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=20) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=60) as reply:
             text: str = reply.read().decode()
             return text
 
@@ -121,7 +121,7 @@ class RunningNode:
     def kill(self, number: Signals) -> None:
         self.process.send_signal(number)
 
-    def stop(self, number: Signals = Signals.SIGTERM, timeout_s: float = 30.0) -> int:
+    def stop(self, number: Signals = Signals.SIGTERM, timeout_s: float = 60.0) -> int:
         """End it and return its exit code."""
         self.kill(number)
         return self.process.wait(timeout_s)
@@ -131,8 +131,10 @@ class RunningNode:
         return [line for line in self.log_lines() if "event" not in line]
 
     def log_lines(self) -> list[dict[str, Any]]:
-        """The same with the events."""
-        return [json.loads(line) for line in self.access_log.read_text().splitlines()]
+        """The same with the events. While the node runs, the last line may be about to be written."""
+        is_over = self.process.poll() is not None
+        text = self.access_log.read_text()
+        return [json.loads(line) for line in (text if is_over else text[: text.rfind("\n") + 1]).splitlines()]
 
     def _collect_stderr(self) -> None:
         assert self.process.stderr is not None

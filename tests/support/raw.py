@@ -28,7 +28,7 @@ class RawConnection:
         port: int,
         host: str = "127.0.0.1",
         *,
-        timeout_s: float = 20.0,
+        timeout_s: float = 60.0,
         tls: ssl.SSLContext | None = None,
         source: str | None = None,
     ):

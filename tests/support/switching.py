@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.clusters import Lines
+    from tests.support.machine import Stalls
 
 SPEC = "set lifetime = 500ms\n</some>.server_resource = 50%\n</other>.server_resource = 50%\n"
 CHANNEL_KIB_S = 160
@@ -31,6 +32,7 @@ LEAD_S, BURST_S, REST_S = 1.5, 0.6, 1.2  # who waits when a burst ends waits for
 HALF = 0.5
 NEARLY = 0.9  # of a share is there where channels are counted: with 12 of them, 6 are half
 AFTER_S = 0.5
+NODE, LOAD = "node", "load"
 
 
 class Switch(NamedTuple):
@@ -42,15 +44,17 @@ class Switch(NamedTuple):
     lost: float  # of the pipe's time within AFTER_S of that: what nobody used
 
 
-def switches(scratch: Path, bursts: int, answer_ms: int) -> list[Switch]:
-    """Start a node, load it, and read its log."""
+def switches(scratch: Path, bursts: int, answer_ms: int, stalls: Stalls) -> list[Switch]:
+    """Start a node, load it, and read its log. When they waited for a processor is noted under NODE and LOAD."""
     page_kib = CHANNEL_KIB_S * answer_ms // 1000
     site = make_site(scratch / "site", {"some": page_kib * KIB, "other": page_kib * KIB})
     (scratch / "site.webqos").write_text(f"set channel = {page_kib}KB in {answer_ms}ms\n{SPEC}")
     trace = scratch / "trace.jsonl"
     trace.write_text("".join(_trace(bursts, CAPACITY_BPS / (page_kib * KIB + HEAD_BYTES))))
     with RunningNode(site, scratch, "--spec", str(scratch / "site.webqos"), "--capacity", "2MB/s") as node:
+        stalls.watch(NODE, node.process.pid)
         with Load(scratch, [node], trace) as load:
+            stalls.watch(LOAD, load.process.pid)
             load.wait()
         return _read(node.log())
 

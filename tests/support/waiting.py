@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_for(condition: Callable[[], T | None], what: str, timeout_s: float = 20.0) -> T:
+def wait_for(condition: Callable[[], T | None], what: str, timeout_s: float = 60.0) -> T:
     """The first true value of ``condition``; fails the test with ``what`` if there is none in time."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):

@@ -10,7 +10,7 @@ import uvloop
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 
 
 def run(story: Callable[[], Coroutine[None, None, None]]) -> None:

@@ -93,8 +93,8 @@ class Member:
     def kill(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
-        self._reader.join(10)
+        self.process.wait(60)
+        self._reader.join(60)
         self._close_files()
 
     def stop(self) -> int:
@@ -103,7 +103,7 @@ class Member:
             self.signal(signal.SIGCONT)
             self.signal(signal.SIGTERM)
         try:
-            code = self.process.wait(15)
+            code = self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
@@ -149,6 +149,11 @@ class Cluster:
 
         `before`: a command that runs it in a place of its own.
         """
+        member = self._spawn(name, *more, before=before)
+        self._addresses[name] = member.address
+        return member
+
+    def _spawn(self, name: str, *more: str, before: tuple[str, ...] = ()) -> Member:
         life = self._lives[name] = self._lives.get(name, 0) + 1
         file = name if self.durable else f"{name}-{life}"
         arguments = [
@@ -180,15 +185,17 @@ class Cluster:
             self.folder,
             [*(self.network.command(name) if self.network is not None else ()), *before],
         )
-        self._addresses[name] = member.address
         return member
 
     def _file(self, kind: str, name: str) -> str:
         return str(self.folder / f"{kind}-{name}")
 
     def begin(self, names: str) -> Cluster:
-        for name in names:
-            self.start(name)
+        self.start(names[0])
+        for name in names[1:]:  # all the others at once
+            self._spawn(name)
+        for name in names[1:]:
+            self._addresses[name] = self.members[name].address
         return self.wait_for_primary(names)
 
     def load(self, outstanding: int) -> Cluster:
@@ -201,8 +208,8 @@ class Cluster:
     def wait_for_primary(self, names: str) -> Cluster:
         wait_for(
             lambda: all(self.members[name].primary == sorted(names) for name in names),
-            f"a primary view of {names}; it is {[(n, m.primary) for n, m in self.members.items()]}",
-            30.0,
+            f"a primary view of {names}; it was {[(n, m.primary) for n, m in self.members.items()]}",
+            60.0,
         )
         return self
 

@@ -74,7 +74,7 @@ def test_a_member_that_leaves_is_gone_at_once(tmp_path: Path) -> None:
         cluster.begin("abc")
         cluster.members["c"].say(".leave")
         cluster.wait_for_primary("ab")
-        assert cluster.members["c"].process.wait(10) == 0
+        assert cluster.members["c"].process.wait(60) == 0
         cluster.quiet().stop().judge()
 
 
@@ -218,6 +218,6 @@ def test_a_conversation(tmp_path: Path) -> None:
                     raise AssertionError("the conversation ended without it")
             bob.stdin.write("/leave\n")
             bob.stdin.flush()
-            assert bob.wait(10) == 0
+            assert bob.wait(60) == 0
         ann.stdin.close()
-        assert ann.wait(10) == 0
+        assert ann.wait(60) == 0

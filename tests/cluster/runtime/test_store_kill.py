@@ -14,6 +14,7 @@ from cluster.runtime.inspection import inspect
 from tests.cluster.runtime.images import contents
 from tests.cluster.runtime.scribe import transaction
 from tests.cluster.runtime.test_store import open_store
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +70,7 @@ def test_whatever_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
                 image.apply(record)
         done = found.boot
         assert contents(found) == contents(image)
-    assert done > LIVES
+    assert done >= LIVES
 
 
 def test_a_process_killed_while_its_disk_is_made_or_opened(tmp_path: Path) -> None:
@@ -85,12 +86,15 @@ def test_a_running_process_can_be_looked_at(tmp_path: Path) -> None:
     """What is seen is one moment of its disk, and later moments come later."""
     with scribe(tmp_path) as (process, said):
         said.readline()
-        seen = []
-        for _ in range(20):
+        seen: list[int] = []
+
+        def look() -> bool:
             holding = inspect(tmp_path)
             assert holding.in_use
             assert holding.boot == holding.epoch  # the first and the last record of a transaction
             seen.append(holding.boot)
+            return len(seen) >= 20 and seen[-1] > seen[0]
+
+        wait_for(look, "later moments")
         assert process.poll() is None
     assert seen == sorted(seen)
-    assert seen[-1] > seen[0]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from tests.support.misbehaving import free_port
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -38,7 +39,7 @@ class Wires:
         self.badness = GOOD
         self.chunks = self.stalls = self.resets = 0
         self._chance = random.Random(seed)
-        self._ports = {name: _free_port() for name in names}
+        self._ports = {name: free_port() for name in names}
         self._addresses: dict[str, str] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -111,9 +112,3 @@ class Wires:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
