@@ -40,7 +40,7 @@ def analyse(
     ).cache()
     times = tables.times(lines, limits)
     try:
-        seen = cells.survey(of_slots)
+        seen = cells.survey(of_slots, limits)
         if seen.bad and aside:
             asks.set_aside(lines, aside)
         if not seen.requests:
@@ -55,7 +55,7 @@ def analyse(
             lambda broken: asks.samples(spark, lines, broken, limits, wanted.response, sorted(outside(told))),
             lambda policy: asks.accesses(asks.accessed(spark, lines, policy, limits), policy),
         )
-        return conclude(spark, gathered, seen, wanted, say)
+        return conclude(gathered, seen, wanted, say)
     finally:
         of_slots.unpersist()
         kept.unpersist()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from qosweb.analytics.cells import TOO_MANY
+from qosweb.analytics.cells import TOO_MANY, has_given_up
 from qosweb.analytics.policies import EVERY
 from qosweb.analytics.situations import Accesses
 from qosweb.errors import UsageError
@@ -93,7 +93,7 @@ def samples(
         lines.where(f.col("cause").isNull())
         .withColumn("window_s", window)
         .join(f.broadcast(table), ["window_s", "class"])
-        .where(_shows(response, outside))
+        .where(_shows(limits, response, outside))
     )
     order = Window.partitionBy("verdict").orderBy("at", "rid")
     rows = (
@@ -107,7 +107,7 @@ def samples(
     return found
 
 
-def _shows(response: str, outside: Sequence[str]) -> Column:
+def _shows(limits: Limits, response: str, outside: Sequence[str]) -> Column:
     """The line is of the kind, the policy and the scope that its row of the table wants."""
     decision, what, limit_ms = f.col("decision"), f.col("what"), f.col("limit_ms")
     took = f.col("total_ms") if response == "total" else f.col("service_ms")
@@ -116,6 +116,7 @@ def _shows(response: str, outside: Sequence[str]) -> Column:
     return (
         (
             ((what == "lost") & is_lost)
+            | ((what == "held back") & (is_lost | has_given_up(limits)))
             | ((what == "served") & (decision == "served"))
             | ((what == "waited") & (f.col("queue_ms") > limit_ms))
             | ((what == "slow") & (decision == "served") & (took > limit_ms))

@@ -42,12 +42,21 @@ class Bench:
         policy = self._policies[part.key.policy]
         begin_s = float(part.key.window_s)
         end_s = begin_s + self._limits.window_s
-        nodes = (1, 1) if part.key.scope else self._timeline.nodes(begin_s, end_s)
-        capacity = self._timeline.capacity(begin_s, end_s, part.key.scope)
+        when = self._situations[part.key.policy]
+        means = when.means[part.key.situation]
+        if part.key.scope:
+            nodes = (1, 1)
+        elif means.nodes is not None:
+            nodes = max(1, means.nodes), max(1, means.nodes)
+        else:
+            nodes = self._timeline.nodes(begin_s, end_s)
+        if means.capacity_bps is not None and not part.key.scope:
+            capacity: tuple[int, int] | None = (means.capacity_bps, means.capacity_bps)
+        else:
+            capacity = self._timeline.capacity(begin_s, end_s, part.key.scope)
         if capacity is None and self._limits.capacity_bps is not None and not part.key.scope:
             capacity = self._limits.capacity_bps, self._limits.capacity_bps
-        binding = self._situations[part.key.policy].bindings[part.key.situation]
-        return Ground(policy, binding, part, self._limits, nodes, capacity, self._sizes)
+        return Ground(policy, when.bindings[part.key.situation], part, self._limits, nodes, capacity, self._sizes)
 
     def judge(self, part: Part) -> Iterator[Verdict]:
         ground = self.ground(part)

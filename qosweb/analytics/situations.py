@@ -1,16 +1,18 @@
 """Which rules bind when: the times of a log, divided where conditions on the cluster begin or cease to hold. Pure.
 
-A slot in which the rules change is in no situation: nothing that happened in it can be held against anybody. A log does
+A slot in which the rules change is in no situation: nothing that happened in it can be held against anybody. Where
+bounds grow with the nodes, or are absolute, another number of nodes or another capacity is another situation, too. A log does
 not tell the load: where rules depend on it, only those that bind at every load are kept, and ``unsure`` says that what
 they leave to the others is not known.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from qosweb.analytics.timeline import Means
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.policy.binding import Binding, bind
 from qosweb.webqos.policy.environment import Environment
@@ -37,12 +39,39 @@ class Span(NamedTuple):
 
 
 class Situations:
-    """``bindings[n]`` is what binds in situation n; ``spans`` says when; without conditions there is one for all."""
+    """``bindings[n]`` is what binds in situation n, ``means[n]`` what there was; ``spans`` says when.
 
-    def __init__(self, bindings: list[Binding], spans: list[Span], *, unsure: bool = False) -> None:
+    Without conditions, and with bounds that do not depend on nodes and capacity, there is one for all.
+    """
+
+    def __init__(
+        self, bindings: list[Binding], spans: list[Span], *, unsure: bool = False, means: Sequence[Means] = ()
+    ) -> None:
         self.bindings = bindings
         self.spans = spans
         self.unsure = unsure
+        self.means = list(means) or [Means()] * len(bindings)
+
+    def divided(self, steps: Sequence[tuple[float, Means]], slot_s: int) -> Situations:
+        """The same, also divided where the means changed."""
+        changed = [(int(at_s // slot_s), means) for at_s, means in steps]
+        numbers: dict[tuple[int, Means], int] = {}
+        spans: list[Span] = []
+        for span in self.spans:
+            begin = max(0, bisect_left(changed, span.first, key=lambda one: one[0]) - 1)
+            end = max(begin + 1, bisect_right(changed, span.last, key=lambda one: one[0]))
+            first, means = span.first, changed[begin][1]
+            for slot, then in (*changed[begin + 1 : end], (span.last + 1, means)):
+                if first < slot:
+                    known = MIXED
+                    if span.situation != MIXED:
+                        known = numbers.setdefault((span.situation, means), len(numbers))
+                    spans.append(Span(first, slot - 1, known))
+                if first <= slot <= span.last:
+                    spans.append(Span(slot, slot, MIXED))
+                first, means = max(first, slot + 1), then
+        bindings = [self.bindings[situation] for situation, _ in numbers]
+        return Situations(bindings, spans, unsure=self.unsure, means=[means for _, means in numbers])
 
 
 class Accesses:
@@ -73,6 +102,19 @@ def situations(
     slot_s: int,
 ) -> Situations:
     """For the slots of a log, ``slot`` being the number of its seconds since 1970 divided by ``slot_s``."""
+    found = _by_conditions(policy, timeline, accesses, first_slot, last_slot, slot_s)
+    steps = timeline.steps(nodes=policy.counts_nodes, capacity=policy.is_absolute)
+    return found.divided(steps, slot_s) if len(steps) > 1 or steps[0][1] != Means() else found
+
+
+def _by_conditions(
+    policy: Policy,
+    timeline: Timeline,
+    accesses: Mapping[int, Accesses],
+    first_slot: int,
+    last_slot: int,
+    slot_s: int,
+) -> Situations:
     binder = _Binder(policy)
     if policy.subjects - UNTOLD and last_slot - first_slot > SLOTS_MAX:
         return Situations([], [Span(first_slot, last_slot, MIXED)])

@@ -200,8 +200,8 @@ class Stream:
                 lambda broken: self._samples(broken, note),
                 lambda policy: asks.accesses(sums[batches.ACCESSED], policy),
             )
-            seen = cells.survey(of_slots)
-            found = conclude(self._spark, gathered, seen, self._wanted) if seen.requests else None
+            seen = cells.survey(of_slots, limits)
+            found = conclude(gathered, seen, self._wanted) if seen.requests else None
         finally:
             of_slots.unpersist()
         if found and closed_s is None:

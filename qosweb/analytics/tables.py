@@ -34,6 +34,7 @@ class Outcome(NamedTuple):
     denied: int
     expired: int
     failed: int
+    gave_up: int
     refused: int
     redirected: int
     forwarded: int
@@ -43,7 +44,7 @@ class Outcome(NamedTuple):
 
     @property
     def asked(self) -> int:
-        return self.served + self.denied + self.expired + self.failed
+        return self.served + self.denied + self.expired + self.failed + self.gave_up
 
 
 class Top(NamedTuple):
@@ -52,18 +53,6 @@ class Top(NamedTuple):
     requests: int
     served: int
     sent_bytes: int
-
-
-def outcomes(of_slots: DataFrame, limits: Limits) -> list[Outcome]:
-    """By window and class, by node and class, by class, by node, and of everything; from the slots, which are few."""
-    sums = ("served", "denied", "expired", "failed", "refused", "redirected", "forwarded", "sent_bytes")
-    window = (f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s).alias("window_s")
-    table = of_slots.select(window, "node", f.col("class").alias("name"), *sums)
-    made: list[Outcome] = []
-    for row in _by_all_keys(table).agg(*(f.sum(name).alias(name) for name in sums)).collect():
-        counts: list[int] = [row[one] for one in sums]
-        made.append(Outcome(row["window_s"], row["node"], row["name"], *counts))  # type: ignore[arg-type] # eight counts
-    return made
 
 
 def _by_all_keys(table: DataFrame) -> GroupedData:
@@ -98,7 +87,7 @@ Times = dict[tuple[int | None, str | None, str | None], tuple[tuple[float, ...],
 
 
 def percentiles(counted: DataFrame) -> Times:
-    """Of waiting and of service, for the same keys as ``outcomes``."""
+    """Of waiting and of service, for the same keys as the outcomes of ``cells``."""
 
     def of(what: int) -> Column:
         return f.percentile(f.when(f.col("what") == what, f.col("step")), list(PERCENTILES), f.col("requests"))

@@ -63,6 +63,8 @@ def _classes(findings: Findings) -> Table:
         "served",
         "denied",
         "expired",
+        "failed",
+        "gave up",
         "redirected",
         "MB",
         "wait p50",
@@ -77,7 +79,7 @@ def _classes(findings: Findings) -> Table:
         service = [f"{row.service_ms[at]:.1f}" if row.service_ms else "" for at in (0, 2)]
         table.add_row(
             row.name or "all", f"{row.asked:,}", f"{row.served:,}", f"{row.denied:,}", f"{row.expired:,}",
-            f"{row.redirected:,}", f"{row.sent_bytes / (1 << 20):,.1f}", *wait, *service,
+            f"{row.failed:,}", f"{row.gave_up:,}", f"{row.redirected:,}", f"{row.sent_bytes / (1 << 20):,.1f}", *wait, *service,
         )  # fmt: skip
     return table
 
