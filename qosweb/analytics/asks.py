@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from qosweb.analytics.cells import TOO_MANY, has_given_up
+from qosweb.analytics.cells import ENDED, TOO_MANY, has_given_up
 from qosweb.analytics.policies import EVERY
+from qosweb.analytics.scan import names
 from qosweb.analytics.situations import Accesses
 from qosweb.errors import UsageError
 from qosweb.http.hosts import parse_host
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 PAGES_MAX = 200_000
 SAMPLE = 5
-SAMPLED_MAX = 30
+SAMPLED_MAX = 50
 TWICE_MAX = 20
 
 Twice = tuple[list[tuple[str, list[str]]], int]  # some requests with what the lines say, and how many there are
@@ -126,21 +127,22 @@ def _shows(limits: Limits, response: str, outside: Sequence[str]) -> Column:
     )
 
 
-def twice(lines: DataFrame) -> Twice:
+def twice(lines: DataFrame, suspects: DataFrame) -> Twice:
     """Requests that ended more than once, some of them with what the lines say, and how many there are."""
-    ended = lines.where(
-        f.col("cause").isNull() & f.col("decision").isin("served", "denied", "expired", "failed") & (f.col("rid") != "")
-    )
-    # Numbers are quicker to shuffle than texts; what they bring up is then compared by the texts themselves.
-    hashes = ended.groupBy(f.xxhash64("rid").alias("hash")).count().where("count > 1").limit(PAGES_MAX).collect()
-    if not hashes:
+    found = suspects.limit(PAGES_MAX).collect()
+    if not found:
         return [], 0
-    suspects = ended.where(f.xxhash64("rid").isin(*(row["hash"] for row in hashes[: 10 * TWICE_MAX])))
-    said = suspects.groupBy("rid").agg(
-        f.sort_array(f.collect_list(f.concat_ws(" at ", "decision", "node"))).alias("said")
+    stem, block, _ = names()
+    first = found[: 10 * TWICE_MAX]
+    ended = lines.where(
+        f.col("cause").isNull()
+        & f.col("decision").isin(*ENDED)
+        & stem.isin(*{row["stem"] for row in first})
+        & f.coalesce(block, f.lit(-1)).isin(*{-1 if row["block"] is None else row["block"] for row in first})
     )
+    said = ended.groupBy("rid").agg(f.sort_array(f.collect_list(f.concat_ws(" at ", "decision", "node"))).alias("said"))
     rows = said.where(f.size("said") > 1).orderBy("rid").limit(TWICE_MAX).collect()
-    return [(row["rid"], list(row["said"])) for row in rows], len(hashes) if rows else 0
+    return [(row["rid"], list(row["said"])) for row in rows], sum(row["too_many"] for row in found) if rows else 0
 
 
 def set_aside(lines: DataFrame, target: str) -> None:

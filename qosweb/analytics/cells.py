@@ -1,8 +1,8 @@
-"""One pass over the lines: sums by slot, policy, view, node and class, from which nearly all other tables follow.
+"""Sums by slot, policy, view, node and class, from which nearly all other tables follow.
 
 Only sums and maxima: Spark does these in generated code, without objects per group, and sums of
 parts of a log can be added up to those of the whole.
-Neighbours: ``parts`` makes windows of them, on the driver.
+Neighbours: ``scan`` makes them in one pass over the lines; ``parts`` makes windows of them, on the driver.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as f
 
-from qosweb.analytics.policies import EVERY
 from qosweb.analytics.tables import Outcome
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ TOO_MANY = 429  # a bound on the client itself
 GAVE_UP = 499  # the client left before there was an answer
 BEGUN_MS = 1.0  # who was served for less was not begun with
 
+ENDED = ("served", "denied", "expired", "failed")
 _COUNTS = ("served", "denied", "expired", "failed", "gave_up", "refused", "redirected", "forwarded")
 _SUMS = (*_COUNTS, "sent_bytes", "waited")
 _MAXIMA = ("size_max", "wait_ms_max")
@@ -33,22 +33,20 @@ SLOT_ROW = (
     "slot", "policy", "scope", "class", "served", "denied", "expired", "failed", "gave_up", "refused", "sent_bytes",
     "waited", *_MAXIMA,
 )  # fmt: skip
-_KEYS = ("slot", "policy", "view", "node", "class", "cause", "file")
+KEYS = ("slot", "policy", "view", "node", "class", "cause", "file")
 
 
-def slots(
-    lines: DataFrame, limits: Limits, responses_ms: Sequence[int], *, one_policy: bool, response: str = "service"
-) -> DataFrame:
-    """Sums by slot, policy, view, node, class; bad lines by file and cause."""
+def sums(limits: Limits, responses_ms: Sequence[int], response: str) -> dict[str, Column]:
+    """What is added up of lines, by name."""
     decision, status = f.col("decision"), f.col("status")
 
     def count(condition: Column) -> Column:
         return f.sum(f.when(condition, 1).otherwise(0))
 
-    ended = decision.isin("served", "denied", "expired", "failed")
+    ended = decision.isin(*ENDED)
     denied = decision == "denied"
     gave_up = has_given_up(limits)
-    sums = {
+    found = {
         "served": count(decision == "served"),
         "denied": count(denied & (status != TOO_MANY)),
         "expired": count(decision == "expired"),
@@ -64,17 +62,8 @@ def slots(
     }
     measured = f.col("total_ms") if response == "total" else f.col("service_ms")
     for limit_ms in responses_ms:
-        sums[_slow(limit_ms)] = count((decision == "served") & (measured > limit_ms + limits.slack_ms))
-    # What is wrong with a line is asked once: its sums mean nothing, but they are in groups of their own.
-    return lines.groupBy(
-        f.floor(f.col("at") / limits.slot_s).alias("slot"),
-        (f.lit(EVERY) if one_policy else f.coalesce("policy", f.lit(""))).alias("policy"),
-        f.coalesce("view", f.lit("")).alias("view"),
-        "node",
-        "class",
-        "cause",
-        "file",
-    ).agg(f.count(f.lit(1)).alias("lines"), *(total.alias(name) for name, total in sums.items()))
+        found[_slow(limit_ms)] = count((decision == "served") & (measured > limit_ms + limits.slack_ms))
+    return found
 
 
 def has_given_up(limits: Limits) -> Column:
@@ -93,17 +82,17 @@ def _slow(limit_ms: int) -> str:
 
 
 def schema(responses_ms: Sequence[int]) -> str:
-    """Of what ``slots`` makes."""
-    keys = ["slot long", *(f"{name} string" for name in _KEYS[1:])]
-    sums = [f"{name} long" for name in ("lines", *_SUMS, *map(_slow, responses_ms))]
-    return ", ".join([*keys, *sums, "size_max long", "wait_ms_max double"])
+    """Of what ``scan`` makes of slots."""
+    keys = ["slot long", *(f"{name} string" for name in KEYS[1:])]
+    counts = [f"{name} long" for name in ("lines", *_SUMS, *map(_slow, responses_ms))]
+    return ", ".join([*keys, *counts, "size_max long", "wait_ms_max double"])
 
 
 def added_up(of_slots: DataFrame, responses_ms: Sequence[int]) -> DataFrame:
     """The sums of several parts of a log as those of the whole; a limit that a part did not know was not in force."""
-    sums = ("lines", *_SUMS, *map(_slow, responses_ms))
-    return of_slots.groupBy(*_KEYS).agg(
-        *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in sums),
+    names = ("lines", *_SUMS, *map(_slow, responses_ms))
+    return of_slots.groupBy(*KEYS).agg(
+        *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in names),
         *(f.max(name).alias(name) for name in _MAXIMA),
     )
 
@@ -130,10 +119,10 @@ def survey(of_slots: DataFrame, limits: Limits) -> Survey:
     at = {name: f.col(name) for name in ("window_s", "node", "class", "policy", "cause", "file")}
     sets = (("window_s", "class", "cause"), ("node", "class", "policy", "cause"), ("cause", "file"))
     of_what = f.grouping_id().alias("of_what")
-    sums = [f.sum(name).alias(name) for name in ("lines", *_COUNTS, "sent_bytes")]
+    totals = [f.sum(name).alias(name) for name in ("lines", *_COUNTS, "sent_bytes")]
     rows = (
         table.groupingSets([[at[name] for name in one] for one in sets], *at.values())
-        .agg(of_what, *sums, f.min("slot").alias("first"), f.max("slot").alias("last"))
+        .agg(of_what, *totals, f.min("slot").alias("first"), f.max("slot").alias("last"))
         .collect()
     )
     of_window, of_node, of_file = (_number(one, tuple(at)) for one in sets)
@@ -168,25 +157,25 @@ def _number(chosen: tuple[str, ...], names: tuple[str, ...]) -> int:
 def _outcomes(rows: Iterable[Row], *names: str) -> list[Outcome]:
     found: dict[tuple[int | str, ...], list[int]] = {}
     for row in rows:
-        sums = found.setdefault(tuple(row[name] for name in names), [0] * (len(_COUNTS) + 1))
+        totals = found.setdefault(tuple(row[name] for name in names), [0] * (len(_COUNTS) + 1))
         for place, name in enumerate((*_COUNTS, "sent_bytes")):
-            sums[place] += row[name]
+            totals[place] += row[name]
     made = []
-    for at, sums in found.items():
+    for at, totals in found.items():
         key = dict(zip(names, at, strict=True))
         of = key.get("window_s"), key.get("node"), key.get("class")
-        made.append(Outcome(*of, *sums))  # type: ignore[arg-type] # nine sums, and what the names say
+        made.append(Outcome(*of, *totals))  # type: ignore[arg-type] # nine sums, and what the names say
     return made
 
 
 def by_slot(of_slots: DataFrame, outside: Sequence[str], responses_ms: Sequence[int]) -> list[tuple[int | str, ...]]:
     """``SLOT_ROW`` and what was slow, of good lines; ``scope`` is the node if the view is not primary."""
     scope = f.when(f.col("view").isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
-    sums = (*SLOT_ROW[4:-2], *map(_slow, responses_ms))
+    totals = (*SLOT_ROW[4:-2], *map(_slow, responses_ms))
     rows = (
         of_slots.where(f.col("cause").isNull())
         .groupBy("slot", "policy", scope.alias("scope"), "class")
-        .agg(*(f.max(name).alias(name) for name in _MAXIMA), *(f.sum(name).alias(name) for name in sums))
+        .agg(*(f.max(name).alias(name) for name in _MAXIMA), *(f.sum(name).alias(name) for name in totals))
     )
     order = (*SLOT_ROW, *map(_slow, responses_ms))
     return [tuple(row) for row in rows.select(*order).collect()]

@@ -70,11 +70,13 @@ class Bench:
                 yield times.judge_response(ground, one, self._responses_ms)
             elif rule.attribute == "in_minority":
                 yield orders.judge_minority(ground, one)
+            elif rule.attribute in RESOURCES and isinstance(rule.value, Requests | Bytes):
+                yield from rates.judge_rate(ground, one, whatever_the_load=unsure)
             elif rule.attribute in RESOURCES and not unsure:
-                rated = isinstance(rule.value, Requests | Bytes)
-                yield from rates.judge_rate(ground, one) if rated else shares.judge_share(ground, one)
-        if not unsure:
+                yield from shares.judge_share(ground, one)
+        if not self._situations[part.key.policy].waits_unsure:
             yield from times.judge_lifetimes(ground)
+        if not unsure:
             yield from orders.judge_priorities(ground)
             yield shares.judge_division(ground)
 

@@ -182,7 +182,8 @@ def _outcomes(what: str, rows: Sequence[tuple[str, object]]) -> str:
     from qosweb.analytics.tables import Outcome
 
     heads = (
-        what, "#asked", "#served", "#denied", "#expired", "#failed", "#gave up", "#redirected", "#MB", "#wait p50", "#p99 ms",
+        what, "#asked", "#served", "#denied", "#expired", "#failed", "#gave up", "#redirected", "#MB", "#wait p50",
+        "#p99 ms",
         "#service p50", "#p99 ms",
     )  # fmt: skip
     made = []

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from qosweb.webqos.policy.binding import InForce
 
 
-def judge_rate(ground: Ground, one: InForce) -> Iterator[Verdict]:
+def judge_rate(ground: Ground, one: InForce, *, whatever_the_load: bool = False) -> Iterator[Verdict]:
+    """Without knowing the load only the upper bound: it needs nothing of what is left to others."""
     rule = ground.policy.model.constraints[one.number]
     assert isinstance(rule.value, Requests | Bytes)
     line = ground.policy.line(one.number)
-    if lower := ground.others(one.lower):
+    if (lower := ground.others(one.lower)) and not whatever_the_load:
         yield _at_least(Judge(ground, "rate at least", rule.text, line), lower, rule.value, one)
     if one.upper:
         yield _at_most(Judge(ground, "rate at most", rule.text, line), one.upper, rule.value)

@@ -2,7 +2,7 @@
 
 Times are counted in steps that are 2% apart, so that percentiles of parts of a log can be put together; they are exact
 to 1% of their value.
-Neighbours: ``crowds`` and ``needs`` are made of these on the driver.
+Neighbours: ``scan`` counts; ``crowds`` and ``needs`` are made of these on the driver.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from pyspark.sql import functions as f
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData
-
-    from qosweb.analytics.rows import Limits
-
 PERCENTILES = (0.5, 0.9, 0.99)
 SHORTEST_MS = 0.01  # what took less took no time
 STEP = 1.02
@@ -60,20 +57,8 @@ def _by_all_keys(table: DataFrame) -> GroupedData:
     return table.groupingSets([[window, name], [node, name], [name], [node], []], window, node, name)
 
 
-def times(lines: DataFrame, limits: Limits) -> DataFrame:
-    """How many requests waited, and took, how long: by window, node, class and step of time."""
-    good = lines.where(f.col("cause").isNull() & f.col("decision").isin("served", "denied", "expired", "failed"))
-    window = f.floor(f.floor(f.col("at") / limits.slot_s) * limits.slot_s / limits.window_s) * limits.window_s
-    steps = f.array(_step(f.col("queue_ms")), f.when(f.col("decision") == "served", _step(f.col("service_ms"))))
-    table = good.select(window.alias("window_s"), "node", f.col("class").alias("name"), f.posexplode(steps))
-    return (
-        table.where(f.col("col").isNotNull())
-        .groupBy("window_s", "node", "name", f.col("pos").alias("what"), f.col("col").alias("step"))
-        .agg(f.count(f.lit(1)).alias("requests"))
-    )
-
-
-def _step(took_ms: Column) -> Column:
+def step(took_ms: Column) -> Column:
+    """The number of the step that a time is in."""
     numbered = 1 + f.floor(f.log(took_ms / SHORTEST_MS) / math.log(STEP))
     return f.when(took_ms < SHORTEST_MS, 0).otherwise(numbered).cast("int")
 
@@ -99,27 +84,6 @@ def percentiles(counted: DataFrame) -> Times:
         )
         for row in rows
     }
-
-
-def asked_for(lines: DataFrame) -> DataFrame:
-    """How often each page was asked for, and each client asked; one pass for both."""
-    good = lines.where(f.col("cause").isNull())
-    kinds = f.explode(
-        f.array(
-            f.struct(f.lit("page").alias("what"), f.col("path").alias("name")),
-            f.struct(f.lit("client").alias("what"), f.col("client").alias("name")),
-        )
-    ).alias("key")
-    is_served = f.col("decision") == "served"
-    return (
-        good.select("decision", "bytes", kinds)
-        .groupBy("key.what", "key.name")
-        .agg(
-            f.count(f.lit(1)).alias("requests"),
-            f.sum(f.when(is_served, 1).otherwise(0)).alias("served"),
-            f.sum(f.when(is_served, f.col("bytes")).otherwise(0)).alias("sent_bytes"),
-        )
-    )
 
 
 def top(grouped: DataFrame) -> list[Top]:

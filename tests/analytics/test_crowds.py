@@ -30,6 +30,11 @@ def test_steady_demand_is_no_crowd() -> None:
     assert find([row(at, "a", 100) for at in range(0, 100, 10)], 10) == []
 
 
+def test_load_after_idleness_is_no_crowd() -> None:
+    idle = [row(at, "b", 50) for at in range(0, 400, 10)]
+    assert find([*idle, *(row(at, "a", 100) for at in range(300, 400, 10))], 10) == []
+
+
 def test_what_would_have_been_needed() -> None:
     a, b = needs(TABLE, 10)
     assert (a.peak_bps, a.served_bps) == (10_000.0, (8 * 100 + 600) * 100 / 100)
