@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.analytics import asks, cells, policies
 from qosweb.analytics.conclusion import Findings, Gathered, conclude, outside, policies_of
-from qosweb.analytics.lines import read_events, read_lines, requests
+from qosweb.analytics.lines import narrow, read_events, read_lines, requests
 from qosweb.analytics.scan import Scan
 from qosweb.errors import UsageError
 
@@ -29,7 +29,7 @@ def analyse(
     """``say`` is told what is being done; ``aside`` is where bad lines go."""
     limits = wanted.limits
     say("reading the lines")
-    lines = requests(read_lines(spark, wanted.sources))
+    lines = requests(narrow(read_lines(spark, wanted.sources), wanted.response))
     told = read_events(spark, wanted.sources)
     known, _ = policies_of(wanted, told)
     say("adding up the lines")

@@ -186,7 +186,7 @@ def judged(raw: DataFrame) -> DataFrame:
 
 
 def narrow(lines: DataFrame, response: str) -> DataFrame:
-    """What the analysis looks at more than once, and no more of it: to be kept while it runs."""
+    """What the analysis looks at, and no more of it."""
     file = f.when(f.col("cause").isNotNull(), f.col("file")).alias("file")
     dropped = {"method", "file"} | ({"total_ms"} if response != "total" else set())
     return lines.select(*(name for name in lines.columns if name not in dropped), file)
