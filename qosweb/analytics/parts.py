@@ -46,7 +46,7 @@ class SlotRow(NamedTuple):
 
 def slot_rows(rows: Iterable[tuple[Any, ...]]) -> list[SlotRow]:
     known = len(SlotRow._fields) - 1
-    return [SlotRow(*row[:known], row[known:]) for row in rows]
+    return [SlotRow._make((*row[:known], row[known:])) for row in rows]
 
 
 def parts(rows: Iterable[SlotRow], situations: Mapping[str, Situations], limits: Limits) -> list[Part]:
