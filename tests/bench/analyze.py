@@ -3,8 +3,9 @@
 In one run, on one machine: how long a session takes to start; what Spark, warm, needs for one aggregate (sums by class
 and decision) over the JSON lines; what the analysis needs for all verdicts and tables; the same aggregate in DuckDB, if
 the module is there; and goaccess on the same requests in the combined format, if it is there. The goals: the analysis
-in at most three times the aggregate, and a small log within the session's start and five seconds. Both are
-warm, alternate, and the medians of the rounds count; processor time of the JVM is told beside them, for machines that have other things to do.
+in at most three times the aggregate, and a small log within the session's start and five seconds. Both are warm and
+alternate, and the medians of the rounds count; processor time of the JVM is told beside them, for machines that have
+other things to do.
 """
 
 from __future__ import annotations
