@@ -1,7 +1,7 @@
 """The whole analysis of logs that are complete, on one session: from sources and limits to findings.
 
-The lines are read once and what is needed of them is kept, in memory or on disk, in a narrow form; every question goes
-to that.
+The lines are read once for all that is added up (before that, events are looked for in the text of them). They are read
+again only for what is asked of single lines: those that show a violation, or that are bad, or pages that were accessed.
 Neighbours: ``conclusion`` judges; ``stream`` does the same for logs that grow.
 """
 
@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark import StorageLevel
-
-from qosweb.analytics import asks, cells, policies, tables
+from qosweb.analytics import asks, cells, policies
 from qosweb.analytics.conclusion import Findings, Gathered, conclude, outside, policies_of
-from qosweb.analytics.lines import events, narrow, read_lines, requests
+from qosweb.analytics.lines import narrow, read_events, read_lines, requests
+from qosweb.analytics.scan import Scan
 from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,17 +29,16 @@ def analyse(
     """``say`` is told what is being done; ``aside`` is where bad lines go."""
     limits = wanted.limits
     say("reading the lines")
-    kept = narrow(read_lines(spark, wanted.sources), wanted.response).persist(StorageLevel.MEMORY_AND_DISK)
-    lines = requests(kept)
-    told = events(kept)
+    lines = requests(narrow(read_lines(spark, wanted.sources), wanted.response))
+    told = read_events(spark, wanted.sources)
     known, _ = policies_of(wanted, told)
     say("adding up the lines")
-    of_slots = cells.slots(
-        lines, limits, policies.response_limits(known), one_policy=wanted.spec is not None, response=wanted.response
-    ).cache()
-    times = tables.times(lines, limits)
+    responses_ms = policies.response_limits(known)
+    scan = Scan(lines, limits, responses_ms, one_policy=wanted.spec is not None, response=wanted.response)
+    scan.kept.cache()
+    of_slots = scan.slots()
     try:
-        seen = cells.survey(of_slots)
+        seen = cells.survey(of_slots, limits)
         if seen.bad and aside:
             asks.set_aside(lines, aside)
         if not seen.requests:
@@ -49,13 +47,12 @@ def analyse(
         gathered = Gathered(
             told,
             of_slots,
-            times,
-            tables.asked_for(lines),
-            lambda: asks.twice(lines),
+            scan.times(),
+            scan.asked_for(),
+            lambda: asks.twice(lines, scan.suspects()),
             lambda broken: asks.samples(spark, lines, broken, limits, wanted.response, sorted(outside(told))),
             lambda policy: asks.accesses(asks.accessed(spark, lines, policy, limits), policy),
         )
-        return conclude(spark, gathered, seen, wanted, say)
+        return conclude(gathered, seen, wanted, say)
     finally:
-        of_slots.unpersist()
-        kept.unpersist()
+        scan.kept.unpersist()

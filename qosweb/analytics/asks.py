@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from qosweb.analytics.cells import TOO_MANY
+from qosweb.analytics.cells import ENDED, TOO_MANY, has_given_up
 from qosweb.analytics.policies import EVERY
+from qosweb.analytics.scan import names
 from qosweb.analytics.situations import Accesses
 from qosweb.errors import UsageError
 from qosweb.http.hosts import parse_host
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 PAGES_MAX = 200_000
 SAMPLE = 5
-SAMPLED_MAX = 30
+SAMPLED_MAX = 50
 TWICE_MAX = 20
 
 Twice = tuple[list[tuple[str, list[str]]], int]  # some requests with what the lines say, and how many there are
@@ -93,7 +94,7 @@ def samples(
         lines.where(f.col("cause").isNull())
         .withColumn("window_s", window)
         .join(f.broadcast(table), ["window_s", "class"])
-        .where(_shows(response, outside))
+        .where(_shows(limits, response, outside))
     )
     order = Window.partitionBy("verdict").orderBy("at", "rid")
     rows = (
@@ -107,7 +108,7 @@ def samples(
     return found
 
 
-def _shows(response: str, outside: Sequence[str]) -> Column:
+def _shows(limits: Limits, response: str, outside: Sequence[str]) -> Column:
     """The line is of the kind, the policy and the scope that its row of the table wants."""
     decision, what, limit_ms = f.col("decision"), f.col("what"), f.col("limit_ms")
     took = f.col("total_ms") if response == "total" else f.col("service_ms")
@@ -116,6 +117,7 @@ def _shows(response: str, outside: Sequence[str]) -> Column:
     return (
         (
             ((what == "lost") & is_lost)
+            | ((what == "held back") & (is_lost | has_given_up(limits)))
             | ((what == "served") & (decision == "served"))
             | ((what == "waited") & (f.col("queue_ms") > limit_ms))
             | ((what == "slow") & (decision == "served") & (took > limit_ms))
@@ -125,21 +127,22 @@ def _shows(response: str, outside: Sequence[str]) -> Column:
     )
 
 
-def twice(lines: DataFrame) -> Twice:
+def twice(lines: DataFrame, suspects: DataFrame) -> Twice:
     """Requests that ended more than once, some of them with what the lines say, and how many there are."""
-    ended = lines.where(
-        f.col("cause").isNull() & f.col("decision").isin("served", "denied", "expired", "failed") & (f.col("rid") != "")
-    )
-    # Numbers are quicker to shuffle than texts; what they bring up is then compared by the texts themselves.
-    hashes = ended.groupBy(f.xxhash64("rid").alias("hash")).count().where("count > 1").limit(PAGES_MAX).collect()
-    if not hashes:
+    found = suspects.limit(PAGES_MAX).collect()
+    if not found:
         return [], 0
-    suspects = ended.where(f.xxhash64("rid").isin(*(row["hash"] for row in hashes[: 10 * TWICE_MAX])))
-    said = suspects.groupBy("rid").agg(
-        f.sort_array(f.collect_list(f.concat_ws(" at ", "decision", "node"))).alias("said")
+    stem, block, _ = names()
+    first = found[: 10 * TWICE_MAX]
+    ended = lines.where(
+        f.col("cause").isNull()
+        & f.col("decision").isin(*ENDED)
+        & stem.isin(*{row["stem"] for row in first})
+        & f.coalesce(block, f.lit(-1)).isin(*{-1 if row["block"] is None else row["block"] for row in first})
     )
+    said = ended.groupBy("rid").agg(f.sort_array(f.collect_list(f.concat_ws(" at ", "decision", "node"))).alias("said"))
     rows = said.where(f.size("said") > 1).orderBy("rid").limit(TWICE_MAX).collect()
-    return [(row["rid"], list(row["said"])) for row in rows], len(hashes) if rows else 0
+    return [(row["rid"], list(row["said"])) for row in rows], sum(row["too_many"] for row in found) if rows else 0
 
 
 def set_aside(lines: DataFrame, target: str) -> None:

@@ -1,8 +1,8 @@
-"""One pass over the lines: sums by slot, policy, view, node and class, from which nearly all other tables follow.
+"""Sums by slot, policy, view, node and class, from which nearly all other tables follow.
 
-A slot is contended if somebody was denied for lack of capacity, or expired, or waited. The sums of a window keep the
-contended slots apart. Only sums and maxima: Spark does these in generated code, without objects per group, and sums of
+Only sums and maxima: Spark does these in generated code, without objects per group, and sums of
 parts of a log can be added up to those of the whole.
+Neighbours: ``scan`` makes them in one pass over the lines; ``parts`` makes windows of them, on the driver.
 """
 
 from __future__ import annotations
@@ -11,42 +11,47 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as f
 
-from qosweb.analytics.policies import EVERY
-from qosweb.analytics.rows import Cell, Part, PartKey
-from qosweb.analytics.situations import MIXED
+from qosweb.analytics.tables import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row
 
     from qosweb.analytics.rows import Limits
-    from qosweb.analytics.situations import Situations
 
 TOO_MANY = 429  # a bound on the client itself
 
-_COUNTS = ("served", "denied", "expired", "failed", "refused", "redirected", "forwarded")
+GAVE_UP = 499  # the client left before there was an answer
+BEGUN_MS = 1.0  # who was served for less was not begun with
+
+ENDED = ("served", "denied", "expired", "failed")
+_COUNTS = ("served", "denied", "expired", "failed", "gave_up", "refused", "redirected", "forwarded")
 _SUMS = (*_COUNTS, "sent_bytes", "waited")
 _MAXIMA = ("size_max", "wait_ms_max")
-_KEYS = ("slot", "policy", "view", "node", "class", "cause", "file")
+SLOT_ROW = (
+    "slot", "policy", "scope", "class", "served", "denied", "expired", "failed", "gave_up", "refused", "sent_bytes",
+    "waited", *_MAXIMA,
+)  # fmt: skip
+KEYS = ("slot", "policy", "view", "node", "class", "cause", "file")
 
 
-def slots(
-    lines: DataFrame, limits: Limits, responses_ms: Sequence[int], *, one_policy: bool, response: str = "service"
-) -> DataFrame:
-    """Sums by slot, policy, view, node, class; bad lines by file and cause."""
+def sums(limits: Limits, responses_ms: Sequence[int], response: str) -> dict[str, Column]:
+    """What is added up of lines, by name."""
     decision, status = f.col("decision"), f.col("status")
 
     def count(condition: Column) -> Column:
         return f.sum(f.when(condition, 1).otherwise(0))
 
-    ended = decision.isin("served", "denied", "expired", "failed")
+    ended = decision.isin(*ENDED)
     denied = decision == "denied"
-    sums = {
+    gave_up = has_given_up(limits)
+    found = {
         "served": count(decision == "served"),
         "denied": count(denied & (status != TOO_MANY)),
         "expired": count(decision == "expired"),
-        "failed": count(decision == "failed"),
+        "failed": count((decision == "failed") & ~gave_up),
+        "gave_up": count(gave_up),
         "refused": count(denied & (status == TOO_MANY)),
         "redirected": count(decision == "redirected"),
         "forwarded": count(decision == "forwarded"),
@@ -57,17 +62,19 @@ def slots(
     }
     measured = f.col("total_ms") if response == "total" else f.col("service_ms")
     for limit_ms in responses_ms:
-        sums[_slow(limit_ms)] = count((decision == "served") & (measured > limit_ms + limits.slack_ms))
-    # What is wrong with a line is asked once: its sums mean nothing, but they are in groups of their own.
-    return lines.groupBy(
-        f.floor(f.col("at") / limits.slot_s).alias("slot"),
-        (f.lit(EVERY) if one_policy else f.coalesce("policy", f.lit(""))).alias("policy"),
-        f.coalesce("view", f.lit("")).alias("view"),
-        "node",
-        "class",
-        "cause",
-        "file",
-    ).agg(f.count(f.lit(1)).alias("lines"), *(total.alias(name) for name, total in sums.items()))
+        found[_slow(limit_ms)] = count((decision == "served") & (measured > limit_ms + limits.slack_ms))
+    return found
+
+
+def has_given_up(limits: Limits) -> Column:
+    """The client waited, and left before anything was done for it."""
+    return (
+        (f.col("decision") == "failed")
+        & (f.col("status") == GAVE_UP)
+        & (f.col("bytes") == 0)
+        & (f.col("queue_ms") >= limits.waited_ms)
+        & (f.col("service_ms") < BEGUN_MS)
+    )
 
 
 def _slow(limit_ms: int) -> str:
@@ -75,17 +82,17 @@ def _slow(limit_ms: int) -> str:
 
 
 def schema(responses_ms: Sequence[int]) -> str:
-    """Of what ``slots`` makes."""
-    keys = ["slot long", *(f"{name} string" for name in _KEYS[1:])]
-    sums = [f"{name} long" for name in ("lines", *_SUMS, *map(_slow, responses_ms))]
-    return ", ".join([*keys, *sums, "size_max long", "wait_ms_max double"])
+    """Of what ``scan`` makes of slots."""
+    keys = ["slot long", *(f"{name} string" for name in KEYS[1:])]
+    counts = [f"{name} long" for name in ("lines", *_SUMS, *map(_slow, responses_ms))]
+    return ", ".join([*keys, *counts, "size_max long", "wait_ms_max double"])
 
 
 def added_up(of_slots: DataFrame, responses_ms: Sequence[int]) -> DataFrame:
     """The sums of several parts of a log as those of the whole; a limit that a part did not know was not in force."""
-    sums = ("lines", *_SUMS, *map(_slow, responses_ms))
-    return of_slots.groupBy(*_KEYS).agg(
-        *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in sums),
+    names = ("lines", *_SUMS, *map(_slow, responses_ms))
+    return of_slots.groupBy(*KEYS).agg(
+        *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in names),
         *(f.max(name).alias(name) for name in _MAXIMA),
     )
 
@@ -98,103 +105,77 @@ class Survey(NamedTuple):
     nodes: frozenset[str]
     first_slot: int
     last_slot: int
+    outcomes: list[Outcome]  # by window and class, by node and class, by class, by node, and of everything
 
     @property
     def requests(self) -> int:
         return sum(self.classes.values())
 
 
-def survey(of_slots: DataFrame) -> Survey:
-    """One look at all slots."""
+def survey(of_slots: DataFrame, limits: Limits) -> Survey:
+    """One look at all slots: sums by window and class, by node, class and policy, and bad lines by file."""
+    window = (f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s).alias("window_s")
+    table = of_slots.select(window, *(f.col(name) for name in of_slots.columns))
+    at = {name: f.col(name) for name in ("window_s", "node", "class", "policy", "cause", "file")}
+    sets = (("window_s", "class", "cause"), ("node", "class", "policy", "cause"), ("cause", "file"))
+    of_what = f.grouping_id().alias("of_what")
+    totals = [f.sum(name).alias(name) for name in ("lines", *_COUNTS, "sent_bytes")]
     rows = (
-        of_slots.groupBy("policy", "class", "node", "cause", "file")
-        .agg(f.sum("lines").alias("lines"), f.min("slot").alias("first"), f.max("slot").alias("last"))
+        table.groupingSets([[at[name] for name in one] for one in sets], *at.values())
+        .agg(of_what, *totals, f.min("slot").alias("first"), f.max("slot").alias("last"))
         .collect()
     )
-    known = [row for row in rows if row["cause"] is None]
+    of_window, of_node, of_file = (_number(one, tuple(at)) for one in sets)
+    known = [row for row in rows if row["of_what"] == of_node and row["cause"] is None]
+    in_windows = [row for row in rows if row["of_what"] == of_window and row["cause"] is None]
     classes: dict[tuple[str, str], int] = {}
     for row in known:
-        at = row["policy"], row["class"]
-        classes[at] = classes.get(at, 0) + row["lines"]
+        key = row["policy"], row["class"]
+        classes[key] = classes.get(key, 0) + row["lines"]
     return Survey(
-        sorted((row["file"], row["cause"], row["lines"]) for row in rows if row["cause"] is not None),
+        sorted(
+            (row["file"], row["cause"], row["lines"])
+            for row in rows
+            if row["of_what"] == of_file and row["cause"] is not None
+        ),
         dict(sorted(classes.items())),
         frozenset(row["node"] for row in known),
         min((row["first"] for row in known), default=0),
         max((row["last"] for row in known), default=-1),
+        [
+            *_outcomes(in_windows, "window_s", "class"),
+            *(one for names in (("node", "class"), ("class",), ("node",), ()) for one in _outcomes(known, *names)),
+        ],
     )
 
 
-def good(of_slots: DataFrame, outside: Sequence[str]) -> DataFrame:
-    """Of good lines, with their scope. ``outside``: views that are not primary."""
-    scope = f.when(f.col("view").isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
-    return of_slots.where(f.col("cause").isNull()).drop("cause", "file").withColumn("scope", scope)
+def _number(chosen: tuple[str, ...], names: tuple[str, ...]) -> int:
+    """As SQL numbers the sets: a bit is set for each column that is not in it, the last column being the lowest."""
+    return sum(1 << place for place, name in enumerate(reversed(names)) if name not in chosen)
 
 
-def parts(
-    spark: SparkSession,
-    of_slots: DataFrame,
-    situations: Mapping[str, Situations],
-    limits: Limits,
-    responses_ms: Sequence[int],
-) -> list[Part]:
-    """What each window shows of each class, from the slots of good lines under policies that are known."""
-    spans = [
-        (policy, span.first, span.last, span.situation)
-        for policy, found in situations.items()
-        for span in found.spans
-        if span.situation != MIXED
-    ]
-    if not spans:
-        return []
-    times = spark.createDataFrame(spans, "policy string, first long, last long, situation int")
-    busy = of_slots.groupBy("slot", "scope").agg(
-        (f.sum(f.col("denied") + f.col("expired") + f.col("waited")) > 0).alias("busy")
-    )
-    window = (f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s).alias("window_s")
-    known = (
-        of_slots.join(f.broadcast(times), "policy")
-        .where(f.col("slot").between(f.col("first"), f.col("last")))
-        .join(f.broadcast(busy), ["slot", "scope"])
-    )
-    known = known.withColumn("window_s", window)
-    key = ("window_s", "policy", "scope", "situation")
-    is_busy = f.col("busy")
-    slow = [_slow(limit_ms) for limit_ms in responses_ms]
-    names = [name for name in _SUMS if name not in ("redirected", "forwarded", "waited")]
-    cells = known.groupBy(*key, "class").agg(
-        *(f.sum(name).alias(name) for name in (*names, *slow)),
-        f.max("size_max").alias("size_max"),
-        f.max("wait_ms_max").alias("wait_ms_max"),
-        *(
-            f.sum(f.when(is_busy, f.col(name)).otherwise(0)).alias(f"busy_{name}")
-            for name in ("served", "failed", "denied", "expired", "sent_bytes")
-        ),
-    )
-    spent = known.groupBy(*key).agg(
-        f.count_distinct(f.when(is_busy, f.col("slot"))).alias("busy"),
-        (f.max("slot") - f.min("slot") + 1).alias("span"),
-    )
-    found: dict[PartKey, list[Cell]] = {}
-    for row in cells.collect():
-        at = PartKey(row["window_s"], row["policy"], row["scope"], row["situation"])
-        found.setdefault(at, []).append(
-            Cell(
-                at, row["class"], row["served"], row["denied"], row["expired"], row["failed"], row["refused"],
-                row["sent_bytes"], row["size_max"], row["wait_ms_max"], tuple(row[name] for name in slow),
-                row["busy_served"], row["busy_failed"], row["busy_denied"] + row["busy_expired"],
-                row["busy_sent_bytes"],
-            )
-        )  # fmt: skip
+def _outcomes(rows: Iterable[Row], *names: str) -> list[Outcome]:
+    found: dict[tuple[int | str, ...], list[int]] = {}
+    for row in rows:
+        totals = found.setdefault(tuple(row[name] for name in names), [0] * (len(_COUNTS) + 1))
+        for place, name in enumerate((*_COUNTS, "sent_bytes")):
+            totals[place] += row[name]
     made = []
-    alone: dict[tuple[int, str], int] = {}
-    lengths = {}
-    for row in spent.collect():
-        at = PartKey(row["window_s"], row["policy"], row["scope"], row["situation"])
-        alone[at.window_s, at.scope] = alone.get((at.window_s, at.scope), 0) + 1
-        lengths[at] = (row["busy"] * limits.slot_s, row["span"] * limits.slot_s)
-    for at in sorted(found):
-        busy_s, span_s = lengths[at]
-        seconds = limits.window_s if alone[at.window_s, at.scope] == 1 else span_s
-        made.append(Part(at, float(seconds), float(busy_s), tuple(sorted(found[at], key=lambda cell: cell.name))))
+    for at, totals in found.items():
+        key = dict(zip(names, at, strict=True))
+        of = key.get("window_s"), key.get("node"), key.get("class")
+        made.append(Outcome(*of, *totals))  # type: ignore[arg-type] # nine sums, and what the names say
     return made
+
+
+def by_slot(of_slots: DataFrame, outside: Sequence[str], responses_ms: Sequence[int]) -> list[tuple[int | str, ...]]:
+    """``SLOT_ROW`` and what was slow, of good lines; ``scope`` is the node if the view is not primary."""
+    scope = f.when(f.col("view").isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
+    totals = (*SLOT_ROW[4:-2], *map(_slow, responses_ms))
+    rows = (
+        of_slots.where(f.col("cause").isNull())
+        .groupBy("slot", "policy", scope.alias("scope"), "class")
+        .agg(*(f.max(name).alias(name) for name in _MAXIMA), *(f.sum(name).alias(name) for name in totals))
+    )
+    order = (*SLOT_ROW, *map(_slow, responses_ms))
+    return [tuple(row) for row in rows.select(*order).collect()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qosweb.analytics import asks, cells, chain, crowds, needs, policies, tables
+from qosweb.analytics import asks, cells, chain, crowds, needs, parts, policies, tables
 from qosweb.analytics.judge import Bench, judge_run, outcome_of
 from qosweb.analytics.rows import VIOLATED, Limits
 from qosweb.analytics.situations import Accesses, Situations, situations
@@ -20,7 +20,7 @@ from qosweb.analytics.unjudged import unjudged
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from qosweb.analytics.policies import Policy
     from qosweb.analytics.rows import Event, Part, Verdict
@@ -72,7 +72,6 @@ def policies_of(wanted: Wanted, events: Sequence[Event]) -> tuple[dict[str, Poli
 
 
 def conclude(
-    spark: SparkSession,
     gathered: Gathered,
     seen: cells.Survey,
     wanted: Wanted,
@@ -82,13 +81,13 @@ def conclude(
     limits, events = wanted.limits, gathered.events
     known, notes = policies_of(wanted, events)
     responses_ms = policies.response_limits(known)
-    usable = cells.good(gathered.of_slots, sorted(outside(events)))
     timeline = Timeline(events, seen.nodes)
     say("judging")
     notes += _strangers(seen, known)
-    parts, when = _parts(spark, gathered, usable, known, timeline, limits, seen, responses_ms, notes)
-    bench = Bench(known, when, timeline, limits, responses_ms, _sizes(parts))
-    in_windows = [verdict for part in parts for verdict in bench.judge(part)]
+    when = _situations(gathered, known, timeline, limits, seen, notes)
+    in_parts = _parts(gathered, when, limits, responses_ms)
+    bench = Bench(known, when, timeline, limits, responses_ms, _sizes(in_parts))
+    in_windows = [verdict for part in in_parts for verdict in bench.judge(part)]
     of_run = list(judge_run(in_windows, limits))
     of_run += list(unjudged(known, when, of_run))
     say("looking for requests that ended twice")
@@ -98,7 +97,7 @@ def conclude(
         say("looking up the lines that show violations")
     shown = gathered.samples(broken)
     say("making the tables")
-    table = _table(usable, gathered.times, limits)
+    table = _table(seen.outcomes, gathered.times)
     return Findings(
         limits=limits,
         outcome=outcome_of([*of_run, *cluster]),
@@ -127,17 +126,14 @@ def outside(events: Sequence[Event]) -> set[str]:
     return {event.view for event in views} - {event.view for event in views if event.primary}
 
 
-def _parts(
-    spark: SparkSession,
+def _situations(
     gathered: Gathered,
-    usable: DataFrame,
     known: Mapping[str, Policy],
     timeline: Timeline,
     limits: Limits,
     seen: cells.Survey,
-    responses_ms: Sequence[int],
     notes: list[str],
-) -> tuple[list[Part], dict[str, Situations]]:
+) -> dict[str, Situations]:
     first, last = seen.first_slot + -(-limits.skip_s // limits.slot_s), seen.last_slot
     when = {}
     for name, policy in known.items():
@@ -149,15 +145,22 @@ def _parts(
             notes.append(f"policy {name} is not judged: its rules change with time, and the log is too long for that")
         if when[name].unsure:
             notes.append("conditions on the load: the log does not tell it, so shares and priorities are not judged")
-    if not when or first > last:
-        return [], when
-    return cells.parts(spark, usable, when, limits, responses_ms), when
+    return when if first <= last else {}
 
 
-def _sizes(parts: Sequence[Part]) -> dict[str, float]:
+def _parts(
+    gathered: Gathered, when: Mapping[str, Situations], limits: Limits, responses_ms: Sequence[int]
+) -> list[Part]:
+    if not when:
+        return []
+    rows = cells.by_slot(gathered.of_slots, sorted(outside(gathered.events)), responses_ms)
+    return parts.parts(parts.slot_rows(rows), when, limits)
+
+
+def _sizes(in_parts: Sequence[Part]) -> dict[str, float]:
     """The mean size of the answers of each class over the whole run."""
     sums: dict[str, tuple[int, int]] = {}
-    for part in parts:
+    for part in in_parts:
         for cell in part.cells:
             sent, served = sums.get(cell.name, (0, 0))
             sums[cell.name] = sent + cell.sent_bytes, served + cell.served + cell.failed
@@ -181,10 +184,10 @@ def _strangers(seen: cells.Survey, known: Mapping[str, Policy]) -> list[str]:
     return [f"{count} requests {what}: not judged" for what, count in unknown.items()]
 
 
-def _table(usable: DataFrame, times: DataFrame, limits: Limits) -> list[tables.Outcome]:
+def _table(outcomes: Sequence[tables.Outcome], times: DataFrame) -> list[tables.Outcome]:
     took = tables.percentiles(times)
     made = []
-    for row in tables.outcomes(usable, limits):
+    for row in outcomes:
         wait, service = took.get((row.window_s, row.node, row.name), ((), ()))
         made.append(row._replace(wait_ms=wait, service_ms=service))
     return sorted(made, key=lambda row: (row.window_s or -1, row.node or "", row.name or ""))

@@ -1,7 +1,8 @@
 """Flash crowds: when a class was asked for many times as often as usual, and who paid for it. Pure.
 
-Usual is the median of the class's windows. A crowd lasts from the first to the last of the windows in a row that have
-at least ``FACTOR`` times that. A class paid for it if a smaller part of its requests was served than outside.
+Usual is the median of the windows in which the class was asked for at all: load after idleness is no crowd. A crowd
+lasts from the first to the last of the windows in a row that have at least ``FACTOR`` times that. A class paid for it
+if a smaller part of its requests was served than outside.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 FACTOR = 3.0
 REQUESTS_MIN = 30
-WINDOWS_MAX = 1_000_000  # a log with longer gaps is looked at without them
 PAID = 0.02  # so much less of its requests was served than at other times
 
 
@@ -36,11 +36,10 @@ def find(table: Iterable[Outcome], window_s: int) -> list[Crowd]:
     windows = sorted({at for rows in by_class.values() for at in rows})
     if len(windows) < 3:
         return []
-    every = range(windows[0], windows[-1] + 1, window_s)
     found = []
     for name, rows in sorted(by_class.items()):
-        counts = {at: rows[at].asked if at in rows else 0 for at in (every if len(every) <= WINDOWS_MAX else windows)}
-        usual = max(1.0, median(counts.values()))
+        counts = {at: rows[at].asked for at in sorted(rows) if rows[at].asked}
+        usual = max(1.0, median(counts.values() or [0]))
         high = [at for at, count in counts.items() if count >= max(FACTOR * usual, REQUESTS_MIN)]
         for begin_s, end_s in _runs(high, window_s):
             inside = range(begin_s, end_s, window_s)

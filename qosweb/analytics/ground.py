@@ -1,14 +1,17 @@
 """What a part of a window had to divide, who asked for how much of it, and what each class should have got. Pure.
 
 Only contended slots count: elsewhere nobody was held back, so nothing can be said of shares. What was there to divide
-is what was served; a request that was denied or expired counts with the mean size of the answers of its class. What
-each class should have got is what the language's own division gives for this demand.
+is what was served; a request that was denied or expired, or whose client gave up, counts with the mean size of the
+answers of its class. What each class should have got is what the language's own division gives for this demand, moment
+by moment.
 Neighbours: ``shares``, ``rates`` and ``orders`` judge on this ground.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.model.model import Bytes, Requests
@@ -17,13 +20,21 @@ from qosweb.webqos.policy.environment import REQUEST_BYTES, Means
 from qosweb.webqos.policy.terms import Terms, TwoValues, terms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from qosweb.analytics.policies import Policy
     from qosweb.analytics.rows import Cell, Limits, Part
     from qosweb.webqos.policy.binding import Binding
 
 SIZES_ALIKE = 1.5  # times the smallest
+
+
+class Divided(NamedTuple):
+    """One moment: what the always available left of it, and, by class, what was asked for and what was due."""
+
+    left: float
+    asked: list[float]
+    expected: list[float]
 
 
 class Ground:
@@ -56,6 +67,7 @@ class Ground:
         self.counted_got = [0] * count
         self.counted_asked = [0] * count
         self.grain = [0.0] * count
+        self._mean = [0.0] * count
         self.total = float(sum(c.busy_bytes + cost * (c.busy_served + c.busy_failed) for c in part.cells))
         self.counted_total = sum(c.busy_served for c in part.cells)
         all_done = sum(c.busy_served + c.busy_failed for c in part.cells)
@@ -64,22 +76,38 @@ class Ground:
             done = cell.busy_served + cell.busy_failed
             self.got[number] = cell.busy_bytes + cost * done
             mean = self.got[number] / done if done else (means or {}).get(cell.name, anybody) + cost
-            held_back = 0 if self.is_turned_away(number) else cell.busy_lost
+            held_back = 0 if self.is_turned_away(number) else cell.busy_held_back
             self.asked[number] = self.got[number] + held_back * mean
+            self._mean[number] = mean
             self.counted_got[number] = cell.busy_served
             self.counted_asked[number] = cell.busy_served + held_back
             self.grain[number] = max(cell.size_max + cost, mean)  # of who got nothing nobody knows more than the mean
         for number in binding.always:  # what it was denied is held against nobody but its own promise
             self.asked[number], self.counted_asked[number] = self.got[number], self.counted_got[number]
         self._satisfy_the_bounded()
-        self._expected: list[float] | None = None
+        self._moments: list[Divided] | None = None
+
+    @property
+    def moments(self) -> list[Divided]:
+        """The contended time bit by bit: what is not used in one is not saved for the next one."""
+        if self._moments is None:
+            self._moments = self._divide() if self.total > 0 else []
+        return self._moments
 
     @property
     def expected(self) -> list[float]:
-        """What the division gives to each class."""
-        if self._expected is None:
-            self._expected = self._divide()
-        return self._expected
+        """What the division gives to each class, moment by moment, added up."""
+        return [sum(one.expected[at] for one in self.moments) for at in range(len(self.got))]
+
+    def at_least(self, classes: Iterable[int], ppm: int) -> float:
+        """A part of what there was to divide, or all that was asked for if that was less; moment by moment."""
+        classes = tuple(classes)
+        return sum(min(ppm * one.left / PPM, sum(one.asked[at] for at in classes)) for one in self.moments)
+
+    def at_most(self, classes: Iterable[int], ppm: int) -> float:
+        """A part of what there was to divide, or what the division gives if that is more; moment by moment."""
+        classes = tuple(classes)
+        return sum(max(ppm * one.left / PPM, sum(one.expected[at] for at in classes)) for one in self.moments)
 
     @property
     def left(self) -> float:
@@ -132,9 +160,7 @@ class Ground:
                 for at in one.upper:
                     self.asked[at], self.counted_asked[at] = self.got[at], self.counted_got[at]
 
-    def _divide(self) -> list[float]:
-        if self.total <= 0:
-            return [0.0] * len(self.got)
+    def _divide(self) -> list[Divided]:
         rated = [
             self.cells[at]
             for one in self.binding.in_force
@@ -148,5 +174,32 @@ class Ground:
         division = Division(
             self.policy.model, self.policy.coverage, self.binding, Means(self.nodes[0], per_s, max(1, size))
         )
-        demand = [min(PPM, round(amount * PPM / self.total)) for amount in self.asked]
-        return [share * self.total / PPM for share in division.shares(demand)]
+        if not self.part.moments:
+            return [self._divided(division, self.got, self.asked, self.total)]
+        return [self._divided(division, *amounts) for amounts in self._amounts() if amounts[-1] > 0]
+
+    def _divided(self, division: Division, got: list[float], asked: list[float], total: float) -> Divided:
+        demand = [min(PPM, round(amount * PPM / total)) for amount in asked]
+        shares = division.shares(demand)
+        left = total - sum(got[at] for at in self.binding.always)
+        return Divided(left, asked, [share * total / PPM for share in shares])
+
+    def _amounts(self) -> Iterator[tuple[list[float], list[float], float]]:
+        """What each class got and asked for, and what all got: slot by slot, or as long as somebody may wait.
+
+        Who still waits asks for nothing yet, so shorter moments would tell too little.
+        """
+        lifetimes_ms = [terms.lifetime_ms or 0 for at in self.cells if (terms := self.terms(at)) is not None]
+        step = max(1, math.ceil(max(lifetimes_ms, default=0) / 1000 / self.limits.slot_s))
+        held_back = [not self.is_turned_away(at) and self.asked[at] > self.got[at] for at in range(len(self.got))]
+        cost = self.limits.request_cost
+        for _, moments in groupby(self.part.moments, key=lambda moment: moment.slot // step):
+            got, asked, total = [0.0] * len(self.got), [0.0] * len(self.got), 0.0
+            for amount in (amount for moment in moments for amount in moment.amounts):
+                number = self.policy.numbers.get(amount.name)
+                has = float(amount.sent_bytes + cost * amount.done)
+                total += has
+                if number is not None:
+                    got[number] += has
+                    asked[number] += has + (amount.held_back * self._mean[number] if held_back[number] else 0.0)
+            yield got, asked, total

@@ -42,12 +42,21 @@ class Bench:
         policy = self._policies[part.key.policy]
         begin_s = float(part.key.window_s)
         end_s = begin_s + self._limits.window_s
-        nodes = (1, 1) if part.key.scope else self._timeline.nodes(begin_s, end_s)
-        capacity = self._timeline.capacity(begin_s, end_s, part.key.scope)
+        when = self._situations[part.key.policy]
+        means = when.means[part.key.situation]
+        if part.key.scope:
+            nodes = (1, 1)
+        elif means.nodes is not None:
+            nodes = max(1, means.nodes), max(1, means.nodes)
+        else:
+            nodes = self._timeline.nodes(begin_s, end_s)
+        if means.capacity_bps is not None and not part.key.scope:
+            capacity: tuple[int, int] | None = (means.capacity_bps, means.capacity_bps)
+        else:
+            capacity = self._timeline.capacity(begin_s, end_s, part.key.scope)
         if capacity is None and self._limits.capacity_bps is not None and not part.key.scope:
             capacity = self._limits.capacity_bps, self._limits.capacity_bps
-        binding = self._situations[part.key.policy].bindings[part.key.situation]
-        return Ground(policy, binding, part, self._limits, nodes, capacity, self._sizes)
+        return Ground(policy, when.bindings[part.key.situation], part, self._limits, nodes, capacity, self._sizes)
 
     def judge(self, part: Part) -> Iterator[Verdict]:
         ground = self.ground(part)
@@ -61,11 +70,13 @@ class Bench:
                 yield times.judge_response(ground, one, self._responses_ms)
             elif rule.attribute == "in_minority":
                 yield orders.judge_minority(ground, one)
+            elif rule.attribute in RESOURCES and isinstance(rule.value, Requests | Bytes):
+                yield from rates.judge_rate(ground, one, whatever_the_load=unsure)
             elif rule.attribute in RESOURCES and not unsure:
-                rated = isinstance(rule.value, Requests | Bytes)
-                yield from rates.judge_rate(ground, one) if rated else shares.judge_share(ground, one)
-        if not unsure:
+                yield from shares.judge_share(ground, one)
+        if not self._situations[part.key.policy].waits_unsure:
             yield from times.judge_lifetimes(ground)
+        if not unsure:
             yield from orders.judge_priorities(ground)
             yield shares.judge_division(ground)
 

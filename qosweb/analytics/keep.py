@@ -21,9 +21,9 @@ _VERDICTS = (
     "unit string, demand double, promise double, got double, whole double, rids array<string>"
 )
 _TABLE = (
-    "window long, node string, class string, served long, denied long, expired long, failed long, refused long, "
+    "window long, node string, class string, served long, denied long, expired long, failed long, gave_up long, "
     + (
-        "redirected long, forwarded long, bytes long, "
+        "refused long, redirected long, forwarded long, bytes long, "
         + ", ".join(f"{what}_p{100 * part:g} double" for what in ("wait_ms", "service_ms") for part in PERCENTILES)
     )
 )

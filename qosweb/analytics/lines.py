@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
@@ -19,6 +19,8 @@ from pyspark.sql import types as t
 from qosweb.analytics.rows import Event
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from qosweb.analytics.sources import Sources
@@ -75,6 +77,34 @@ def read_lines(spark: SparkSession, sources: Sources) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
+def read_events(spark: SparkSession, sources: Sources) -> list[Event]:
+    """All events, in no order, found without reading the JSON of all other lines."""
+    found = []
+    if sources.json:
+        text = spark.read.text(list(sources.json)).where(f.col("value").contains('"event"'))
+        found += [event for row in text.limit(EVENTS_MAX).collect() if (event := _event_in(row["value"])) is not None]
+    if sources.parquet:
+        found += events(judged(_of_parquet(spark.read.parquet(*sources.parquet))))
+    return found
+
+
+def _event_in(line: str) -> Event | None:
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(said, dict) or said.get("event") is None:
+        return None
+    if not isinstance(said.get("ts"), int | float) or isinstance(said["ts"], bool):
+        return None
+    texts = {
+        name: value if isinstance(value, str) or value is None else json.dumps(value)
+        for name in ("event", "node", "view", "policy", *_OF_EVENTS)
+        for value in (said.get(name),)
+    }
+    return _event(texts | {"ts": float(said["ts"])})
+
+
 def requests(lines: DataFrame) -> DataFrame:
     """Without the events."""
     return lines.where(f.col("event").isNull() | f.col("cause").isNotNull()).drop("event", *_OF_EVENTS)
@@ -84,14 +114,16 @@ def events(lines: DataFrame) -> list[Event]:
     """All events, in no order."""
     told = lines.where(f.col("event").isNotNull() & f.col("ts").isNotNull() & f.col("cause").isNull())
     rows = told.select("event", "ts", "node", "view", "policy", *_OF_EVENTS).limit(EVENTS_MAX).collect()
-    return [
-        Event(
-            row["event"], row["ts"], row["of"] or row["node"] or "", _whole(row["index"]), row["view"] or "",
-            _names(row["members"]), row["primary"] == "true", row["policy"] or "", row["text"] or "",
-            _whole(row["capacity_bps"]) or 0,
-        )
-        for row in rows
-    ]  # fmt: skip
+    return [_event(row.asDict()) for row in rows]
+
+
+def _event(row: Mapping[str, Any]) -> Event:
+    """Of the time, and texts for all else."""
+    return Event(
+        row["event"], row["ts"], row["of"] or row["node"] or "", _whole(row["index"]), row["view"] or "",
+        _names(row["members"]), row["primary"] == "true", row["policy"] or "", row["text"] or "",
+        _whole(row["capacity_bps"]) or 0,
+    )  # fmt: skip
 
 
 def _whole(text: str | None) -> int | None:
@@ -154,7 +186,7 @@ def judged(raw: DataFrame) -> DataFrame:
 
 
 def narrow(lines: DataFrame, response: str) -> DataFrame:
-    """What the analysis looks at more than once, and no more of it: to be kept while it runs."""
+    """What the analysis looks at, and no more of it."""
     file = f.when(f.col("cause").isNotNull(), f.col("file")).alias("file")
     dropped = {"method", "file"} | ({"total_ms"} if response != "total" else set())
     return lines.select(*(name for name in lines.columns if name not in dropped), file)

@@ -54,6 +54,6 @@ def needs(table: Iterable[Outcome], window_s: int) -> list[Need]:
     for name, rows in sorted(by_class.items()):
         served, sent = sum(row.served for row in rows), sum(row.sent_bytes for row in rows)
         size = sent / served if served else 0.0
-        demands = [row.sent_bytes + size * (row.denied + row.expired) for row in rows]
+        demands = [row.sent_bytes + size * (row.denied + row.expired + row.gave_up) for row in rows]
         found.append(Need(name, sum(demands) / seconds, max(demands) / window_s, sent / seconds))
     return found

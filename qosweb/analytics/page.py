@@ -182,7 +182,8 @@ def _outcomes(what: str, rows: Sequence[tuple[str, object]]) -> str:
     from qosweb.analytics.tables import Outcome
 
     heads = (
-        what, "#asked", "#served", "#denied", "#expired", "#failed", "#redirected", "#MB", "#wait p50", "#p99 ms",
+        what, "#asked", "#served", "#denied", "#expired", "#failed", "#gave up", "#redirected", "#MB", "#wait p50",
+        "#p99 ms",
         "#service p50", "#p99 ms",
     )  # fmt: skip
     made = []
@@ -190,7 +191,7 @@ def _outcomes(what: str, rows: Sequence[tuple[str, object]]) -> str:
         assert isinstance(row, Outcome)
         wait = [f"{row.wait_ms[at]:.1f}" if row.wait_ms else "" for at in (0, 2)]
         service = [f"{row.service_ms[at]:.1f}" if row.service_ms else "" for at in (0, 2)]
-        counts = (row.asked, row.served, row.denied, row.expired, row.failed, row.redirected)
+        counts = (row.asked, row.served, row.denied, row.expired, row.failed, row.gave_up, row.redirected)
         made.append((escape(name), *(f"{n:,}" for n in counts), f"{row.sent_bytes / (1 << 20):,.1f}", *wait, *service))
     return _table(heads, made)
 

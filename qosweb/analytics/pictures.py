@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 COLOURS = ("#2b6f9e", "#d98c2b", "#4f8f4f", "#b4472e", "#7a5ea8", "#8c6d4f", "#c76a9a", "#6f7f8c", "#a3a33c", "#3ca3a3")
 CLASSES_MAX = 10
 POINTS_MAX = 2_000
+HOLE = 1.5  # times the usual distance of two points
 
 
 def pictures(findings: Findings) -> list[tuple[str, str]]:
@@ -30,10 +34,10 @@ def pictures(findings: Findings) -> list[tuple[str, str]]:
     if not by_class:
         return []
     return [
-        ("Share of the bytes served, by class", _shares(by_class)),
+        ("Share of the bytes served, by class", _shares(by_class, findings.limits.window_s)),
         ("Requests: asked for (dashed) and served, by class", _requests(by_class, findings.limits.window_s)),
         ("Capacity: known, and served", _capacity(findings)),
-        ("Waiting time, 99th percentile, by class", _waits(by_class)),
+        ("Waiting time, 99th percentile, by class", _waits(by_class, findings.limits.window_s)),
     ]
 
 
@@ -52,7 +56,25 @@ def _times(rows: Sequence[Outcome]) -> list[float]:
     return [float(row.window_s or 0) for row in rows]
 
 
-def _shares(by_class: dict[str, list[Outcome]]) -> str:
+def broken(when: Sequence[float], values: Sequence[float], window_s: int) -> tuple[list[float], list[float]]:
+    """With a hole wherever nothing was asked for: a line over it would say what nobody knows.
+
+    Where there are too many windows to draw them all, the usual distance is that of those that are drawn.
+    """
+    steps = [after - before for before, after in pairwise(when)]
+    usual_s = max(float(window_s), median(steps)) if steps else float(window_s)
+    at: list[float] = []
+    drawn: list[float] = []
+    for moment, value in zip(when, values, strict=True):
+        if at and moment - at[-1] > HOLE * usual_s:
+            at.append(at[-1] + usual_s)
+            drawn.append(math.nan)
+        at.append(moment)
+        drawn.append(value)
+    return at, drawn
+
+
+def _shares(by_class: dict[str, list[Outcome]], window_s: int) -> str:
     figure, axes = _figure()
     totals: dict[int | None, int] = {}
     for rows in by_class.values():
@@ -60,7 +82,9 @@ def _shares(by_class: dict[str, list[Outcome]]) -> str:
             totals[row.window_s] = totals.get(row.window_s, 0) + row.sent_bytes
     for at, (name, rows) in enumerate(by_class.items()):
         parts = [100 * row.sent_bytes / (totals[row.window_s] or 1) for row in rows]
-        axes.plot(_times(rows), parts, color=COLOURS[at], label=name, linewidth=1.6, marker=_marker(rows))
+        axes.plot(
+            *broken(_times(rows), parts, window_s), color=COLOURS[at], label=name, linewidth=1.6, marker=_marker(rows)
+        )
     axes.set_ylabel("% of the bytes")
     axes.set_ylim(bottom=0)
     return _svg(figure, axes)
@@ -70,10 +94,12 @@ def _requests(by_class: dict[str, list[Outcome]], window_s: int) -> str:
     figure, axes = _figure()
     for at, (name, rows) in enumerate(by_class.items()):
         when = _times(rows)
-        axes.plot(when, [row.asked / window_s for row in rows], color=COLOURS[at], linewidth=0.9, linestyle="--")
+        asked, served = (
+            [count / window_s for count in of] for of in zip(*((r.asked, r.served) for r in rows), strict=True)
+        )
+        axes.plot(*broken(when, asked, window_s), color=COLOURS[at], linewidth=0.9, linestyle="--")
         axes.plot(
-            when, [row.served / window_s for row in rows], color=COLOURS[at], label=name, linewidth=1.8,
-            marker=_marker(rows),
+            *broken(when, served, window_s), color=COLOURS[at], label=name, linewidth=1.8, marker=_marker(rows)
         )  # fmt: skip
     axes.set_ylabel("requests per second")
     axes.set_ylim(bottom=0)
@@ -84,7 +110,8 @@ def _capacity(findings: Findings) -> str:
     figure, axes = _figure()
     rows = findings.capacity[:: 1 + len(findings.capacity) // POINTS_MAX]
     when = [float(row.window_s) for row in rows]
-    axes.fill_between(when, [row.served_bps / 1e6 for row in rows], color="#d7e3ec", label="served")
+    served = broken(when, [row.served_bps / 1e6 for row in rows], findings.limits.window_s)
+    axes.fill_between(*served, color="#d7e3ec", label="served")
     known = [(at, row.known_bps / 1e6) for at, row in zip(when, rows, strict=True) if row.known_bps is not None]
     if known:
         axes.step([at for at, _ in known], [bps for _, bps in known], color="#b4472e", where="post", label="known")
@@ -93,13 +120,13 @@ def _capacity(findings: Findings) -> str:
     return _svg(figure, axes)
 
 
-def _waits(by_class: dict[str, list[Outcome]]) -> str:
+def _waits(by_class: dict[str, list[Outcome]], window_s: int) -> str:
     figure, axes = _figure()
     for at, (name, rows) in enumerate(by_class.items()):
         known = [row for row in rows if row.wait_ms]
         axes.plot(
-            _times(known), [row.wait_ms[-1] for row in known], color=COLOURS[at], label=name, linewidth=1.4,
-            marker=_marker(rows),
+            *broken(_times(known), [row.wait_ms[-1] for row in known], window_s), color=COLOURS[at], label=name,
+            linewidth=1.4, marker=_marker(rows),
         )  # fmt: skip
     axes.set_ylabel("ms")
     axes.set_ylim(bottom=0)

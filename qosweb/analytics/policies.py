@@ -14,7 +14,7 @@ from qosweb.tools.files import load
 from qosweb.webqos.match.matcher import Matcher, watched
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.build import build
-from qosweb.webqos.model.model import Duration
+from qosweb.webqos.model.model import Bytes, Duration, Requests
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.syntax.diagnostics import has_errors
 from qosweb.webqos.syntax.places import Source
@@ -41,6 +41,16 @@ class Policy:
     coverage: Coverage
     numbers: dict[str, int]  # of classes, by name
     subjects: frozenset[str]  # of the cluster, that its conditions speak of
+
+    @property
+    def counts_nodes(self) -> bool:
+        """A bound of it grows with the number of nodes."""
+        return any(isinstance(rule.value, Requests | Bytes) and rule.value.per_node for rule in self.model.constraints)
+
+    @property
+    def is_absolute(self) -> bool:
+        """A bound of it is another share of another capacity, or is judged by the capacity."""
+        return any(rule.hard or isinstance(rule.value, Requests | Bytes) for rule in self.model.constraints)
 
     def line(self, constraint: int) -> int:
         return self.built.line(constraint)

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from qosweb.webqos.policy.binding import InForce
 
 
-def judge_rate(ground: Ground, one: InForce) -> Iterator[Verdict]:
+def judge_rate(ground: Ground, one: InForce, *, whatever_the_load: bool = False) -> Iterator[Verdict]:
+    """Without knowing the load only the upper bound: it needs nothing of what is left to others."""
     rule = ground.policy.model.constraints[one.number]
     assert isinstance(rule.value, Requests | Bytes)
     line = ground.policy.line(one.number)
-    if lower := ground.others(one.lower):
+    if (lower := ground.others(one.lower)) and not whatever_the_load:
         yield _at_least(Judge(ground, "rate at least", rule.text, line), lower, rule.value, one)
     if one.upper:
         yield _at_most(Judge(ground, "rate at most", rule.text, line), one.upper, rule.value)
@@ -47,7 +48,7 @@ def _at_least(judge: Judge, classes: tuple[int, ...], value: Requests | Bytes, o
     grain = 1.0 if counted else max(ground.grain[at] for at in classes)
     ok = promise - got <= ground.limits.rate_tolerance * promise + grain / busy_s
     reason = f"{got:.2f} of {promise:.2f} {unit}{' (all that was asked for)' if asked < bound else ''}"
-    return judge.verdict(ok, reason, asked, promise, got, None, Evidence("lost", ground.names(classes)), unit)
+    return judge.verdict(ok, reason, asked, promise, got, None, Evidence("held back", ground.names(classes)), unit)
 
 
 def _part_that_yields(ground: Ground, classes: tuple[int, ...], one: InForce) -> float:
@@ -69,16 +70,16 @@ def _at_most(judge: Judge, classes: tuple[int, ...], value: Requests | Bytes) ->
     counted = isinstance(value, Requests)
     cells = [ground.cells[at] for at in classes if at in ground.cells]
     got = sum(c.served if counted else c.sent_bytes for c in cells) / seconds
-    lost = sum(c.lost for c in cells)
+    held_back = sum(c.held_back for c in cells)
     unit = "requests/s" if counted else "bytes/s"
     bound = ground.rate_bound(value, most=True)
     if not cells or sum(c.requests for c in cells) == 0:
         return judge.untested("nobody asked")
-    if got <= bound and not lost:
+    if got <= bound and not held_back:
         return judge.untested("less was asked for than the bound allows", got)
     grain = 1.0 if counted else max((ground.grain[at] for at in classes), default=0.0)
     ok = got - bound <= ground.limits.rate_tolerance * bound + grain / seconds
     size = sum(c.sent_bytes for c in cells) / max(1, sum(c.served for c in cells))
-    asked = got + lost * (1.0 if counted else size) / seconds
+    asked = got + held_back * (1.0 if counted else size) / seconds
     reason = f"{got:.2f}, at most {bound:.2f} {unit}"
     return judge.verdict(ok, reason, asked, bound, got, None, Evidence("served", ground.names(classes)), unit)

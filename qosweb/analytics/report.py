@@ -53,7 +53,8 @@ def as_json(findings: Findings) -> dict[str, object]:
 def outcome_row(row: Outcome) -> dict[str, object]:
     made: dict[str, object] = {
         "window": row.window_s, "node": row.node, "class": row.name, "served": row.served, "denied": row.denied,
-        "expired": row.expired, "failed": row.failed, "refused": row.refused, "redirected": row.redirected,
+        "expired": row.expired, "failed": row.failed, "gave_up": row.gave_up, "refused": row.refused,
+        "redirected": row.redirected,
         "forwarded": row.forwarded, "bytes": row.sent_bytes,
     }  # fmt: skip
     for what, found in (("wait_ms", row.wait_ms), ("service_ms", row.service_ms)):

@@ -51,25 +51,50 @@ class Cell(NamedTuple):
     slow: tuple[int, ...]  # served, but slower than each of the limits
     busy_served: int
     busy_failed: int
-    busy_lost: int  # denied or expired
+    busy_held_back: int  # denied or expired, or the client gave up
     busy_bytes: int
+    gave_up: int = 0  # clients that left while they waited; nobody denied them anything
 
     @property
     def requests(self) -> int:
-        return self.served + self.denied + self.expired + self.failed
+        return self.served + self.denied + self.expired + self.failed + self.gave_up
 
     @property
     def lost(self) -> int:
         return self.denied + self.expired
 
+    @property
+    def held_back(self) -> int:
+        return self.lost + self.gave_up
+
+
+class Amount(NamedTuple):
+    """Of one class in one contended slot: requests that were begun, those that were held back, and bytes."""
+
+    name: str
+    done: int
+    held_back: int
+    sent_bytes: int
+
+
+class Moment(NamedTuple):
+    """One contended slot: what is not used in it is not saved for the next one."""
+
+    slot: int
+    amounts: tuple[Amount, ...]
+
 
 class Part(NamedTuple):
-    """``seconds`` is how long it lasted, ``busy_s`` how much of that was contended."""
+    """``seconds`` is how long it lasted, ``busy_s`` how much of that was contended.
+
+    Without ``moments`` what the cells say of the contended slots is taken as that of one.
+    """
 
     key: PartKey
     seconds: float
     busy_s: float
     cells: tuple[Cell, ...]
+    moments: tuple[Moment, ...] = ()
 
 
 class Limits(NamedTuple):
@@ -89,7 +114,7 @@ class Limits(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Which lines show a violation: ``lost``, ``served``, ``waited`` or ``slow`` requests of some classes."""
+    """Which lines show a violation: ``lost``, ``held back``, ``served``, ``waited`` or ``slow`` ones of classes."""
 
     what: str
     classes: tuple[str, ...]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 UNIT = "bytes"
 BUSY_PART_MIN = 0.2  # of a window: what waits at the edges of a shorter contention would decide
+ROUNDED = 1 + 1e-5  # the division is in whole parts per million: what comes to the same is called by its plain name
 DIVISION = "each class gets its lower bound, the rest is divided evenly within the upper bounds"
 
 
@@ -43,10 +44,18 @@ class Judge:
         evidence: Evidence, unit: str = UNIT,
     ) -> Verdict:  # fmt: skip
         key = self.ground.part.key
+        reason += self._of_what()
         return Verdict(
             self.kind, self.rule, key.policy, key, HELD if ok else VIOLATED, reason, unit, demand, promise, got, whole,
             None if ok else evidence, self.line,
         )  # fmt: skip
+
+    def _of_what(self) -> str:
+        """Which part of the window it is, if it is not the whole."""
+        part, nodes = self.ground.part, self.ground.nodes
+        if part.seconds >= self.ground.limits.window_s:
+            return ""
+        return f"; {part.seconds:g} s of the window, {'-'.join(str(count) for count in sorted(set(nodes)))} nodes"
 
 
 def judge_share(ground: Ground, one: InForce) -> Iterator[Verdict]:
@@ -101,10 +110,15 @@ def _at_least(judge: Judge, classes: tuple[int, ...], ppm: int) -> Verdict:
         return judge.untested(why)
     got, asked, expected = (sum(of[at] for at in classes) for of in (ground.got, ground.asked, ground.expected))
     bound = ppm * ground.left / PPM
-    promise, of = min((bound, "promised"), (asked, "all that was asked for"), (expected, "what bounds leave"))
+    promise, of = min(
+        (bound, "promised"),
+        (asked, "all that was asked for"),
+        (ground.at_least(classes, ppm) * ROUNDED, "all that was asked for, moment by moment"),
+        (expected * ROUNDED, "what bounds leave"),
+    )
     ok = promise - got <= ground.limits.tolerance * ground.total
     reason = f"{_points(got, ground)} of {_points(promise, ground)} ({of})"
-    return judge.verdict(ok, reason, asked, promise, got, ground.total, Evidence("lost", ground.names(classes)))
+    return judge.verdict(ok, reason, asked, promise, got, ground.total, Evidence("held back", ground.names(classes)))
 
 
 def _at_most(judge: Judge, classes: tuple[int, ...], ppm: int) -> Verdict:
@@ -115,7 +129,7 @@ def _at_most(judge: Judge, classes: tuple[int, ...], ppm: int) -> Verdict:
     bound = ppm * ground.left / PPM
     if asked <= bound and got <= bound:
         return judge.untested("less was asked for than the bound allows", asked)
-    limit = max(bound, expected)
+    limit = max(bound, ground.at_most(classes, ppm))
     ok = got - limit <= ground.limits.tolerance * ground.total
     idle = " with what others left idle" if expected > bound else ""
     reason = f"{_points(got, ground)}, at most {_points(limit, ground)}{idle}"
@@ -163,7 +177,7 @@ def _as_divided(judge: Judge, classes: tuple[int, ...]) -> Verdict:
     ok = expected - got <= ground.limits.tolerance * ground.total
     name = ground.names((worst,))
     reason = f"{name[0]} has {_points(got, ground)} of {_points(expected, ground)}"
-    return judge.verdict(ok, reason, ground.asked[worst], expected, got, ground.total, Evidence("lost", name))
+    return judge.verdict(ok, reason, ground.asked[worst], expected, got, ground.total, Evidence("held back", name))
 
 
 def _relative(ground: Ground, rule: Constraint, line: int, left: tuple[int, ...]) -> Iterator[Verdict]:
@@ -194,7 +208,7 @@ def _relative(ground: Ground, rule: Constraint, line: int, left: tuple[int, ...]
             yield judge.untested("the other side has nothing", asked)
         else:
             ok = promise - got <= slack
-            yield judge.verdict(ok, shown, asked, promise, got, whole, Evidence("lost", names), unit)
+            yield judge.verdict(ok, shown, asked, promise, got, whole, Evidence("held back", names), unit)
     if rule.op in ("<", "="):
         limit = max(target, expected)
         if asked <= target:

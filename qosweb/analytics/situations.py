@@ -1,18 +1,20 @@
 """Which rules bind when: the times of a log, divided where conditions on the cluster begin or cease to hold. Pure.
 
-A slot in which the rules change is in no situation: nothing that happened in it can be held against anybody. A log does
-not tell the load: where rules depend on it, only those that bind at every load are kept, and ``unsure`` says that what
-they leave to the others is not known.
+A slot in which the rules change is in no situation: nothing that happened in it can be held against anybody. Where
+bounds grow with the nodes, or are absolute, another number of nodes or another capacity is another situation, too. A
+log does not tell the load: where rules depend on it, only those that bind at every load are kept, and ``unsure`` says
+that what they leave to the others is not known; ``waits_unsure`` that how long somebody may wait depends on it, too.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from qosweb.analytics.timeline import Means
 from qosweb.webqos.model import conditions as c
-from qosweb.webqos.policy.binding import Binding, bind
+from qosweb.webqos.policy.binding import Binding, InForce, bind
 from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.zones import local_time
 
@@ -37,12 +39,46 @@ class Span(NamedTuple):
 
 
 class Situations:
-    """``bindings[n]`` is what binds in situation n; ``spans`` says when; without conditions there is one for all."""
+    """``bindings[n]`` is what binds in situation n, ``means[n]`` what there was; ``spans`` says when.
 
-    def __init__(self, bindings: list[Binding], spans: list[Span], *, unsure: bool = False) -> None:
+    Without conditions, and with bounds that do not depend on nodes and capacity, there is one for all.
+    """
+
+    def __init__(
+        self,
+        bindings: list[Binding],
+        spans: list[Span],
+        *,
+        unsure: bool = False,
+        waits_unsure: bool = False,
+        means: Sequence[Means] = (),
+    ) -> None:
         self.bindings = bindings
         self.spans = spans
-        self.unsure = unsure
+        self.unsure, self.waits_unsure = unsure, waits_unsure
+        self.means = list(means) or [Means()] * len(bindings)
+
+    def divided(self, steps: Sequence[tuple[float, Means]], slot_s: int) -> Situations:
+        """The same, also divided where the means changed."""
+        changed = [(int(at_s // slot_s), means) for at_s, means in steps]
+        numbers: dict[tuple[int, Means], int] = {}
+        spans: list[Span] = []
+        for span in self.spans:
+            begin = max(0, bisect_left(changed, span.first, key=lambda one: one[0]) - 1)
+            end = max(begin + 1, bisect_right(changed, span.last, key=lambda one: one[0]))
+            first, means = span.first, changed[begin][1]
+            for slot, then in (*changed[begin + 1 : end], (span.last + 1, means)):
+                if first < slot:
+                    known = MIXED
+                    if span.situation != MIXED:
+                        known = numbers.setdefault((span.situation, means), len(numbers))
+                    spans.append(Span(first, slot - 1, known))
+                if first <= slot <= span.last:
+                    spans.append(Span(slot, slot, MIXED))
+                first, means = max(first, slot + 1), then
+        bindings = [self.bindings[situation] for situation, _ in numbers]
+        means_of = [means for _, means in numbers]
+        return Situations(bindings, spans, unsure=self.unsure, waits_unsure=self.waits_unsure, means=means_of)
 
 
 class Accesses:
@@ -73,16 +109,30 @@ def situations(
     slot_s: int,
 ) -> Situations:
     """For the slots of a log, ``slot`` being the number of its seconds since 1970 divided by ``slot_s``."""
+    found = _by_conditions(policy, timeline, accesses, first_slot, last_slot, slot_s)
+    steps = timeline.steps(nodes=policy.counts_nodes, capacity=policy.is_absolute)
+    return found.divided(steps, slot_s) if len(steps) > 1 or steps[0][1] != Means() else found
+
+
+def _by_conditions(
+    policy: Policy,
+    timeline: Timeline,
+    accesses: Mapping[int, Accesses],
+    first_slot: int,
+    last_slot: int,
+    slot_s: int,
+) -> Situations:
     binder = _Binder(policy)
     if policy.subjects - UNTOLD and last_slot - first_slot > SLOTS_MAX:
         return Situations([], [Span(first_slot, last_slot, MIXED)])
     if not policy.subjects - UNTOLD:
         binding = binder.bind(Environment(nodes=timeline.nodes(0.0, 0.0)[0]))
-        return Situations([binding], [Span(first_slot, last_slot, 0)], unsure=binder.unsure)
+        spans = [Span(first_slot, last_slot, 0)]
+        return Situations([binding], spans, unsure=binder.unsure, waits_unsure=binder.waits_unsure)
     ages = _ages(policy)
     numbers: dict[Binding, int] = {}
     known: dict[Seen, Binding] = {}
-    spans: list[Span] = []
+    spans = []
     for slot in range(first_slot, last_slot + 1):
         found = set()
         for at_s in _probes(slot * slot_s, (slot + 1) * slot_s, timeline, accesses, ages):
@@ -96,7 +146,7 @@ def situations(
             spans[-1] = spans[-1]._replace(last=slot)
         else:
             spans.append(Span(slot, slot, situation))
-    return Situations(list(numbers), spans, unsure=binder.unsure)
+    return Situations(list(numbers), spans, unsure=binder.unsure, waits_unsure=binder.waits_unsure)
 
 
 class _Binder:
@@ -104,7 +154,7 @@ class _Binder:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self.unsure = False
+        self.unsure = self.waits_unsure = False
         edges = {0}
         for rule in policy.model.rules:
             for leaf in c.leaves(rule.condition) if rule.condition is not None else ():
@@ -118,10 +168,15 @@ class _Binder:
         if all(one == found[0] for one in found):
             return found[0]
         self.unsure = True
+        waits = [{one for one in of_load.in_force if self._is_wait(one)} for of_load in found]
+        self.waits_unsure |= any(one != waits[0] for one in waits)
         common = set(found[0].in_force).intersection(*(one.in_force for one in found))
         always = set(found[0].always).intersection(*(one.always for one in found))
         kept = tuple(one for one in found[0].in_force if one in common)
         return Binding(kept, (), tuple(sorted(always)), (), ())
+
+    def _is_wait(self, one: InForce) -> bool:
+        return self._policy.model.constraints[one.number].attribute == "lifetime"
 
 
 def _environment(policy: Policy, timeline: Timeline, accesses: Mapping[int, Accesses], at_s: float) -> Environment:

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 from pyspark import StorageLevel
 from pyspark.sql import functions as f
 
-from qosweb.analytics import asks, batches, cells, policies, tables, tail
+from qosweb.analytics import asks, batches, cells, policies, tail
 from qosweb.analytics.conclusion import Findings, Gathered, conclude, outside, policies_of
 from qosweb.analytics.lines import LINE_SCHEMA, events, judged, narrow, requests
+from qosweb.analytics.scan import Scan
 from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
@@ -127,12 +128,12 @@ class Stream:
         known, _ = policies_of(self._wanted, told)
         responses_ms = policies.response_limits(known)
         asked = requests(lines)
+        scan = Scan(asked, limits, responses_ms, one_policy=self._wanted.spec is not None, response=response)
+        scan.kept.cache()
         sums = {
-            batches.SLOTS: cells.slots(
-                asked, limits, responses_ms, one_policy=self._wanted.spec is not None, response=response
-            ),
-            batches.TIMES: tables.times(asked, limits),
-            batches.ASKED_FOR: tables.asked_for(asked),
+            batches.SLOTS: scan.slots(),
+            batches.TIMES: scan.times(),
+            batches.ASKED_FOR: scan.asked_for(),
         }
         accessed = [
             asks.accessed(self._spark, asked, policy, limits)
@@ -143,6 +144,7 @@ class Stream:
             sums[batches.ACCESSED] = reduce(lambda one, other: one.unionByName(other), accessed)
         for name, table in sums.items():
             table.coalesce(1).write.parquet(str(folder / name))
+        scan.kept.unpersist()
         good = asked.where(f.col("cause").isNull())
         self._batches.keep_lines(number, good.drop("cause", "bad", "file", "cut"))
         facts = lines.agg(
@@ -200,8 +202,8 @@ class Stream:
                 lambda broken: self._samples(broken, note),
                 lambda policy: asks.accesses(sums[batches.ACCESSED], policy),
             )
-            seen = cells.survey(of_slots)
-            found = conclude(self._spark, gathered, seen, self._wanted) if seen.requests else None
+            seen = cells.survey(of_slots, limits)
+            found = conclude(gathered, seen, self._wanted) if seen.requests else None
         finally:
             of_slots.unpersist()
         if found and closed_s is None:

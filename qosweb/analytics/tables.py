@@ -2,7 +2,7 @@
 
 Times are counted in steps that are 2% apart, so that percentiles of parts of a log can be put together; they are exact
 to 1% of their value.
-Neighbours: ``crowds`` and ``needs`` are made of these on the driver.
+Neighbours: ``scan`` counts; ``crowds`` and ``needs`` are made of these on the driver.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from pyspark.sql import functions as f
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData
-
-    from qosweb.analytics.rows import Limits
-
 PERCENTILES = (0.5, 0.9, 0.99)
 SHORTEST_MS = 0.01  # what took less took no time
 STEP = 1.02
@@ -34,6 +31,7 @@ class Outcome(NamedTuple):
     denied: int
     expired: int
     failed: int
+    gave_up: int
     refused: int
     redirected: int
     forwarded: int
@@ -43,7 +41,7 @@ class Outcome(NamedTuple):
 
     @property
     def asked(self) -> int:
-        return self.served + self.denied + self.expired + self.failed
+        return self.served + self.denied + self.expired + self.failed + self.gave_up
 
 
 class Top(NamedTuple):
@@ -54,37 +52,13 @@ class Top(NamedTuple):
     sent_bytes: int
 
 
-def outcomes(of_slots: DataFrame, limits: Limits) -> list[Outcome]:
-    """By window and class, by node and class, by class, by node, and of everything; from the slots, which are few."""
-    sums = ("served", "denied", "expired", "failed", "refused", "redirected", "forwarded", "sent_bytes")
-    window = (f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s).alias("window_s")
-    table = of_slots.select(window, "node", f.col("class").alias("name"), *sums)
-    made: list[Outcome] = []
-    for row in _by_all_keys(table).agg(*(f.sum(name).alias(name) for name in sums)).collect():
-        counts: list[int] = [row[one] for one in sums]
-        made.append(Outcome(row["window_s"], row["node"], row["name"], *counts))  # type: ignore[arg-type] # eight counts
-    return made
-
-
 def _by_all_keys(table: DataFrame) -> GroupedData:
     window, node, name = f.col("window_s"), f.col("node"), f.col("name")
     return table.groupingSets([[window, name], [node, name], [name], [node], []], window, node, name)
 
 
-def times(lines: DataFrame, limits: Limits) -> DataFrame:
-    """How many requests waited, and took, how long: by window, node, class and step of time."""
-    good = lines.where(f.col("cause").isNull() & f.col("decision").isin("served", "denied", "expired", "failed"))
-    window = f.floor(f.floor(f.col("at") / limits.slot_s) * limits.slot_s / limits.window_s) * limits.window_s
-    steps = f.array(_step(f.col("queue_ms")), f.when(f.col("decision") == "served", _step(f.col("service_ms"))))
-    table = good.select(window.alias("window_s"), "node", f.col("class").alias("name"), f.posexplode(steps))
-    return (
-        table.where(f.col("col").isNotNull())
-        .groupBy("window_s", "node", "name", f.col("pos").alias("what"), f.col("col").alias("step"))
-        .agg(f.count(f.lit(1)).alias("requests"))
-    )
-
-
-def _step(took_ms: Column) -> Column:
+def step(took_ms: Column) -> Column:
+    """The number of the step that a time is in."""
     numbered = 1 + f.floor(f.log(took_ms / SHORTEST_MS) / math.log(STEP))
     return f.when(took_ms < SHORTEST_MS, 0).otherwise(numbered).cast("int")
 
@@ -98,7 +72,7 @@ Times = dict[tuple[int | None, str | None, str | None], tuple[tuple[float, ...],
 
 
 def percentiles(counted: DataFrame) -> Times:
-    """Of waiting and of service, for the same keys as ``outcomes``."""
+    """Of waiting and of service, for the same keys as the outcomes of ``cells``."""
 
     def of(what: int) -> Column:
         return f.percentile(f.when(f.col("what") == what, f.col("step")), list(PERCENTILES), f.col("requests"))
@@ -110,27 +84,6 @@ def percentiles(counted: DataFrame) -> Times:
         )
         for row in rows
     }
-
-
-def asked_for(lines: DataFrame) -> DataFrame:
-    """How often each page was asked for, and each client asked; one pass for both."""
-    good = lines.where(f.col("cause").isNull())
-    kinds = f.explode(
-        f.array(
-            f.struct(f.lit("page").alias("what"), f.col("path").alias("name")),
-            f.struct(f.lit("client").alias("what"), f.col("client").alias("name")),
-        )
-    ).alias("key")
-    is_served = f.col("decision") == "served"
-    return (
-        good.select("decision", "bytes", kinds)
-        .groupBy("key.what", "key.name")
-        .agg(
-            f.count(f.lit(1)).alias("requests"),
-            f.sum(f.when(is_served, 1).otherwise(0)).alias("served"),
-            f.sum(f.when(is_served, f.col("bytes")).otherwise(0)).alias("sent_bytes"),
-        )
-    )
 
 
 def top(grouped: DataFrame) -> list[Top]:

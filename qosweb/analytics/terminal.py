@@ -63,6 +63,8 @@ def _classes(findings: Findings) -> Table:
         "served",
         "denied",
         "expired",
+        "failed",
+        "gave up",
         "redirected",
         "MB",
         "wait p50",
@@ -77,7 +79,8 @@ def _classes(findings: Findings) -> Table:
         service = [f"{row.service_ms[at]:.1f}" if row.service_ms else "" for at in (0, 2)]
         table.add_row(
             row.name or "all", f"{row.asked:,}", f"{row.served:,}", f"{row.denied:,}", f"{row.expired:,}",
-            f"{row.redirected:,}", f"{row.sent_bytes / (1 << 20):,.1f}", *wait, *service,
+            f"{row.failed:,}", f"{row.gave_up:,}", f"{row.redirected:,}", f"{row.sent_bytes / (1 << 20):,.1f}",
+            *wait, *service,
         )  # fmt: skip
     return table
 
@@ -87,8 +90,14 @@ def _promises(findings: Findings) -> Table:
     table.add_column("outcome", no_wrap=True)
     table.add_column("promise", overflow="fold", ratio=2)
     table.add_column("", overflow="fold", ratio=3)
+    since: dict[str, str] = {}
+    for event in sorted(findings.events, key=lambda one: one.ts):
+        if event.kind == "policy":
+            since.setdefault(event.policy, f" (since {clock(event.ts).split()[1]})")
     order = {VIOLATED: 0, HELD: 1, NOT_TESTED: 2}
     for verdict in sorted([*findings.run, *findings.cluster], key=lambda one: order[one.outcome])[:ROWS_MAX]:
         kind = f" [{verdict.kind}]" if verdict.kind.startswith(("share", "rate")) else ""
+        if len(findings.policies) > 1 and verdict.policy:
+            kind += f" under {verdict.policy[:8]}{since.get(verdict.policy, '')}"
         table.add_row(verdict.outcome, verdict.rule + kind, verdict.reason, style=STYLES[verdict.outcome])
     return table

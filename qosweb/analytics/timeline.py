@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from typing import TYPE_CHECKING
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from qosweb.analytics.rows import Event
+
+
+CHANGED = 0.1  # of a capacity: less is the noise of measuring it
+
+
+class Means(NamedTuple):
+    """What the cluster has for a while; None for what is not known, or was not asked for."""
+
+    nodes: int | None = None
+    capacity_bps: int | None = None
+
+    def differs(self, other: Means) -> bool:
+        ours, theirs = self.capacity_bps, other.capacity_bps
+        if self.nodes != other.nodes or (ours is None) != (theirs is None):
+            return True
+        return ours is not None and theirs is not None and abs(ours - theirs) > CHANGED * max(ours, theirs)
 
 
 class Timeline:
@@ -53,6 +69,19 @@ class Timeline:
             found.append(sum(known))
         return min(found), max(found)
 
+    def steps(self, *, nodes: bool, capacity: bool) -> list[tuple[float, Means]]:
+        """When the number of members, or the capacity of the cluster, became another one, and which; those asked for.
+
+        The first is of the time before, too. A capacity is another one if it differs by more than ``CHANGED``.
+        """
+        found: list[tuple[float, Means]] = []
+        for at_s in self.changes or [0.0]:
+            known = self.capacity(at_s, at_s) if capacity else None
+            now = Means(len(self.members(at_s)) if nodes else None, known[0] if known else None)
+            if not found or found[-1][1].differs(now):
+                found.append((at_s, now))
+        return found
+
     def _of_node(self, node: str, at_s: float) -> int | None:
         """Before the first word of a node about itself: that word."""
         said = self._capacities.get(node)
@@ -61,4 +90,5 @@ class Timeline:
         return said[max(0, bisect_right(said, at_s, key=lambda one: one[0]) - 1)][1]
 
     def _moments(self, begin_s: float, end_s: float) -> list[float]:
-        return [begin_s, *(at_s for at_s in self.changes if begin_s < at_s < end_s)]
+        first, last = bisect_right(self.changes, begin_s), bisect_left(self.changes, end_s)
+        return [begin_s, *self.changes[first:last]]

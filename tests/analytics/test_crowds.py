@@ -8,7 +8,7 @@ from qosweb.analytics.timeline import Timeline
 
 
 def row(at: int, name: str, served: int, denied: int = 0) -> Outcome:
-    return Outcome(at, None, name, served, denied, 0, 0, 0, 0, 0, served * 100)
+    return Outcome(at, None, name, served, denied, 0, 0, 0, 0, 0, 0, served * 100)
 
 
 TABLE = [
@@ -28,6 +28,11 @@ def test_a_crowd_is_found_with_its_begin_end_factor_and_who_paid() -> None:
 
 def test_steady_demand_is_no_crowd() -> None:
     assert find([row(at, "a", 100) for at in range(0, 100, 10)], 10) == []
+
+
+def test_load_after_idleness_is_no_crowd() -> None:
+    idle = [row(at, "b", 50) for at in range(0, 400, 10)]
+    assert find([*idle, *(row(at, "a", 100) for at in range(300, 400, 10))], 10) == []
 
 
 def test_what_would_have_been_needed() -> None:

@@ -160,6 +160,22 @@ def test_rules_that_depend_on_the_load_make_shares_unsure() -> None:
     assert [(v.rule, v.outcome) for v in found.values()] == [("</c>.available = always", VIOLATED)]
 
 
+def test_what_holds_at_every_load_is_judged_without_knowing_it() -> None:
+    spec = "load > 80% => </a>.server_resource < 10%\n</b>.num_requests < 10\nset lifetime = 500ms"
+    found = judge(spec, cell("/a", 500, 100), cell("/b", 150, 50, wait_ms=900.0))
+    assert {v.kind: v.outcome for v in found.values()} == {"rate at most": VIOLATED, "lifetime": VIOLATED}
+    unsure = judge(spec + "\nload > 80% => </b>.lifetime = 2s", cell("/b", 90, 50, wait_ms=900.0))
+    assert {v.kind: v.outcome for v in unsure.values()} == {"rate at most": HELD}
+
+
+def test_clients_who_gave_up_are_demand_and_no_denial() -> None:
+    spec = "</a>.server_resource > 50%\n</c>.available = always"
+    gone = cell("/a", 300)._replace(gave_up=300, busy_held_back=300)
+    found = judge(spec, gone, cell("default", 700, 100), cell("/c", 10)._replace(gave_up=5, busy_held_back=5))
+    assert found["</a>.server_resource > 50%"].outcome == VIOLATED
+    assert found["</c>.available = always"].outcome == HELD
+
+
 def test_rules_of_the_hour_begin_and_end() -> None:
     policy = policy_of("time in 00:00:05..00:00:20 => </a>.server_resource > 50%")
     found = situations(policy, Timeline([], ["n"]), {}, 0, 29, 1)

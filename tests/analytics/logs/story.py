@@ -94,6 +94,24 @@ def _outside(*, served: bool) -> Callable[[Log, int], object]:
     return write
 
 
+def _given_up(log: Log, at: int) -> None:
+    """Of each second's requests nobody is denied: those that are not served leave while they wait."""
+    log.run(BUSY_S, {"/a": 40, "default": 60}, None, at)
+    for number in range(BUSY_S * 20):
+        log.request(at + number / 20, "/a", "failed", queue_ms=200.0, bytes=0)
+
+
+def _up_and_down(served: int) -> Callable[[Log, int], object]:
+    """``/a`` asks for more than its half in one second and for less in the next: on average for just its half."""
+
+    def write(log: Log, at: int) -> None:
+        for second in range(0, WINDOW_S, 2):
+            log.second(at + second, {"/a": 80, "default": 100}, {"/a": served, "default": 100 - served})
+            log.second(at + second + 1, {"/a": 20, "default": 100}, {"/a": 20, "default": 80})
+
+    return write
+
+
 PHASES = (
     Phase(
         "a share short by three points",
@@ -201,6 +219,20 @@ PHASES = (
         ("accessed(</p>) within 5s => </q>.available = always",),
     ),
     Phase(
+        "clients who give up while they wait for their share",
+        "</a>.server_resource > 50%\n</b>.server_resource < 90%\n",
+        _steady({"/a": 60, "default": 60}, {"/a": 50, "default": 50}),
+        _given_up,
+        ("</a>.server_resource > 50%", DIVISION),
+    ),
+    Phase(
+        "less than a share while more was asked for, where it was not on average",
+        "set lifetime = 500ms\n</a>.server_resource = 50%\n</b>.server_resource < 80%\n",
+        _up_and_down(50),
+        _up_and_down(40),
+        ("</a>.server_resource = 50%", DIVISION),
+    ),
+    Phase(
         "links of an accessed page get too little",
         "accessed(</p>) within 5s => links(</p>).server_resource > 20%\n",
         _linked({"default": 50, "default#links": 50}),
@@ -219,6 +251,17 @@ PHASES = (
 
 # In the middle of a window: what the second serves would break the first.
 SWITCHED = (("</a>.server_resource = 60%\n", 60), ("</a>.server_resource = 20%\n", 20))
+
+
+# Nodes come and go in the middle of a window, and with them a bound and what there is. The fault is in the last part.
+GROWN = "</a>.server_resource > 50%\n</b>.server_resource > 30%\n</c>.num_requests < 10 * nodes\n"
+GROWN_ASKED = {"/a": 150, "/b": 150, "/c": 150}
+GROWN_SERVED = (
+    (2, {"/a": 50, "/b": 30, "/c": 20}),
+    (4, {"/a": 100, "/b": 60, "/c": 40}),
+    (4, {"/a": 100, "/b": 60, "/c": 40}),
+    (2, {"/a": 40, "/b": 24, "/c": 36}),
+)
 
 
 @dataclass(frozen=True)
@@ -244,9 +287,7 @@ def write_story() -> Story:
         begins[phase.name] = BEGIN_S + begin
         phase.good(log, begin)
         phase.bad(log, begin + WINDOW_S)
-        if all(
-            word not in phase.spec for word in ("=>", "*", "before", "rest", "_time", "minority", "bytes", "hard", "1s")
-        ):
+        if all(word not in phase.spec for word in NOT_SIMPLE):
             simple[log.policy] = phase.spec
     dice = Random(7)
     for number in range(len(PHASES), len(PHASES) + RANDOM_PHASES):
@@ -261,7 +302,23 @@ def write_story() -> Story:
         policies[f"switched {number}"] = _switch(log, spec, begin, 100 + number)
         begins[f"switched {number}"] = BEGIN_S + last
         log.run(5, {"/a": 90, "default": 100}, {"/a": served, "default": 100 - served}, begin)
+    _grow(log, last + WINDOW_S, policies, begins)
     return Story(log, policies, begins, simple)
+
+
+def _grow(log: Log, begin: int, policies: dict[str, str], begins: dict[str, int]) -> None:
+    policies["grown"], begins["grown"] = _switch(log, GROWN, begin, 110), BEGIN_S + begin
+    for node in ("n3", "n4"):
+        log.event("capacity", BEGIN_S + begin, "n1", index=111, of=node, capacity_bps=50_000)
+    before = 2
+    for number, (nodes, served) in enumerate(GROWN_SERVED):
+        at = begin + 5 * number
+        if nodes != before:
+            members = ("n1", "n2", "n3", "n4")[:nodes]
+            log.view_event(BEGIN_S + at + 0.25, 120 + number, f"{2 + number}:bbbb", members)
+            log.view = f"{2 + number}:bbbb"
+        log.run(5, GROWN_ASKED, served, at)
+        before = nodes
 
 
 def _switch(log: Log, spec: str, begin: int, place: int) -> str:

@@ -34,6 +34,7 @@ class _Sums:
         self.all_lost: Counter[str] = Counter()
         self.wait: dict[str, float] = defaultdict(float)
         self.size = 0
+        self.seconds: dict[int, tuple[Counter[str], Counter[str]]] = defaultdict(lambda: (Counter(), Counter()))
 
 
 def verify(lines: list[dict[str, Any]], specs: dict[str, str], nodes: int = 2) -> dict[tuple[str, str, int], Seen]:
@@ -54,6 +55,8 @@ def verify(lines: list[dict[str, Any]], specs: dict[str, str], nodes: int = 2) -
         key = line["policy"], second // WINDOW_S * WINDOW_S
         sums, name = windows[key], line["class"]
         served, lost = line["decision"] == "served", line["decision"] in ("denied", "expired")
+        left = line["decision"] == "failed" and line["status"] == 499 and not line["bytes"] + line["service_ms"]
+        held_back = lost or (left and line["queue_ms"] >= WAITED_MS)
         sums.all_served[name] += served
         sums.all_lost[name] += lost
         sums.wait[name] = max(sums.wait[name], line["queue_ms"])
@@ -61,7 +64,9 @@ def verify(lines: list[dict[str, Any]], specs: dict[str, str], nodes: int = 2) -
             seconds[key].add(second)
             sums.got[name] += line["bytes"] if served else 0
             sums.count[name] += served
-            sums.lost[name] += lost
+            sums.lost[name] += held_back
+            sums.seconds[second][0][name] += line["bytes"] if served else 0
+            sums.seconds[second][1][name] += held_back
         sums.size = max(sums.size, line["bytes"] if served else 0)
     found: dict[tuple[str, str, int], Seen] = {}
     for (policy, window), sums in windows.items():
@@ -77,14 +82,14 @@ def _judge(spec: str, sums: _Sums, busy_s: int, nodes: int) -> list[tuple[str, S
     left = total - sum(sums.got[name] for name in always)
     size = {name: sums.got[name] / sums.count[name] if sums.count[name] else 1000 for name in sums.all_served}
     asked = {name: sums.got[name] + sums.lost[name] * size[name] for name in sums.all_served}
-    floors: dict[str, float] = {}
+    floors: dict[str, float] = {}  # parts of what is left
     ceilings: dict[str, float] = {}
     for rule in rules:
         if match := _SHARE.fullmatch(rule):
             if match[2] in ">=":
-                floors[match[1]] = float(match[3]) / 100 * left
+                floors[match[1]] = float(match[3]) / 100
             if match[2] in "<=":
-                ceilings[match[1]] = float(match[3]) / 100 * left
+                ceilings[match[1]] = float(match[3]) / 100
     hard: dict[str, float] = {}
     for rule in rules:
         if (match := _RATE.fullmatch(rule)) and match[2] == "<" and match[1] in asked:
@@ -93,7 +98,18 @@ def _judge(spec: str, sums: _Sums, busy_s: int, nodes: int) -> list[tuple[str, S
             if sums.all_served[name] >= bound * WINDOW_S * (1 - RATE_TOLERANCE) - 1:
                 asked[name] = sums.got[name]  # held back by its own bound, not by the others
     others = [name for name in asked if name not in always]
-    expected = _water(others, asked, floors, ceilings, left, hard)
+    expected, lowest, highest = (dict.fromkeys(others, 0.0) for _ in range(3))
+    for got, lost in sums.seconds.values():  # what is not used in one second is not saved for another
+        all_got = sum(got.values())
+        there = all_got - sum(got[name] for name in always)
+        want = {name: got[name] + (lost[name] * size[name] if asked[name] > sums.got[name] else 0) for name in others}
+        least = {name: part * there for name, part in floors.items()}
+        most = {name: part * there for name, part in ceilings.items()}
+        due = _water(others, want, least, most, there, {name: of * all_got / total for name, of in hard.items()})
+        for name in others:
+            expected[name] += due[name]
+            lowest[name] += min(least.get(name, 0), want[name])
+            highest[name] += max(most.get(name, 0), due[name])
     allowed = TOLERANCE * total
     said: list[tuple[str, Seen]] = []
     for rule in rules:
@@ -101,13 +117,13 @@ def _judge(spec: str, sums: _Sums, busy_s: int, nodes: int) -> list[tuple[str, S
             name = match[1]
             tested = busy_s >= WINDOW_S / 5 and asked.get(name, 0) > 0 and sums.size <= allowed
             outcomes = []
-            got = sums.got[name]
+            has = sums.got[name]
             if match[2] in ">=" and tested:
-                promise = min(floors[name], asked[name], expected[name])
-                outcomes.append(Seen("held" if promise - got <= allowed else "violated", promise, got))
-            if match[2] in "<=" and tested and (asked[name] > ceilings[name] or got > ceilings[name]):
-                limit = max(ceilings[name], expected[name])
-                outcomes.append(Seen("held" if got - limit <= allowed else "violated", limit, got))
+                promise = min(floors[name] * left, lowest[name], expected[name])
+                outcomes.append(Seen("held" if promise - has <= allowed else "violated", promise, has))
+            if match[2] in "<=" and tested and max(asked[name], has) > ceilings[name] * left:
+                limit = max(ceilings[name] * left, highest[name])
+                outcomes.append(Seen("held" if has - limit <= allowed else "violated", limit, has))
             said.append((rule, _worst(outcomes)))
         elif match := _EQUAL.fullmatch(rule):
             name = match[1]
