@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
         self._limit: asyncio.TimerHandle | None = None
         self._parts: list[bytes] = []
         self._flushes = False  # the owner knows that there is something to flush
-        self.spoke = False  # said something in this turn that waits for an answer
+        self.spoke = False  # said something that waits for an answer, which may have to wait for our disk
         self.we_dialed = we_dialed
         self.identity: Identity | None = None  # of the peer, once it has proved itself
         self.opened_at = self.heard_at = 0.0  # times of the loop

@@ -254,6 +254,8 @@ class Driver:
                 self._submit_waiting()
             self._perform(self.process.take())
             self.transport.flush()
+            if not self._effects:
+                self.transport.answered()
             if self._rearm:
                 self._arm()
         except Exception as error:
