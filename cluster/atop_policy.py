@@ -6,6 +6,9 @@ Departs:
 - The comparison takes place after every `N` messages. While the window is not full, the shares have to differ by as
   much more as it is smaller: that one member sends everything is seen after the first `N` messages, and until it is
   seen every message costs a null message of every other member. Nulls are no messages here.
+- A member that sent nothing in a whole window keeps one slot of a round and no more, however little the shares differ
+  from what they were: each slot that it does not use costs a null message and a message delay. It gets slots again when
+  the shares say so.
 
 Weights equal to the shares are right where many messages are under way at once: everybody fills its slots in time.
 Where messages are far apart, one is delivered after a single message delay if its sender owns the next slot, and
@@ -58,7 +61,13 @@ class BookKeeper:
         total = len(self.window) + self.members * epsilon
         shares = [(count + epsilon) / total for count in self.counts]
         difference = sum(abs(new - old) for new, old in zip(shares, self.last_shares, strict=True))
-        if difference <= self.threshold * full / len(self.window):
+        if difference <= self.threshold * full / len(self.window) and not self._wasted(full):
             return None
         self.last_shares = shares
         return in_slots(shares)
+
+    def _wasted(self, full: int) -> bool:
+        """Whether one who was silent for a whole window has slots to give up, more than everybody has to have."""
+        return len(self.window) == full and any(
+            not count and round(share * ROUND) > 1 for count, share in zip(self.counts, self.last_shares, strict=True)
+        )

@@ -50,13 +50,14 @@ class Pulse:
 
 
 class Detector:
-    __slots__ = ("_pulses", "_shunned", "_ticked_at", "above", "around", "hears", "settings")
+    __slots__ = ("_beat_at_least", "_pulses", "_shunned", "_ticked_at", "above", "around", "hears", "settings")
 
     above: Listener
 
     def __init__(self, around: Surroundings, settings: Settings) -> None:
         self.around = around
         self.settings = settings
+        self._beat_at_least = settings.heartbeat / 2  # what comes sooner is no heartbeat
         self.hears: tuple[ProcessId, ...] = (around.me,)  # sorted
         self._pulses: dict[ProcessId, Pulse] = {}  # of the connected peers that ever spoke
         self._shunned: dict[ProcessId, float] = {}  # until when
@@ -78,7 +79,7 @@ class Detector:
             return
         pause = now - pulse.heard_at
         pulse.heard_at = now
-        if pause > self.settings.heartbeat / 2:  # frames in between would only hide how regular its heartbeat is
+        if pause > self._beat_at_least:  # frames in between would only hide how regular its heartbeat is
             pulse.pause(min(pause, self.settings.suspect_max), self.settings)
         if pulse.silent:  # too much was made of that pause; it counts, so that the next one like it is waited for
             pulse.silent = False

@@ -104,13 +104,13 @@ class PrimaryViews:
     # input VS-GPRCV(m)_{q,p}
     def receive(self, sender: ProcessId, body: ViewMessage) -> None:
         self._received += 1
-        if isinstance(body, Info):
+        if type(body) is Info:
             self._info(sender, body)
             self._tell_processed()
-        elif isinstance(body, Registered):
+        elif type(body) is Registered:
             self._registered(sender)
             self._tell_processed()
-        elif not self.is_primary or not self.above.takes(sender, body):
+        elif self.cur is not self.client_cur or not self.above.takes(sender, body):
             self._ignore(sender, body)
             self._tell_processed()
         else:
@@ -121,7 +121,7 @@ class PrimaryViews:
 
     # input VS-SAFE(m)_{q,p}
     def safe(self, sender: ProcessId, body: ViewMessage) -> None:
-        if not isinstance(body, Info | Registered):
+        if type(body) is not Info and type(body) is not Registered:
             if self._ignored and self._was_ignored(body):
                 return
             if self.around.trace is not None:
@@ -154,9 +154,10 @@ class PrimaryViews:
 
     def processed(self, count: int) -> None:
         """The client is done with its next `count` messages of this view."""
+        unprocessed = self._unprocessed
         for _ in range(count):
-            self._unprocessed.popleft()
-        self._tell_processed()
+            unprocessed.popleft()
+        self.below.processed(unprocessed[0] - 1 if unprocessed else self._received)
 
     def roomy(self) -> None:
         self.above.roomy()

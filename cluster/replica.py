@@ -163,14 +163,14 @@ class ReplicaLayer:
         """The entries of a run, at `position` and after. A snapshot may be due behind the last of them, not before."""
         origin, apply = run.origin, self.machine.apply
         tickets = self._tickets.take(run) if origin == self.around.me else None
-        end = position
+        around, end = self.around, position
         for entry in run.entries:
             if entry.kind == APPLICATION:
                 result = apply(end, origin, entry.body)
                 if tickets and (ticket := tickets[end - position]):
-                    if self.around.trace is not None:
-                        self.around.trace(Resolved(ticket, True, end, ""))
-                    self.around.outbox.append(Delivered(ticket, True, end, "", result))
+                    if around.trace is not None:
+                        around.trace(Resolved(ticket, True, end, ""))
+                    around.outbox.append(Delivered(ticket, True, end, "", result))
             elif entry.kind == VIEW:
                 self._enter(end, view_of_entry(entry))
             elif entry.kind == CHECKPOINT:

@@ -17,6 +17,8 @@ from cluster.names import Label, ProcessId, ViewId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+_new = tuple.__new__  # makes a Label in a third of the time that calling it takes
+
 
 class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Entries with the labels (view_id, seqno, origin), (view_id, seqno + 1, origin), ..."""
@@ -28,11 +30,11 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def first(self) -> Label:
-        return Label(self.view_id, self.seqno, self.origin)
+        return _new(Label, (self.view_id, self.seqno, self.origin))
 
     @property
     def last(self) -> Label:
-        return Label(self.view_id, self.seqno + len(self.entries) - 1, self.origin)
+        return _new(Label, (self.view_id, self.seqno + len(self.entries) - 1, self.origin))
 
     def part(self, low: int, high: int) -> Run:
         """Its entries low, low + 1, ..., high - 1."""

@@ -117,7 +117,7 @@ class Process:
 
     def received(self, now: float, peer: ProcessId, frame: Frame) -> None:
         self.around.now = now
-        if isinstance(frame, Proposal):
+        if type(frame) is Proposal:
             self.detector.heard(peer)
             self.membership.received(peer, frame)
         else:

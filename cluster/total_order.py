@@ -154,13 +154,18 @@ class TotalOrder:
         while self.delay and self.is_normal and self.below.room:
             assert self.current is not None
             delay, seqno = self.delay, self.nextseqno
-            waiting = [delay.popleft() for _ in range(min(len(delay), self.settings.batch_len_max))]
+            if len(delay) <= self.settings.batch_len_max:
+                waiting = list(delay)
+                delay.clear()
+            else:
+                waiting = [delay.popleft() for _ in range(self.settings.batch_len_max)]
             run = Run(self.current.id, seqno, self.around.me, tuple([entry for _, entry in waiting]))
             self.nextseqno = seqno + len(waiting)
-            self.content[run.first] = run
+            first = run.first
+            self.content[first] = run
             self.above.labelled(run.view_id, seqno, [ticket for ticket, _ in waiting])
             self.below.send(Batch(seqno, run.entries))
-            if run.first in self.content:  # not ordered at once
+            if first in self.content:  # not ordered at once
                 self.around.outbox.append(Persist(Labelled(run)))
 
     # input DVS-NEWVIEW(v)_p, and output DVS-GPSND(x)_p
@@ -197,7 +202,7 @@ class TotalOrder:
     def takes(self, sender: ProcessId, body: ClientMessage) -> bool:
         """Whether one who keeps to the protocol says this now: one summary, then batches with its next labels."""
         assert self.current is not None
-        if isinstance(body, Summary):
+        if type(body) is Summary:
             latest = body.high_primary is None or body.high_primary < self.current.id
             return latest and self.status is not NORMAL and sender not in self.gotstate
         if self.status is NORMAL:
@@ -212,7 +217,7 @@ class TotalOrder:
 
     # input DVS-GPRCV(m)_{q,p}
     def receive(self, sender: ProcessId, body: ClientMessage) -> None:
-        if isinstance(body, Summary):
+        if type(body) is Summary:
             self._receive_summary(sender, body)
         elif self.status is NORMAL:
             self._append(sender, body)
@@ -337,7 +342,7 @@ class TotalOrder:
     # input DVS-SAFE(m)_{q,p}, and internal CONFIRM_p
     def safe(self, sender: ProcessId, body: ClientMessage) -> None:
         assert self.current is not None
-        if isinstance(body, Summary):
+        if type(body) is Summary:
             self.safe_exch.add(sender)
             if len(self.safe_exch) < len(self.current.members):
                 return
@@ -354,12 +359,15 @@ class TotalOrder:
         if self._reporting:  # what is delivered may submit, and so bring us here again
             return
         self._reporting = True
+        every = self.settings.snapshot_every
         while self.next_report < self.next_confirm:
             position = self.next_report
             run, offset = self.log.find(position)
-            every = self.settings.snapshot_every
-            end = min(position + len(run.entries) - offset, self.next_confirm, position - position % every + every)
-            run = run.part(offset, offset + end - position)
+            end = position + len(run.entries) - offset
+            limit = min(self.next_confirm, position - position % every + every)
+            if offset or end > limit:
+                end = min(end, limit)
+                run = run.part(offset, offset + end - position)
             self.next_report = end
             self.reported_highest[run.origin] = run.last
             if self.around.trace is not None:

@@ -32,8 +32,10 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_bounds", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter", "_transport", "done",
-        "heard_at", "identity", "is_closed", "opened_at", "reason", "spoke", "we_dialed",
+        "heard_at", "identity", "is_closed", "opened_at", "peer", "reason", "spoke", "we_dialed",
     )  # fmt: skip
+
+    peer: ProcessId  # the other end, once it has proved itself: not before `identity` is there
 
     def __init__(self, owner: Owner, handshake: Handshake, bounds: Bounds, *, we_dialed: bool) -> None:
         self._owner = owner
@@ -45,18 +47,13 @@ class Connection(asyncio.Protocol):
         self._limit: asyncio.TimerHandle | None = None
         self._parts: list[bytes] = []
         self._flushes = False  # the owner knows that there is something to flush
-        self.spoke = False  # said something in this turn that waits for an answer
+        self.spoke = False  # said something that waits for an answer, which may have to wait for our disk
         self.we_dialed = we_dialed
         self.identity: Identity | None = None  # of the peer, once it has proved itself
         self.opened_at = self.heard_at = 0.0  # times of the loop
         self.is_closed = False
         self.reason: Failed | None = None  # why it came to nothing
         self.done: asyncio.Future[None] = self._loop.create_future()  # opened, or closed before that
-
-    @property
-    def peer(self) -> ProcessId:
-        assert self.identity is not None
-        return self.identity.process
 
     @property
     def where(self) -> str:
@@ -126,6 +123,7 @@ class Connection(asyncio.Protocol):
         if self._limit is not None:
             self._limit.cancel()
         self.identity = handshake.peer
+        self.peer = handshake.peer.process
         self._splitter.frame_len_max = self._bounds.frame_len_max
         self.opened_at = self.heard_at = self._loop.time()
         if not self.done.done():

@@ -23,7 +23,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cluster.layer import Delivered, Diverged, Effect, Ejected, Known, Outvoted, Persist, PrimaryChanged, Send
-from cluster.messages import Data
+from cluster.messages import Data, LinkAck
 from cluster.runtime.latency import Latency
 from cluster.runtime.memory import MemoryStore
 from cluster.runtime.recording import Recorder
@@ -177,7 +177,7 @@ class Driver:
             error.add_note(f"while a {type(frame).__name__} of {peer} was handled")
             self._fail(error)
             return
-        if type(frame) is not Data:
+        if type(frame) is not Data and type(frame) is not LinkAck:
             self._rearm = True
         self._dirty = True
 
@@ -248,12 +248,14 @@ class Driver:
         self._dirty = False
         self.turn_due = True  # what is submitted meanwhile is part of this turn
         try:
-            if self.process.around.outbox:
+            if self.outstanding and self.process.around.outbox:  # an end may bring the next submission
                 self._perform(self.process.take(more=True))
             if self.waiting and self._may_submit():
                 self._submit_waiting()
             self._perform(self.process.take())
             self.transport.flush()
+            if not self._effects:
+                self.transport.answered()
             if self._rearm:
                 self._arm()
         except Exception as error:
@@ -380,11 +382,11 @@ class Driver:
             self._loop.call_later(WRITE_AGAIN_S, self._write, records, count)
 
     def _do_all(self, effects: list[Effect]) -> None:
-        handles, batches = self.handles, self._batches
+        batches, take_handle, send = self._batches, self.handles.pop, self.transport.send
         for effect in effects:
             if type(effect) is Delivered:
                 ticket = effect.ticket
-                handle = handles.pop(ticket, None)
+                handle = take_handle(ticket, None)
                 self.outstanding -= 1
                 if effect.delivered:
                     self.delivered += 1
@@ -401,7 +403,7 @@ class Driver:
                     else:
                         handle(effect)
             elif type(effect) is Send:
-                self.transport.send(effect.to, effect.frame)
+                send(effect.to, effect.frame)
             elif type(effect) is not Persist:
                 self._do_rare(effect)
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 MEETING_S = 1.0  # two connections within this time are one meeting
 EVERYWHERE = ("0.0.0.0", "::")
 SWEEP_S = 0.5  # how often silent connections are looked for
-# Acknowledgements for one who has not just said something can wait: he learns that others have what a third one sent.
+# Acknowledgements for one who waits for no answer can wait: he learns that others have what a third one sent.
 PATIENCE_S = 0.001
 LOG_EVERY_S = 10.0  # of each kind of failed handshake, at most one line in this time
 
@@ -299,8 +299,9 @@ class Transport:
         if type(frame) is Data:
             if type(frame.body) is not Ack:
                 vet(frame.body)
-                connection.spoke = True
-                self._spoke.append(connection)
+                if not connection.spoke:
+                    connection.spoke = True
+                    self._spoke.append(connection)
             self.listener.received(connection.peer, frame)
         elif isinstance(frame, Addresses):
             if self.book.learn(frame):
@@ -389,14 +390,17 @@ class Transport:
     def flush(self) -> None:
         """Everything that was sent since the last time leaves now."""
         unflushed, self._unflushed = self._unflushed, []
-        for connection in self._spoke:
-            connection.spoke = False
-        self._spoke.clear()
         for connection in unflushed:
             if not connection.flush():
                 self.counters.closed_unsent += 1
                 log.warning("%s takes nothing: %d bytes wait for it", connection.peer, connection.unsent_bytes)
                 connection.close()
+
+    def answered(self) -> None:
+        """Whoever spoke has its answer: nothing waits for the disk. What is for them from here on can wait."""
+        for connection in self._spoke:
+            connection.spoke = False
+        self._spoke.clear()
 
     def _look_for_silence(self) -> None:
         loop = asyncio.get_running_loop()

@@ -88,6 +88,17 @@ class BrokenConnection(Fault, frozen=True):
             self.took_effect(world)
 
 
+class SecondConnection(Fault, frozen=True):
+    """Both dial: another connection takes the place of the one that is there, and nobody was lost."""
+
+    one: str
+    other: str
+
+    def begin(self, world: World) -> None:
+        if world.network.replace(world.network.wire(self.one, self.other)):
+            self.took_effect(world)
+
+
 class FlakyConnection(Fault, frozen=True):
     """A connection breaks again and again."""
 
@@ -273,7 +284,7 @@ class Ambush(Fault, frozen=True):
 
 
 SimpleFault = (
-    Partition | Cuts | BrokenConnection | FlakyConnection | SlowLink | Pause | SlowNode | ClockJump | Crash
-    | CrashInside | DiskLoss | TotalCrash | Leave | Join
+    Partition | Cuts | BrokenConnection | SecondConnection | FlakyConnection | SlowLink | Pause | SlowNode
+    | ClockJump | Crash | CrashInside | DiskLoss | TotalCrash | Leave | Join
 )  # fmt: skip
 AnyFault = SimpleFault | Ambush

@@ -3,7 +3,9 @@
 A frame takes a random time; two links know nothing of each other, so frames of different links overtake. A direction
 that is cut stalls, as TCP does: what is on its way arrives late, after the cut has healed, or never, because the
 connection was given up first. A connection that breaks loses what is on its way, and each end hears of it in its own
-time; a pair of which one knows the other connects again some time later. A connection needs both directions.
+time; a pair of which one knows the other connects again some time later. A connection needs both directions. Where both
+dial, a new connection takes the place of one that works: each end goes over to it in its own time, and reads the old
+one no more.
 Above: nodes.
 """
 
@@ -55,6 +57,8 @@ class End(Protocol):
     def pid(self) -> ProcessId: ...
     @property
     def answers(self) -> bool: ...  # a process runs there, and does so now
+    @property
+    def life(self) -> int: ...  # which one of the process there
     def wants(self, name: str) -> bool: ...  # a process there would connect to this one
     def connect(self, peer: ProcessId, channel: Channel, life: int) -> None: ...
     def disconnect(self, peer: ProcessId, life: int) -> None: ...
@@ -209,6 +213,18 @@ class Network:
         wire.failed = 0
         wire.up = True
         wire.pids = (one.pid, other.pid)
+        self._connect(wire)
+
+    def replace(self, wire: Wire) -> bool:
+        """A second connection of the same two, in the place of the first. What that carries is never read."""
+        if not wire.up or wire.cut or not all(end.answers for end in wire.ends):
+            return False
+        self._sometimes["frames lost with a connection"] += bool(wire.forth.in_flight or wire.back.in_flight)
+        wire.life += 1
+        self._connect(wire)
+        return True
+
+    def _connect(self, wire: Wire) -> None:
         self._drop(wire.forth)
         self._drop(wire.back)
         if wire.chance.hits(0.5):

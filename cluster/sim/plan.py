@@ -27,6 +27,7 @@ from cluster.sim.faults import (
     Leave,
     Partition,
     Pause,
+    SecondConnection,
     SimpleFault,
     SlowLink,
     SlowNode,
@@ -163,6 +164,7 @@ class _Faults:
             else:
                 found.append(fault)
             time += chance.exponential(mean)
+        found += self.meetings(chance.fork("meetings"))
         return tuple(sorted(found, key=lambda fault: fault.at))
 
     def sharpen(self, fault: SimpleFault) -> SimpleFault:
@@ -232,6 +234,20 @@ class _Faults:
         order = list(self.names)
         self.chance.shuffle(order)
         return TotalCrash(at, self.some_time(), "".join(order), self.chance.exponential(0.3))
+
+    def meetings(self, chance: Chance) -> list[AnyFault]:
+        """Pairs that dial each other at the same time, in every fourth run."""
+        if not chance.hits(0.25):
+            return []
+        found: list[AnyFault] = []
+        for _ in range(1 + chance.below(6)):
+            one, other = chance.sample(self.names, 2)
+            meeting = SecondConnection(chance.between(0.0, self.lasts), 0.0, one, other)
+            if chance.hits(0.5):
+                found.append(Ambush(meeting.at, 0.0, chance.choice(AMBUSH_ACTIONS), meeting))
+            else:
+                found.append(meeting)
+        return found
 
     def falling(self) -> list[AnyFault]:
         """One after the other falls, each noticed before the next; two remain."""

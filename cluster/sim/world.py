@@ -204,6 +204,12 @@ class World:
         self.network.break_connection(self.network.wire(one, other))
         return self
 
+    def dial_again(self, one: str, other: str) -> World:
+        """Both dial, and the new connection takes the place of the one that is there."""
+        self.remark(f"{one} and {other} have a second connection")
+        self.network.replace(self.network.wire(one, other))
+        return self
+
     def pause(self, name: str) -> World:
         self.remark(f"{name} stands still")
         self.nodes[name].pause()

@@ -3,7 +3,8 @@
 Ours (volatile and durable) beside pysyncobj, etcd and corosync where they are installed, and beside a bare sequencer in
 Python that waits for all acknowledgements and promises nothing: the least that such a program can cost. All contenders
 run in one session, in turns, on the same two cores, and only ratios are to be compared between machines. One member
-submits.
+submits. Of ours it is the second one, which has no office in the order; of the fixed sequencer it is the sequencer
+itself, which spares it a message delay: the best case of that order, and what the adaptive one has to come near.
 Then, of ours alone: see `group_trials`.
 """
 

@@ -49,3 +49,18 @@ def test_a_change_of_rates_is_noticed_and_then_settles() -> None:
     assert given_out(book, [1] * 200) == []
     assert len(book.window) == 20
     assert sum(book.counts) == 20
+
+
+def test_one_who_fell_silent_does_not_keep_the_slots_that_it_needed_at_first() -> None:
+    """As each view begins: everybody says something, then only one does. The last step is less than the threshold."""
+    book = BookKeeper(3, SETTINGS)
+    changes = given_out(book, [0, 1, 2, 0, 1, 2] + [1] * 200)
+    assert changes[-1] == (1, changes[-1][1], 1)
+    assert len(changes) <= 4
+
+
+def test_one_who_speaks_once_in_a_while_is_no_reason_for_a_change() -> None:
+    book = BookKeeper(3, SETTINGS)
+    given_out(book, [0] * 100)
+    rarely = ([0] * 45 + [1]) * 20
+    assert given_out(book, rarely) == []

@@ -44,6 +44,19 @@ def test_a_cut_off_member_may_believe_but_confirms_nothing(world: World) -> None
     assert world.delivered("a") == world.delivered("c") == [b"alone"]
 
 
+def test_a_second_connection_costs_no_view_and_no_message(world: World) -> None:
+    """Both dialed. What the first connection carried is lost with it; its frames are sent again on the second."""
+    world.start("abc").settle()
+    view = world.primary("a")
+    for i in range(20):
+        world.broadcast("abc"[i % 3], b"%d" % i).dial_again(*("ab", "bc", "ca")[i % 3]).run(0.001)
+    world.settle()
+    assert world.sometimes["frames lost with a connection"] > 0
+    assert world.primary("a") == world.primary("b") == world.primary("c") == view
+    assert sorted(map(int, world.delivered("a"))) == list(range(20))
+    assert world.delivered("a") == world.delivered("b") == world.delivered("c")
+
+
 def test_five_fall_one_at_a_time_and_two_go_on(world: World) -> None:
     """A static majority of five would have stopped at two."""
     world.start("abcde").settle()

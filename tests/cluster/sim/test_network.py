@@ -26,6 +26,7 @@ class End:
         self.name = name
         self.pid = ProcessId(name)
         self.answers = True
+        self.life = 1
         self.out: tuple[Channel, int] | None = None
         self.told: list[str] = []
         self.got: list[int] = []
@@ -85,6 +86,24 @@ def test_a_break_loses_what_is_on_its_way_and_the_pair_connects_again() -> None:
     assert pair.b.got == [11]
     assert pair.a.told == ["+b", "-b", "+b"]
     assert pair.sometimes["frames lost with a connection"] == 1
+
+
+def test_a_second_connection_takes_the_place_of_the_first_and_nobody_is_lost() -> None:
+    pair = Pair()
+    pair.events.run_until(2.0)
+    wire = pair.network.wire("a", "b")
+    for i in range(10):
+        pair.send(i)
+    assert pair.network.replace(wire)
+    pair.events.run_until(4.0)
+    pair.send(10)
+    pair.events.run_until(6.0)
+    assert pair.b.got == [10]
+    assert (pair.a.told, pair.b.told) == (["+b", "+b"], ["+a", "+a"])
+    pair.network.break_connection(wire)
+    assert not pair.network.replace(wire)
+    pair.events.run_until(8.0)
+    assert pair.a.told == ["+b", "+b", "-b", "+b"]
 
 
 def test_a_cut_stalls_one_direction_and_loses_nothing() -> None:

@@ -26,11 +26,12 @@ FAILED_ONCE = (
 
 # What a few hundred seeds have to meet, or they look in the wrong places.
 HAVE_TO_OCCUR = (
-    "Partition", "Cuts", "BrokenConnection", "FlakyConnection", "SlowLink", "Pause", "SlowNode", "ClockJump", "Crash",
-    "CrashInside", "DiskLoss", "TotalCrash", "Leave", "Join", "crash between two effects", "torn last write",
-    "crash with submissions in doubt", "cuts overlap", "cut with frames on their way", "frames lost with a connection",
-    "stalled connection given up", "stalled frames arrive late", "input waited for a paused process",
-    "Ambush at DvsNewView", "Ambush at Established", "Ambush at GcsView",
+    "Partition", "Cuts", "BrokenConnection", "SecondConnection", "FlakyConnection", "SlowLink", "Pause", "SlowNode",
+    "ClockJump", "Crash", "CrashInside", "DiskLoss", "TotalCrash", "Leave", "Join", "crash between two effects",
+    "torn last write", "crash with submissions in doubt", "cuts overlap", "cut with frames on their way",
+    "frames lost with a connection", "stalled connection given up", "stalled frames arrive late",
+    "input waited for a paused process", "one connection in the place of another", "Ambush at DvsNewView",
+    "Ambush at Established", "Ambush at GcsView",
 )  # fmt: skip
 
 met: Counter[str] = Counter()
