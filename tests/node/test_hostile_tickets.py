@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from qosweb.engine.admission import VISIT_MS
+from qosweb.engine.visitors import VISIT_MS
 from tests.support.clusters import KIB, RunningCluster, make_site
 from tests.support.waiting import wait_for
 
