@@ -91,8 +91,7 @@ def test_under_overload_classes_get_their_shares_and_no_more_run_than_may() -> N
                         denials.append((status, fields, text))
                         await asyncio.sleep(0.05)
 
-            async with asyncio.timeout(25):
-                await asyncio.gather(*(client(path) for path in ("/a", "/b") for _ in range(40)))
+            await asyncio.gather(*(client(path) for path in ("/a", "/b") for _ in range(40)))
             assert application.most == 4
             assert served["/b"] / sum(served.values()) == pytest.approx(0.75, abs=0.05)
             assert denials

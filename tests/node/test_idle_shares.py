@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.support.machine import Stalls
 from tests.support.switching import LOAD, NODE, medians, switches
 
@@ -16,12 +18,15 @@ if TYPE_CHECKING:
 PROMISED_MS = 100
 ANSWER_MS = 100  # one that is on its way keeps its channel for so long
 BUSY_MS = 150  # room for a machine that has other things to do
+STARVED_MS = 300
 
 
 def test_a_share_flows_to_who_asks_and_back(tmp_path: Path) -> None:
     with Stalls() as stalls:
         found = switches(tmp_path, 5, ANSWER_MS, stalls)
-        waited_ms = sum(stalls.worst_ms(name) for name in (NODE, LOAD))  # for a processor, within a second
+        waited_ms = max(stalls.worst_ms(name) for name in (NODE, LOAD))  # for a processor, within a second
+    if waited_ms > STARVED_MS:
+        pytest.skip(f"node or load waited {waited_ms:.0f} ms of a second for a processor: times say nothing here")
     assert len(found) == 5
     switch = medians(found)
     told = f"{found}, waited for {waited_ms:.0f} ms"

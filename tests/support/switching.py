@@ -92,6 +92,8 @@ def _read(requests: Lines) -> list[Switch]:
 
 def _switch(some: list[Sent], other: list[Sent], begin_s: float) -> Switch:
     of_burst = [one for one in some if begin_s <= one.began_s < begin_s + BURST_S + REST_S]
+    if not of_burst:  # nobody was served: as late as can be
+        return Switch(2_000.0, 2_000.0, 2_000.0, AFTER_S * 1e3)
     last_s = of_burst[-1].began_s
     total = [*some, *other]
     used = rate_bps(total, last_s, last_s + AFTER_S) / CAPACITY_BPS
