@@ -57,8 +57,6 @@ class End(Protocol):
     def pid(self) -> ProcessId: ...
     @property
     def answers(self) -> bool: ...  # a process runs there, and does so now
-    @property
-    def life(self) -> int: ...  # which one of the process there
     def wants(self, name: str) -> bool: ...  # a process there would connect to this one
     def connect(self, peer: ProcessId, channel: Channel, life: int) -> None: ...
     def disconnect(self, peer: ProcessId, life: int) -> None: ...
@@ -85,7 +83,7 @@ class Channel:
 class Wire:
     """The two directions between two nodes, and the connection on them, if there is one."""
 
-    __slots__ = ("back", "chance", "dialing", "ends", "failed", "forth", "life", "pids", "up")
+    __slots__ = ("back", "chance", "dialing", "ends", "failed", "first", "forth", "life", "pids", "up")
 
     def __init__(self, one: End, other: End, chance: Chance) -> None:
         self.ends = (one, other)
@@ -94,6 +92,7 @@ class Wire:
         self.back = Channel(self, other, one)
         self.up = False
         self.life = 0  # number of the connection: up now, or the next one
+        self.first = 0  # number of the one since which there always was one: others took its place
         self.pids = (one.pid, other.pid)  # who talks on the connection
         self.dialing = False
         self.failed = 0  # attempts in a row
@@ -212,6 +211,7 @@ class Network:
             return
         wire.failed = 0
         wire.up = True
+        wire.first = wire.life
         wire.pids = (one.pid, other.pid)
         self._connect(wire)
 
@@ -273,7 +273,8 @@ class Network:
             if end is silent_for:
                 delay = wire.chance.between(self.delays.give_up_min, self.delays.give_up_max)
             last = incoming.last if incoming.in_flight else self.events.now
-            self.events.at(max(last, self.events.now + delay), end.disconnect, peer, wire.life)
+            for life in range(wire.first, wire.life + 1):  # the end may not have gone over to the last one yet
+                self.events.at(max(last, self.events.now + delay), end.disconnect, peer, life)
         wire.life += 1
         self._redial(wire)
         return True

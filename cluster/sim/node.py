@@ -130,7 +130,7 @@ class Node:
         self._watch = watch
         self._sometimes = sometimes
         self._notes: list[tuple[int, Action]] = []
-        self._out: dict[ProcessId, tuple[Channel, int, int]] = {}  # and which life of the peer is at the other end
+        self._out: dict[ProcessId, tuple[Channel, int]] = {}
         self._inbox: deque[tuple[int, Any, Any]] = deque()
         self._busy = False
         self._performing = False  # what strikes meanwhile waits, as it would for any process
@@ -255,7 +255,7 @@ class Node:
                 process.tick(now)
         elif kind == CONNECT:
             held = self._out.get(peer)
-            if held is not None and held[2] == what[2]:  # as in the runtime, the peer was not lost
+            if held is not None and held[1] >= what[0].wire.first:  # as in the runtime, the peer was not lost
                 self._sometimes["one connection in the place of another"] += 1
             elif held is not None:
                 process.disconnected(now, peer)
@@ -263,7 +263,7 @@ class Node:
             process.connected(now, peer)
         elif kind == DISCONNECT:
             held = self._out.get(peer)
-            if held is not None and held[1] <= what:  # of the later one, this end may not have heard
+            if held is not None and held[1] == what:
                 del self._out[peer]
                 process.disconnected(now, peer)
         elif kind == SUBMIT:
@@ -278,15 +278,11 @@ class Node:
     def answers(self) -> bool:
         return self.process is not None and not self.paused
 
-    @property
-    def life(self) -> int:
-        return self.started_count
-
     def wants(self, name: str) -> bool:
         return self.process is not None and name in self.known
 
     def connect(self, peer: ProcessId, channel: Channel, life: int) -> None:
-        self.put(CONNECT, peer, (channel, life, channel.destination.life))
+        self.put(CONNECT, peer, (channel, life))
 
     def disconnect(self, peer: ProcessId, life: int) -> None:
         self.put(DISCONNECT, peer, life)

@@ -26,7 +26,6 @@ class End:
         self.name = name
         self.pid = ProcessId(name)
         self.answers = True
-        self.life = 1
         self.out: tuple[Channel, int] | None = None
         self.told: list[str] = []
         self.got: list[int] = []
