@@ -79,7 +79,7 @@ def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
     with following(path, out) as process:
         wait_for(lambda: (out / "checkpoint" / "tail.json").exists(), "a look at the log", START_TIMEOUT_S)
         writer.start()  # what is rotated from now on is of this run
-        wait_for(lambda: (out / "report.json").exists() or process.poll(), "a window that closed", START_TIMEOUT_S)
+        wait_for(lambda: (out / "report.html").exists() or process.poll(), "a window that closed", START_TIMEOUT_S)
         assert process.poll() is None
         process.kill()
     assert "refresh" in (out / "report.html").read_text()
