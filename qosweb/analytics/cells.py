@@ -125,7 +125,7 @@ def survey(of_slots: DataFrame, limits: Limits) -> Survey:
         .agg(of_what, *totals, f.min("slot").alias("first"), f.max("slot").alias("last"))
         .collect()
     )
-    of_window, of_node, of_file = (_number(one, tuple(at)) for one in sets)
+    of_window, of_node, of_file = (grouping_number(one, tuple(at)) for one in sets)
     known = [row for row in rows if row["of_what"] == of_node and row["cause"] is None]
     in_windows = [row for row in rows if row["of_what"] == of_window and row["cause"] is None]
     classes: dict[tuple[str, str], int] = {}
@@ -149,7 +149,7 @@ def survey(of_slots: DataFrame, limits: Limits) -> Survey:
     )
 
 
-def _number(chosen: tuple[str, ...], names: tuple[str, ...]) -> int:
+def grouping_number(chosen: tuple[str, ...], names: tuple[str, ...]) -> int:
     """As SQL numbers the sets: a bit is set for each column that is not in it, the last column being the lowest."""
     return sum(1 << place for place, name in enumerate(reversed(names)) if name not in chosen)
 

@@ -61,10 +61,7 @@ class Scan:
         # What is wrong with a line is asked once: its sums mean nothing, but they are in groups of their own.
         ready = lines.withColumns(keys | {"bit": bit})
         columns = {name: f.col(name) for of_set in _SETS.values() for name in of_set}
-        self._numbers = {
-            name: sum(1 << place for place, key in enumerate(reversed(columns)) if key not in of_set)
-            for name, of_set in _SETS.items()
-        }
+        self._numbers = {name: cells.grouping_number(of_set, tuple(columns)) for name, of_set in _SETS.items()}
         self.kept = ready.groupingSets(
             [[columns[name] for name in of_set] for of_set in _SETS.values()], *columns.values()
         ).agg(

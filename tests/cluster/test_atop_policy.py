@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cluster.atop_policy import ROUND, BookKeeper
 from cluster.settings import Settings
 
@@ -51,10 +53,11 @@ def test_a_change_of_rates_is_noticed_and_then_settles() -> None:
     assert sum(book.counts) == 20
 
 
-def test_one_who_fell_silent_does_not_keep_the_slots_that_it_needed_at_first() -> None:
-    """As each view begins: everybody says something, then only one does. The last step is less than the threshold."""
+@pytest.mark.parametrize("often", range(1, 9))
+def test_one_who_fell_silent_does_not_keep_the_slots_that_it_needed_at_first(often: int) -> None:
+    """As each view begins: everybody says something, then only one does. The last step may be below the threshold."""
     book = BookKeeper(3, SETTINGS)
-    changes = given_out(book, [0, 1, 2, 0, 1, 2] + [1] * 200)
+    changes = given_out(book, [0, 1, 2] * often + [1] * 200)
     assert changes[-1] == (1, changes[-1][1], 1)
     assert len(changes) <= 4
 

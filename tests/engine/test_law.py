@@ -7,6 +7,7 @@ from msgspec import MsgspecError
 
 from qosweb.engine.law import REBIND_MS, Law
 from qosweb.engine.pipes import Pipe
+from qosweb.webqos.policy.terms import LIFETIME_DEFAULT_MS
 from tests.engine.driver import law_of
 
 HOUR_MS = 3_600_000
@@ -74,3 +75,12 @@ def test_it_travels() -> None:
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(MsgspecError):
         Law.of("", b"\xc1 no model")
+
+
+def test_who_writes_no_lifetime_has_the_default_and_who_writes_nothing_has_none() -> None:
+    def lifetimes_ms(law: Law) -> set[int | None]:
+        return {terms.lifetime_ms for terms in law.bind(law.environment(0, [], {})).terms}
+
+    assert lifetimes_ms(Law.empty()) == {None}
+    assert lifetimes_ms(law_of("</a>.server_resource > 10%\n")) == {LIFETIME_DEFAULT_MS}
+    assert lifetimes_ms(law_of("</a>.server_resource > 10%\nset lifetime = 2s\n")) == {2_000}

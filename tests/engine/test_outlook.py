@@ -79,3 +79,25 @@ def test_a_number_of_an_earlier_policy_is_nobody_here() -> None:
     outlook.told(7, 10)
     outlook.translate([1])
     outlook.left(1, 10)
+
+
+def test_another_capacity_of_the_machine_counts_from_then_on() -> None:
+    cluster, outlook = contended("a", 1)
+    cost = waiting(cluster, outlook)
+    assert outlook.wait(cluster.machine, 0, 3000)[0] == cost * 1000 // CAPACITY_BPS
+    cluster.machine.pipes[cluster.pids["a"]].capacity_bps *= 2
+    outlook.machine_changed()
+    assert outlook.wait(cluster.machine, 0, 3000)[0] == cost * 1000 // (2 * CAPACITY_BPS)
+
+
+@pytest.mark.parametrize("how", ["time", "policy"])
+def test_what_of_ours_started_is_forgotten_with_time_and_with_the_policy(how: str) -> None:
+    cluster, outlook = contended("ab", 1)
+    cost = waiting(cluster, outlook)
+    assert outlook.wait(cluster.machine, 0, 3000)[0] == pytest.approx(cost * 1000 / CAPACITY_BPS, rel=0.05)
+    if how == "time":
+        outlook.advance(60_000)
+    else:
+        outlook.translate([0])
+    everywhere = cluster.machine.classes[0].waiting_cost
+    assert outlook.wait(cluster.machine, 0, 3000)[0] == everywhere * 1000 // CAPACITY_BPS > cost * 1000 // CAPACITY_BPS
