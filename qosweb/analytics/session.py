@@ -61,7 +61,13 @@ def spark_session(
             "SPARK_LOCAL_IP": LOOPBACK,
         }
         settings = _settings(Path(scratch)) | dict(conf or {})
-        with process.variables(environ), process.interrupt(), process.import_path(scratch), process.jvm():
+        with (
+            process.variables(environ),
+            process.interrupt(),
+            process.import_path(scratch),
+            process.bridge_log(),
+            process.jvm(),
+        ):
             builder = SparkSession.builder.appName(app_name).master(master)
             for name, value in settings.items():
                 builder.config(name, value)

@@ -1,13 +1,18 @@
-"""A session whose JVM is killed under it, then another in the same process.
+"""Two sessions whose JVM is killed under them, once idle and once asked something, then another in the same process.
 
 Not a test: `test_session` runs it.
 """
 
+import logging
+import signal
+import threading
 from typing import Any
 
 from pyspark import SparkContext
 
 from qosweb.analytics.session import spark_session
+
+TIME_TO_ASK_S = 0.5
 
 
 def main() -> None:
@@ -19,6 +24,15 @@ def main() -> None:
             spark.range(3).count()
     except Exception:
         print("failed")
+    try:
+        with spark_session("killed while asked", "local[1]") as spark:
+            gateway = SparkContext._gateway
+            gateway.proc.send_signal(signal.SIGSTOP)  # the question is sent, and never read
+            threading.Timer(TIME_TO_ASK_S, gateway.proc.kill).start()
+            spark.range(3).count()
+    except Exception:
+        print("failed")
+    assert logging.getLogger().handlers == []
     with spark_session("next", "local[1]") as spark:
         print(spark.range(3).count())
         try:

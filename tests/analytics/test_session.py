@@ -101,6 +101,7 @@ def test_trivial_job_on_a_machine_without_java(tmp_path: Path, fresh_machine: di
 def test_a_session_may_follow_one_whose_jvm_died(tmp_path: Path, fresh_machine: dict[str, str]) -> None:
     assert run("interrupted_job.py", fresh_machine, tmp_path).splitlines() == [
         "failed",
+        "failed",
         "3",
         "a Spark session is already running in this process",
     ]
