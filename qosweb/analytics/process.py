@@ -2,11 +2,10 @@
 
 pyspark reads its orders from environment variables, adds to them and to the import path, takes over the
 interrupt signal, and keeps its JVM until the interpreter exits. Each of these has a context manager here that
-puts things back as they were; two more keep from the user the JVM's remark on its own options, and the traces
-that py4j logs of what it raises anyway.
+puts things back as they were; `chatter` and `quiet_bridge` keep from the user the JVM's remark on its own options,
+and the traces that py4j logs of what it raises anyway.
 """
 
-import logging
 import os
 import re
 import signal
@@ -19,7 +18,6 @@ from contextlib import contextmanager
 JVM_EXIT_TIMEOUT_S = 30.0
 
 _REMARK = re.compile(rb"WARNING: Using incubator modules: [^\n]*\n")
-_BRIDGE = ("java_gateway", "clientserver")  # the modules of py4j
 _HEEDED = ("HADOOP_", "PYSPARK_", "SPARK_", "YARN_")
 
 
@@ -84,22 +82,14 @@ def _pass_on(source: int, target: int) -> None:
     os.close(target)
 
 
-@contextmanager
-def bridge_log() -> Iterator[None]:
-    """When the JVM dies, py4j logs traces by the root logger, which is given a handler for it if it has none."""
-    root = logging.getLogger()
-    unused = not root.handlers
-    root.addFilter(_of_others)
-    try:
-        yield
-    finally:
-        root.removeFilter(_of_others)
-        if unused:
-            root.handlers.clear()
+def quiet_bridge() -> None:
+    """When the JVM dies, py4j logs traces of it by the root logger, in threads of its own too: for good, by its own.
 
+    The root logger would begin to write to standard error for it, for all other messages as well.
+    """
+    from py4j import java_gateway
 
-def _of_others(record: logging.LogRecord) -> bool:
-    return record.module not in _BRIDGE
+    java_gateway.logging = java_gateway.logger
 
 
 @contextmanager

@@ -61,13 +61,8 @@ def spark_session(
             "SPARK_LOCAL_IP": LOOPBACK,
         }
         settings = _settings(Path(scratch)) | dict(conf or {})
-        with (
-            process.variables(environ),
-            process.interrupt(),
-            process.import_path(scratch),
-            process.bridge_log(),
-            process.jvm(),
-        ):
+        process.quiet_bridge()
+        with process.variables(environ), process.interrupt(), process.import_path(scratch), process.jvm():
             builder = SparkSession.builder.appName(app_name).master(master)
             for name, value in settings.items():
                 builder.config(name, value)
