@@ -92,7 +92,7 @@ def _named(log: str) -> tuple[str, str]:
 def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tuple[SparkSession, Progress]]:
     """A session, and who says what it does. Raises UsageError for what Spark cannot do."""
     try:
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
     except ModuleNotFoundError as error:
         raise AnalyticsUnavailableError(
