@@ -2,6 +2,7 @@
 
 {"do": "load", "outstanding": 64, "seconds": 2.0, "futures": false}  ->  {"count": ..., "p50_us": ..., ...}
 {"do": "paced", "per_s": 5000, "seconds": 2.0}  ->  the same, with waits that count from when an entry was due
+{"do": "long", "outstanding": 64, "seconds": 600.0}  ->  {"count": ..., "per_s": ..., "max_us": ...}
 
 The cycle collector of Python looks as seldom as in a node that serves, in all contenders that are written in it.
 """
@@ -63,7 +64,7 @@ class Ours:
         data = Path(role["data"]) if role.get("data") else None
         settings = msgspec.structs.replace(RUNTIME_SETTINGS, **role.get("settings", {}))
         options = Options(
-            name=role["name"], key=KEY, listen=("127.0.0.1:0",), contacts=tuple(role["join"]), data=data,
+            name=role["name"], key=KEY, listen=(role["listen"],), contacts=tuple(role["join"]), data=data,
             settings=settings,
         )  # fmt: skip
         machine = Tally() if role.get("tally") else Count()
@@ -220,8 +221,28 @@ async def load(to: Contender, order: dict[str, Any]) -> dict[str, float]:
     if order["futures"]:
         await asyncio.gather(*(_caller(to, stop, latencies) for _ in range(outstanding)))
     else:
-        await _post_all(to, stop, outstanding, latencies)
+        await _post_all(to, stop, outstanding, latencies.append)
     return _figures(latencies, time.perf_counter() - began, _cpu() - cpu)
+
+
+class Longest:
+    """Of so many waits that they cannot all be kept."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.longest = 0.0
+
+    def add(self, wait: float) -> None:
+        self.count += 1
+        if wait > self.longest:
+            self.longest = wait
+
+
+async def long(to: Contender, order: dict[str, Any]) -> dict[str, float]:
+    waits, began = Longest(), time.perf_counter()
+    await _post_all(to, began + order["seconds"], order["outstanding"], waits.add)
+    lasted = time.perf_counter() - began
+    return {"count": waits.count, "per_s": waits.count / lasted, "max_us": 1e6 * waits.longest}
 
 
 async def paced(to: Contender, order: dict[str, Any]) -> dict[str, float]:
@@ -272,8 +293,8 @@ async def _caller(to: Contender, stop: float, latencies: list[float]) -> None:
         latencies.append(clock() - began)
 
 
-async def _post_all(to: Contender, stop: float, outstanding: int, latencies: list[float]) -> None:
-    clock, post, add = time.perf_counter, to.post, latencies.append
+async def _post_all(to: Contender, stop: float, outstanding: int, add: Callable[[float], None]) -> None:
+    clock, post = time.perf_counter, to.post
     loop = asyncio.get_running_loop()
     finished: asyncio.Future[None] = loop.create_future()
     left = outstanding
@@ -299,6 +320,9 @@ async def _post_all(to: Contender, stop: float, outstanding: int, latencies: lis
     await finished
 
 
+LOADS = {"load": load, "paced": paced, "long": long}
+
+
 def _cpu() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
@@ -317,10 +341,8 @@ async def main() -> None:
             await contender.whole(order["count"])
             look_seldom()
             _tell({"whole": True, "leads": getattr(contender, "leads", False)})
-        elif order["do"] == "load":
-            _tell(await load(contender, order))
-        elif order["do"] == "paced":
-            _tell(await paced(contender, order))
+        elif order["do"] in LOADS:
+            _tell(await LOADS[order["do"]](contender, order))
         elif order["do"] == "cpu":
             _tell({"cpu_s": _cpu(), "suspicions": contender.suspicions})
 

@@ -9,27 +9,34 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from tests.bench import group_etcd
+
+if TYPE_CHECKING:
+    from tests.cluster.runtime.namespaces import Namespaces
 
 TOP = Path(__file__).resolve().parents[2]
 CORES = 2  # that all members of a contender share, however many there are
 
 
 class Members:
-    """Members of one kind, each a process of its own. One of them submits."""
+    """Members of one kind, each a process of its own, and each in its own namespace of a `network`. One submits."""
 
-    def __init__(self, kind: str, submitter: int, names: str = "abc", **role: Any) -> None:
+    def __init__(
+        self, kind: str, submitter: int, names: str = "abc", network: Namespaces | None = None, **role: Any
+    ) -> None:
         self.processes: list[subprocess.Popen[str]] = []
+        self._network = network
         self.submitter = submitter
         join: list[str] = []
         try:
             for name in names:
                 own = {**role, "data": f"{role['data']}/{name}"} if role.get("data") else role
-                process = self._start({"kind": kind, "name": name, "join": join, **own})
+                place = network.address(name) if network is not None else "127.0.0.1"
+                process = self._start({"kind": kind, "name": name, "listen": f"{place}:0", "join": join, **own})
                 address = self._answer(process)["address"]
                 join = join or ([address] if address else [])
             for rank, process in enumerate(self.processes):
@@ -40,8 +47,9 @@ class Members:
             raise
 
     def _start(self, role: dict[str, Any]) -> subprocess.Popen[str]:
+        before = self._network.command(role["name"]) if self._network is not None else []
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.group_members", json.dumps(role)],
+            [*before, sys.executable, "-m", "tests.bench.group_members", json.dumps(role)],
             cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         os.sched_setaffinity(process.pid, sorted(os.sched_getaffinity(0))[:CORES])

@@ -1,138 +1,200 @@
 """What ``./dev bench group`` asks of ours alone: after the comparison, or each by itself (`--trials NAME`).
 
-Every trial prints what it measured and, where there is one, the goal that it is measured against.
+Every trial prints what it measured and hands it to the verdicts where there is a goal. The longest wait of an entry
+while something goes wrong is, with a few always outstanding, the longest gap in confirmed entries, and a little more.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+import msgspec
+
+from tests.bench import group_goals as goals
+from tests.bench.group_layers import show_layers
 from tests.bench.group_processes import Members
+from tests.cluster.runtime.namespaces import Namespaces, NotAllowed
 
 SATURATED = 512  # outstanding
+FEW = 8  # outstanding, where something goes wrong meanwhile
 STOP_S, EVERY_S = 0.2, 1.0
-SAMPLES_PER_S = 200
+AWAKE = 0.95  # of the usual rate, while a member that naps is awake: all of it, less what two measurements may differ
+STRIKE_S = 0.7  # after the load began
 
-Trial = Callable[[str, int, float], None]
+
+class Session(msgspec.Struct, frozen=True):
+    """What all trials of one run have in common."""
+
+    folder: str  # on disk
+    rounds: int
+    seconds: float
+    verdicts: goals.Verdicts
 
 
-def _ours(folder: str = "", names: str = "abc") -> Members:
+Trial = Callable[[Session], None]
+
+
+def _ours(folder: str = "", names: str = "abc", network: Namespaces | None = None) -> Members:
     """Durable if there is a folder."""
     data = {"data": tempfile.mkdtemp(dir=folder)} if folder else {}
-    return Members("ours", 1, names, **data)
+    return Members("ours", 1, names, network, **data)
 
 
-def kills(folder: str, rounds: int, _seconds: float) -> None:
+def kills(session: Session) -> None:
     """The longest that an entry waits when a member is killed in the middle of the load."""
-    print("\nlongest wait of an entry when a member is killed (kill -9), 8 outstanding, each round (goal: 200 ms):")
+    print(f"\nlongest wait of an entry when a member is killed (kill -9), {FEW} outstanding, each round:")
     for mode in ("volatile", "durable"):
         for victim, which in ((0, "the lowest member"), (2, "another member")):
             waits = []
-            for _ in range(rounds):
-                members = _ours(folder if mode == "durable" else "")
+            for _ in range(session.rounds):
+                members = _ours(session.folder if mode == "durable" else "")
                 try:
-                    killer = threading.Timer(0.7, members.processes[victim].kill)
-                    killer.start()
-                    waits.append(members.submit(_load(8, 2.0))["max_us"] / 1000)
-                    killer.join()
+                    waits.append(_longest_wait_ms(members, members.processes[victim].kill, 2.0))
                 finally:
                     members.close()
             print(f"  {mode:<9} {which:<18} " + "  ".join(f"{wait:.0f} ms" for wait in waits))
+            session.verdicts.most(f"{mode}, gap after kill -9 of {which}", max(waits), goals.KILLED_MS, "{:.0f} ms")
 
 
-def half(folder: str, rounds: int, seconds: float) -> None:
+def cuts(session: Session) -> None:
+    """The same when a member is cut off without a word: packets to and from it go nowhere."""
+    waits = []
+    try:
+        for _ in range(session.rounds):
+            with Namespaces("abc") as network:
+                members = _ours(network=network)
+                try:
+                    waits.append(_longest_wait_ms(members, lambda: network.partition("ab", "c"), 3.0))
+                finally:
+                    members.close()
+    except NotAllowed as error:
+        print(f"\na silent cut is not measured: it needs network namespaces ({error})")
+        return
+    print(f"\nlongest wait of an entry when a member is cut off without a word, {FEW} outstanding, each round:")
+    print("  " + "  ".join(f"{wait:.0f} ms" for wait in waits))
+    session.verdicts.most("volatile, gap after a silent cut", max(waits), goals.CUT_MS, "{:.0f} ms")
+
+
+def _longest_wait_ms(members: Members, strike: Callable[[], None], seconds: float) -> float:
+    """Of an entry, in a load in the middle of which this happens."""
+    timer = threading.Timer(STRIKE_S, strike)
+    timer.start()
+    try:
+        return members.submit(_load(FEW, seconds))["max_us"] / 1000
+    finally:
+        timer.join()
+
+
+def half(session: Session) -> None:
     """Waits at half of the rate that is the most."""
-    print("\nwaits at half of saturation, from when an entry was due (goal, volatile: p99 10 ms):")
+    print("\nwaits at half of saturation, from when an entry was due:")
     for mode in ("volatile", "durable"):
-        members = _ours(folder if mode == "durable" else "")
+        members = _ours(session.folder if mode == "durable" else "")
         try:
             members.load(SATURATED, 0.5)
-            most = median(members.load(SATURATED, seconds)["per_s"] for _ in range(rounds))
-            found = [members.submit({"do": "paced", "per_s": most / 2, "seconds": seconds}) for _ in range(rounds)]
+            most = median(members.load(SATURATED, session.seconds)["per_s"] for _ in range(session.rounds))
+            order = {"do": "paced", "per_s": most / 2, "seconds": session.seconds}
+            found = [members.submit(order) for _ in range(session.rounds)]
         finally:
             members.close()
         p50, p99 = (median(each[key] / 1000 for each in found) for key in ("p50_us", "p99_us"))
         print(f"  {mode:<9} {most / 2:,.0f} of {most:,.0f} entries/s: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+        session.verdicts.most(f"{mode}, p99 at half of saturation", p99, goals.HALF_P99_MS, "{:.1f} ms")
 
 
-def sizes(_folder: str, rounds: int, seconds: float) -> None:
+def sizes(session: Session) -> None:
     """More members, on the same two cores."""
-    print("\nmembers on the same two cores, 512 outstanding (goal: 7 do two thirds of what 3 do):")
+    print(f"\nmembers on the same two cores, {SATURATED} outstanding:")
     figures: dict[int, list[dict[str, float]]] = {}
-    for _ in range(rounds):
+    for _ in range(session.rounds):
         for count in (3, 5, 7):
             members = _ours(names="abcdefg"[:count])
             try:
                 members.load(SATURATED, 0.5)
-                figures.setdefault(count, []).append(members.load(SATURATED, seconds))
+                figures.setdefault(count, []).append(members.load(SATURATED, session.seconds))
             finally:
                 members.close()
     three = median(found["per_s"] for found in figures[3])
     for count, found in figures.items():
         per_s, cpu_us = (median(each[key] for each in found) for key in ("per_s", "cpu_us"))
         print(f"  {count} members {per_s:>9,.0f} entries/s, {per_s / three:.2f} of three; CPU of all {cpu_us:.1f} us")
+    seven = median(found["per_s"] for found in figures[7])
+    session.verdicts.least("7 members, of what 3 do on the same cores", seven / three, goals.SEVEN_OF_THREE, "{:.2f}")
 
 
-def slow(_folder: str, rounds: int, seconds: float) -> None:
+def slow(session: Session) -> None:
     """A member that sleeps now and then, and one that sleeps for good."""
-    seconds = max(seconds, 4.0)
+    seconds = max(session.seconds, 4.0)
     waits, shares, gone = [], [], []
-    for _ in range(rounds):
+    for _ in range(session.rounds):
         members = _ours()
         try:
-            whole = members.submit(_load(8, seconds))["per_s"]
-            sleeper, stop = members.processes[2].pid, threading.Event()
-            naps = threading.Thread(target=_nap, args=(sleeper, stop))
-            naps.start()
-            found = members.submit(_load(8, seconds))
-            stop.set()
-            naps.join()
-            waits.append(found["max_us"] / 1000)
-            shares.append(found["per_s"] / whole)
-            stopper = threading.Timer(0.7, os.kill, (sleeper, signal.SIGSTOP))
-            stopper.start()
-            gone.append(members.submit(_load(8, 3.0))["max_us"] / 1000)
-            stopper.join()
+            whole = members.submit(_load(FEW, seconds))
+            nap = Nap(members.processes[2].pid)
+            nap.thread.start()
+            found = members.submit(_load(FEW, seconds))
+            nap.end()
+            waits.append((found["max_us"] - whole["max_us"]) / 1000 / (1000 * nap.longest_s))
+            shares.append(found["per_s"] / whole["per_s"] / (1 - nap.slept_s / seconds))
+            pid = members.processes[2].pid
+            gone.append(_longest_wait_ms(members, lambda: os.kill(pid, signal.SIGSTOP), 3.0))  # noqa: B023
         finally:
             members.close()
-    print(f"\na member that is stopped for {STOP_S * 1000:.0f} ms of every second, 8 outstanding, each round:")
-    print("  longest wait (goal: its own delay)     " + "  ".join(f"{wait:.0f} ms" for wait in waits))
-    print("  entries/s of those without (goal: 0.8) " + "  ".join(f"{share:.2f}" for share in shares))
-    print("one that is stopped for good, longest wait (goal: 1 s):")
-    print("  " + "  ".join(f"{wait:.0f} ms" for wait in gone))
+    print(f"\na member that is stopped for {STOP_S * 1000:.0f} ms of every second, {FEW} outstanding, each round:")
+    print("  longest wait beyond the usual, in naps   " + "  ".join(f"{wait:.2f}" for wait in waits))
+    print("  entries in the time that it was awake, of those without naps   " + "  ".join(f"{x:.2f}" for x in shares))
+    print("one that is stopped for good, longest wait:  " + "  ".join(f"{wait:.0f} ms" for wait in gone))
+    verdicts = session.verdicts
+    verdicts.most("a member that naps, longest wait beyond the usual, in naps", median(waits), 1, "{:.2f}")
+    verdicts.least("a member that naps, rate while it is awake, of the usual", median(shares), AWAKE, "{:.2f}")
+    verdicts.most("a member that is stopped, gap until it is out", max(gone), goals.STOPPED_MS, "{:.0f} ms")
 
 
-def _nap(pid: int, stop: threading.Event) -> None:
-    while not stop.wait(EVERY_S - STOP_S):
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(STOP_S)
-        os.kill(pid, signal.SIGCONT)
+class Nap:
+    """Stops a process for a while, again and again, until it is told to end; and how long it really was."""
+
+    def __init__(self, pid: int) -> None:
+        self.longest_s = self.slept_s = 0.0
+        self.thread = threading.Thread(target=self._naps)
+        self._pid = pid
+        self._over = threading.Event()
+
+    def _naps(self) -> None:
+        while not self._over.wait(EVERY_S - STOP_S):
+            began = time.perf_counter()
+            os.kill(self._pid, signal.SIGSTOP)
+            time.sleep(STOP_S)
+            os.kill(self._pid, signal.SIGCONT)
+            slept = time.perf_counter() - began
+            self.longest_s = max(self.longest_s, slept)
+            self.slept_s += slept
+
+    def end(self) -> None:
+        self._over.set()
+        self.thread.join()
 
 
-def disk(folder: str, rounds: int, seconds: float) -> None:
+def disk(session: Session) -> None:
     """A lone durable entry, in syncs of this disk."""
     syncs, waits = [], []
-    for _ in range(rounds):
-        syncs.append(_sync_ms(folder))
-        members = _ours(folder)
+    for _ in range(session.rounds):
+        syncs.append(_sync_ms(session.folder))
+        members = _ours(session.folder)
         try:
             members.load(1, 0.5)
-            waits.append(members.load(1, seconds)["p50_us"] / 1000)
+            waits.append(members.load(1, session.seconds)["p50_us"] / 1000)
         finally:
             members.close()
     sync, wait = median(syncs), median(waits)
     print(f"\na write of 4 KiB with fdatasync takes {sync:.2f} ms here (median), a lone durable entry {wait:.2f} ms: "
-          f"{wait / sync:.1f} times that (goal: 2 ms)")  # fmt: skip
+          f"{wait / sync:.1f} times that")  # fmt: skip
 
 
 def _sync_ms(folder: str) -> float:
@@ -146,66 +208,26 @@ def _sync_ms(folder: str) -> float:
     return 1000 * median(taken)
 
 
-def layers(_folder: str, _rounds: int, seconds: float) -> None:
-    """Where the processor time of an entry goes, as py-spy sees it."""
-    whole_s = max(5, round(seconds))
+def layers(session: Session) -> None:
     members = _ours()
-    print("\nprocessor time of an entry at saturation by layer, all three members:")
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            members.load(SATURATED, 0.5)
-            spies = [_spy(pid, Path(folder) / str(pid), whole_s) for pid in members.pids]
-            found = members.load(SATURATED, whole_s + 1.0)
-            said = [spy.communicate()[1].decode(errors="replace") for spy in spies]
-        finally:
-            members.close()
-        if any(spy.returncode for spy in spies):
-            print(f"  py-spy was not able to look: {said[0].strip().splitlines()[-1:]}")
-            return
-        counts: Counter[str] = Counter()
-        for pid in members.pids:
-            counts.update(_by_layer((Path(folder) / str(pid)).read_text()))
-    total = sum(counts.values())
-    for layer, count in counts.most_common(20):
-        print(f"  {layer:<28}{count / total:>5.0%}{found['cpu_us'] * count / total:>8.2f} us")
-    print(f"  {'all (with py-spy looking)':<33}{found['cpu_us']:>8.2f} us")
+    try:
+        show_layers(members, SATURATED, max(5, round(session.seconds)))
+    finally:
+        members.close()
 
 
-def _spy(pid: int, file: Path, seconds: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [str(Path(sys.executable).parent / "py-spy"), "record", "--format", "raw", "--rate", str(SAMPLES_PER_S),
-         "--duration", str(seconds), "--output", str(file), "--pid", str(pid)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
-
-
-def _by_layer(stacks: str) -> Counter[str]:
-    """A line is frames, `;` between them, and a count. What is in no file of ours belongs to the caller's layer."""
-    found: Counter[str] = Counter()
-    for line in stacks.splitlines():
-        frames, _, count = line.rpartition(" ")
-        inner = frames.split(";")[-1]
-        files = [frame.rpartition("(")[2].partition(":")[0] for frame in frames.split(";")]
-        ours = next((file for file in reversed(files) if file.startswith(("cluster/", "tests/"))), "the loop")
-        if ours.endswith("group_members.py") and "runners.py" in inner:
-            ours = "event loop, system calls"
-        elif ours.endswith("connection.py") and " flush " in f" {inner.replace('.', ' ')} ":
-            ours = "writes to sockets"
-        found[ours] += int(count)
-    return found
-
-
-def long_load(minutes: float) -> None:
+def long_load(session: Session, minutes: float) -> None:
     """Full load on both cores for a long time: nobody may be suspected."""
     members = _ours()
     try:
         before = members.suspicions
-        found = members.submit(_load(SATURATED, minutes * 60))
+        found = members.submit({"do": "long", "outstanding": SATURATED, "seconds": minutes * 60})
         suspicions = members.suspicions - before
-        print(f"\n{minutes:g} minutes of full load: {found['count']:,.0f} entries, {found['per_s']:,.0f} entries/s")
-        print(f"  longest wait {found['max_us'] / 1000:.0f} ms, {suspicions} suspicions (goal: 0)")
     finally:
         members.close()
+    print(f"\n{minutes:g} minutes of full load: {found['count']:,.0f} entries, {found['per_s']:,.0f} entries/s")
+    print(f"  longest wait {found['max_us'] / 1000:.0f} ms, {suspicions} suspicions")
+    session.verdicts.most(f"{minutes:g} minutes of full load, suspicions", suspicions, 0)
 
 
 def _load(outstanding: int, seconds: float) -> dict[str, object]:
@@ -213,5 +235,5 @@ def _load(outstanding: int, seconds: float) -> dict[str, object]:
 
 
 TRIALS: dict[str, Trial] = {
-    "kills": kills, "half": half, "sizes": sizes, "slow": slow, "disk": disk, "layers": layers,
+    "kills": kills, "cuts": cuts, "half": half, "sizes": sizes, "slow": slow, "disk": disk, "layers": layers,
 }  # fmt: skip
