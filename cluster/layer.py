@@ -45,13 +45,35 @@ class Known(Effect, frozen=True):
 
 
 class Delivered(Effect, frozen=True):
-    """For the application: an entry of this process ended (delivered at `position`, or refused with a reason)."""
+    """For the application: an entry of this process ended (delivered at `position`, or refused with a reason).
+
+    An effect of its own where it was in no run: refused, or inside a snapshot (position -1).
+    """
 
     ticket: int
     delivered: bool
     position: int
     reason: str
     result: object
+
+
+class DeliveredRun(Effect, frozen=True):
+    """For the application: entries of this process were delivered, at `position` and after, as one run.
+
+    The n-th ticket (0: nobody waits) ended with the n-th result.
+    """
+
+    tickets: list[int]
+    position: int
+    results: list[object]
+
+    def ends(self) -> list[Delivered]:
+        """The same, one by one."""
+        return [
+            Delivered(ticket, True, self.position + at, "", result)
+            for at, (ticket, result) in enumerate(zip(self.tickets, self.results, strict=True))
+            if ticket
+        ]
 
 
 class PrimaryChanged(Effect, frozen=True):

@@ -17,7 +17,7 @@ import msgspec
 
 from cluster.actions import Resolved, StateDigest, Submitted
 from cluster.divergence import judge_states
-from cluster.layer import Delivered, Diverged, Outvoted, PrimaryChanged, Surroundings
+from cluster.layer import Delivered, DeliveredRun, Diverged, Outvoted, PrimaryChanged, Surroundings
 from cluster.messages import APPLICATION, CHECKPOINT, VIEW, Entry
 from cluster.names import ProcessId, View, ViewId
 from cluster.summaries import view_of_entry
@@ -43,7 +43,7 @@ class StateMachine(Protocol):
 
 
 class Below(Protocol):
-    def broadcast(self, entries: Sequence[tuple[int, Entry]]) -> None: ...
+    def broadcast(self, tickets: Sequence[int], entries: Sequence[Entry]) -> None: ...
     def withdraw(self, ticket: int) -> bool: ...
     def unlabelled(self) -> list[int]: ...
     def keep_snapshot(self, state: bytes) -> None: ...
@@ -111,10 +111,11 @@ class ReplicaLayer:
             if self.around.trace is not None:
                 for ticket, body in zip(given, bodies, strict=True):
                     self.around.trace(Submitted(ticket, body))
-            self.below.broadcast(list(zip(given, [Entry(APPLICATION, body) for body in bodies], strict=True)))
+            self.below.broadcast(given, [Entry(APPLICATION, body) for body in bodies])
             return given
         tickets = []
-        accepted: list[tuple[int, Entry]] = []
+        accepted: list[int] = []
+        entries: list[Entry] = []
         for body in bodies:
             self.ticket += 1
             ticket = self.ticket
@@ -127,8 +128,9 @@ class ReplicaLayer:
                 self._resolve(ticket, False, -1, f"{self._unlabelled} entries are waiting already")
             else:
                 self._unlabelled += 1
-                accepted.append((ticket, Entry(APPLICATION, body)))
-        self.below.broadcast(accepted)
+                accepted.append(ticket)
+                entries.append(Entry(APPLICATION, body))
+        self.below.broadcast(accepted, entries)
         return tickets
 
     def withdraw(self, ticket: int) -> bool:
@@ -161,23 +163,31 @@ class ReplicaLayer:
 
     def deliver(self, position: int, run: Run) -> None:
         """The entries of a run, at `position` and after. A snapshot may be due behind the last of them, not before."""
-        origin, apply = run.origin, self.machine.apply
+        origin, apply, end = run.origin, self.machine.apply, position
         tickets = self._tickets.take(run) if origin == self.around.me else None
-        around, end = self.around, position
+        results: list[object] = []
         for entry in run.entries:
+            result = None
             if entry.kind == APPLICATION:
                 result = apply(end, origin, entry.body)
-                if tickets and (ticket := tickets[end - position]):
-                    if around.trace is not None:
-                        around.trace(Resolved(ticket, True, end, ""))
-                    around.outbox.append(Delivered(ticket, True, end, "", result))
             elif entry.kind == VIEW:
                 self._enter(end, view_of_entry(entry))
             elif entry.kind == CHECKPOINT:
                 self._checkpoint(origin, _decode_checkpoint(entry.body))
+            if tickets:
+                results.append(result)
             end += 1
+        if tickets:
+            self._resolve_run(tickets, position, results)
         if end % self.settings.snapshot_every == 0:
             self._take_snapshot(end)
+
+    def _resolve_run(self, tickets: list[int], position: int, results: list[object]) -> None:
+        if self.around.trace is not None:
+            for at, ticket in enumerate(tickets, position):
+                if ticket:
+                    self.around.trace(Resolved(ticket, True, at, ""))
+        self.around.outbox.append(DeliveredRun(tickets, position, results))
 
     def _enter(self, position: int, view: View) -> None:
         self.view = view
@@ -221,7 +231,7 @@ class ReplicaLayer:
             self.below.withdraw(self._checkpoint_waits)
         self.ticket += 1
         self._checkpoint_waits = self.ticket
-        self.below.broadcast([(self.ticket, Entry(CHECKPOINT, _encode(Checkpoint(position, digest))))])
+        self.below.broadcast((self.ticket,), (Entry(CHECKPOINT, _encode(Checkpoint(position, digest))),))
 
     def restore(self, snapshot: Snapshotted) -> None:
         """Go on from a snapshot: that of the own disk, or that of another replica."""

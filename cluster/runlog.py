@@ -96,8 +96,13 @@ class RunLog:
         """The run that has this position, and the place in it."""
         if not self.base <= position < self.end:
             raise IndexError(f"position {position} is not in {self.base}..{self.end}")
-        at = bisect_right(self._starts, position) - 1
-        return self._runs[at], position - self._starts[at]
+        starts = self._starts
+        at = len(starts) - 1
+        if starts[at] > position:  # mostly it is in one of the last runs, and the others are far from any cache
+            at -= 1
+            if starts[at] > position:
+                at = bisect_right(starts, position) - 1
+        return self._runs[at], position - starts[at]
 
     def since(self, position: int, end: int | None = None) -> Iterator[tuple[Label, Entry]]:
         """The entries at `position`, `position` + 1, ... (before `end`), with their labels."""

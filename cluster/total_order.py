@@ -18,7 +18,6 @@ Above: replica.  Below: primary views.  `links` carries supplies.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import Broadcast, CatchUp, Confirm, Deliver, Established
@@ -28,6 +27,7 @@ from cluster.messages import Batch, ClientMessage, Entry, Payload, Resume, Summa
 from cluster.runlog import Run, RunLog
 from cluster.summaries import Outcome, exchange
 from cluster.supplies import Supplies, supplies
+from cluster.unlabelled import Unlabelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,7 +80,7 @@ class TotalOrder:
         self.settings = settings
         self.current: View | None = None
         self.status = NORMAL
-        self.delay: deque[tuple[int, Entry]] = deque()  # (ticket, entry), not yet labelled
+        self.delay = Unlabelled()
         self.content: dict[Label, Run] = dict(image.labelled)  # by first label
         self.nextseqno = 1
         self.snapshot = image.snapshot
@@ -127,24 +127,20 @@ class TotalOrder:
         self._report()
 
     # input BCAST(a)_p, for several a's with the tickets of their submissions
-    def broadcast(self, entries: Sequence[tuple[int, Entry]]) -> None:
+    def broadcast(self, tickets: Sequence[int], entries: Sequence[Entry]) -> None:
         if self.around.trace is not None:
-            for _, entry in entries:
+            for entry in entries:
                 self.around.trace(Broadcast(entry))
-        self.delay.extend(entries)
+        self.delay.put(tickets, entries)
         self._label()
 
     def withdraw(self, ticket: int) -> bool:
         """Take back what has no label yet. False: it has one, and its end is open."""
-        for waiting in self.delay:
-            if waiting[0] == ticket:
-                self.delay.remove(waiting)
-                return True
-        return False
+        return self.delay.withdraw(ticket)
 
     def unlabelled(self) -> list[int]:
         """The tickets of what could still be withdrawn."""
-        return [ticket for ticket, _ in self.delay]
+        return self.delay.tickets
 
     def roomy(self) -> None:
         self._label()
@@ -153,17 +149,13 @@ class TotalOrder:
     def _label(self) -> None:
         while self.delay and self.is_normal and self.below.room:
             assert self.current is not None
-            delay, seqno = self.delay, self.nextseqno
-            if len(delay) <= self.settings.batch_len_max:
-                waiting = list(delay)
-                delay.clear()
-            else:
-                waiting = [delay.popleft() for _ in range(self.settings.batch_len_max)]
-            run = Run(self.current.id, seqno, self.around.me, tuple([entry for _, entry in waiting]))
-            self.nextseqno = seqno + len(waiting)
+            seqno = self.nextseqno
+            tickets, entries = self.delay.take(self.settings.batch_len_max)
+            run = Run(self.current.id, seqno, self.around.me, entries)
+            self.nextseqno = seqno + len(entries)
             first = run.first
             self.content[first] = run
-            self.above.labelled(run.view_id, seqno, [ticket for ticket, _ in waiting])
+            self.above.labelled(run.view_id, seqno, tickets)
             self.below.send(Batch(seqno, run.entries))
             if first in self.content:  # not ordered at once
                 self.around.outbox.append(Persist(Labelled(run)))

@@ -19,10 +19,22 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import repeat
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from cluster.layer import Delivered, Diverged, Effect, Ejected, Known, Outvoted, Persist, PrimaryChanged, Send
+from cluster.layer import (
+    Delivered,
+    DeliveredRun,
+    Diverged,
+    Effect,
+    Ejected,
+    Known,
+    Outvoted,
+    Persist,
+    PrimaryChanged,
+    Send,
+)
 from cluster.messages import Data, LinkAck
 from cluster.runtime.latency import Latency
 from cluster.runtime.memory import MemoryStore
@@ -33,6 +45,7 @@ from cluster.runtime.transport import Transport
 from cluster.runtime.watch import Watch
 from cluster.runtime.writer import Writer
 from cluster.stack import Process
+from cluster.tickets import NO_TICKET
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +60,7 @@ if TYPE_CHECKING:
 
 PIPELINE = 2  # batches of this process that may be under way
 PIPELINE_FROM = 128  # entries that are worth a batch beside one that is under way
+HALVE_FROM = 384  # entries that leave as two batches, so that the others work on one while this process makes the next
 WRITE_AGAIN_S = 0.5  # after the disk refused
 EARLY_S = 0.0005  # a deadline this close is reached: timers of the loop count milliseconds
 DRAIN_S = 2.0  # how long a process that ends waits for its disk
@@ -271,6 +285,11 @@ class Driver:
     def _submit_waiting(self) -> None:
         bodies, handles = self.waiting, self.waiting_handles
         self.waiting, self.waiting_handles = [], []
+        # Where a batch is a transaction at every member, two halves of one cost more than they gain.
+        if len(bodies) >= HALVE_FROM and not self._batches and not self._durable:
+            half = len(bodies) // 2
+            self.waiting, self.waiting_handles = bodies[half:], handles[half:]
+            del bodies[half:], handles[half:]
         tickets = self.process.submit_all(time.monotonic(), bodies)
         self.handles.update(zip(tickets, handles, strict=True))
         self._batches.append((tickets[-1], sum(map(len, bodies)), self._waiting_since))
@@ -382,33 +401,57 @@ class Driver:
             self._loop.call_later(WRITE_AGAIN_S, self._write, records, count)
 
     def _do_all(self, effects: list[Effect]) -> None:
-        batches, take_handle, send = self._batches, self.handles.pop, self.transport.send
+        send = self.transport.send
         for effect in effects:
-            if type(effect) is Delivered:
-                ticket = effect.ticket
-                handle = take_handle(ticket, None)
-                self.outstanding -= 1
-                if effect.delivered:
-                    self.delivered += 1
-                else:
-                    self.refused += 1
-                if batches and ticket >= batches[0][0]:
-                    _, size, began = batches.popleft()
-                    self.outstanding_bytes -= size
-                    self.latency.add(time.monotonic() - began)
-                    self.above.roomy()
-                if handle is not None:
-                    if isinstance(handle, asyncio.Future):
-                        self.above.ended(handle, effect)
-                    else:
-                        handle(effect)
-            elif type(effect) is Send:
+            if type(effect) is Send:
                 send(effect.to, effect.frame)
+            elif type(effect) is DeliveredRun:
+                self._run_ended(effect)
             elif type(effect) is not Persist:
                 self._do_rare(effect)
 
+    def _run_ended(self, run: DeliveredRun) -> None:
+        """Entries of this process were delivered: whoever waits for one of them is told."""
+        tickets, position = run.tickets, run.position
+        handles = list(map(self.handles.pop, tickets, repeat(None)))
+        count = len(tickets) - tickets.count(NO_TICKET)
+        self.outstanding -= count
+        self.delivered += count
+        self._batch_ended(tickets[-1] or max(tickets))
+        for ticket, handle, result in zip(tickets, handles, run.results, strict=True):
+            if handle is not None:
+                if isinstance(handle, asyncio.Future):
+                    self.above.ended(handle, Delivered(ticket, True, position, "", result))
+                else:
+                    handle(Delivered(ticket, True, position, "", result))
+            position += 1
+
+    def _one_ended(self, end: Delivered) -> None:
+        handle = self.handles.pop(end.ticket, None)
+        self.outstanding -= 1
+        if end.delivered:
+            self.delivered += 1
+        else:
+            self.refused += 1
+        self._batch_ended(end.ticket)
+        if isinstance(handle, asyncio.Future):
+            self.above.ended(handle, end)
+        elif handle is not None:
+            handle(end)
+
+    def _batch_ended(self, ticket: int) -> None:
+        """Everything up to this ticket has its end."""
+        batches = self._batches
+        while batches and ticket >= batches[0][0]:
+            _, size, began = batches.popleft()
+            self.outstanding_bytes -= size
+            self.latency.add(time.monotonic() - began)
+            self.above.roomy()
+
     def _do_rare(self, effect: Effect) -> None:
-        if isinstance(effect, PrimaryChanged):
+        if isinstance(effect, Delivered):
+            self._one_ended(effect)
+        elif isinstance(effect, PrimaryChanged):
             self.above.primary_changed(effect.view)
         elif isinstance(effect, Known):
             self.transport.know(peer.name for peer in effect.peers)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.actions import Action, Crashed, Recovered
 from cluster.layer import Chance as AnyChance
-from cluster.layer import Delivered, Effect, Known, Persist, PrimaryChanged, Send, Surroundings
+from cluster.layer import Delivered, DeliveredRun, Effect, Known, Persist, PrimaryChanged, Send, Surroundings
 from cluster.names import ProcessId, View
 from cluster.sim.disk import Disk
 from cluster.sim.machine import History
@@ -358,14 +358,20 @@ class Node:
             if held is not None:
                 self._network.carry(held[0], held[1], effect.frame)
 
+    def _ended(self, end: Delivered) -> None:
+        if self.pending.pop(end.ticket, None) is None:
+            raise Broken(f"{self.pid}: ticket {end.ticket} ends, but was not open: {end}")
+        if end.delivered:
+            self.delivered_count += 1
+        else:
+            self.refused_count += 1
+
     def _perform_rare(self, effect: Effect) -> None:
-        if isinstance(effect, Delivered):
-            if self.pending.pop(effect.ticket, None) is None:
-                raise Broken(f"{self.pid}: ticket {effect.ticket} ends, but was not open: {effect}")
-            if effect.delivered:
-                self.delivered_count += 1
-            else:
-                self.refused_count += 1
+        if isinstance(effect, DeliveredRun):
+            for end in effect.ends():
+                self._ended(end)
+        elif isinstance(effect, Delivered):
+            self._ended(effect)
         elif isinstance(effect, PrimaryChanged):
             self.primary = effect.view
         elif isinstance(effect, Known):

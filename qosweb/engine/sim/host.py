@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from cluster.layer import Delivered, PrimaryChanged
+from cluster.layer import Delivered, DeliveredRun, PrimaryChanged
 from cluster.stack import Process
 from qosweb.engine.engine import Engine
 from qosweb.engine.entries import Report
@@ -186,7 +186,10 @@ class Host:
 
     def _hear(self, effect: Effect) -> None:
         self.read_clock()
-        if isinstance(effect, Delivered):
+        if isinstance(effect, DeliveredRun):
+            for end in effect.ends():
+                self.engine.ended(self._batches.pop(end.ticket), end.delivered)
+        elif isinstance(effect, Delivered):
             self.engine.ended(self._batches.pop(effect.ticket), effect.delivered)
         elif isinstance(effect, PrimaryChanged):
             if self._lag:

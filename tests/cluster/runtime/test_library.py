@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 import cluster
 from cluster import Group, NotDelivered, Options
 from cluster.runtime.commands import make_tls
+from cluster.runtime.driver import HALVE_FROM
 from cluster.runtime.feed import Delivery, PrimaryView, Skipped
 from cluster.runtime.group import Full, InDoubt
 from cluster.runtime.metrics import GroupCollector
@@ -83,6 +84,27 @@ def test_a_state_machine_answers_the_caller() -> None:
             await eventually(lambda: len({machine.chain for machine in machines}) == 1)
             with pytest.raises(TypeError, match="go to its state machine"):
                 a.deliveries()
+
+    run(story)
+
+
+def test_of_many_at_once_each_is_told_its_own_end() -> None:
+    """A few hundred leave as two batches: the others work on the one while the next is made."""
+
+    async def story() -> None:
+        a, b, c = await three(Tally(), Tally(), Tally())
+        async with a, b, c:
+            ends: list[Delivered] = []
+            batches, count = b.driver.batches, 2 * HALVE_FROM
+            for _ in range(count):
+                b.broadcast_nowait(b"x", ends.append)
+            await eventually(lambda: len(ends) == count)
+            assert b.driver.batches == batches + 2
+            assert [end.result for end in ends] == list(range(1, count + 1))
+            assert [end.ticket for end in ends] == sorted({end.ticket for end in ends})
+            assert [end.position for end in ends] == sorted({end.position for end in ends})
+            assert (b.driver.outstanding, b.driver.outstanding_bytes, b.driver.handles) == (0, 0, {})
+            assert b.driver.delivered == count
 
     run(story)
 
