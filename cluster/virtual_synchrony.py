@@ -1,8 +1,9 @@
 """Virtually synchronous delivery and transitional sets: the second automaton of the end-point.
 
 Paper: Khazan's thesis, figs. 6.4 and 6.5 (VS_RFIFO+TS_p), with the second forwarding strategy of section 6.2.
-Departs: of each process only the last sync_msg is kept (6.4: earlier ones belong to obsolete views); a sync_msg names
-its view by id, and its cut is a tuple in member order of that view.
+Departs: of each process only the last sync_msg is kept (6.4: earlier ones belong to obsolete views), and the one before
+where the process has moved on to a view that this one may still be on its way to; a sync_msg names its view by id, and
+its cut is a tuple in member order of that view.
 Above: the view order.  Below: links and membership.
 
 When a change begins, each end-point says in one message which view it is in and how much of it it will deliver. Those
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
 class VirtualSynchrony(WithinView):
     """VS_RFIFO+TS_p"""
 
-    __slots__ = ("forwarded_set", "limits", "start_change_now", "sync_msg", "sync_set")
+    __slots__ = ("forwarded_set", "limits", "start_change_now", "sync_before", "sync_msg", "sync_set")
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
         self.start_change_now: tuple[int, tuple[ProcessId, ...]] | None = None  # start_change of the thesis
         self.sync_msg: dict[ProcessId, SyncMsg] = {}
+        self.sync_before: dict[ProcessId, SyncMsg] = {}  # the one before the last, of those who have moved on
         self.sync_set: tuple[ProcessId, ...] = ()
         self.forwarded_set: set[tuple[ProcessId, ProcessId, int]] = set()  # to whom, whose, which; in current_view
         self.limits: dict[ProcessId, int] | None = None  # how far may be delivered; None: no cut binds yet
@@ -55,8 +57,26 @@ class VirtualSynchrony(WithinView):
             return
         known = self.sync_msg.get(sender)
         if known is None or sync.cid > known.cid:
+            if known is not None:
+                self._keep_aside(sender, known, sync)
             self.sync_msg[sender] = sync
             self.run()
+
+    def _keep_aside(self, sender: ProcessId, known: SyncMsg, sync: SyncMsg) -> None:
+        """Another one follows. If its sender is in another view by now, the last one before tells how it got there."""
+        has_moved = known.view_id != sync.view_id
+        if (has_moved or self._awaits(sender, known)) and not self._awaits(sender, self.sync_before.get(sender)):
+            self.sync_before[sender] = known
+
+    def _awaits(self, sender: ProcessId, sync: SyncMsg | None) -> bool:
+        """Whether the view that this process is on its way to needs this one of the sender."""
+        view = self.mbrshp_view
+        return (
+            sync is not None
+            and view.id > self.current_view.id
+            and sender in view.members
+            and sync.cid == view.start_id(sender)
+        )
 
     def _possible(self, sync: SyncMsg) -> bool:
         """A number for each member, and of mine no more than I sent."""
@@ -123,6 +143,8 @@ class VirtualSynchrony(WithinView):
         view, ours = self.mbrshp_view, self.current_view.members
         for member, start_id in zip(view.members, view.start_ids, strict=True):
             sync = self.sync_msg.get(member)
+            if sync is not None and sync.cid > start_id:
+                sync = self.sync_before.get(member)
             if member in ours and sync is not None and sync.cid == start_id:
                 found[member] = sync
         return found
@@ -201,3 +223,4 @@ class VirtualSynchrony(WithinView):
         self.forwarded_set.clear()
         start_id = view.start_id(self.around.me)
         self.sync_msg = {member: sync for member, sync in self.sync_msg.items() if sync.cid > start_id}
+        self.sync_before = {member: sync for member, sync in self.sync_before.items() if sync.cid > start_id}

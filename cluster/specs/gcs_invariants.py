@@ -120,7 +120,7 @@ class GcsInvariants(Spec):
             "7.4.1: the end-point and its client have the same block_status",
             state.block_status,
         )
-        for q, sync in state.sync_msg.items():
+        for q, sync in (*state.sync_msg.items(), *state.sync_before.items()):
             if q != p and sync.cid in self.sync_msg.get(q, ()):
                 self.require(
                     sync == self.sync_msg[q][sync.cid], "7.2.1: sync_msg[q][cid] is the same at p and at q", q, sync
@@ -149,7 +149,8 @@ class GcsInvariants(Spec):
             cuts = [
                 sync.cut
                 for q, start_id in zip(next_view.members, next_view.start_ids, strict=True)
-                if (sync := state.sync_msg.get(q)) is not None and sync.cid == start_id and sync.view_id == v.id
+                for sync in (state.sync_msg.get(q), state.sync_before.get(q))
+                if sync is not None and sync.cid == start_id and sync.view_id == v.id
             ]
         else:
             cuts = [own.cut]

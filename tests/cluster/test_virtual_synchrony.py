@@ -200,6 +200,22 @@ def test_who_comes_from_elsewhere_is_not_in_the_transitional_set_and_its_cut_doe
     assert seat.views[-1] == (after, "bc")
 
 
+def test_who_has_moved_on_already_is_still_followed(seat: Seat) -> None:
+    """Its next synchronisation message comes before what this process has to deliver first."""
+    later = view_of(2, A, B)
+    seat.hear(A, 1)
+    seat.endpoint.start_change(2, later.members)
+    seat.hear(A, SyncMsg(2, V.id, (1, 0, 2)))
+    seat.endpoint.membership_view(later)
+    seat.hear(A, FwdMsg(C, V.id, message(31), 1))
+    seat.hear(A, SyncMsg(3, later.id, (0, 0)), SyncMsg(4, view_of(3, A).id, (0,)))
+    assert seat.views[-1][0] == V
+    seat.hear(A, FwdMsg(C, V.id, message(32), 2))
+    assert seat.delivered == [(A, 1), (C, 31), (C, 32)]
+    assert seat.views[-1] == (later, "ab")
+    assert seat.endpoint.sync_msg[A].cid == 4
+
+
 def test_an_obsolete_view_is_not_delivered(seat: Seat) -> None:
     seat.endpoint.start_change(2, (A, B))
     seat.endpoint.membership_view(view_of(2, A, B))

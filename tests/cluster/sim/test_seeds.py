@@ -21,6 +21,7 @@ FAILED_ONCE = (
     2206,  # a restored replica's checkpoint was ordered before what had been ordered during the exchange
     20080,  # who was fed the past was shut out for the length of its queue, and had to come back
     30170,  # a fault ended after everything had healed
+    771021,  # who was on its way to a view forgot the cut of one who had left that view already
     40370,  # the specification forgot that a crash of the sender loses what it had not delivered yet
 )
 

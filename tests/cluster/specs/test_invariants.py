@@ -309,6 +309,7 @@ class Endpoint:
     reliable_set: tuple[ProcessId, ...] = (A, B)
     block_status: str = "blocked"
     of: dict[ProcessId, Source] = field(default_factory=lambda: {A: source(A, "m"), B: source(B)})
+    sync_before: dict[ProcessId, SyncMsg] = field(default_factory=dict)
 
 
 def source(p: ProcessId, *texts: str, delivered: int = 0) -> Source:
@@ -427,6 +428,16 @@ def test_the_cut_of_others_counts_once_the_view_is_there() -> None:
     state = Endpoint(
         mbrshp_view=view(3, A, B),
         sync_msg={A: SYNC, B: SyncMsg(3, V2.id, (1, 1))},
+        of={A: source(A, "m"), B: source(B, "late", delivered=1)},
+    )
+    assert judged(gcs(), LATE, A, {A: Process(endpoint=state)}) == ""
+
+
+def test_the_cut_of_one_who_has_moved_on_counts_too() -> None:
+    state = Endpoint(
+        mbrshp_view=view(3, A, B),
+        sync_msg={A: SYNC, B: SyncMsg(4, view(3, A, B).id, (0, 0))},
+        sync_before={B: SyncMsg(3, V2.id, (1, 1))},
         of={A: source(A, "m"), B: source(B, "late", delivered=1)},
     )
     assert judged(gcs(), LATE, A, {A: Process(endpoint=state)}) == ""
