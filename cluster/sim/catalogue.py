@@ -155,6 +155,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "        cut = tuple(self.of[member].msgs.prefix + 1 for member in self.current_view.members)",
         "a message is announced that may not exist",
     ),
+    Mutant(
+        "who has moved on is forgotten", "cluster.virtual_synchrony",
+        "            self.sync_before[sender] = known",
+        "            pass",
+        "the cut that a view needs is given up for one of a later view",
+    ),
     # ---- self delivery
     Mutant(
         "no block", "cluster.self_delivery",

@@ -29,6 +29,7 @@ SHOWN_BY: dict[str, int] = {
     "a forwarded message from any view": 123,
     "dropped before everybody has it": 1,
     "everybody moves along": 5,
+    "who has moved on is forgotten": 771021,
     "a distribution of one's own": 55,
     "places in the order of arrival": 2,
     "accept half instead of a majority": 1,
