@@ -38,8 +38,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "each replica counts its own", "qosweb.engine.machine",
-        "        chosen.came.now += cost\n        self.seq += 1",
-        "        chosen.came.now += cost * (owner == self.me)\n        self.seq += 1",
+        "            chosen.came.now += cost\n            self.seq += 1",
+        "            chosen.came.now += cost * (owner == self.me)\n            self.seq += 1",
         "the state depends on whose replica it is",
     ),
     # ---- what is saved
