@@ -35,6 +35,7 @@ WAITING_MAX = 20_000  # requests of one node that may wait,
 ALWAYS_MAX = 20_000  # and so many more of what is always available: beyond that it is memory that is lacking
 RETRY_MAX_S = 60
 DEADLINES_OLD_MAX = 1_000  # of requests that no longer wait
+READY_FEW = 4  # fewer that are ready may all start at one moment
 
 
 class Admission:
@@ -57,7 +58,8 @@ class Admission:
         self._own: dict[int, Request] = {}  # all that are not over
         self._waiting = 0
         self._waiting_of: dict[int, int] = {}  # by class
-        self._ready: deque[Request] = deque()
+        self._ready: deque[Request] = deque()  # and some that no longer are
+        self._ready_cost = 0
         self._deadlines: list[tuple[int, int]] = []  # when, number
         self._visitors = Visitors()
         self._outlook = Outlook()
@@ -76,6 +78,14 @@ class Admission:
     def expected(self) -> list[tuple[ProcessId, int]]:
         """For whom a channel is held here."""
         return self._visitors.expected
+
+    def lasts_for(self, ms: int) -> bool:
+        """What is ready to start keeps the pipe busy for so long, by its capacity."""
+        return len(self._ready) >= READY_FEW and self._ready_cost * 1000 >= ms * self.capacity_bps
+
+    def has_untold(self, class_number: int) -> bool:
+        """Somebody of this class waits here of whom the machine does not know."""
+        return self._outlook.has_untold(class_number)
 
     # ---- requests of this node
 
@@ -251,8 +261,7 @@ class Admission:
         else:
             rate_bps = self.machine.scheduler.bound.rate_bps(class_number, cost)
             request.rate_bps = whole_channel(rate_bps, self.capacity_bps)
-        self._ready.append(request)
-        self._start_ready()
+        self._is_ready(request)
         lifetime_ms = self.machine.scheduler.bound.terms[request.class_number].lifetime_ms
         if request.phase is READY and lifetime_ms is not None:
             wait_ms = lifetime_ms if left_ms is None else min(left_ms, lifetime_ms)
@@ -301,8 +310,7 @@ class Admission:
         if at == self.me:
             request.phase = READY
             request.rate_bps = grant.rate_bps
-            self._ready.append(request)
-            self._start_ready()
+            self._is_ready(request)
             return
         request.phase = OVER
         del self._own[number]
@@ -354,10 +362,16 @@ class Admission:
     def _has_room(self) -> bool:
         return self.used_bps * ROOM < self.capacity_bps * (ROOM - 1) or not self.used_bps
 
+    def _is_ready(self, request: Request) -> None:
+        self._ready.append(request)
+        self._ready_cost += request.cost
+        self._start_ready()
+
     def _start_ready(self, since_s: float | None = None) -> None:
         ready = self._ready
         while ready and self._has_room():
             request = ready.popleft()
+            self._ready_cost -= request.cost
             if request.phase is not READY:
                 continue
             if self._is_late(request):

@@ -22,6 +22,7 @@ from qosweb.engine.flows import STEP_MS, Flow
 from qosweb.engine.law import Law
 from qosweb.engine.machine import QosMachine
 from qosweb.engine.outbox import Outbox
+from qosweb.engine.telling import SUPPLIED_MS, can_wait
 
 if TYPE_CHECKING:
     from cluster.names import ProcessId, View
@@ -172,10 +173,24 @@ class Engine:
     @property
     def wants_to_tell(self) -> bool:
         """Something is to be told at once, and nothing is on its way."""
+        return self._may_tell and self._hurries and not self._can_wait
+
+    @property
+    def collects(self) -> bool:
+        """Something is to be told, and can wait for more."""
+        return self._may_tell and self._hurries and self._can_wait
+
+    @property
+    def _hurries(self) -> bool:
+        """Somebody waits for what is to be told."""
         outbox = self.outbox
-        return self._may_tell and (
-            outbox.hurries or (outbox.frees and any(one.waiting for one in self.machine.classes))
-        )
+        return outbox.hurries or (outbox.frees and any(one.waiting for one in self.machine.classes))
+
+    @property
+    def _can_wait(self) -> bool:
+        if self.solo is not None or self.now_ms >= self._told_at_ms + SUPPLIED_MS:
+            return False
+        return can_wait(self.replicated, self.admission, self.outbox)
 
     @property
     def _may_tell(self) -> bool:
@@ -187,7 +202,8 @@ class Engine:
         """When `flush` and `tick` want to be called at the latest, by the node's clock."""
         wakes = [self.admission.next_deadline_ms()]
         if self.in_flight is None and not self.outbox.is_empty:
-            wakes.append(max(self._told_at_ms, self._refused_ms) + QUIET_MS)
+            wait_ms = SUPPLIED_MS if self._may_tell and self._hurries else QUIET_MS
+            wakes.append(max(self._told_at_ms, self._refused_ms) + wait_ms)
         if self._may_tell and self.machine.scheduler.wake_ms is not None:
             wakes.append(self.machine.scheduler.wake_ms - (self.time_ms - self.now_ms))
         return min((one for one in wakes if one is not None), default=None)

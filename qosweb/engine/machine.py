@@ -144,10 +144,7 @@ class QosMachine:
                     self._cancel(origin, pipe, number)
                 paid = self._started_at_once(number_of[class_number], 1, cost)
                 self._hold(origin, pipe, number, number_of[class_number], cost, *paid)
-        waiting, channels = pipe.waiting, pipe.channels
-        for number, class_number, cost in batch.submitted:
-            if number not in waiting and (origin, number) not in channels:
-                self._wait(origin, pipe, number, number_of[class_number], cost)
+        self._wait(origin, pipe, batch.submitted, number_of)
         for number in batch.cancelled:
             self._cancel(origin, pipe, number)
         for number, cost in batch.finished:
@@ -168,16 +165,21 @@ class QosMachine:
         rate = whole_channel(self.scheduler.bound.rate_bps(class_number, cost), pipe.capacity_bps)
         pipe.take(owner, number, held(class_number, cost, rate, share, era, visits=False))
 
-    def _wait(self, owner: ProcessId, pipe: Pipe, number: int, class_number: int, cost: int) -> None:
-        chosen = self.classes[class_number]
-        if not chosen.waiting:
-            self.scheduler.begins_to_wait(class_number)
-            if chosen.backlog_ms < self.time_ms - BACKLOG_MS:
-                self.shares_at_ms = -1
-        chosen.came.now += cost
-        self.seq += 1
-        chosen.add(owner, number, Waiter(self.seq, cost, self.time_ms))
-        pipe.waiting[number] = class_number
+    def _wait(self, owner: ProcessId, pipe: Pipe, ones: list[tuple[int, int, int]], number_of: ClassNumbers) -> None:
+        classes, waiting, channels, time_ms = self.classes, pipe.waiting, pipe.channels, self.time_ms
+        for number, class_then, cost in ones:
+            if number in waiting or (owner, number) in channels:
+                continue
+            class_number = number_of[class_then]
+            chosen = classes[class_number]
+            if not chosen.waiting:
+                self.scheduler.begins_to_wait(class_number)
+                if chosen.backlog_ms < time_ms - BACKLOG_MS:
+                    self.shares_at_ms = -1
+            chosen.came.now += cost
+            self.seq += 1
+            chosen.add(owner, number, Waiter(self.seq, cost, time_ms))
+            waiting[number] = class_number
 
     def _cancel(self, owner: ProcessId, pipe: Pipe, number: int) -> None:
         class_number = pipe.waiting.pop(number, None)
@@ -209,8 +211,7 @@ class QosMachine:
             self.effect(Known(restated.count))
         for number, class_number, cost in restated.running:
             self._hold(origin, pipe, number, number_of[class_number], cost)
-        for number, class_number, cost in restated.waiting:
-            self._wait(origin, pipe, number, number_of[class_number], cost)
+        self._wait(origin, pipe, restated.waiting, number_of)
 
     # ---- members
 

@@ -104,6 +104,11 @@ class Outbox:
         return bool(self._submitted or self._cancelled or self.restates or self.policy or self.report)
 
     @property
+    def is_urgent(self) -> bool:
+        """There is more than who comes, who is gone, and what became free."""
+        return bool(self.restates or self.policy or self.report)
+
+    @property
     def frees(self) -> bool:
         """Something became free that somebody may wait for."""
         return bool(self._finished or self._visited)

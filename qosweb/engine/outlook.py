@@ -85,6 +85,10 @@ class Outlook:
         if one is not None:
             one.untold = max(0, one.untold - cost)
 
+    def has_untold(self, number: int) -> bool:
+        one = self._of.get(number)
+        return one is not None and one.untold > 0
+
     def all_told(self) -> None:
         for one in self._of.values():
             one.untold = 0

@@ -38,8 +38,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "each replica counts its own", "qosweb.engine.machine",
-        "        chosen.came.now += cost\n        self.seq += 1",
-        "        chosen.came.now += cost * (owner == self.me)\n        self.seq += 1",
+        "            chosen.came.now += cost\n            self.seq += 1",
+        "            chosen.came.now += cost * (owner == self.me)\n            self.seq += 1",
         "the state depends on whose replica it is",
     ),
     # ---- what is saved
@@ -98,6 +98,31 @@ MUTANTS: tuple[Mutant, ...] = (
         "            self.account(number_of[number]).add(Totals(*counts))",
         "            pass",
         "the totals lack what a batch said that nobody got",
+    ),
+    # ---- when it is told
+    Mutant(
+        "who is next is told later", "qosweb.engine.telling",
+        "            if always[number] or me not in one.queues:",
+        "            if always[number]:",
+        "a class that nobody knows to wait gets its turn later than it might",
+    ),
+    Mutant(
+        "what may always start is told later", "qosweb.engine.telling",
+        "        elif always[number] and one.waiting:",
+        "        elif False:",
+        "a channel is free, and who is always available waits for it elsewhere",
+    ),
+    Mutant(
+        "collects for as long as it can", "qosweb.engine.engine",
+        " or self.now_ms >= self._told_at_ms + SUPPLIED_MS",
+        "",
+        "a node that has enough ready for itself tells nothing",
+    ),
+    Mutant(
+        "every word is a batch", "qosweb.engine.engine",
+        "        return can_wait(self.replicated, self.admission, self.outbox)",
+        "        return False",
+        "in contention each batch holds what there is at the moment, and there are many",
     ),
     # ---- alone and together
     Mutant(

@@ -16,14 +16,17 @@ from cluster.sim.mutants import hunt, row
 from cluster.sim.narrate import Detail, Narrator
 from qosweb.engine.sim.catalogue import MUTANTS
 from qosweb.engine.sim.plan import make_plan
-from qosweb.engine.sim.run import play, run_seed
+from qosweb.engine.sim.run import play
 from qosweb.engine.sim.steady import off, shares_of
+from qosweb.engine.sim.wide import WIDER, make_wide_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cluster.sim.run import Outcome
     from qosweb.engine.sim.plan import Plan
+
+    Make = Callable[[int], Plan]
 
 SEEDS = 100
 TELL_EVERY = 50
@@ -43,25 +46,27 @@ def main(arguments: Sequence[str], clock: Callable[[], float], write: Callable[[
     parser.add_argument("--narrate", action="store_true", help="tell the story of the run (with --seed)")
     parser.add_argument("--shrink", action="store_true", help="reduce the plan of a seed that fails (with --seed)")
     parser.add_argument("--steady", action="store_true", help="shares in a quiet world instead of faults")
+    parser.add_argument("--wide", action="store_true", help="nodes with many channels, and crowds that fill them")
     parser.add_argument("--mutants", action="store_true", help="run wrong versions of the engine, say who noticed")
     options = parser.parse_args(arguments)
     if (options.narrate or options.shrink) and options.seed is None:
         parser.error("--narrate and --shrink need --seed")
     seeds = range(options.seed_from, options.seed_from + options.seeds) if options.seed is None else [options.seed]
+    make = make_wide_plan if options.wide else make_plan
     if options.mutants:
-        return _hunt(seeds, write)
+        return _hunt(seeds, make, write)
     if options.steady:
-        return _steady(seeds, write)
+        return _steady(seeds, WIDER if options.wide else 1, write)
     if options.seed is not None:
-        return _one(options, write)
-    return _explore(seeds, clock, write)
+        return _one(options, make, write)
+    return _explore(seeds, make, clock, write)
 
 
-def _explore(seeds: Sequence[int], clock: Callable[[], float], write: Callable[[str], None]) -> int:
+def _explore(seeds: Sequence[int], make: Make, clock: Callable[[], float], write: Callable[[str], None]) -> int:
     start = clock()
     report = Report()
     for seed in seeds:
-        outcome = run_seed(seed)
+        outcome = play(make(seed))
         report.add(outcome)
         if outcome.failure is not None:
             write(line(outcome))
@@ -82,8 +87,8 @@ def line(outcome: Outcome) -> str:
     )
 
 
-def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
-    plan = make_plan(options.seed)
+def _one(options: argparse.Namespace, make: Make, write: Callable[[str], None]) -> int:
+    plan = make(options.seed)
     if options.shrink:
         plan = shrink(plan)
         write("\n".join(f"  {one}" for one in plan.arrivals))
@@ -138,20 +143,20 @@ def _fewest(items: list[Any], fails: Callable[[tuple[Any, ...]], bool]) -> list[
     return items
 
 
-def _steady(seeds: Sequence[int], write: Callable[[str], None]) -> int:
+def _steady(seeds: Sequence[int], wider: int, write: Callable[[str], None]) -> int:
     wrong = 0
     for seed in seeds:
-        shares = shares_of(seed)
+        shares = shares_of(seed, wider)
         wrong += bool(off(shares))
         told = ", ".join(f"{name} {share:.1f}" for name, share in shares.items())
         write(f"seed {seed}: {told}{'  <-- too far off' if off(shares) else ''}")
     return 1 if wrong else 0
 
 
-def _hunt(seeds: Sequence[int], write: Callable[[str], None]) -> int:
+def _hunt(seeds: Sequence[int], make: Make, write: Callable[[str], None]) -> int:
     survivors = 0
     for mutant in MUTANTS:
-        caught = hunt(mutant, seeds, run_seed)
+        caught = hunt(mutant, seeds, lambda seed: play(make(seed)))
         survivors += not caught.by
         write(row(caught))
     return 1 if survivors else 0

@@ -174,6 +174,7 @@ class Host:
                 self._broadcast(body)
             elif not self.engine.wants_to_tell and self._seen == len(outbox):
                 self._seen = 0
+                self.world.sometimes["collects what it has to tell"] += self.engine.collects
                 return self.process.take()
         raise EndlessTalk(f"{self.node.pid} at {self.now_ms} ms")
 

@@ -24,9 +24,9 @@ OVERLOAD = 2.0
 SIZES = ((16_384,), (4_096, 16_384), (8_192, 16_384, 32_768))
 
 
-def make_steady_plan(seed: int) -> Plan:
+def make_steady_plan(seed: int, wider: int = 1) -> Plan:
     chance = Chance(seed).fork("steady")
-    capacities = {name: CHANNEL_BPS * (2 + chance.below(4)) for name in NODES}
+    capacities = {name: wider * CHANNEL_BPS * (2 + chance.below(4)) for name in NODES}
     sizes = chance.choice(SIZES)
     mean = sum(sizes) / len(sizes) / (OVERLOAD * sum(capacities.values()))
     nodes = chance.choice((NODES, "aaab", "aaaaaabc", "a"))
@@ -43,9 +43,12 @@ def make_steady_plan(seed: int) -> Plan:
     return Plan(group, FIVE, 0.0, capacities, tuple(found), (), ())
 
 
-def shares_of(seed: int) -> dict[str, float]:
-    """What each class got, in points of all that started in the window. Raises whatever a judge finds."""
-    scene = Scene(make_steady_plan(seed))
+def shares_of(seed: int, wider: int = 1) -> dict[str, float]:
+    """What each class got, in points of all that started in the window. Raises whatever a judge finds.
+
+    `wider`: so many times as many channels, and requests.
+    """
+    scene = Scene(make_steady_plan(seed, wider))
     scene.play()
     got: Counter[str] = Counter()
     for client in scene.clients.all:

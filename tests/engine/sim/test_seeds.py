@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from qosweb.engine.sim.cli import line
-from qosweb.engine.sim.run import run_seed
+from qosweb.engine.sim.run import play, run_seed
 from qosweb.engine.sim.steady import off, shares_of
+from qosweb.engine.sim.wide import make_wide_plan
 
 TOP = Path(__file__).resolve().parents[3]
 SEEDS = range(80)
@@ -61,9 +62,16 @@ def test_seeds_that_failed_once(seed: int) -> None:
     assert outcome.failure is None, line(outcome)
 
 
-@pytest.mark.parametrize("seed", [0, 5])
-def test_every_class_gets_its_share_in_a_quiet_world(seed: int) -> None:
-    assert off(shares_of(seed)) == {}
+@pytest.mark.parametrize("seed", [3, 6, 7])
+def test_seeds_of_nodes_with_many_channels(seed: int) -> None:
+    outcome = play(make_wide_plan(seed))
+    assert outcome.failure is None, f"{line(outcome)} --wide"
+    assert outcome.sometimes["collects what it has to tell"] > 0
+
+
+@pytest.mark.parametrize(("seed", "wider"), [(0, 1), (5, 1), (1, 6)])
+def test_every_class_gets_its_share_in_a_quiet_world(seed: int, wider: int) -> None:
+    assert off(shares_of(seed, wider)) == {}
 
 
 def test_a_seed_is_the_same_run_under_any_hash_seed() -> None:
