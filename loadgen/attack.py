@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from loadgen.trace.request import Request
 
 _BURST_MAX = 32  # requests sent before answers are looked at again
+_BETWEEN_MAX = 2  # requests sent between two answers
 _BREATH_S = 0.01  # of a client of a closed loop, after a failure
 _STOP_GRACE_S = 1.0
 _POOLS_MAX = 200
@@ -71,9 +72,10 @@ class Attack:
         self._bodies = Bodies()
         self._pools: dict[tuple[str, str, int], Pool] = {}
         self._target_pools = [self._pool_of(target) for target in job.targets]
-        self._pacer = make_pacer(asyncio.get_running_loop(), self._send_due)
+        self._pacer = make_pacer(asyncio.get_running_loop(), self._on_time)
         self._start_s = 0.0
         self._next: tuple[int, Request] | None = None
+        self._next_due_s = math.inf  # in an open loop, when the next request is due
         self._stopping = False
         self._give_up_at_s = math.inf
         self._loop = asyncio.get_running_loop()
@@ -94,21 +96,24 @@ class Attack:
     def start(self, start_s: float) -> None:
         """``start_s`` is when the trace begins."""
         self._start_s = start_s
-        self._next = next(self._requests, None)
         if self.is_closed_loop:
+            self._next = next(self._requests, None)
             delay_s = max(0.0, start_s - _monotonic())
             for _ in range(self._job.closed_loop_clients):
                 self._loop.call_later(delay_s, self._ask_again)
-        elif self._next is None:
+            return
+        self._advance()
+        if self._next is None:
             self._finish_if_done()
         else:
-            self._pacer.set(start_s + self._next[1].t)
+            self._pacer.set(self._next_due_s)
 
     def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
         """Send nothing more; what is on its way gets a moment to end."""
         self._give_up_at_s = _monotonic() + grace_s
         if not self._stopping:
             self._stopping = True
+            self._next_due_s = math.inf
             self._pacer.close()
             self._finish_if_done()
 
@@ -158,33 +163,39 @@ class Attack:
             self._end(shot, FAILED, head, size, cause=f"status {head.status}")
         else:
             self._end(shot, outcome, head, size)
+        if _monotonic() >= self._next_due_s:  # many answers can lie there to be read before the clock is looked at
+            self._send_due(_BETWEEN_MAX)
 
     def failed(self, shot: Shot, cause: str) -> None:
         self._end(shot, FAILED, cause=cause)
 
     # The course of a request.
 
-    def _send_due(self) -> None:
+    def _on_time(self) -> None:
         """Take up what is due, and set the clock for what comes after it."""
-        upcoming = self._next
-        start_s = self._start_s
-        for _ in range(_BURST_MAX):
-            if upcoming is None:
-                break
-            number, request = upcoming
-            due_s = start_s + request.t
-            now_s = _monotonic()
-            if due_s > now_s:
-                break
-            upcoming = self._next = next(self._requests, None)
-            self._take_up(number, request, due_s, now_s)
+        self._send_due(_BURST_MAX)
         if self._stopping:
             return
-        if upcoming is None:
+        if self._next is None:
             self._pacer.close()
             self._finish_if_done()
         else:
-            self._pacer.set(start_s + upcoming[1].t)
+            self._pacer.set(self._next_due_s)
+
+    def _send_due(self, count_max: int) -> None:
+        for _ in range(count_max):
+            now_s = _monotonic()
+            due_s = self._next_due_s
+            if due_s > now_s:
+                break
+            upcoming = self._next
+            assert upcoming is not None
+            self._advance()
+            self._take_up(*upcoming, due_s, now_s)
+
+    def _advance(self) -> None:
+        upcoming = self._next = next(self._requests, None)
+        self._next_due_s = math.inf if upcoming is None else self._start_s + upcoming[1].t
 
     def _take_up(self, number: int, request: Request, due_s: float, now_s: float) -> None:
         at = self._spread.target_of(number)
