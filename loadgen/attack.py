@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _BURST_MAX = 32  # requests sent before answers are looked at again
 _BETWEEN_MAX = 2  # requests sent between two answers
+_AWAKE_S = 50e-6  # so long it is not worth while to sleep: falling asleep and waking up take about as long
 _BREATH_S = 0.01  # of a client of a closed loop, after a failure
 _STOP_GRACE_S = 1.0
 _POOLS_MAX = 200
@@ -179,6 +180,8 @@ class Attack:
         if self._next is None:
             self._pacer.close()
             self._finish_if_done()
+        elif self._next_due_s - _monotonic() < _AWAKE_S:
+            self._loop.call_soon(self._on_time)  # after a look at the answers
         else:
             self._pacer.set(self._next_due_s)
 
