@@ -2,7 +2,7 @@
 
 Open loop: nothing that a server does delays a request. If no connection is free it waits in line, its clock running
 since it was due; if it waits too long it counts as unsent. Closed loop: each of so many clients asks again when it has
-its answer, and the clock of a request runs since it was sent.
+its answer, perhaps after a pause, and the clock of a request runs since it was sent.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import random
 import time
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,8 @@ import msgspec
 
 from loadgen.answers import Remembered
 from loadgen.bodies import Bodies
-from loadgen.histogram import VALUE_MAX, index_of
 from loadgen.outcomes import (
-    ACCEPTED,
     CLOSED,
-    DENIED,
     FAILED,
     INTERRUPTED,
     NO_BODY,
@@ -34,11 +32,10 @@ from loadgen.outcomes import (
 from loadgen.pacer import make_pacer
 from loadgen.payloads import Payloads
 from loadgen.pool import Pool, PoolLimits
+from loadgen.record import Record
 from loadgen.redirects import Stray, follow
-from loadgen.results import Result
 from loadgen.shot import Shot
 from loadgen.spread import Spread
-from loadgen.tally import Tally, add_count
 
 if TYPE_CHECKING:
     import ssl
@@ -46,6 +43,7 @@ if TYPE_CHECKING:
 
     from loadgen.answers import Head
     from loadgen.job import Job
+    from loadgen.tally import Tally
     from loadgen.targets import Target
     from loadgen.trace.request import Request
 
@@ -80,11 +78,10 @@ class Attack:
         self._stopping = False
         self._give_up_at_s = math.inf
         self._loop = asyncio.get_running_loop()
-        self._encode = msgspec.json.Encoder().encode
+        self._dice = random.Random(job.part)
         self.finished = asyncio.Event()
         self.in_flight = 0  # taken up and without outcome
-        self.tally = Tally()
-        self.lines: list[bytes] = []  # results that nobody has taken yet
+        self.record = Record(want_results=job.want_results, closed_loop=job.closed_loop_clients > 0)
 
     @property
     def waiting(self) -> int:
@@ -101,7 +98,7 @@ class Attack:
             self._next = next(self._requests, None)
             delay_s = max(0.0, start_s - _monotonic())
             for _ in range(self._job.closed_loop_clients):
-                self._loop.call_later(delay_s, self._ask_again)
+                self._loop.call_later(delay_s, self._pause, 0.0)
             return
         self._advance()
         if self._next is None:
@@ -145,10 +142,9 @@ class Attack:
         for pool in self._pools.values():
             pool.close()
 
-    def take(self) -> Tally:
-        """The counts since the last time."""
-        taken, self.tally = self.tally, Tally()
-        return taken
+    @property
+    def tally(self) -> Tally:
+        return self.record.tally
 
     # What pools tell.
 
@@ -207,14 +203,7 @@ class Attack:
             shot = Shot(number, request, due_s, at, pool.payloads.of(request))
         else:
             shot = self._with_body(number, request, due_s, at)
-        tally = self.tally
-        late_us = shot.late_us = min(int((now_s - due_s) * 1e6), VALUE_MAX)
-        late = tally.late_us
-        slot = index_of(late_us) if late_us > 2047 else late_us
-        late[slot] = late.get(slot, 0) + 1
-        if late_us > tally.late_max_us:
-            tally.late_max_us = late_us
-        tally.targets[at] = tally.targets.get(at, 0) + 1
+        self.record.take_up(shot, now_s)
         self.in_flight += 1
         if not shot.payload:
             self._end(shot, FAILED, cause=NO_BODY)
@@ -232,6 +221,14 @@ class Attack:
             shot.body = self._bodies.of(request.body)
             shot.payload = self._target_pools[at].payloads.of(request, len(shot.body))
         return shot
+
+    def _pause(self, least_s: float) -> None:
+        mean_s = self._job.pause_s
+        pause_s = max(least_s, self._dice.expovariate(1 / mean_s)) if mean_s else least_s
+        if pause_s:
+            self._loop.call_later(pause_s, self._ask_again)
+        else:
+            self._ask_again()
 
     def _ask_again(self) -> None:
         """A client of a closed loop takes the next request, from the beginning again after the last."""
@@ -268,53 +265,10 @@ class Attack:
 
     def _end(self, shot: Shot, outcome: str, head: Head | None = None, size: int = 0, cause: str = "") -> None:
         """The one place where a request gets its outcome."""
-        now_s = _monotonic()
-        since_s = shot.sent_s if self._job.closed_loop_clients and shot.sent_s else shot.due_s
-        latency_us = min(int((now_s - since_s) * 1e6), VALUE_MAX)
-        request = shot.request
-        answered_as = head.qos_class if head is not None else ""
-        mine = self.tally.of(request.class_name or answered_as or "-")
-        mine.outcomes[outcome] = mine.outcomes.get(outcome, 0) + 1
-        reason = ""
-        if outcome == ACCEPTED:
-            slot = index_of(latency_us)
-            slots = mine.latency_us
-            slots[slot] = slots.get(slot, 0) + 1
-            if latency_us > mine.latency_max_us:
-                mine.latency_max_us = latency_us
-            slot = index_of(min(int((now_s - shot.sent_s) * 1e6), VALUE_MAX))
-            slots = mine.answer_us
-            slots[slot] = slots.get(slot, 0) + 1
-            mine.bytes += size
-        elif outcome == DENIED:
-            assert head is not None
-            reason = head.qos_decision or f"status {head.status}"
-            add_count(mine.reasons, reason)
-            slot = index_of(latency_us)
-            mine.denial_us[slot] = mine.denial_us.get(slot, 0) + 1
-        elif outcome == FAILED:
-            add_count(mine.causes, cause)
-        if answered_as:
-            add_count(mine.answered_as, answered_as)
-        if shot.redirects:
-            mine.redirects += shot.redirects
-            mine.redirected += 1
-        mine.retries += shot.retries
-        if self._job.want_results:
-            status = 0 if head is None else head.status
-            sent_us = int((shot.sent_s - shot.due_s) * 1e6) if shot.sent_s else 0
-            result = Result(
-                shot.number, request.t, request.url, outcome, request.method, request.class_name, request.headers,
-                request.body, shot.target, status, answered_as, reason, cause, size, shot.late_us, sent_us, latency_us,
-                shot.redirects, shot.retries,
-            )  # fmt: skip
-            self.lines.append(self._encode(result))
+        self.record.end(shot, outcome, head, size, cause)
         self.in_flight -= 1
         if self._job.closed_loop_clients and not self._stopping:
-            if outcome == FAILED:
-                self._loop.call_later(_BREATH_S, self._ask_again)
-            else:
-                self._ask_again()
+            self._pause(_BREATH_S if outcome == FAILED else 0.0)
         elif self._next is None or self._stopping:
             self._finish_if_done()
 
