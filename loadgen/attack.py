@@ -200,7 +200,7 @@ class Attack:
         at = self._spread.target_of(number)
         pool = self._target_pools[at]
         if request.body is msgspec.UNSET:
-            shot = Shot(number, request, due_s, at, pool.payloads.of(request))
+            shot = Shot(number, request, due_s, at, pool.payloads.of(request), request.method)
         else:
             shot = self._with_body(number, request, due_s, at)
         self.record.take_up(shot, now_s)
@@ -216,7 +216,7 @@ class Attack:
     def _with_body(self, number: int, request: Request, due_s: float, at: int) -> Shot:
         """Without a payload if its body is in a file that cannot be read."""
         assert request.body is not msgspec.UNSET
-        shot = Shot(number, request, due_s, at, b"")
+        shot = Shot(number, request, due_s, at, b"", request.method)
         with contextlib.suppress(OSError):
             shot.body = self._bodies.of(request.body)
             shot.payload = self._target_pools[at].payloads.of(request, len(shot.body))
@@ -247,7 +247,6 @@ class Attack:
             raise Stray("redirects to too many servers")
         shot.url = step.url
         shot.method = step.request.method
-        shot.no_body = shot.method == "HEAD"
         pool = self._pool_of(target)
         if step.request.body is msgspec.UNSET:
             shot.body = b""

@@ -44,7 +44,7 @@ class Connection(asyncio.Protocol):
     def send(self, shot: Shot) -> None:
         self.shot = shot
         self.uses += 1
-        self._reader.begin(no_body=shot.no_body)
+        self._reader.begin(no_body=shot.method == "HEAD")
         now_s = self.sent_at_s = _monotonic()
         if shot.sent_s == 0.0:
             shot.sent_s = now_s

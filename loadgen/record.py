@@ -52,16 +52,18 @@ class Record:
         latency_us = min(int((now_s - since_s) * 1e6), VALUE_MAX)
         request = shot.request
         answered_as = head.qos_class if head is not None else ""
-        mine = self.tally.of(request.class_name or answered_as or "-")
+        name = request.class_name or answered_as or "-"
+        mine = self.tally.classes.get(name) or self.tally.of(name)
         mine.outcomes[outcome] = mine.outcomes.get(outcome, 0) + 1
         reason = ""
         if outcome == ACCEPTED:
-            slot = index_of(latency_us)
+            slot = index_of(latency_us) if latency_us > _EACH_ITS_OWN else latency_us
             slots = mine.latency_us
             slots[slot] = slots.get(slot, 0) + 1
             if latency_us > mine.latency_max_us:
                 mine.latency_max_us = latency_us
-            slot = index_of(min(int((now_s - shot.sent_s) * 1e6), VALUE_MAX))
+            answer_us = int((now_s - shot.sent_s) * 1e6)
+            slot = index_of(min(answer_us, VALUE_MAX)) if answer_us > _EACH_ITS_OWN else answer_us
             slots = mine.answer_us
             slots[slot] = slots.get(slot, 0) + 1
             mine.bytes += size
