@@ -2,7 +2,7 @@
 
 Open loop: nothing that a server does delays a request. If no connection is free it waits in line, its clock running
 since it was due; if it waits too long it counts as unsent. Closed loop: each of so many clients asks again when it has
-its answer, and the clock of a request runs since it was sent.
+its answer, perhaps after a pause, and the clock of a request runs since it was sent.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import random
 import time
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,8 @@ import msgspec
 
 from loadgen.answers import Remembered
 from loadgen.bodies import Bodies
-from loadgen.histogram import VALUE_MAX, index_of
 from loadgen.outcomes import (
-    ACCEPTED,
     CLOSED,
-    DENIED,
     FAILED,
     INTERRUPTED,
     NO_BODY,
@@ -34,11 +32,10 @@ from loadgen.outcomes import (
 from loadgen.pacer import make_pacer
 from loadgen.payloads import Payloads
 from loadgen.pool import Pool, PoolLimits
+from loadgen.record import Record
 from loadgen.redirects import Stray, follow
-from loadgen.results import Result
 from loadgen.shot import Shot
 from loadgen.spread import Spread
-from loadgen.tally import Tally, add_count
 
 if TYPE_CHECKING:
     import ssl
@@ -46,10 +43,13 @@ if TYPE_CHECKING:
 
     from loadgen.answers import Head
     from loadgen.job import Job
+    from loadgen.tally import Tally
     from loadgen.targets import Target
     from loadgen.trace.request import Request
 
 _BURST_MAX = 32  # requests sent before answers are looked at again
+_BETWEEN_MAX = 2  # requests sent between two answers
+_AWAKE_S = 50e-6  # so long it is not worth while to sleep: falling asleep and waking up take about as long
 _BREATH_S = 0.01  # of a client of a closed loop, after a failure
 _STOP_GRACE_S = 1.0
 _POOLS_MAX = 200
@@ -71,17 +71,17 @@ class Attack:
         self._bodies = Bodies()
         self._pools: dict[tuple[str, str, int], Pool] = {}
         self._target_pools = [self._pool_of(target) for target in job.targets]
-        self._pacer = make_pacer(asyncio.get_running_loop(), self._send_due)
+        self._pacer = make_pacer(asyncio.get_running_loop(), self._on_time)
         self._start_s = 0.0
         self._next: tuple[int, Request] | None = None
+        self._next_due_s = math.inf  # in an open loop, when the next request is due
         self._stopping = False
         self._give_up_at_s = math.inf
         self._loop = asyncio.get_running_loop()
-        self._encode = msgspec.json.Encoder().encode
+        self._dice = random.Random(job.part)
         self.finished = asyncio.Event()
         self.in_flight = 0  # taken up and without outcome
-        self.tally = Tally()
-        self.lines: list[bytes] = []  # results that nobody has taken yet
+        self.record = Record(want_results=job.want_results, closed_loop=job.closed_loop_clients > 0)
 
     @property
     def waiting(self) -> int:
@@ -94,21 +94,24 @@ class Attack:
     def start(self, start_s: float) -> None:
         """``start_s`` is when the trace begins."""
         self._start_s = start_s
-        self._next = next(self._requests, None)
         if self.is_closed_loop:
+            self._next = next(self._requests, None)
             delay_s = max(0.0, start_s - _monotonic())
             for _ in range(self._job.closed_loop_clients):
-                self._loop.call_later(delay_s, self._ask_again)
-        elif self._next is None:
+                self._loop.call_later(delay_s, self._pause, 0.0)
+            return
+        self._advance()
+        if self._next is None:
             self._finish_if_done()
         else:
-            self._pacer.set(start_s + self._next[1].t)
+            self._pacer.set(self._next_due_s)
 
     def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
         """Send nothing more; what is on its way gets a moment to end."""
         self._give_up_at_s = _monotonic() + grace_s
         if not self._stopping:
             self._stopping = True
+            self._next_due_s = math.inf
             self._pacer.close()
             self._finish_if_done()
 
@@ -139,10 +142,9 @@ class Attack:
         for pool in self._pools.values():
             pool.close()
 
-    def take(self) -> Tally:
-        """The counts since the last time."""
-        taken, self.tally = self.tally, Tally()
-        return taken
+    @property
+    def tally(self) -> Tally:
+        return self.record.tally
 
     # What pools tell.
 
@@ -158,49 +160,50 @@ class Attack:
             self._end(shot, FAILED, head, size, cause=f"status {head.status}")
         else:
             self._end(shot, outcome, head, size)
+        if _monotonic() >= self._next_due_s:  # many answers can lie there to be read before the clock is looked at
+            self._send_due(_BETWEEN_MAX)
 
     def failed(self, shot: Shot, cause: str) -> None:
         self._end(shot, FAILED, cause=cause)
 
     # The course of a request.
 
-    def _send_due(self) -> None:
+    def _on_time(self) -> None:
         """Take up what is due, and set the clock for what comes after it."""
-        upcoming = self._next
-        start_s = self._start_s
-        for _ in range(_BURST_MAX):
-            if upcoming is None:
-                break
-            number, request = upcoming
-            due_s = start_s + request.t
-            now_s = _monotonic()
-            if due_s > now_s:
-                break
-            upcoming = self._next = next(self._requests, None)
-            self._take_up(number, request, due_s, now_s)
+        self._send_due(_BURST_MAX)
         if self._stopping:
             return
-        if upcoming is None:
+        if self._next is None:
             self._pacer.close()
             self._finish_if_done()
+        elif self._next_due_s - _monotonic() < _AWAKE_S:
+            self._loop.call_soon(self._on_time)  # after a look at the answers
         else:
-            self._pacer.set(start_s + upcoming[1].t)
+            self._pacer.set(self._next_due_s)
+
+    def _send_due(self, count_max: int) -> None:
+        for _ in range(count_max):
+            now_s = _monotonic()
+            due_s = self._next_due_s
+            if due_s > now_s:
+                break
+            upcoming = self._next
+            assert upcoming is not None
+            self._advance()
+            self._take_up(*upcoming, due_s, now_s)
+
+    def _advance(self) -> None:
+        upcoming = self._next = next(self._requests, None)
+        self._next_due_s = math.inf if upcoming is None else self._start_s + upcoming[1].t
 
     def _take_up(self, number: int, request: Request, due_s: float, now_s: float) -> None:
         at = self._spread.target_of(number)
         pool = self._target_pools[at]
         if request.body is msgspec.UNSET:
-            shot = Shot(number, request, due_s, at, pool.payloads.of(request))
+            shot = Shot(number, request, due_s, at, pool.payloads.of(request), request.method)
         else:
             shot = self._with_body(number, request, due_s, at)
-        tally = self.tally
-        late_us = shot.late_us = min(int((now_s - due_s) * 1e6), VALUE_MAX)
-        late = tally.late_us
-        slot = index_of(late_us) if late_us > 2047 else late_us
-        late[slot] = late.get(slot, 0) + 1
-        if late_us > tally.late_max_us:
-            tally.late_max_us = late_us
-        tally.targets[at] = tally.targets.get(at, 0) + 1
+        self.record.take_up(shot, now_s)
         self.in_flight += 1
         if not shot.payload:
             self._end(shot, FAILED, cause=NO_BODY)
@@ -213,11 +216,19 @@ class Attack:
     def _with_body(self, number: int, request: Request, due_s: float, at: int) -> Shot:
         """Without a payload if its body is in a file that cannot be read."""
         assert request.body is not msgspec.UNSET
-        shot = Shot(number, request, due_s, at, b"")
+        shot = Shot(number, request, due_s, at, b"", request.method)
         with contextlib.suppress(OSError):
             shot.body = self._bodies.of(request.body)
             shot.payload = self._target_pools[at].payloads.of(request, len(shot.body))
         return shot
+
+    def _pause(self, least_s: float) -> None:
+        mean_s = self._job.pause_s
+        pause_s = max(least_s, self._dice.expovariate(1 / mean_s)) if mean_s else least_s
+        if pause_s:
+            self._loop.call_later(pause_s, self._ask_again)
+        else:
+            self._ask_again()
 
     def _ask_again(self) -> None:
         """A client of a closed loop takes the next request, from the beginning again after the last."""
@@ -236,7 +247,6 @@ class Attack:
             raise Stray("redirects to too many servers")
         shot.url = step.url
         shot.method = step.request.method
-        shot.no_body = shot.method == "HEAD"
         pool = self._pool_of(target)
         if step.request.body is msgspec.UNSET:
             shot.body = b""
@@ -254,53 +264,10 @@ class Attack:
 
     def _end(self, shot: Shot, outcome: str, head: Head | None = None, size: int = 0, cause: str = "") -> None:
         """The one place where a request gets its outcome."""
-        now_s = _monotonic()
-        since_s = shot.sent_s if self._job.closed_loop_clients and shot.sent_s else shot.due_s
-        latency_us = min(int((now_s - since_s) * 1e6), VALUE_MAX)
-        request = shot.request
-        answered_as = head.qos_class if head is not None else ""
-        mine = self.tally.of(request.class_name or answered_as or "-")
-        mine.outcomes[outcome] = mine.outcomes.get(outcome, 0) + 1
-        reason = ""
-        if outcome == ACCEPTED:
-            slot = index_of(latency_us)
-            slots = mine.latency_us
-            slots[slot] = slots.get(slot, 0) + 1
-            if latency_us > mine.latency_max_us:
-                mine.latency_max_us = latency_us
-            slot = index_of(min(int((now_s - shot.sent_s) * 1e6), VALUE_MAX))
-            slots = mine.answer_us
-            slots[slot] = slots.get(slot, 0) + 1
-            mine.bytes += size
-        elif outcome == DENIED:
-            assert head is not None
-            reason = head.qos_decision or f"status {head.status}"
-            add_count(mine.reasons, reason)
-            slot = index_of(latency_us)
-            mine.denial_us[slot] = mine.denial_us.get(slot, 0) + 1
-        elif outcome == FAILED:
-            add_count(mine.causes, cause)
-        if answered_as:
-            add_count(mine.answered_as, answered_as)
-        if shot.redirects:
-            mine.redirects += shot.redirects
-            mine.redirected += 1
-        mine.retries += shot.retries
-        if self._job.want_results:
-            status = 0 if head is None else head.status
-            sent_us = int((shot.sent_s - shot.due_s) * 1e6) if shot.sent_s else 0
-            result = Result(
-                shot.number, request.t, request.url, outcome, request.method, request.class_name, request.headers,
-                request.body, shot.target, status, answered_as, reason, cause, size, shot.late_us, sent_us, latency_us,
-                shot.redirects, shot.retries,
-            )  # fmt: skip
-            self.lines.append(self._encode(result))
+        self.record.end(shot, outcome, head, size, cause)
         self.in_flight -= 1
         if self._job.closed_loop_clients and not self._stopping:
-            if outcome == FAILED:
-                self._loop.call_later(_BREATH_S, self._ask_again)
-            else:
-                self._ask_again()
+            self._pause(_BREATH_S if outcome == FAILED else 0.0)
         elif self._next is None or self._stopping:
             self._finish_if_done()
 

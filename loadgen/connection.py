@@ -1,8 +1,13 @@
-"""One connection: writes prepared requests, reads their answers, one at a time."""
+"""One connection: writes prepared requests, reads their answers, one at a time.
+
+A request is written at once: the event loop's own streams collect what is written until the end of the turn, in which
+other answers are read meanwhile, and the time until then would count as the server's.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import TYPE_CHECKING, cast
 
@@ -19,12 +24,13 @@ _monotonic = time.monotonic
 class Connection(asyncio.Protocol):
     """Belongs to a pool. Free until ``send``; free again when the pool is told of the end of the shot."""
 
-    __slots__ = ("_pool", "_reader", "_transport", "closing", "sent_at_s", "shot", "uses")
+    __slots__ = ("_file", "_pool", "_reader", "_transport", "closing", "sent_at_s", "shot", "uses")
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._reader = AnswerReader(pool.remembered, pool.body_max)
         self._transport: asyncio.WriteTransport | None = None
+        self._file = -1  # of the socket, as long as it can be written to past the transport
         self.shot: Shot | None = None
         self.sent_at_s = 0.0
         self.uses = 0
@@ -32,18 +38,31 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.WriteTransport", transport)
+        if transport.get_extra_info("sslcontext") is None:
+            self._file = transport.get_extra_info("socket").fileno()
 
     def send(self, shot: Shot) -> None:
-        assert self._transport is not None
         self.shot = shot
         self.uses += 1
-        self._reader.begin(no_body=shot.no_body)
+        self._reader.begin(no_body=shot.method == "HEAD")
         now_s = self.sent_at_s = _monotonic()
         if shot.sent_s == 0.0:
             shot.sent_s = now_s
-        self._transport.write(shot.payload)
-        if shot.body:
-            self._transport.write(shot.body)
+        payload, body = shot.payload, shot.body
+        written = 0
+        if self._file >= 0:
+            try:
+                written = os.writev(self._file, (payload, body)) if body else os.write(self._file, payload)
+            except OSError:
+                written = 0  # the transport meets it too, and tells
+            if written == len(payload) + len(body):
+                return
+            self._file = -1  # what is sent later has to wait behind the rest
+        assert self._transport is not None
+        if written < len(payload):
+            self._transport.write(payload[written:])
+        if body:
+            self._transport.write(memoryview(body)[max(0, written - len(payload)) :])
 
     def data_received(self, data: bytes) -> None:
         shot = self.shot

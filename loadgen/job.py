@@ -40,6 +40,7 @@ class Job(msgspec.Struct):
     tls_ca: str
     closed_loop_s: float = 0.0  # for how long, in a closed loop
     closed_loop_clients: int = 0
+    pause_s: float = 0.0  # of each of them between an answer and the next request, on average
 
 
 class Go(msgspec.Struct):

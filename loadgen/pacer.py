@@ -52,9 +52,11 @@ class KernelTimer:
             raise OSError(ctypes.get_errno(), "timerfd_create")
         self._loop = loop
         self._call = call
+        self._is_set = False
         loop.add_reader(self._file, self._on_expiry)
 
     def set(self, at_s: float) -> None:
+        self._is_set = True
         at_s = max(at_s, _AT_ONCE_S)  # zero would disarm it
         whole = int(at_s)
         _SETTING.pack_into(self._setting, 0, 0, 0, whole, int((at_s - whole) * 1e9))
@@ -68,9 +70,12 @@ class KernelTimer:
             self._file = -1
 
     def _on_expiry(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._file, 8)
+        """Who sets it anew thereby takes back that it has rung; else it has to be read, or it would ring on."""
+        self._is_set = False
         self._call()
+        if not self._is_set and self._file >= 0:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._file, 8)
 
 
 class LoopTimer:

@@ -91,7 +91,6 @@ class Pool:
     def retry(self, shot: Shot) -> None:
         """The server closed a used connection just when the shot went out: once more, before all others."""
         shot.retries += 1
-        shot.may_retry = False
         shot.queued_s = time.monotonic()
         self.waiting.appendleft(shot)
         self._open_for_waiting()

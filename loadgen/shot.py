@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import msgspec
 
-if TYPE_CHECKING:
-    from loadgen.trace.request import Request
+from loadgen.trace.request import Request
 
 _MAY_REPEAT = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class Shot:
+class Shot(msgspec.Struct, eq=False, gc=False):
     """Times are seconds of the monotonic clock."""
 
-    __slots__ = ("body", "due_s", "late_us", "may_retry", "method", "no_body", "number", "payload", "queued_s",
-                 "redirects", "request", "retries", "sent_s", "target", "url")  # fmt: skip
+    number: int
+    request: Request
+    due_s: float
+    target: int
+    payload: bytes
+    method: str  # a redirect can change it
+    body: bytes = b""  # what comes after the payload; many shots have the same
+    url: str = ""  # where a redirect led to
+    late_us: int = 0
+    queued_s: float = 0.0  # since when it waits for a connection
+    sent_s: float = 0.0  # when it was first written to one
+    redirects: int = 0
+    retries: int = 0
 
-    def __init__(self, number: int, request: Request, due_s: float, target: int, payload: bytes) -> None:
-        self.number = number
-        self.request = request
-        self.due_s = due_s
-        self.target = target
-        self.payload = payload
-        self.body = b""  # what comes after the payload; many shots have the same
-        self.method = request.method  # a redirect can change it
-        self.url = ""  # where a redirect led to
-        self.no_body = request.method == "HEAD"
-        self.may_retry = request.method in _MAY_REPEAT
-        self.late_us = 0
-        self.queued_s = due_s  # since when it waits for a connection
-        self.sent_s = 0.0  # when it was first written to one
-        self.redirects = 0
-        self.retries = 0
+    @property
+    def may_retry(self) -> bool:
+        """Once, and only what does no harm if it arrives twice."""
+        return not self.retries and self.request.method in _MAY_REPEAT

@@ -76,7 +76,7 @@ async def _run(job: Job, orders: FileIO) -> None:
                 await attack.finished.wait()
         except TimeoutError:
             attack.sweep()
-        if loop.time() >= next_tell_s or len(attack.lines) >= _LINES_MAX:
+        if loop.time() >= next_tell_s or len(attack.record.lines) >= _LINES_MAX:
             _tell(attack, outbox)
             next_tell_s = loop.time() + _TELL_EVERY_S
     ended_s, cpu_s = time.monotonic(), _cpu_s() - cpu_before_s
@@ -87,10 +87,11 @@ async def _run(job: Job, orders: FileIO) -> None:
 
 
 def _tell(attack: Attack, outbox: Outbox) -> None:
-    if attack.lines:
-        outbox.put(messages.RESULTS, b"\n".join(attack.lines) + b"\n")
-        attack.lines.clear()
-    outbox.put(messages.PROGRESS, _encode(messages.Progress(attack.take(), attack.in_flight, attack.waiting)))
+    record = attack.record
+    if record.lines:
+        outbox.put(messages.RESULTS, b"\n".join(record.lines) + b"\n")
+        record.lines.clear()
+    outbox.put(messages.PROGRESS, _encode(messages.Progress(record.take(), attack.in_flight, attack.waiting)))
 
 
 def _requests(job: Job) -> Iterator[tuple[int, Request]]:

@@ -55,6 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     loop.add_argument("-c", "--clients", metavar="N", help="so many of them; times in the trace do not matter")
     loop.add_argument("--method", metavar="M", help="of the requests for a URL (GET; POST with --body)")
     loop.add_argument("-z", "--for", dest="lasting", metavar="TIME", help="for how long (10s)")
+    loop.add_argument("--pause", metavar="TIME", help="of a client before it asks again: random, so long on average")
     parser.set_defaults(act=_act_run)
 
 
@@ -64,7 +65,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("trace", metavar="RESULTS", help="what loadgen run --out wrote")
     _add_common(parser)
-    parser.set_defaults(act=_act_replay, clients=None, lasting=None, method=None)
+    parser.set_defaults(act=_act_replay, clients=None, lasting=None, pause=None, method=None)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -115,8 +116,9 @@ def _act_run(arguments: argparse.Namespace) -> int:
     name: str = arguments.trace
     if name.startswith(("http://", "https://")):
         return _run_url(arguments, name)
-    if arguments.lasting and not arguments.clients:
-        raise UsageError("-z is for closed loops; say with -c how many clients, such as -c 64")
+    if (arguments.lasting or arguments.pause) and not arguments.clients:
+        option = "-z" if arguments.lasting else "--pause"
+        raise UsageError(f"{option} is for closed loops; say with -c how many clients, such as -c 64")
     if arguments.method:
         raise UsageError("--method is for a URL; a trace says itself with what method each request is sent")
     speed = _speed(arguments)
@@ -242,6 +244,7 @@ def _jobs(
             tls_ca=arguments.ca,
             closed_loop_s=lasting_s,
             closed_loop_clients=shares[at] if clients else 0,
+            pause_s=read(parse_positive_duration_s, arguments.pause, "--pause") if arguments.pause else 0.0,
         )
         for at in range(processes)
     ]

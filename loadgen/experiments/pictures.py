@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from loadgen.experiments.findings import Bars
 
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 COLOURS = ("#2b6f9e", "#d98c2b", "#4f8f4f", "#b4472e", "#7a5ea8", "#8c6d4f", "#6f7f8c", "#c76a9a")
 _HEADROOM = 1.12
 _NUMBER = 0.05  # of the longest bar: a shorter part has no room for its number
+_EDGE = 0.1  # inches round about, so that no legend touches the rim
 _NEAR = 0.12  # of the width: closer marks would have their names over each other
 
 
 def draw(panels: Sequence[Panel | Bars], target: Path) -> None:
-    figure = Figure(figsize=(8.4, 3.3 * len(panels)), layout="constrained")
+    figure = Figure(figsize=(8.4, 3.3 * len(panels)), layout=ConstrainedLayoutEngine(w_pad=_EDGE, h_pad=_EDGE))
     FigureCanvasAgg(figure)
     for at, panel in enumerate(panels):
         axes = figure.add_subplot(len(panels), 1, at + 1)

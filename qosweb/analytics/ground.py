@@ -121,6 +121,10 @@ class Ground:
         sizes = [cell.busy_bytes / cell.busy_served for cell in served]
         return bool(sizes) and max(sizes) > SIZES_ALIKE * min(sizes)
 
+    def mean(self, number: int) -> float:
+        """Of an answer."""
+        return self._mean[number]
+
     def terms(self, number: int) -> Terms | None:
         try:
             return terms_of(self.policy.model, self.policy.coverage, self.binding, number)

@@ -5,6 +5,7 @@ Neighbours: ``shares``, ``rates``, ``orders``, ``times`` judge one rule; ``groun
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from qosweb.analytics import orders, rates, shares, times
@@ -105,7 +106,7 @@ def judge_run(verdicts: Iterable[Verdict], limits: Limits) -> Iterator[Verdict]:
                 sum(getattr(verdict, field) or 0.0 for verdict in tested)
                 for field in ("demand", "promise", "got", "whole")
             )
-            if kind == _ADDED_UP and promise - got > limits.run_tolerance * whole:
+            if kind == _ADDED_UP and promise - got > max(limits.run_tolerance * whole, _added_up(tested)):
                 outcome = VIOLATED
                 reason = f"over all windows {100 * got / whole:.2f}% of {100 * promise / whole:.2f}%; {windows}"
                 evidence = next((verdict.evidence for verdict in tested if verdict.evidence), None)
@@ -114,6 +115,11 @@ def judge_run(verdicts: Iterable[Verdict], limits: Limits) -> Iterator[Verdict]:
             outcome, evidence = VIOLATED, worst.evidence
             reason = f"violated in {len(broken)} of {len(tested)} tested windows; the worst: {worst.reason}"
         yield Verdict(kind, rule, policy, None, outcome, reason, unit, demand, promise, got, whole, evidence, line)
+
+
+def _added_up(verdicts: Iterable[Verdict]) -> float:
+    """What is by chance in each of many windows is not to the same side in all of them."""
+    return math.hypot(*(verdict.grain for verdict in verdicts))
 
 
 def _by_how_much(verdict: Verdict) -> float:

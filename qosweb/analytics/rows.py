@@ -137,6 +137,7 @@ class Verdict(NamedTuple):
     whole: float | None = None  # what promise and got are parts of, if they are
     evidence: Evidence | None = None
     line: int = 0  # of the specification
+    grain: float = 0.0  # more finely than this it cannot be judged
 
 
 HELD, VIOLATED, NOT_TESTED = "held", "violated", "not tested"

@@ -1,14 +1,16 @@
 """Verdicts on shares: lower and upper bounds, hard ones, relations, equal parts, the rest, and the division itself.
 
-A share is judged where there was contention. A lower bound promises the bound or, if that is less, all that was asked
-for; where the division itself can give no more (lower bounds that others' demand makes impossible together), that. An
-upper bound allows what the division gives beyond it because others left it idle.
+A share is judged where there was contention, and no more finely than ``grain`` says that it can be. A lower bound
+promises the bound or, if that is less, all that was asked for; where the division itself can give no more (lower bounds
+that others' demand makes impossible together), that. An upper bound allows what the division gives beyond it because
+others left it idle.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qosweb.analytics.grain import ANSWERS, grain_of
 from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED, Evidence, Verdict
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.model.model import Relative, Share, Word
@@ -41,14 +43,27 @@ class Judge:
 
     def verdict(
         self, ok: bool, reason: str, demand: float, promise: float, got: float, whole: float | None,
-        evidence: Evidence, unit: str = UNIT,
+        evidence: Evidence, unit: str = UNIT, grain: float = 0.0,
     ) -> Verdict:  # fmt: skip
         key = self.ground.part.key
         reason += self._of_what()
         return Verdict(
             self.kind, self.rule, key.policy, key, HELD if ok else VIOLATED, reason, unit, demand, promise, got, whole,
-            None if ok else evidence, self.line,
+            None if ok else evidence, self.line, grain,
         )  # fmt: skip
+
+    def share(
+        self, off: float, reason: str, demand: float, promise: float, got: float, evidence: Evidence,
+        classes: tuple[int, ...], *, gains: bool = False,
+    ) -> Verdict:  # fmt: skip
+        """``off`` by more than the tolerance it is broken, unless it cannot be told so finely."""
+        ground = self.ground
+        grain = grain_of(ground, classes, gains=gains)
+        allowed = ground.limits.tolerance * ground.total
+        if allowed < off <= grain.amount:
+            reason += f"; held, for {grain.what}"
+        ok = off <= max(allowed, grain.amount)
+        return self.verdict(ok, reason, demand, promise, got, ground.total, evidence, grain=grain.amount)
 
     def _of_what(self) -> str:
         """Which part of the window it is, if it is not the whole."""
@@ -116,9 +131,9 @@ def _at_least(judge: Judge, classes: tuple[int, ...], ppm: int) -> Verdict:
         (ground.at_least(classes, ppm) * ROUNDED, "all that was asked for, moment by moment"),
         (expected * ROUNDED, "what bounds leave"),
     )
-    ok = promise - got <= ground.limits.tolerance * ground.total
     reason = f"{_points(got, ground)} of {_points(promise, ground)} ({of})"
-    return judge.verdict(ok, reason, asked, promise, got, ground.total, Evidence("held back", ground.names(classes)))
+    evidence = Evidence("held back", ground.names(classes))
+    return judge.share(promise - got, reason, asked, promise, got, evidence, classes)
 
 
 def _at_most(judge: Judge, classes: tuple[int, ...], ppm: int) -> Verdict:
@@ -130,10 +145,10 @@ def _at_most(judge: Judge, classes: tuple[int, ...], ppm: int) -> Verdict:
     if asked <= bound and got <= bound:
         return judge.untested("less was asked for than the bound allows", asked)
     limit = max(bound, ground.at_most(classes, ppm))
-    ok = got - limit <= ground.limits.tolerance * ground.total
     idle = " with what others left idle" if expected > bound else ""
     reason = f"{_points(got, ground)}, at most {_points(limit, ground)}{idle}"
-    return judge.verdict(ok, reason, asked, limit, got, ground.total, Evidence("served", ground.names(classes)))
+    evidence = Evidence("served", ground.names(classes))
+    return judge.share(got - limit, reason, asked, limit, got, evidence, classes, gains=True)
 
 
 def _never_more(judge: Judge, classes: tuple[int, ...], ppm: int) -> Verdict:
@@ -174,10 +189,10 @@ def _as_divided(judge: Judge, classes: tuple[int, ...]) -> Verdict:
         return judge.untested("all that was asked for was served", sum(ground.asked[at] for at in classes))
     worst = max(classes, key=lambda at: ground.expected[at] - ground.got[at])
     expected, got = ground.expected[worst], ground.got[worst]
-    ok = expected - got <= ground.limits.tolerance * ground.total
     name = ground.names((worst,))
     reason = f"{name[0]} has {_points(got, ground)} of {_points(expected, ground)}"
-    return judge.verdict(ok, reason, ground.asked[worst], expected, got, ground.total, Evidence("held back", name))
+    asked, evidence = ground.asked[worst], Evidence("held back", name)
+    return judge.share(expected - got, reason, asked, expected, got, evidence, (worst,))
 
 
 def _relative(ground: Ground, rule: Constraint, line: int, left: tuple[int, ...]) -> Iterator[Verdict]:
@@ -198,7 +213,9 @@ def _relative(ground: Ground, rule: Constraint, line: int, left: tuple[int, ...]
     target = factor * sum(of_got[at] for at in right)
     whole = float(ground.counted_total if counted else ground.total)
     expected = sum(ground.expected[at] for at in left) * (whole / ground.total)
-    slack = ground.limits.tolerance * whole * max(1.0, factor)
+    of_left, of_right = (1.0 if counted else max(ground.grain[at] for at in side) for side in (left, right))
+    answers = ANSWERS * (of_left + factor * of_right)
+    slack = max(ground.limits.tolerance * whole * max(1.0, factor), answers)
     unit = "requests" if counted else UNIT
     shown = f"{got:.0f} {unit}, {factor:g} times the other side is {target:.0f}"
     names = ground.names(left)

@@ -94,6 +94,31 @@ def test_one_large_answer_proves_nothing() -> None:
     assert found[spec].reason == "too few requests: one answer is more than the tolerance"
 
 
+def test_a_share_is_judged_no_more_finely_than_answers_are_large() -> None:
+    """One answer is 1.4 points: two of them are no shortfall, three points are."""
+    spec = "</a>.server_resource > 50%"
+    cells = cell("/a", 34, 20, size=1400), cell("default", 52_400, 9000, size=1)
+    held = judge(spec, *cells)[spec]
+    assert held.outcome == HELD
+    assert held.reason == "47.60% of 50.00% (promised); held, for 2 answers are 2.80%"
+    short = judge(spec, cell("/a", 33, 20, size=1400), cell("default", 53_800, 9000, size=1))[spec]
+    assert (short.outcome, short.reason) == (VIOLATED, "46.20% of 50.00% (promised)")
+    assert {run.outcome for run in judge_run([held], Limits())} == {HELD}
+    assert {run.outcome for run in judge_run([held] * 12, Limits())} == {VIOLATED}, "by chance it is not always less"
+
+
+def test_requests_that_live_too_short_to_wait_for_each_other_leave_gaps() -> None:
+    """With 64 answers a second, 3 of a half fit into 0.1 s: by chance none waits, and what it has not is nobody's."""
+    spec = "</a>.server_resource > 50%"
+    three_short = cell("/a", 300, 110), cell("default", 340, 70)
+    short_lived = judge(f"set lifetime = 100ms\n{spec}", *three_short)[spec]
+    assert short_lived.outcome == HELD
+    assert "gaps between requests that live so short may be " in short_lived.reason
+    assert judge(f"set lifetime = 1s\n{spec}", *three_short)[spec].outcome == VIOLATED
+    much_short = cell("/a", 250, 160), cell("default", 390, 20)
+    assert judge(f"set lifetime = 100ms\n{spec}", *much_short)[spec].outcome == VIOLATED
+
+
 def test_who_got_nothing_of_very_little_proves_nothing() -> None:
     spec = "</a>.server_resource > 20%"
     assert judge(spec, cell("/a", 0, 5), cell("default", 40, 40))[spec].outcome == NOT_TESTED

@@ -60,6 +60,14 @@ def test_what_was_sent_is_waited_for(tmp_path: Path) -> None:
     assert ran.p("50") >= 1000
 
 
+def test_clients_that_pause_ask_as_often_as_that_allows(tmp_path: Path) -> None:
+    with MisbehavingServer(_ok) as server:
+        ran = run(tmp_path, evenly(1, 1), "--target", server.url, "-c", "20", "-z", "1s", "--pause", "100ms")
+    assert ran.outcomes.keys() == {"accepted"}
+    most = 20 * ran.summary["lasted_s"] / 0.1  # by a server that takes no time
+    assert 20 < ran.summary["all"]["requests"] < most + 5 * most**0.5
+
+
 def test_failures_do_not_become_a_storm(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     ran = run(tmp_path, evenly(1, 1), "--target", url, "-c", "2", "-z", "500ms")

@@ -93,6 +93,7 @@ REFUSED = [
     (["run", "T", "--target", "http://127.0.0.1:1", "--speed", "0"], "--speed: has to be more than 0"),
     (["run", "T", "--target", "http://127.0.0.1:1", "--out", "/no/such/folder/x"], "/no/such/folder/x: No such file"),
     (["run", "T", "--target", "http://127.0.0.1:1", "-z", "5s"], "say with -c"),
+    (["run", "T", "--target", "http://127.0.0.1:1", "--pause", "5ms"], "--pause is for closed loops"),
     (["run", "http://127.0.0.1:1/"], "add -c 64 -z 10s"),
     (["run", "http://127.0.0.1:1/", "-c", "1", "--target", "http://127.0.0.1:1"], "leave out --target"),
     (["run", "http://192.0.2.1/", "-c", "1"], "--allow-remote"),
