@@ -97,6 +97,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closing = True
+        self._file = -1  # the number may be another file's soon
         self._pool.lost(self)
         shot = self.shot
         if shot is None:
@@ -122,5 +123,6 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Nothing that still comes on it is of interest."""
         self.closing = True
+        self._file = -1
         if self._transport is not None:
             self._transport.abort()
