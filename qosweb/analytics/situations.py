@@ -109,35 +109,29 @@ def situations(
     slot_s: int,
 ) -> Situations:
     """For the slots of a log, ``slot`` being the number of its seconds since 1970 divided by ``slot_s``."""
-    found = _by_conditions(policy, timeline, accesses, first_slot, last_slot, slot_s)
+    binder = _Binder(policy)
+    if not policy.subjects - UNTOLD:
+        binding = binder.bind(Environment(nodes=timeline.nodes(0.0, 0.0)[0]))
+        bindings, spans = [binding], [Span(first_slot, last_slot, 0)]
+    elif last_slot - first_slot > SLOTS_MAX:
+        bindings, spans = [], [Span(first_slot, last_slot, MIXED)]
+    else:
+        course = _Course(policy, timeline, accesses)
+        bindings, spans = _by_conditions(binder, course, range(first_slot, last_slot + 1), slot_s)
+    found = Situations(bindings, spans, unsure=binder.unsure, waits_unsure=binder.waits_unsure)
     steps = timeline.steps(nodes=policy.counts_nodes, capacity=policy.is_absolute)
     return found.divided(steps, slot_s) if len(steps) > 1 or steps[0][1] != Means() else found
 
 
-def _by_conditions(
-    policy: Policy,
-    timeline: Timeline,
-    accesses: Mapping[int, Accesses],
-    first_slot: int,
-    last_slot: int,
-    slot_s: int,
-) -> Situations:
-    binder = _Binder(policy)
-    if policy.subjects - UNTOLD and last_slot - first_slot > SLOTS_MAX:
-        return Situations([], [Span(first_slot, last_slot, MIXED)])
-    if not policy.subjects - UNTOLD:
-        binding = binder.bind(Environment(nodes=timeline.nodes(0.0, 0.0)[0]))
-        spans = [Span(first_slot, last_slot, 0)]
-        return Situations([binding], spans, unsure=binder.unsure, waits_unsure=binder.waits_unsure)
-    ages = _ages(policy)
+def _by_conditions(binder: _Binder, course: _Course, slots: range, slot_s: int) -> tuple[list[Binding], list[Span]]:
     numbers: dict[Binding, int] = {}
     known: dict[Seen, Binding] = {}
-    spans = []
-    for slot in range(first_slot, last_slot + 1):
+    spans: list[Span] = []
+    for slot in slots:
         found = set()
-        for at_s in _probes(slot * slot_s, (slot + 1) * slot_s, timeline, accesses, ages):
-            facts = _environment(policy, timeline, accesses, at_s)
-            shown = _as_seen(facts, policy.subjects, ages)
+        for at_s in course.probes(slot * slot_s, (slot + 1) * slot_s):
+            facts = course.at(at_s)
+            shown = course.as_seen(facts)
             if shown not in known:
                 known[shown] = binder.bind(facts)
             found.add(numbers.setdefault(known[shown], len(numbers)))
@@ -146,7 +140,7 @@ def _by_conditions(
             spans[-1] = spans[-1]._replace(last=slot)
         else:
             spans.append(Span(slot, slot, situation))
-    return Situations(list(numbers), spans, unsure=binder.unsure, waits_unsure=binder.waits_unsure)
+    return list(numbers), spans
 
 
 class _Binder:
@@ -179,33 +173,54 @@ class _Binder:
         return self._policy.model.constraints[one.number].attribute == "lifetime"
 
 
-def _environment(policy: Policy, timeline: Timeline, accesses: Mapping[int, Accesses], at_s: float) -> Environment:
-    time_s, weekday, day = local_time(policy.model.settings.offsets, int(at_s))
-    ages = {number: age for number, one in accesses.items() if (age := one.age_ms(at_s)) is not None}
-    return Environment(time_s, weekday, day, nodes=timeline.nodes(at_s, at_s)[0], accessed_ms=ages)
-
-
-def _as_seen(facts: Environment, subjects: frozenset[str], ages: Mapping[int, tuple[int, ...]]) -> Seen:
-    """With nothing in it that no condition looks at, so that equal ones are recognised."""
-    return Seen(
-        facts.time_s if "time" in subjects else 0,
-        facts.weekday if "weekday" in subjects else 0,
-        facts.day if "date" in subjects else 1,
-        facts.nodes if "nodes" in subjects else 1,
-        tuple(
-            (number, sum(facts.accessed_ms[number] > bound for bound in bounds))
-            for number, bounds in ages.items()
-            if number in facts.accessed_ms
-        ),
-    )
-
-
 class Seen(NamedTuple):
     time_s: int
     weekday: int
     day: int
     nodes: int
     accessed: tuple[tuple[int, int], ...]
+
+
+class _Course:
+    """What the conditions of a policy look at, in the course of a log."""
+
+    def __init__(self, policy: Policy, timeline: Timeline, accesses: Mapping[int, Accesses]) -> None:
+        self._policy, self._timeline, self._accesses = policy, timeline, accesses
+        self._ages = _ages(policy)
+
+    def at(self, at_s: float) -> Environment:
+        time_s, weekday, day = local_time(self._policy.model.settings.offsets, int(at_s))
+        ages = {number: age for number, one in self._accesses.items() if (age := one.age_ms(at_s)) is not None}
+        return Environment(time_s, weekday, day, nodes=self._timeline.nodes(at_s, at_s)[0], accessed_ms=ages)
+
+    def as_seen(self, facts: Environment) -> Seen:
+        """With nothing in it that no condition looks at, so that equal ones are recognised."""
+        subjects = self._policy.subjects
+        return Seen(
+            facts.time_s if "time" in subjects else 0,
+            facts.weekday if "weekday" in subjects else 0,
+            facts.day if "date" in subjects else 1,
+            facts.nodes if "nodes" in subjects else 1,
+            tuple(
+                (number, sum(facts.accessed_ms[number] > bound for bound in bounds))
+                for number, bounds in self._ages.items()
+                if number in facts.accessed_ms
+            ),
+        )
+
+    def probes(self, begin_s: float, end_s: float) -> list[float]:
+        """Moments that see every change within a slot: its ends, and just before and after each change."""
+        edges = [at_s for at_s in self._timeline.changes if begin_s < at_s < end_s]
+        for number, bounds in self._ages.items():
+            if number in self._accesses:
+                accesses = self._accesses[number]
+                edges += accesses.between(begin_s, end_s)
+                for bound in bounds:
+                    edges += [
+                        at + bound / 1000 for at in accesses.between(begin_s - bound / 1000, end_s - bound / 1000)
+                    ]
+        inside = [moment for edge in edges for moment in (edge - 0.001, edge + 0.001)]
+        return [begin_s, end_s - 0.001, *(moment for moment in inside if begin_s < moment < end_s)]
 
 
 def _ages(policy: Policy) -> dict[int, tuple[int, ...]]:
@@ -217,23 +232,3 @@ def _ages(policy: Policy) -> dict[int, tuple[int, ...]]:
                 edges = {edge for low, high in leaf.ranges for edge in (low - 1, high)}
                 found.setdefault(int(leaf.argument), set()).update(edges)
     return {number: tuple(sorted(edges)) for number, edges in found.items()}
-
-
-def _probes(
-    begin_s: float,
-    end_s: float,
-    timeline: Timeline,
-    accesses: Mapping[int, Accesses],
-    ages: Mapping[int, tuple[int, ...]],
-) -> list[float]:
-    """Moments that see every change within a slot: its ends, and just before and after each change."""
-    edges = [at_s for at_s in timeline.changes if begin_s < at_s < end_s]
-    for number, bounds in ages.items():
-        if number in accesses:
-            edges += accesses[number].between(begin_s, end_s)
-            for bound in bounds:
-                edges += [
-                    at + bound / 1000 for at in accesses[number].between(begin_s - bound / 1000, end_s - bound / 1000)
-                ]
-    inside = [moment for edge in edges for moment in (edge - 0.001, edge + 0.001)]
-    return [begin_s, end_s - 0.001, *(moment for moment in inside if begin_s < moment < end_s)]
