@@ -1,7 +1,8 @@
 """The whole analysis of logs that are complete, on one session: from sources and limits to findings.
 
-The lines are read once for all that is added up (before that, events are looked for in the text of them). They are read
-again only for what is asked of single lines: those that show a violation, or that are bad, or pages that were accessed.
+The lines are read once for all that is added up. They are read again only for what is asked of single lines: those that
+show a violation, or that are bad, or pages that were accessed; and where a response time is promised of which the logs
+do not tell at their beginning.
 Neighbours: ``conclusion`` judges; ``stream`` does the same for logs that grow.
 """
 
@@ -9,17 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.analytics import asks, cells, policies
+from qosweb.analytics import asks, cells, policies, sources
 from qosweb.analytics.conclusion import Findings, Gathered, conclude, outside, policies_of
-from qosweb.analytics.lines import narrow, read_events, read_lines, requests
+from qosweb.analytics.lines import event_in, narrow, read_lines, requests
 from qosweb.analytics.scan import Scan
 from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from qosweb.analytics.rows import Event
     from qosweb.analytics.wanted import Wanted
 
 
@@ -29,13 +31,9 @@ def analyse(
     """``say`` is told what is being done; ``aside`` is where bad lines go."""
     limits = wanted.limits
     say("reading the lines")
-    lines = requests(narrow(read_lines(spark, wanted.sources), wanted.response))
-    told = read_events(spark, wanted.sources)
-    known, _ = policies_of(wanted, told)
-    say("adding up the lines")
-    responses_ms = policies.response_limits(known)
-    scan = Scan(lines, limits, responses_ms, one_policy=wanted.spec is not None, response=wanted.response)
-    scan.kept.cache()
+    lines = narrow(read_lines(spark, wanted.sources), wanted.response)
+    scan, told = _scanned(lines, wanted, say)
+    lines = requests(lines)
     of_slots = scan.slots()
     try:
         seen = cells.survey(of_slots, limits)
@@ -56,3 +54,23 @@ def analyse(
         return conclude(gathered, seen, wanted, say)
     finally:
         scan.kept.unpersist()
+
+
+def _scanned(lines: DataFrame, wanted: Wanted, say: Callable[[str], None]) -> tuple[Scan, list[Event]]:
+    """What was added up, kept, and the events.
+
+    Who was too slow is counted on the way, and that takes the policies, which are events: those at the beginning of the
+    logs are looked at first. If others promise more, the lines have to be read once more.
+    """
+    at_first = [event for line in sources.first_lines(wanted.sources) if (event := event_in(line)) is not None]
+    responses_ms = policies.response_limits(policies_of(wanted, at_first)[0])
+    while True:
+        say("adding up the lines")
+        scan = Scan(lines, wanted.limits, responses_ms, one_policy=wanted.spec is not None, response=wanted.response)
+        scan.kept.cache()
+        told = scan.events()
+        promised_ms = policies.response_limits(policies_of(wanted, told)[0])
+        if set(promised_ms) <= set(responses_ms):
+            return scan, told
+        scan.kept.unpersist()
+        responses_ms = promised_ms

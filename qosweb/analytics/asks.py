@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from qosweb.analytics.cells import ENDED, TOO_MANY, has_given_up
 from qosweb.analytics.policies import EVERY
-from qosweb.analytics.scan import names
+from qosweb.analytics.scan import with_names
 from qosweb.analytics.situations import Accesses
 from qosweb.errors import UsageError
 from qosweb.http.hosts import parse_host
@@ -132,13 +132,12 @@ def twice(lines: DataFrame, suspects: DataFrame) -> Twice:
     found = suspects.limit(PAGES_MAX).collect()
     if not found:
         return [], 0
-    stem, block, _ = names()
     first = found[: 10 * TWICE_MAX]
-    ended = lines.where(
+    ended = with_names(lines).where(
         f.col("cause").isNull()
         & f.col("decision").isin(*ENDED)
-        & stem.isin(*{row["stem"] for row in first})
-        & f.coalesce(block, f.lit(-1)).isin(*{-1 if row["block"] is None else row["block"] for row in first})
+        & f.col("stem").isin(*{row["stem"] for row in first})
+        & f.coalesce("block", f.lit(-1)).isin(*{-1 if row["block"] is None else row["block"] for row in first})
     )
     said = ended.groupBy("rid").agg(f.sort_array(f.collect_list(f.concat_ws(" at ", "decision", "node"))).alias("said"))
     rows = said.where(f.size("said") > 1).orderBy("rid").limit(TWICE_MAX).collect()

@@ -1,7 +1,7 @@
 """Sums by slot, policy, view, node and class, from which nearly all other tables follow.
 
 Only sums and maxima: Spark does these in generated code, without objects per group, and sums of
-parts of a log can be added up to those of the whole.
+parts of a log can be added up to those of the whole. A key may have several rows; whoever reads them adds them up.
 Neighbours: ``scan`` makes them in one pass over the lines; ``parts`` makes windows of them, on the driver.
 """
 
@@ -26,8 +26,8 @@ GAVE_UP = 499  # the client left before there was an answer
 BEGUN_MS = 1.0  # who was served for less was not begun with
 
 ENDED = ("served", "denied", "expired", "failed")
-_COUNTS = ("served", "denied", "expired", "failed", "gave_up", "refused", "redirected", "forwarded")
-_SUMS = (*_COUNTS, "sent_bytes", "waited")
+COUNTS = ("served", "denied", "expired", "failed", "gave_up", "refused", "redirected", "forwarded")
+_SUMS = (*COUNTS, "sent_bytes", "waited")
 _MAXIMA = ("size_max", "wait_ms_max")
 SLOT_ROW = (
     "slot", "policy", "scope", "class", "served", "denied", "expired", "failed", "gave_up", "refused", "sent_bytes",
@@ -36,34 +36,31 @@ SLOT_ROW = (
 KEYS = ("slot", "policy", "view", "node", "class", "cause", "file")
 
 
-def sums(limits: Limits, responses_ms: Sequence[int], response: str) -> dict[str, Column]:
-    """What is added up of lines, by name."""
-    decision, status = f.col("decision"), f.col("status")
-
-    def count(condition: Column) -> Column:
-        return f.sum(f.when(condition, 1).otherwise(0))
-
-    ended = decision.isin(*ENDED)
-    denied = decision == "denied"
-    gave_up = has_given_up(limits)
-    found = {
-        "served": count(decision == "served"),
-        "denied": count(denied & (status != TOO_MANY)),
-        "expired": count(decision == "expired"),
-        "failed": count((decision == "failed") & ~gave_up),
-        "gave_up": count(gave_up),
-        "refused": count(denied & (status == TOO_MANY)),
-        "redirected": count(decision == "redirected"),
-        "forwarded": count(decision == "forwarded"),
-        "waited": count(ended & (f.col("queue_ms") >= limits.waited_ms)),
-        "sent_bytes": f.sum(f.when(decision.isin("served", "failed"), f.col("bytes")).otherwise(0)),
-        "size_max": f.max(f.when(decision.isin("served", "failed"), f.col("bytes")).otherwise(0)),
-        "wait_ms_max": f.max(f.when(ended, f.col("queue_ms")).otherwise(0.0)),
+def kind(limits: Limits) -> Column:
+    """Which of ``COUNTS`` a good line counts for, by its number."""
+    decision = f.col("decision")
+    kinds = {
+        "served": decision == "served",
+        "refused": (decision == "denied") & (f.col("status") == TOO_MANY),
+        "denied": decision == "denied",
+        "expired": decision == "expired",
+        "gave_up": has_given_up(limits),
+        "failed": decision == "failed",
+        "redirected": decision == "redirected",
     }
-    measured = f.col("total_ms") if response == "total" else f.col("service_ms")
-    for limit_ms in responses_ms:
-        found[_slow(limit_ms)] = count((decision == "served") & (measured > limit_ms + limits.slack_ms))
+    found = f.lit(COUNTS.index("forwarded"))
+    for name, condition in reversed(kinds.items()):
+        found = f.when(condition, COUNTS.index(name)).otherwise(found)
     return found
+
+
+def slow(limits: Limits, responses_ms: Sequence[int], response: str) -> dict[str, Column]:
+    """Whether a line was served, but slower than each of the limits; by the name of the count."""
+    measured = f.col("total_ms") if response == "total" else f.col("service_ms")
+    return {
+        _slow(limit_ms): (f.col("decision") == "served") & (measured > limit_ms + limits.slack_ms)
+        for limit_ms in responses_ms
+    }
 
 
 def has_given_up(limits: Limits) -> Column:
@@ -119,7 +116,7 @@ def survey(of_slots: DataFrame, limits: Limits) -> Survey:
     at = {name: f.col(name) for name in ("window_s", "node", "class", "policy", "cause", "file")}
     sets = (("window_s", "class", "cause"), ("node", "class", "policy", "cause"), ("cause", "file"))
     of_what = f.grouping_id().alias("of_what")
-    totals = [f.sum(name).alias(name) for name in ("lines", *_COUNTS, "sent_bytes")]
+    totals = [f.sum(name).alias(name) for name in ("lines", *COUNTS, "sent_bytes")]
     rows = (
         table.groupingSets([[at[name] for name in one] for one in sets], *at.values())
         .agg(of_what, *totals, f.min("slot").alias("first"), f.max("slot").alias("last"))
@@ -157,8 +154,8 @@ def grouping_number(chosen: tuple[str, ...], names: tuple[str, ...]) -> int:
 def _outcomes(rows: Iterable[Row], *names: str) -> list[Outcome]:
     found: dict[tuple[int | str, ...], list[int]] = {}
     for row in rows:
-        totals = found.setdefault(tuple(row[name] for name in names), [0] * (len(_COUNTS) + 1))
-        for place, name in enumerate((*_COUNTS, "sent_bytes")):
+        totals = found.setdefault(tuple(row[name] for name in names), [0] * (len(COUNTS) + 1))
+        for place, name in enumerate((*COUNTS, "sent_bytes")):
             totals[place] += row[name]
     made = []
     for at, totals in found.items():
@@ -168,12 +165,14 @@ def _outcomes(rows: Iterable[Row], *names: str) -> list[Outcome]:
     return made
 
 
-def by_slot(of_slots: DataFrame, outside: Sequence[str], responses_ms: Sequence[int]) -> list[tuple[int | str, ...]]:
+def by_slot(
+    of_slots: DataFrame, slots: range, outside: Sequence[str], responses_ms: Sequence[int]
+) -> list[tuple[int | str, ...]]:
     """``SLOT_ROW`` and what was slow, of good lines; ``scope`` is the node if the view is not primary."""
     scope = f.when(f.col("view").isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
     totals = (*SLOT_ROW[4:-2], *map(_slow, responses_ms))
     rows = (
-        of_slots.where(f.col("cause").isNull())
+        of_slots.where(f.col("cause").isNull() & f.col("slot").between(slots.start, slots.stop - 1))
         .groupBy("slot", "policy", scope.alias("scope"), "class")
         .agg(*(f.max(name).alias(name) for name in _MAXIMA), *(f.sum(name).alias(name) for name in totals))
     )

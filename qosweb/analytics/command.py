@@ -185,6 +185,8 @@ def settings(master: str, size: int | None) -> dict[str, str]:
         "spark.driver.memory": "2g",
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+        "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",  # names of requests fill the first level at once
+        "spark.sql.json.filterPushdown.enabled": "false",  # next to no line is passed over
     }
     if not master.startswith("local"):
         conf["spark.executor.memory"] = "1g"

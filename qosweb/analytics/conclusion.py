@@ -1,7 +1,7 @@
 """From what was added up of the lines to verdicts and tables.
 
-The order: events (who was there, what was promised), verdicts on the driver over the few rows that are left of the sums
-by slot, then the tables. What Spark is asked stays small when it comes back.
+The order: events (who was there, what was promised), verdicts on the driver over the sums by slot, some windows at a
+time (``ROWS_AT_ONCE``), then the tables. So the driver holds what it writes down, and no more for a longer log.
 Neighbours: ``analysis`` gathers from files that are complete, ``stream`` from logs that grow.
 """
 
@@ -18,7 +18,7 @@ from qosweb.analytics.timeline import Timeline
 from qosweb.analytics.unjudged import unjudged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from qosweb.analytics.rows import Event, Part, Verdict
     from qosweb.analytics.wanted import Wanted
 
+ROWS_AT_ONCE = 50_000  # sums by slot on the driver; one window may have more
 CLASSLESS = "-"  # the class of lines in the combined format
 
 
@@ -85,8 +86,8 @@ def conclude(
     say("judging")
     notes += _strangers(seen, known)
     when = _situations(gathered, known, timeline, limits, seen, notes)
-    in_parts = _parts(gathered, when, limits, responses_ms)
-    bench = Bench(known, when, timeline, limits, responses_ms, _sizes(in_parts))
+    bench = Bench(known, when, timeline, limits, responses_ms, _sizes(seen))
+    in_parts = _parts(gathered, when, limits, responses_ms, seen)
     in_windows = [verdict for part in in_parts for verdict in bench.judge(part)]
     of_run = list(judge_run(in_windows, limits))
     of_run += list(unjudged(known, when, of_run))
@@ -149,22 +150,24 @@ def _situations(
 
 
 def _parts(
-    gathered: Gathered, when: Mapping[str, Situations], limits: Limits, responses_ms: Sequence[int]
-) -> list[Part]:
+    gathered: Gathered, when: Mapping[str, Situations], limits: Limits, responses_ms: Sequence[int], seen: cells.Survey
+) -> Iterator[Part]:
+    """In the order of time. The rows of a stretch of windows are forgotten before those of the next are asked for."""
     if not when:
-        return []
-    rows = cells.by_slot(gathered.of_slots, sorted(outside(gathered.events)), responses_ms)
-    return parts.parts(parts.slot_rows(rows), when, limits)
+        return
+    views = sorted(outside(gathered.events))
+    in_window = limits.window_s // limits.slot_s
+    rows_in_window = in_window * len(seen.classes) * (1 + len(seen.nodes) if views else 1)
+    stretch = in_window * max(1, ROWS_AT_ONCE // rows_in_window)
+    for first in range(seen.first_slot // in_window * in_window, seen.last_slot + 1, stretch):
+        rows = cells.by_slot(gathered.of_slots, range(first, first + stretch), views, responses_ms)
+        yield from parts.parts(parts.slot_rows(rows), when, limits)
 
 
-def _sizes(in_parts: Sequence[Part]) -> dict[str, float]:
+def _sizes(seen: cells.Survey) -> dict[str, float]:
     """The mean size of the answers of each class over the whole run."""
-    sums: dict[str, tuple[int, int]] = {}
-    for part in in_parts:
-        for cell in part.cells:
-            sent, served = sums.get(cell.name, (0, 0))
-            sums[cell.name] = sent + cell.sent_bytes, served + cell.served + cell.failed
-    return {name: sent / served for name, (sent, served) in sums.items() if served}
+    of_classes = [row for row in seen.outcomes if row.name is not None and row.window_s is None and row.node is None]
+    return {row.name: row.sent_bytes / done for row in of_classes if row.name and (done := row.served + row.failed)}
 
 
 def _strangers(seen: cells.Survey, known: Mapping[str, Policy]) -> list[str]:

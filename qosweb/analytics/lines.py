@@ -77,18 +77,13 @@ def read_lines(spark: SparkSession, sources: Sources) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-def read_events(spark: SparkSession, sources: Sources) -> list[Event]:
-    """All events, in no order, found without reading the JSON of all other lines."""
-    found = []
-    if sources.json:
-        text = spark.read.text(list(sources.json)).where(f.col("value").contains('"event"'))
-        found += [event for row in text.limit(EVENTS_MAX).collect() if (event := _event_in(row["value"])) is not None]
-    if sources.parquet:
-        found += events(judged(_of_parquet(spark.read.parquet(*sources.parquet))))
-    return found
+def as_text() -> Column:
+    """An event as one text, which ``event_in`` reads."""
+    return f.to_json(f.struct("event", "ts", "node", "view", "policy", *_OF_EVENTS))
 
 
-def _event_in(line: str) -> Event | None:
+def event_in(line: str) -> Event | None:
+    """None for a line that is none."""
     try:
         said = json.loads(line)
     except ValueError:
@@ -179,7 +174,7 @@ def judged(raw: DataFrame) -> DataFrame:
             *_OF_EVENTS,
             "cause",
             "bad",
-            f.col("_metadata.file_path").alias("file"),
+            f.input_file_name().alias("file"),  # not ``_metadata``: that copies every line once more
             (f.col("ts") + f.col("queue_ms") / 1000).alias("at"),
         )
     )
@@ -187,7 +182,9 @@ def judged(raw: DataFrame) -> DataFrame:
 
 def narrow(lines: DataFrame, response: str) -> DataFrame:
     """What the analysis looks at, and no more of it."""
-    file = f.when(f.col("cause").isNotNull(), f.col("file")).alias("file")
+    file = f.when(f.col("cause").isNotNull(), f.replace(f.col("file"), f.lit("file:///"), f.lit("file:/"))).alias(
+        "file"
+    )
     dropped = {"method", "file"} | ({"total_ms"} if response != "total" else set())
     return lines.select(*(name for name in lines.columns if name not in dropped), file)
 
@@ -226,7 +223,7 @@ def _combined(raw: DataFrame) -> DataFrame:
     bad = f.when(~is_line, f.col("value"))
     blank = f.trim("value") == ""
     columns = [f.when(is_line, value).alias(name) for name, value in values.items()]
-    return raw.where(~blank).select(*columns, bad.alias("bad"), "_metadata")
+    return raw.where(~blank).select(*columns, bad.alias("bad"))
 
 
 def _sql(pattern: str) -> str:

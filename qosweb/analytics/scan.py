@@ -1,7 +1,9 @@
 """One pass over the lines for all that is added up of them: sums by slot, times, pages and clients, names of requests.
 
 To read JSON is what costs; to keep the lines for a second question costs as much again. So each line goes at once into
-the groups of all questions (SQL calls that grouping sets), and what comes out is small and is kept.
+the groups of all questions, and what comes out is small and is kept. The keys of all questions share a few columns, and
+what became of a request is a part of the key and not a column of counts: the narrower a group, the faster it is found.
+Events come along as text, because then nobody has to look for them first.
 
 A name of a request that ends in a number (``4f1c-781``) shares its group with its 63 neighbours: one bit for each. If
 there are more lines than bits, one of them ended twice. Other names have groups of their own.
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from qosweb.analytics import cells, tables
+from qosweb.analytics.lines import EVENTS_MAX, as_text, event_in
 from qosweb.analytics.policies import EVERY
 
 if TYPE_CHECKING:
@@ -22,17 +25,28 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from qosweb.analytics.rows import Limits
+    from qosweb.analytics.rows import Event, Limits
 
 DIGITS_MAX = 17
-_SETS = {
-    "slots": cells.KEYS,
-    "waits": ("window_s", "node", "class", "cause", "wait_step"),
-    "services": ("window_s", "node", "class", "cause", "service_step"),
-    "pages": ("cause", "path"),
-    "clients": ("cause", "client"),
-    "names": ("cause", "stem", "block"),
+_NOTHING, _NO_NUMBER = "no_text", "no_number"
+_KEYS = ("time", "how", "who", "name", "policy", "view")
+_QUESTIONS = {
+    "slots": ("slot", "how", "who", "name", "policy", "view"),
+    "waits": ("window_s", "wait_step", "who", "name", _NOTHING, _NOTHING),
+    "services": ("window_s", "service_step", "who", "name", _NOTHING, _NOTHING),
+    "pages": (_NO_NUMBER, "how_asked", "path", _NOTHING, _NOTHING, _NOTHING),
+    "clients": (_NO_NUMBER, "how_asked", "client", _NOTHING, _NOTHING, _NOTHING),
+    "names": ("block", _NO_NUMBER, "stem", _NOTHING, _NOTHING, _NOTHING),
 }
+_EACH_LINE_IN_ALL = f"""
+    select * from {{lines}} unpivot include nulls (({", ".join(f"key_{name}" for name in _KEYS)}) for what in (
+    {", ".join(f"({', '.join(of_question)}) as {what}" for what, of_question in _QUESTIONS.items())}))
+"""
+# Numbers of ``how``: what became of a request, as it is counted; and what is no request.
+_BAD, _EVENT = -1, -2
+_WAITED = 16
+_SERVED = cells.COUNTS.index("served")
+_OTHERWISE = _SERVED + 1  # of pages and clients it is asked no more than this
 
 
 class Scan:
@@ -41,85 +55,160 @@ class Scan:
     def __init__(
         self, lines: DataFrame, limits: Limits, responses_ms: Sequence[int], *, one_policy: bool, response: str
     ) -> None:
-        slot = f.floor(f.col("at") / limits.slot_s)
-        ended = f.col("decision").isin(*cells.ENDED)
-        stem, block, bit = names()
-        named = ended & (f.col("rid") != "")
-        keys = {
-            "slot": slot,
-            "policy": f.lit(EVERY) if one_policy else f.coalesce("policy", f.lit("")),
-            "view": f.coalesce("view", f.lit("")),
-            "window_s": f.floor(slot * limits.slot_s / limits.window_s) * limits.window_s,
-            "wait_step": f.when(ended, tables.step(f.col("queue_ms"))),
-            "service_step": f.when(f.col("decision") == "served", tables.step(f.col("service_ms"))),
-            "stem": f.when(named, stem),
-            "block": f.when(named, block),
-        }
-        served_bytes = f.sum(f.when(f.col("decision") == "served", f.col("bytes")).otherwise(0))
-        sums = cells.sums(limits, responses_ms, response) | {"served_bytes": served_bytes, "bits": f.bit_or("bit")}
-        self._of_slots = [name for name in sums if name not in ("served_bytes", "bits")]
-        # What is wrong with a line is asked once: its sums mean nothing, but they are in groups of their own.
-        ready = lines.withColumns(keys | {"bit": bit})
-        columns = {name: f.col(name) for of_set in _SETS.values() for name in of_set}
-        self._numbers = {name: cells.grouping_number(of_set, tuple(columns)) for name, of_set in _SETS.items()}
-        self.kept = ready.groupingSets(
-            [[columns[name] for name in of_set] for of_set in _SETS.values()], *columns.values()
-        ).agg(
-            f.grouping_id().alias("of_what"),
-            f.count(f.lit(1)).alias("lines"),
-            *(total.alias(name) for name, total in sums.items()),
+        self._slow = cells.slow(limits, responses_ms, response)
+        ready = _with_keys(with_names(lines), limits, one_policy=one_policy).select(
+            *(name for name in dict.fromkeys(name for of_question in _QUESTIONS.values() for name in of_question)),
+            "bit",
+            f.when(f.col("decision").isin("served", "failed"), f.col("bytes")).otherwise(0).alias("sent_bytes"),
+            f.when(_ended(), f.col("queue_ms")).otherwise(0.0).alias("wait_ms"),
+            *(f.when(is_slow, 1).otherwise(0).alias(name) for name, is_slow in self._slow.items()),
+        )
+        self.kept = (
+            lines.sparkSession.sql(_EACH_LINE_IN_ALL, lines=ready)
+            .groupBy("what", *(f"key_{name}" for name in _KEYS))
+            .agg(
+                f.count(f.lit(1)).alias("lines"),
+                f.sum("sent_bytes").alias("sent_bytes"),
+                f.max("sent_bytes").alias("size_max"),
+                f.max("wait_ms").alias("wait_ms_max"),
+                f.bit_or("bit").alias("bits"),
+                *(f.sum(name).alias(name) for name in self._slow),
+            )
         )
 
     def slots(self) -> DataFrame:
-        """Sums by slot, policy, view, node, class; bad lines by file and cause."""
-        return self._part("slots").select(*cells.KEYS, "lines", *self._of_slots)
+        """Sums by slot, policy, view, node, class, several rows for each; bad lines by file and cause."""
+        how, lines = f.col("key_how"), f.col("lines")
+        is_good, kind = how >= 0, how.bitwiseAND(_WAITED - 1)
+        keys = {
+            "slot": f.col("key_time"),
+            "policy": f.col("key_policy"),
+            "view": f.col("key_view"),
+            "node": f.when(is_good, f.col("key_who")),
+            "class": f.when(is_good, f.col("key_name")),
+            "cause": f.when(~is_good, f.col("key_who")),
+            "file": f.when(~is_good, f.col("key_name")),
+        }
+        counts = {
+            name: f.when(is_good & (kind == number), lines).otherwise(0) for number, name in enumerate(cells.COUNTS)
+        } | {"waited": f.when(is_good & (how >= _WAITED), lines).otherwise(0)}
+        return self._part("slots").where(how != _EVENT).select(
+            *(column.alias(name) for name, column in (keys | {"lines": lines} | counts).items()),
+            "sent_bytes", "size_max", "wait_ms_max", *self._slow,
+        )  # fmt: skip
 
     def times(self) -> DataFrame:
         """How many requests waited, and took, how long: by window, node, class and step of time."""
-        is_wait = f.col("of_what") == self._numbers["waits"]
-        step = f.when(is_wait, f.col("wait_step")).otherwise(f.col("service_step"))
         return (
-            self._good("waits", "services")
+            self._part("waits", "services")
+            .where(f.col("key_how").isNotNull())
             .select(
-                "window_s", "node", f.col("class").alias("name"), f.when(is_wait, 0).otherwise(1).alias("what"),
-                step.alias("step"), f.col("lines").alias("requests"),
+                f.col("key_time").alias("window_s"),
+                f.col("key_who").alias("node"),
+                f.col("key_name").alias("name"),
+                f.when(f.col("what") == "waits", 0).otherwise(1).alias("what"),
+                f.col("key_how").cast("int").alias("step"),
+                f.col("lines").alias("requests"),
             )
-            .where(f.col("step").isNotNull())
-        )  # fmt: skip
+        )
 
     def asked_for(self) -> DataFrame:
         """How often each page was asked for, and each client asked."""
-        is_page = f.col("of_what") == self._numbers["pages"]
-        return self._good("pages", "clients").select(
-            f.when(is_page, "page").otherwise("client").alias("what"),
-            f.when(is_page, f.col("path")).otherwise(f.col("client")).alias("name"),
-            f.col("lines").alias("requests"),
-            "served",
-            f.col("served_bytes").alias("sent_bytes"),
+        is_served = f.col("key_how") == _SERVED
+        return (
+            self._part("pages", "clients")
+            .where(f.col("key_how") >= 0)
+            .groupBy(
+                f.when(f.col("what") == "pages", "page").otherwise("client").alias("what"),
+                f.col("key_who").alias("name"),
+            )
+            .agg(
+                f.sum("lines").alias("requests"),
+                f.sum(f.when(is_served, f.col("lines")).otherwise(0)).alias("served"),
+                f.sum(f.when(is_served, f.col("sent_bytes")).otherwise(0)).alias("sent_bytes"),
+            )
         )
 
     def suspects(self) -> DataFrame:
         """Groups of names with more lines than names."""
+        too_many = f.col("lines") - f.bit_count("bits")
         return (
-            self._good("names")
-            .where(f.col("stem").isNotNull() & (f.col("lines") > f.bit_count("bits")))
-            .select("stem", "block", (f.col("lines") - f.bit_count("bits")).alias("too_many"))
+            self._part("names")
+            .where(f.col("key_who").isNotNull() & (too_many > 0))
+            .select(f.col("key_who").alias("stem"), f.col("key_time").alias("block"), too_many.alias("too_many"))
         )
 
-    def _part(self, *names: str) -> DataFrame:
+    def events(self) -> list[Event]:
+        """All that the lines tell, in no order."""
+        told = self._part("slots").where(f.col("key_how") == _EVENT).select("key_who", "lines").limit(EVENTS_MAX)
+        return [
+            event
+            for row in told.collect()
+            if (event := event_in(row["key_who"])) is not None
+            for _ in range(row["lines"])
+        ]
+
+    def _part(self, *questions: str) -> DataFrame:
         """No unions of parts: Spark would not see that both sides are kept, and would read the lines again."""
-        return self.kept.where(f.col("of_what").isin(*(self._numbers[name] for name in names)))
-
-    def _good(self, *names: str) -> DataFrame:
-        return self._part(*names).where(f.col("cause").isNull())
+        return self.kept.where(f.col("what").isin(*questions))
 
 
-def names() -> tuple[Column, Column, Column]:
-    """Of the name of a request: what its group has in common, the number of the group (or null), and its bit."""
-    last = f.substring_index("rid", "-", -1)
-    number = f.when(f.length(last) <= DIGITS_MAX, last.try_cast("long"))
-    known = number.isNotNull() & (number >= 0)
-    stem = f.when(known, f.substring("rid", f.lit(1), f.length("rid") - f.length(last))).otherwise(f.col("rid"))
-    block = f.when(known, f.shiftright(number, 6))
-    bit = f.when(known, f.call_function("shiftleft", f.lit(1).cast("long"), number.bitwiseAND(63).cast("int")))
-    return stem, block, bit.otherwise(f.lit(1).cast("long"))
+def with_names(lines: DataFrame) -> DataFrame:
+    """With ``stem``, what the group of a request's name has in common, its number ``block`` (or null), and its ``bit``.
+
+    Step by step: what is in a column of its own is worked out once for each line.
+    """
+    last, number = f.col("name_end"), f.col("name_number")
+    is_numbered = number >= 0
+    bit = f.call_function("shiftleft", f.lit(1).cast("long"), number.bitwiseAND(63).cast("int"))
+    return (
+        lines.withColumn("name_end", f.substring_index("rid", "-", -1))
+        .withColumn("name_number", f.when(f.length(last) <= DIGITS_MAX, last.try_cast("long")))
+        .withColumns(
+            {
+                "stem": f.when(is_numbered, f.substring("rid", f.lit(1), f.length("rid") - f.length(last))).otherwise(
+                    f.col("rid")
+                ),
+                "block": f.when(is_numbered, f.shiftright(number, 6)),
+                "bit": f.when(is_numbered, bit).otherwise(f.lit(1).cast("long")),
+            }
+        )
+        .drop("name_end", "name_number")
+    )
+
+
+def _ended() -> Column:
+    return f.col("decision").isin(*cells.ENDED)
+
+
+def _with_keys(lines: DataFrame, limits: Limits, *, one_policy: bool) -> DataFrame:
+    """With the columns of ``_QUESTIONS``. A bad line counts by its cause and file, an event is told; both only once."""
+    is_bad, is_event = f.col("cause").isNotNull(), f.col("event").isNotNull()
+    is_good = ~is_bad & ~is_event
+    is_ended = is_good & _ended()
+    is_named = is_ended & (f.col("rid") != "")
+    policy = f.lit(EVERY) if one_policy else f.coalesce("policy", f.lit(""))
+    has_waited = f.when(is_ended & (f.col("queue_ms") >= limits.waited_ms), _WAITED).otherwise(0)
+    kind = f.when(is_bad, _BAD).when(is_event, _EVENT).otherwise(cells.kind(limits) + has_waited)
+    slot = f.floor(f.col("at") / limits.slot_s)
+    window = f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s
+    return lines.withColumns({"how": kind.cast("long"), "slot": f.when(is_good, slot)}).withColumns(
+        {
+            "how_asked": f.when(f.col("how") < 0, f.col("how"))
+            .when(f.col("decision") == "served", _SERVED)
+            .otherwise(_OTHERWISE),
+            "window_s": window,
+            "who": f.when(is_good, f.col("node")).when(is_bad, f.col("cause")).otherwise(as_text()),
+            "name": f.when(is_good, f.col("class")).when(is_bad, f.col("file")),
+            "policy": f.when(is_good, policy),
+            "view": f.when(is_good, f.coalesce("view", f.lit(""))),
+            "wait_step": f.when(is_ended, tables.step(f.col("queue_ms"))).cast("long"),
+            "service_step": f.when(is_good & (f.col("decision") == "served"), tables.step(f.col("service_ms"))).cast(
+                "long"
+            ),
+            "stem": f.when(is_named, f.col("stem")),
+            "block": f.when(is_named, f.col("block")),
+            _NOTHING: f.lit(None).cast("string"),
+            _NO_NUMBER: f.lit(None).cast("long"),
+        }
+    )

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 FORMATS = ("json", "combined", "parquet")
 FILES_MAX = 100_000
+HEADS_MAX = 1000  # files
 SMALL, TINY = 64 << 20, 4 << 20  # bytes of logs
 _PARQUET_MARK = b"PAR1"
 _HEAD = 1 << 16
@@ -92,6 +93,13 @@ def size(sources: Sources) -> int | None:
     return total
 
 
+def first_lines(sources: Sources) -> Iterator[str]:
+    """Of files of this machine with JSON lines: some lines at the beginning of each of the first ones."""
+    for name in sources.json[:HEADS_MAX]:
+        if "://" not in name:
+            yield from _head(Path(name)).decode(errors="replace").splitlines()
+
+
 def _files(name: str) -> list[Path]:
     path = Path(name)
     if path.is_dir():
@@ -114,6 +122,17 @@ def _is_hidden(path: Path) -> bool:
 
 def _kind(path: Path) -> str:
     """Empty for a file without lines."""
+    head = _head(path)
+    if head.startswith(_PARQUET_MARK):
+        return "parquet"
+    lines = head.split(b"\n")
+    kinds = [_kind_of(line) for line in lines if line.strip()]
+    if not kinds:
+        return ""
+    return "combined" if kinds.count("combined") > kinds.count("json") else "json"
+
+
+def _head(path: Path) -> bytes:
     try:
         with path.open("rb") as raw:
             head = raw.read(_HEAD)
@@ -124,13 +143,7 @@ def _kind(path: Path) -> str:
         raise UsageError(f"{path}: cannot be uncompressed: {error}") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
-    if head.startswith(_PARQUET_MARK):
-        return "parquet"
-    lines = head.split(b"\n")
-    kinds = [_kind_of(line) for line in lines if line.strip()]
-    if not kinds:
-        return ""
-    return "combined" if kinds.count("combined") > kinds.count("json") else "json"
+    return head
 
 
 def _kind_of(line: bytes) -> str:

@@ -128,7 +128,7 @@ class Stream:
         known, _ = policies_of(self._wanted, told)
         responses_ms = policies.response_limits(known)
         asked = requests(lines)
-        scan = Scan(asked, limits, responses_ms, one_policy=self._wanted.spec is not None, response=response)
+        scan = Scan(lines, limits, responses_ms, one_policy=self._wanted.spec is not None, response=response)
         scan.kept.cache()
         sums = {
             batches.SLOTS: scan.slots(),

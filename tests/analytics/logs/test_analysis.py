@@ -1,0 +1,68 @@
+"""How the analysis goes about it: lines are read once if that can be, and the driver holds some windows at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qosweb.analytics import analysis, cells, conclusion, sources
+from qosweb.analytics.analysis import analyse
+from qosweb.analytics.rows import HELD, VIOLATED
+from qosweb.analytics.scan import Scan
+from qosweb.analytics.wanted import Wanted
+from tests.analytics.logs.truth import Log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+    from pyspark.sql import SparkSession
+
+
+def test_response_times_are_judged_wherever_the_log_tells_of_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log("</a>.response_time < 10ms\n")
+    log.run(10, {"/a": 4})
+    log.run(9, {"/a": 4}, begin=10)
+    log.request(19.5, "/a", service_ms=100.0)
+    wanted = Wanted(sources.find([str(log.write(tmp_path / "a.log"))]))
+    scans: list[object] = []
+
+    def counting(*arguments: Any, **options: Any) -> object:
+        scans.append(arguments)
+        return Scan(*arguments, **options)
+
+    monkeypatch.setattr(analysis, "Scan", counting)
+    told_at_first = analyse(spark, wanted)
+    assert len(scans) == 1
+    monkeypatch.setattr(sources, "first_lines", lambda _: iter(()))
+    told_late = analyse(spark, wanted)
+    assert len(scans) == 3, "once more, with what the first time showed"
+    assert [verdict.outcome for verdict in told_late.windows if verdict.kind == "response time"] == [HELD, VIOLATED]
+    assert told_late.windows == told_at_first.windows
+    assert told_late.samples == told_at_first.samples
+
+
+def test_the_driver_holds_some_windows_at_a_time(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log("</a>.server_resource > 30%\n")
+    log.run(60, {"/a": 3, "default": 3}, {"/a": 1, "default": 2})
+    wanted = Wanted(sources.find([str(log.write(tmp_path / "a.log"))]))
+    at_once: list[int] = []
+
+    def counting(*arguments: Any) -> list[Any]:
+        rows = by_slot(*arguments)
+        at_once.append(len(rows))
+        return rows
+
+    by_slot = cells.by_slot
+    monkeypatch.setattr(cells, "by_slot", counting)
+    whole = analyse(spark, wanted)
+    monkeypatch.setattr(conclusion, "ROWS_AT_ONCE", 50)  # of two classes in ten seconds there are twenty
+    in_pieces = analyse(spark, wanted)
+    assert at_once == [120, 40, 40, 40]
+    assert (in_pieces.windows, in_pieces.run) == (whole.windows, whole.run)
+    assert {verdict.key.window_s for verdict in in_pieces.windows if verdict.key} == {
+        row.window_s for row in in_pieces.table if row.window_s is not None
+    }
