@@ -108,8 +108,8 @@ class Partition(NamedTuple):
             happened = bench.happened
             accounts = _accounts(nodes)
         stages = [
-            Stage("whole", SETTLING_S, cut_s, 5 * node_bps),
-            Stage("cut", happened[SIDES] + SETTLING_S, heal_s, 5 * node_bps),
+            Stage("whole", SETTLING_S, bench.began[CUT], 5 * node_bps),
+            Stage("cut", happened[SIDES] + SETTLING_S, bench.began[HEALED], 5 * node_bps),
             Stage("healed", happened[ONE_VIEW] + SETTLING_S, lasting_s, 5 * node_bps),
         ]
         points = QUICK_POINTS if bench.size.quick else POINTS
