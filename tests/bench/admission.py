@@ -9,7 +9,7 @@ included, by the kernel's count in nanoseconds. On a core that a node has for it
 seen is told besides. Where its memory happens to lie makes one process faster than its twin by up to a fifth, for as
 long as it lives. So all are started anew many times, each start has one ratio (that of the medians of its rounds), and
 what counts is the median of these, with the quartiles beside it: where the goal lies between the quartiles, the times
-alone do not tell. What hardly scatters is the number of instructions that a request takes (`--instructions`).
+alone do not tell. The number of instructions that a request takes (`--instructions`) scatters by a few per cent.
 """
 
 from __future__ import annotations

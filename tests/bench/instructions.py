@@ -1,4 +1,4 @@
-"""How many instructions of its own a node needs for a request: a figure that hardly scatters.
+"""How many instructions of its own a node needs for a request: a figure that scatters by a few per cent only.
 
 Counted by valgrind's callgrind, which runs a node some fifty times slower than it is: what happens by the clock (a look
 every 50 ms, a batch, a heartbeat) would weigh as much more. So two loads are counted, one as fast as it goes and one at
@@ -6,8 +6,7 @@ a quarter of that, and the two equations
 
     instructions = of_request * requests + of_second * seconds
 
-give what a request costs and what a second does. What the kernel does for the node, about two thirds of its processor
-time, is not in it; it is the same with and without a specification.
+give what a request costs and what a second does. What the kernel does for the node is not in it.
 """
 
 from __future__ import annotations
