@@ -7,6 +7,7 @@ Neighbours: ``analysis`` gathers from files that are complete, ``stream`` from l
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -156,12 +157,31 @@ def _parts(
     if not when:
         return
     views = sorted(outside(gathered.events))
-    in_window = limits.window_s // limits.slot_s
-    rows_in_window = in_window * len(seen.classes) * (1 + len(seen.nodes) if views else 1)
-    stretch = in_window * max(1, ROWS_AT_ONCE // rows_in_window)
-    for first in range(seen.first_slot // in_window * in_window, seen.last_slot + 1, stretch):
-        rows = cells.by_slot(gathered.of_slots, range(first, first + stretch), views, responses_ms)
+    for slots in _stretches(seen, limits, 1 + len(seen.nodes) if views else 1):
+        rows = cells.by_slot(gathered.of_slots, slots, views, responses_ms)
         yield from parts.parts(parts.slot_rows(rows), when, limits)
+
+
+def _stretches(seen: cells.Survey, limits: Limits, scopes: int) -> Iterator[range]:
+    """Slots of consecutive windows with at most ``ROWS_AT_ONCE`` sums. Time in which nothing happened is in none, or
+    costs nothing."""
+    in_window = limits.window_s // limits.slot_s
+    policies_of = Counter(name for _, name in seen.classes)
+    rows_in: Counter[int] = Counter()
+    for row in seen.outcomes:
+        if row.window_s is not None and row.name is not None:
+            rows_in[row.window_s] += in_window * scopes * policies_of[row.name]
+    first, count, end = 0, 0, 0
+    for window_s, rows in sorted(rows_in.items()):
+        if count and count + rows > ROWS_AT_ONCE:
+            yield range(first, end)
+            count = 0
+        if not count:
+            first = window_s // limits.slot_s
+        count += rows
+        end = window_s // limits.slot_s + in_window
+    if count:
+        yield range(first, end)
 
 
 def _sizes(seen: cells.Survey) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from qosweb.analytics import analysis, cells, conclusion, sources
@@ -66,3 +67,26 @@ def test_the_driver_holds_some_windows_at_a_time(
     assert {verdict.key.window_s for verdict in in_pieces.windows if verdict.key} == {
         row.window_s for row in in_pieces.table if row.window_s is not None
     }
+
+
+def test_time_in_which_nothing_happened_is_not_looked_at(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line of long ago, by a clock that was not set: not a look at each of the years between."""
+    log = Log("</a>.server_resource > 30%\n")
+    log.run(20, {"/a": 3, "default": 3}, {"/a": 1, "default": 2})
+    log.request(-1.7e9, "/a")
+    wanted = Wanted(sources.find([str(log.write(tmp_path / "a.log"))]))
+    looks: list[range] = []
+
+    def counting(of_slots: Any, slots: range, *arguments: Any) -> list[Any]:
+        looks.append(slots)
+        return by_slot(of_slots, slots, *arguments)
+
+    by_slot = cells.by_slot
+    monkeypatch.setattr(cells, "by_slot", counting)
+    monkeypatch.setattr(conclusion, "ROWS_AT_ONCE", 45)
+    findings = analyse(spark, wanted)
+    assert len(looks) == 2
+    assert all(one.stop <= next_one.start for one, next_one in pairwise(looks))
+    assert sum(row.served for row in findings.table if row.window_s is not None) == 20 * 3 + 1
