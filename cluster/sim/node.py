@@ -281,6 +281,12 @@ class Node:
     def wants(self, name: str) -> bool:
         return self.process is not None and name in self.known
 
+    def learn(self, name: str) -> None:
+        """Where another is: call it."""
+        if name != self.name and name not in self.known:
+            self.known.add(name)
+            self._network.dial(self.name, name)
+
     def connect(self, peer: ProcessId, channel: Channel, life: int) -> None:
         self.put(CONNECT, peer, (channel, life))
 
@@ -376,8 +382,6 @@ class Node:
             self.primary = effect.view
         elif isinstance(effect, Known):
             for peer in effect.peers:
-                if peer.name != self.name and peer.name not in self.known:
-                    self.known.add(peer.name)
-                    self._network.dial(self.name, peer.name)
+                self.learn(peer.name)
         else:
             raise Broken(f"{self.pid}: {effect}")

@@ -169,6 +169,17 @@ def heal(world: World) -> None:
             node.gone = True
             node.crash(disk_lost=True)
         node.start()
+    _introduce(world)
+
+
+def _introduce(world: World) -> None:
+    """Who was told of nobody but those that are gone, and is known to nobody, is told of the others by its operator."""
+    running = world.running()
+    for node in running:
+        others = {other.name for other in running if other is not node}
+        if not node.known & others and not any(node.name in other.known for other in running if other is not node):
+            for name in sorted(others):
+                node.learn(name)
 
 
 def _wait_until_live(world: World) -> bool:

@@ -22,6 +22,7 @@ FAILED_ONCE = (
     20080,  # who was fed the past was shut out for the length of its queue, and had to come back
     30170,  # a fault ended after everything had healed
     771021,  # who was on its way to a view forgot the cut of one who had left that view already
+    6104804,  # who was told of nobody but one that left for good, before they ever met, could not find the others
     40370,  # the specification forgot that a crash of the sender loses what it had not delivered yet
 )
 
