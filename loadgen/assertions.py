@@ -26,9 +26,10 @@ _OPERATORS: dict[str, Callable[[Fraction | float, Fraction | float], bool]] = {
     "==": operator.eq,
 }
 _COUNTS = ("served", *OUTCOMES, "requests", "redirects", "retries")
-_OTHERS = ("rate", "mean", "max", "p50", "p99", "p99.9", "late_p99", "late_max")
+_OTHERS = ("rate", "mean", "max", "p50", "p99", "p99.9", "late_p99", "late_max", "read_late_p99")
 _LEFT = re.compile(
-    rf"(?:(?P<class>.+)\.)?(?P<metric>{'|'.join(_COUNTS)}|rate|mean|max|late_max|(?:late_)?p[0-9]{{1,2}}(?:\.[0-9]{{1,4}})?)",
+    rf"(?:(?P<class>.+)\.)?(?P<metric>{'|'.join(_COUNTS)}|rate|mean|max|(?:read_)?late_max"
+    rf"|(?:(?:read_)?late_)?p[0-9]{{1,2}}(?:\.[0-9]{{1,4}})?)",
     re.DOTALL,
 )
 _COMPARISON = re.compile(r"(?P<left>(?:.*[^<>=!])?)(?P<op>[<>=!]+)(?P<right>[^<>=!]*)", re.DOTALL)
@@ -79,10 +80,15 @@ class Assertion(NamedTuple):
         return self._verdict(count, f"{count} of {row.requests}")
 
     def _judge_time(self, summary: Summary, row: ClassSummary) -> Verdict:
-        latency = summary.lateness_ms if self.metric.startswith("late_") else row.latency_ms
+        of, _, metric = self.metric.rpartition("late_")
+        if metric == self.metric:
+            latency, none = row.latency_ms, "nothing was accepted"
+        elif of:
+            latency, none = summary.read_lateness_ms, "nobody knows when answers came"
+        else:
+            latency, none = summary.lateness_ms, "nothing was due"
         if not latency.count:
-            return Verdict(self.text, False, "nothing was accepted")
-        metric = self.metric.removeprefix("late_")
+            return Verdict(self.text, False, none)
         if metric in ("mean", "max"):
             actual_us = (latency.mean if metric == "mean" else latency.max) * 1e3
         else:
@@ -122,7 +128,7 @@ def parse_assertion(text: str) -> Assertion:
         return Assertion(text, class_name, metric, op, float(number), "/s")
     if unit not in ("us", "ms", "s", "min"):
         raise UsageError(f"--assert '{text}': {metric} is a time and needs a unit, such as 'p99<200ms'")
-    if metric.startswith("late_") and class_name is not None:
+    if "late_" in metric and class_name is not None:
         raise UsageError(f"--assert '{text}': {metric} is of the generator itself and has no class")
     return Assertion(text, class_name, metric, op, parse_duration_s(f"{float(number):.9f}{unit}") * 1e6, "time")
 

@@ -36,6 +36,7 @@ from loadgen.record import Record
 from loadgen.redirects import Stray, follow
 from loadgen.shot import Shot
 from loadgen.spread import Spread
+from loadgen.watch import make_watch
 
 if TYPE_CHECKING:
     import ssl
@@ -69,6 +70,7 @@ class Attack:
         self._limits = PoolLimits(job.connections, job.connect_timeout_s, job.body_max)
         self._remembered = Remembered()
         self._bodies = Bodies()
+        self._watch = make_watch(asyncio.get_running_loop())
         self._pools: dict[tuple[str, str, int], Pool] = {}
         self._target_pools = [self._pool_of(target) for target in job.targets]
         self._pacer = make_pacer(asyncio.get_running_loop(), self._on_time)
@@ -141,6 +143,8 @@ class Attack:
         self._pacer.close()
         for pool in self._pools.values():
             pool.close()
+        if self._watch is not None:
+            self._watch.close()
 
     @property
     def tally(self) -> Tally:
@@ -160,7 +164,8 @@ class Attack:
             self._end(shot, FAILED, head, size, cause=f"status {head.status}")
         else:
             self._end(shot, outcome, head, size)
-        if _monotonic() >= self._next_due_s:  # many answers can lie there to be read before the clock is looked at
+        # Many answers can lie there to be read before the clock is looked at.
+        if self._next_due_s < math.inf and _monotonic() >= self._next_due_s:
             self._send_due(_BETWEEN_MAX)
 
     def failed(self, shot: Shot, cause: str) -> None:
@@ -252,6 +257,8 @@ class Attack:
             shot.body = b""
         shot.payload = pool.payloads.of(step.request, len(shot.body))
         shot.queued_s = _monotonic()
+        shot.arrived_s = 0.0
+        shot.read_late_us = -1
         pool.submit(shot)
 
     def _give_up(self, shot: Shot) -> None:
@@ -279,7 +286,13 @@ class Attack:
         pool = self._pools.get(_key(target))
         if pool is None:
             pool = self._pools[_key(target)] = Pool(
-                self, target, self._limits, Payloads(target, self._job.headers), self._remembered, self._tls
+                self,
+                target,
+                self._limits,
+                Payloads(target, self._job.headers),
+                self._remembered,
+                self._tls,
+                self._watch,
             )
         return pool
 

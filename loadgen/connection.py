@@ -1,4 +1,4 @@
-"""One connection: writes prepared requests, reads their answers, one at a time.
+"""One connection: a request goes out, its answer comes, one at a time. How bytes travel is for those that extend it.
 
 A request is written at once: the event loop's own streams collect what is written until the end of the turn, in which
 other answers are read meanwhile, and the time until then would count as the server's.
@@ -6,40 +6,35 @@ other answers are read meanwhile, and the time until then would count as the ser
 
 from __future__ import annotations
 
-import asyncio
-import os
 import time
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from loadgen.answers import AnswerReader, BadAnswer
+from loadgen.arrival import lain_s
 from loadgen.outcomes import CLOSED, CUT_OFF, RESET
 
 if TYPE_CHECKING:
+    from loadgen.arrival import Ancillary
     from loadgen.pool import Pool
     from loadgen.shot import Shot
 
 _monotonic = time.monotonic
+_time_of_day = time.time
+_NO_STAMP: Ancillary = []
 
 
-class Connection(asyncio.Protocol):
+class Connection:
     """Belongs to a pool. Free until ``send``; free again when the pool is told of the end of the shot."""
 
-    __slots__ = ("_file", "_pool", "_reader", "_transport", "closing", "sent_at_s", "shot", "uses")
+    __slots__ = ("_pool", "_reader", "closing", "sent_at_s", "shot", "uses")
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._reader = AnswerReader(pool.remembered, pool.body_max)
-        self._transport: asyncio.WriteTransport | None = None
-        self._file = -1  # of the socket, as long as it can be written to past the transport
         self.shot: Shot | None = None
         self.sent_at_s = 0.0
         self.uses = 0
         self.closing = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.WriteTransport", transport)
-        if transport.get_extra_info("sslcontext") is None:
-            self._file = transport.get_extra_info("socket").fileno()
 
     def send(self, shot: Shot) -> None:
         self.shot = shot
@@ -48,23 +43,23 @@ class Connection(asyncio.Protocol):
         now_s = self.sent_at_s = _monotonic()
         if shot.sent_s == 0.0:
             shot.sent_s = now_s
-        payload, body = shot.payload, shot.body
-        written = 0
-        if self._file >= 0:
-            try:
-                written = os.writev(self._file, (payload, body)) if body else os.write(self._file, payload)
-            except OSError:
-                written = 0  # the transport meets it too, and tells
-            if written == len(payload) + len(body):
-                return
-            self._file = -1  # what is sent later has to wait behind the rest
-        assert self._transport is not None
-        if written < len(payload):
-            self._transport.write(payload[written:])
-        if body:
-            self._transport.write(memoryview(body)[max(0, written - len(payload)) :])
+        self._write(shot.payload, shot.body)
 
-    def data_received(self, data: bytes) -> None:
+    def abandon(self) -> Shot | None:
+        """Close at once, and hand back the shot that was on its way."""
+        shot, self.shot = self.shot, None
+        self.close()
+        return shot
+
+    def close(self) -> None:
+        """Nothing that still comes on it is of interest. The pool is told that it is lost."""
+        raise NotImplementedError
+
+    def _write(self, payload: bytes, body: bytes) -> None:
+        """Now, or as soon as the other side takes it. Whatever goes wrong is told later."""
+        raise NotImplementedError
+
+    def _received(self, data: bytes, ancillary: Ancillary = _NO_STAMP) -> None:
         shot = self.shot
         if shot is None:
             if not self.closing:
@@ -80,7 +75,14 @@ class Connection(asyncio.Protocol):
             self._pool.failed(shot, f"bad answer: {error}")
             return
         if complete:
-            head = reader.head
+            # In this order: if the process has to stand aside between the two, the answer seems late, never early.
+            time_of_day = _time_of_day()
+            now_s = shot.arrived_s = _monotonic()
+            lain = lain_s(ancillary, time_of_day, now_s - self.sent_at_s)
+            if lain is not None:
+                shot.arrived_s -= lain
+                shot.read_late_us = int(lain * 1e6)
+            head, size = reader.head, reader.body
             assert head is not None
             self.shot = None
             if reader.surplus:
@@ -90,39 +92,23 @@ class Connection(asyncio.Protocol):
                 self._pool.release(self)
             else:
                 self.close()
-            self._pool.answered(shot, head, reader.body)
+            self._pool.answered(shot, head, size)
 
-    def eof_received(self) -> bool:
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
+    def _lost(self, error: Exception | None) -> None:
+        """The other side ended it, or an error did."""
         self.closing = True
-        self._file = -1  # the number may be another file's soon
         self._pool.lost(self)
         shot = self.shot
         if shot is None:
             return
         self.shot = None
         reader = self._reader
-        if exc is None and reader.feed_end():
+        if error is None and reader.feed_end():
             assert reader.head is not None
             self._pool.answered(shot, reader.head, reader.body)
         elif reader.started:
-            self._pool.failed(shot, CUT_OFF if exc is None else f"{RESET} within the answer")
+            self._pool.failed(shot, CUT_OFF if error is None else f"{RESET} within the answer")
         elif self.uses > 1 and shot.may_retry:
             self._pool.retry(shot)
         else:
-            self._pool.failed(shot, CLOSED if exc is None else RESET)
-
-    def abandon(self) -> Shot | None:
-        """Close at once, and hand back the shot that was on its way."""
-        shot, self.shot = self.shot, None
-        self.close()
-        return shot
-
-    def close(self) -> None:
-        """Nothing that still comes on it is of interest."""
-        self.closing = True
-        self._file = -1
-        if self._transport is not None:
-            self._transport.abort()
+            self._pool.failed(shot, CLOSED if error is None else RESET)

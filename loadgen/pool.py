@@ -8,17 +8,20 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from loadgen.causes import cause_of
-from loadgen.connection import Connection
 from loadgen.outcomes import CLOSED
+from loadgen.socket_connection import SocketConnection
+from loadgen.transport_connection import TransportConnection
 
 if TYPE_CHECKING:
     import ssl
 
     from loadgen.answers import Head, Remembered
+    from loadgen.connection import Connection
     from loadgen.payloads import Payloads
     from loadgen.shot import Shot
     from loadgen.tally import Tally
     from loadgen.targets import Target
+    from loadgen.watch import Watch
 
 
 class PoolLimits(NamedTuple):
@@ -49,11 +52,13 @@ class Pool:
         payloads: Payloads,
         remembered: Remembered,
         tls: ssl.SSLContext,
+        watch: Watch | None,
     ) -> None:
         self._owner = owner
         self._target = target
         self._limits = limits
         self._tls = tls if target.scheme == "https" else None
+        self._watch = watch if self._tls is None else None
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[None]] = set()
         self._idle: list[Connection] = []
@@ -131,20 +136,12 @@ class Pool:
             self._opening.add(task)
 
     async def _connect(self) -> None:
-        connection = Connection(self)
         task = asyncio.current_task()
         assert task is not None
-        target = self._target
         cause = ""
         try:
             async with asyncio.timeout(self._limits.connect_timeout_s):
-                await self._loop.create_connection(
-                    lambda: connection,
-                    target.address,
-                    target.port,
-                    ssl=self._tls,
-                    server_hostname=target.host if self._tls else None,
-                )
+                connection = await self._new_connection()
         except (OSError, EOFError, ValueError) as error:
             cause = cause_of(error)
         finally:
@@ -165,3 +162,16 @@ class Pool:
         else:
             self._open.add(connection)
             self.release(connection)
+
+    async def _new_connection(self) -> Connection:
+        target = self._target
+        if self._watch is not None:
+            return SocketConnection(self, self._watch, await self._watch.connect(target.address, target.port))
+        _, connection = await self._loop.create_connection(
+            lambda: TransportConnection(self),
+            target.address,
+            target.port,
+            ssl=self._tls,
+            server_hostname=target.host if self._tls else None,
+        )
+        return connection

@@ -47,7 +47,7 @@ class Record:
         tally.targets[shot.target] = tally.targets.get(shot.target, 0) + 1
 
     def end(self, shot: Shot, outcome: str, head: Head | None, size: int, cause: str) -> None:
-        now_s = _monotonic()
+        now_s = shot.arrived_s or _monotonic()
         since_s = shot.sent_s if self._closed_loop and shot.sent_s else shot.due_s
         latency_us = min(int((now_s - since_s) * 1e6), VALUE_MAX)
         request = shot.request
@@ -75,6 +75,14 @@ class Record:
             mine.denial_us[slot] = mine.denial_us.get(slot, 0) + 1
         elif outcome == FAILED:
             add_count(mine.causes, cause)
+        read_late_us = shot.read_late_us
+        if read_late_us >= 0:
+            tally = self.tally
+            slots = tally.read_late_us
+            slot = index_of(min(read_late_us, VALUE_MAX)) if read_late_us > _EACH_ITS_OWN else read_late_us
+            slots[slot] = slots.get(slot, 0) + 1
+            if read_late_us > tally.read_late_max_us:
+                tally.read_late_max_us = read_late_us
         if answered_as:
             add_count(mine.answered_as, answered_as)
         if shot.redirects:
@@ -87,6 +95,6 @@ class Record:
             result = Result(
                 shot.number, request.t, request.url, outcome, request.method, request.class_name, request.headers,
                 request.body, shot.target, status, answered_as, reason, cause, size, shot.late_us, sent_us, latency_us,
-                shot.redirects, shot.retries,
+                shot.redirects, shot.retries, read_late_us,
             )  # fmt: skip
             self.lines.append(self._encode(result))

@@ -60,3 +60,7 @@ def _add(tally: Tally, facts: RunFacts, result: Result) -> None:
     late = index_of(min(max(result.late_us, 0), VALUE_MAX))
     tally.late_us[late] = tally.late_us.get(late, 0) + 1
     tally.late_max_us = max(tally.late_max_us, result.late_us)
+    if result.read_late_us >= 0:
+        read_late = index_of(min(result.read_late_us, VALUE_MAX))
+        tally.read_late_us[read_late] = tally.read_late_us.get(read_late, 0) + 1
+        tally.read_late_max_us = max(tally.read_late_max_us, result.read_late_us)

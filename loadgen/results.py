@@ -53,6 +53,7 @@ class Result(msgspec.Struct, omit_defaults=True, gc=False):
     latency_us: int = 0  # until its answer was complete, or it was given up
     redirects: int = 0
     retries: int = 0
+    read_late_us: int = -1  # how long after that the generator read the end of the answer; -1: nobody knows
 
     @property
     def counted_as(self) -> str:

@@ -23,6 +23,8 @@ class Shot(msgspec.Struct, eq=False, gc=False):
     late_us: int = 0
     queued_s: float = 0.0  # since when it waits for a connection
     sent_s: float = 0.0  # when it was first written to one
+    arrived_s: float = 0.0  # when its answer was complete here; 0: there is none
+    read_late_us: int = -1  # how long the answer lay there until it was read; -1: nobody knows
     redirects: int = 0
     retries: int = 0
 

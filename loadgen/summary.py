@@ -66,7 +66,7 @@ class Summary(msgspec.Struct):
     all: ClassSummary
     classes: dict[str, ClassSummary]
     targets: dict[str, int]  # requests by target
-    lateness_ms: Latency  # of the generator itself
+    lateness_ms: Latency  # of the generator itself, in taking up what was due
     connections: int
     connections_failed: int
     unasked: int
@@ -74,6 +74,9 @@ class Summary(msgspec.Struct):
     cpu_s: float
     interrupted: bool
     died: list[str]  # last words of processes that ended before their time
+    # Of the generator itself, in reading answers that had come: no part of latencies. Empty where the kernel does not
+    # say when they came.
+    read_lateness_ms: Latency = msgspec.field(default_factory=lambda: Latency.of({}))
 
 
 def summarise(
@@ -95,6 +98,7 @@ def summarise(
         round(cpu_s, 3),
         interrupted,
         died,
+        Latency.of(tally.read_late_us, tally.read_late_max_us),
     )
 
 
@@ -173,12 +177,16 @@ def render(summary: Summary) -> str:
         if whole.answer_ms.count:
             shown = ", ".join(f"{format_ms(ms * 1e3)} ({name})" for name, ms in answer.items())
             lines.append(f"since sent: {shown}")
-        lines.append(
-            f"generator: late by {format_ms(late.percentiles['p50'] * 1e3)} (p50), "
-            f"{format_ms(late.percentiles['p99'] * 1e3)} (p99), {format_ms(late.max * 1e3)} (max)"
-        )
+        lines.append(f"generator: late by {_by(late)}")
+    if summary.read_lateness_ms.count:
+        lines.append(f"generator: read answers late by {_by(summary.read_lateness_ms)}; no part of latencies")
     lines += [f"warning: {text}" for text in warnings_of(summary)]
     return "\n".join(lines) + "\n"
+
+
+def _by(late: Latency) -> str:
+    p50, p99, most = (format_ms(ms * 1e3) for ms in (late.percentiles["p50"], late.percentiles["p99"], late.max))
+    return f"{p50} (p50), {p99} (p99), {most} (max)"
 
 
 def _table(summary: Summary) -> list[str]:

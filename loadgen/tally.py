@@ -71,6 +71,8 @@ class Tally(msgspec.Struct):
     targets: dict[int, int] = {}  # requests by target
     late_us: Slots = {}  # how long after it was due the generator took up a request
     late_max_us: int = 0
+    read_late_us: Slots = {}  # how long an answer lay there until the generator read it, where that is known
+    read_late_max_us: int = 0
     connections: int = 0  # opened
     connections_failed: int = 0  # that could not be opened
     unasked: int = 0  # connections on which something came that nobody asked for
@@ -90,9 +92,11 @@ class Tally(msgspec.Struct):
             self.of(name).add(tally)
         for target, count in other.targets.items():
             self.targets[target] = self.targets.get(target, 0) + count
-        for slot, count in other.late_us.items():
-            self.late_us[slot] = self.late_us.get(slot, 0) + count
+        for slots, more in ((self.late_us, other.late_us), (self.read_late_us, other.read_late_us)):
+            for slot, count in more.items():
+                slots[slot] = slots.get(slot, 0) + count
         self.late_max_us = max(self.late_max_us, other.late_max_us)
+        self.read_late_max_us = max(self.read_late_max_us, other.read_late_max_us)
         self.connections += other.connections
         self.connections_failed += other.connections_failed
         self.unasked += other.unasked

@@ -92,5 +92,7 @@ def test_tls(tmp_path: Path) -> None:
         trusting = run(tmp_path / "c", trace, "--target", node.url, "--insecure")
         plain = run(tmp_path / "d", trace, "--target", f"http://127.0.0.1:{node.port}", "--timeout", "5s")
     assert trusted.outcomes == trusting.outcomes == {"accepted": 20}
+    assert trusted.summary["read_lateness_ms"]["count"] == 0  # nobody knows when what was encrypted came
+    assert all("read_late_us" not in result for result in trusted.results)
     assert all(cause.startswith("certificate not accepted") for cause in refused.causes)
     assert plain.outcomes == {"failed": 20}

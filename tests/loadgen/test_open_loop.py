@@ -81,6 +81,13 @@ def test_connections_are_bounded_and_reused(tmp_path: Path) -> None:
     assert ran.summary["connections"] == server.connections
 
 
+def test_bytes_are_counted_also_where_the_next_request_waits_for_the_connection(tmp_path: Path) -> None:
+    with MisbehavingServer(_ok) as server:
+        ran = run(tmp_path, [Request(0.0, "/")] * 50, "--target", server.url, "--connections", "1")
+    assert [result["bytes"] for result in ran.results] == [2] * 50
+    assert ran.summary["all"]["bytes"] == 100
+
+
 @pytest.mark.parametrize("processes", [1, 3])
 def test_times_and_requests_are_those_of_the_trace(processes: int, tmp_path: Path) -> None:
     trace = [

@@ -43,8 +43,15 @@ def _endless_head(talk: Talk) -> None:
         talk.send(b"X-Filler: " + b"x" * 1000 + b"\r\n")
 
 
+def _reset_within(talk: Talk) -> None:
+    """Both are there when the client looks."""
+    talk.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
+    talk.reset()
+
+
 FAILURES: dict[str, tuple[Callable[[Talk], None], str]] = {
     "reset": (Talk.reset, o.RESET),
+    "reset within the answer": (_reset_within, f"{o.RESET} within the answer"),
     "closed": (Talk.close, o.CLOSED),
     "cut off": (_answering(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", close=True), o.CUT_OFF),
     "cut off within the head": (_answering(b"HTTP/1.1 200 OK\r\nContent-", close=True), o.CUT_OFF),

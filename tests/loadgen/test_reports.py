@@ -35,8 +35,9 @@ def _results(slower: int = 1) -> list[Result]:
     for n in range(100, 200):
         if n < 150:
             more = Result(
-                n, n / 100, "/b", "accepted", class_name="B", status=200, bytes=5, latency_us=10_000, target=1
-            )
+                n, n / 100, "/b", "accepted", class_name="B", status=200, bytes=5, latency_us=10_000, target=1,
+                read_late_us=n - 100,
+            )  # fmt: skip
         elif n < 180:
             more = Result(n, n / 100, "/b", "denied", class_name="B", status=503, reason="over its share", latency_us=9)
         elif n < 195:
@@ -71,12 +72,14 @@ def test_numbers_of_a_summary() -> None:
     assert a.answer_ms.percentiles == pytest.approx(a.latency_ms.percentiles, rel=0.001)
     assert Histogram.decode(a.latency_ms.hdr).total == 100
     assert summary.targets == {"http://127.0.0.1:1": 150, "http://127.0.0.1:2": 50}
+    assert (summary.read_lateness_ms.count, summary.read_lateness_ms.max) == (50, 0.049)  # of those that say so
     assert not summary.interrupted
 
 
 def test_the_text_names_everything() -> None:
     text = render(_summary())
     for words in ("200 requests", "over its share", "connection reset", "75.00%", "late by", "5 requests were not sent",
+                  "read answers late by 0.024 ms (p50), 0.049 ms (p99)",
                   "redirects: 30 followed, in 15 requests", "to http://127.0.0.1:2: 50"):  # fmt: skip
         assert words in text
 
@@ -90,7 +93,7 @@ def test_the_text_names_everything() -> None:
         ("A.p99.9<=101ms", True), ("A.max<=100ms", True), ("A.mean<51ms", True), ("late_p99<1ms", False),
         ("late_max<3ms", True), ("rate>=70/s", True), ("rate>80", False), ("A.requests==100", True),
         ("redirects==30", True), ("retries==0", True), ("C.served>=1%", False), (" A.served >= 99.9 % ", True),
-        ("A.p99<.2s", True), ("B.denied==30.00%", True),
+        ("A.p99<.2s", True), ("B.denied==30.00%", True), ("read_late_p99<50us", True), ("read_late_max<49us", False),
     ],
 )  # fmt: skip
 def test_assertions(text: str, holds: bool) -> None:
@@ -107,6 +110,7 @@ def test_assertions(text: str, holds: bool) -> None:
         ("served>9.5", "for a share write 9.5%"), ("served>150%", "no share is more than 100%"),
         ("p99<200", "needs a unit"),
         ("served>99ms", "a count or, with %"), ("rate>5%", "per second"), ("A.late_p99<5ms", "has no class"),
+        ("A.read_late_p99<5ms", "has no class"),
         ("p99<1.2.3ms", "'1.2.3ms' is not a number"), ("served>=99,9%", "'99,9%' is not a number"),
         ("served>=", "'' is not a number"), ("A.p999<5ms", "p999 is no percentile below 100"),
     ],
