@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 
 
 def analyse(
-    spark: SparkSession, wanted: Wanted, say: Callable[[str], None] = lambda _: None, aside: str | None = None
+    spark: SparkSession,
+    wanted: Wanted,
+    say: Callable[[str], None] = lambda _: None,
+    aside: str | None = None,
+    tell: Callable[[Findings], None] = lambda _: None,
 ) -> Findings:
-    """``say`` is told what is being done; ``aside`` is where bad lines go."""
+    """``say`` is told what is being done, ``tell`` the verdict (see ``conclude``); ``aside`` is where bad lines go."""
     limits = wanted.limits
     say("reading the lines")
     lines = narrow(read_lines(spark, wanted.sources), wanted.response)
@@ -37,9 +41,9 @@ def analyse(
     of_slots = scan.slots()
     try:
         seen = cells.survey(of_slots, limits)
-        if seen.bad and aside:
-            asks.set_aside(lines, aside)
         if not seen.requests:
+            if seen.bad and aside:
+                asks.set_aside(lines, aside)
             cause = f" ({seen.bad[0][2]} lines: {seen.bad[0][1]}, in {seen.bad[0][0]})" if seen.bad else ""
             raise UsageError(f"no request could be read from the logs{cause}")
         gathered = Gathered(
@@ -51,7 +55,11 @@ def analyse(
             lambda broken: asks.samples(spark, lines, broken, limits, wanted.response, sorted(outside(told))),
             lambda policy: asks.accesses(asks.accessed(spark, lines, policy, limits), policy),
         )
-        return conclude(gathered, seen, wanted, say)
+        findings = conclude(gathered, seen, wanted, say, tell)
+        if seen.bad and aside:
+            say("setting bad lines aside")
+            asks.set_aside(lines, aside)
+        return findings
     finally:
         scan.kept.unpersist()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +14,7 @@ from qosweb.analytics.progress import Progress
 from qosweb.analytics.rows import VIOLATED, Limits
 from qosweb.analytics.session import in_short, spark_session
 from qosweb.analytics.wanted import Wanted
+from qosweb.analytics.warmup import WarmUp
 from qosweb.errors import UsageError
 from qosweb.tools.situation import reading
 from qosweb.units import parse_duration_s, parse_size
@@ -33,6 +34,12 @@ EVERY_MIN_S, EVERY_MAX_S = 0.2, 3600.0
 
 _MASTER = re.compile(r"local(\[(\*|[0-9]+)(,[0-9]+)?\])?|local-cluster\[.*\]|spark://.+:[0-9]+(,.+)*|yarn|k8s://.+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+# Of a JVM that has little to do: most of its time goes into loading some 20,000 classes, and part of that
+# into looking through Spark's own once more for what a compiler would not have written.
+_HASTY_JVM = (
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 
 T = TypeVar("T")
 
@@ -55,7 +62,7 @@ def analyze(arguments: argparse.Namespace) -> int:
             check_fixed(_checkpoint(arguments, out), wanted)
     with _spark(arguments, found) as (spark, progress):
         findings = (_follow if arguments.follow else _once)(spark, wanted, arguments, out, progress)
-    return _told(findings, arguments, out)
+    return _written(findings, arguments, out)
 
 
 def _each(arguments: argparse.Namespace, spec: Policy | None, limits: Limits) -> int:
@@ -77,7 +84,7 @@ def _each(arguments: argparse.Namespace, spec: Policy | None, limits: Limits) ->
                 print(json.dumps({"name": name, "error": str(error)}) if arguments.json else f"{name}: {error}")
                 code = 2
             else:
-                code = max(code, _told(findings, arguments, out, name))
+                code = max(code, _written(findings, arguments, out, name))
             sys.stdout.flush()
     return code
 
@@ -100,28 +107,40 @@ def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tu
         ) from None
     with Progress(quiet=arguments.quiet or arguments.json) as progress:
         progress.say("starting Spark")
-        conf = settings(arguments.master, sources.size(found))
-        with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
+        size = sources.size(found)
+        conf = settings(arguments.master, size)
+        warm_up = WarmUp(found) if size is not None and size < sources.TINY else None
+        begin = warm_up.begin if warm_up else None
+        with spark_session("qosweb analyze", arguments.master, conf=conf, meanwhile=begin) as spark:
             progress.watch(spark)
             try:
-                yield spark, progress
+                with warm_up.going_on(spark) if warm_up else nullcontext():
+                    yield spark, progress
             except (PySparkException, Py4JError) as error:
                 said = in_short(error)  # now: what went wrong has to be asked of the JVM
                 raise UsageError(f"Spark could not do it: {said}") from None
 
 
-def _told(findings: Findings, arguments: argparse.Namespace, out: Path | None, name: str = "") -> int:
-    """Written and shown; the exit code."""
+def _shown(findings: Findings, arguments: argparse.Namespace, progress: Progress) -> None:
+    """The verdict, before anything is written that does not decide it."""
+    from qosweb.analytics.terminal import show
+
+    if not arguments.json:
+        with progress.silence():
+            show(findings)
+
+
+def _written(findings: Findings, arguments: argparse.Namespace, out: Path | None, name: str = "") -> int:
+    """The whole report; the exit code."""
     from qosweb.analytics.publish import write_report
     from qosweb.analytics.report import as_json
-    from qosweb.analytics.terminal import show
 
     if out:
         write_report(findings, out)
     if arguments.json:
         print(json.dumps(({"name": name} if name else {}) | as_json(findings)))
-    else:
-        show(findings, out)
+    elif out:
+        print(f"the whole report: {out / 'report.html'}")
     return 1 if findings.outcome == VIOLATED else 0
 
 
@@ -143,7 +162,8 @@ def _once(
     from qosweb.analytics.analysis import analyse
     from qosweb.analytics.keep import keep_lines, keep_tables
 
-    findings = analyse(spark, wanted, progress.say, str(out / "bad") if out else None)
+    aside = str(out / "bad") if out else None
+    findings = analyse(spark, wanted, progress.say, aside, tell=lambda verdict: _shown(verdict, arguments, progress))
     if out:
         progress.say("writing tables")
         keep_tables(spark, findings, out)
@@ -160,7 +180,9 @@ def _follow(
     assert out is not None
     every_s, late_s = _pace(arguments)
     checkpoint = _checkpoint(arguments, out)
-    return follow(spark, wanted, arguments.logs, out, checkpoint, every_s=every_s, late_s=late_s, say=progress.say)
+    findings = follow(spark, wanted, arguments.logs, out, checkpoint, every_s=every_s, late_s=late_s, say=progress.say)
+    _shown(findings, arguments, progress)
+    return findings
 
 
 def _checkpoint(arguments: argparse.Namespace, out: Path) -> Path:
@@ -185,6 +207,7 @@ def settings(master: str, size: int | None) -> dict[str, str]:
         "spark.driver.memory": "2g",
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+        "spark.sql.codegen.cache.maxEntries": "1000",  # what is thrown out is compiled again, by the JVM's compiler too
         "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",  # names of requests fill the first level at once
         "spark.sql.json.filterPushdown.enabled": "false",  # next to no line is passed over
     }
@@ -194,8 +217,8 @@ def settings(master: str, size: int | None) -> dict[str, str]:
         conf |= {
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.adaptive.enabled": "false",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": _HASTY_JVM,
+            "spark.executor.extraJavaOptions": _HASTY_JVM,
         }
     if size is not None and size < sources.TINY:
         conf |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}

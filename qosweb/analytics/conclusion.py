@@ -8,7 +8,7 @@ Neighbours: ``analysis`` gathers from files that are complete, ``stream`` from l
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from qosweb.analytics import asks, cells, chain, crowds, needs, parts, policies, tables
@@ -42,7 +42,6 @@ class Findings:
     cluster: list[Verdict]
     samples: Mapping[Verdict, Sequence[str]]
     table: list[tables.Outcome]
-    top: list[tables.Top]
     crowds: list[crowds.Crowd]
     capacity: list[needs.Capacity]
     needs: list[needs.Need]
@@ -53,6 +52,7 @@ class Findings:
     lines: int
     begin_s: float
     end_s: float
+    top: list[tables.Top] = field(default_factory=list)  # comes last: no verdict depends on it
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,9 @@ def conclude(
     seen: cells.Survey,
     wanted: Wanted,
     say: Callable[[str], None] = lambda _: None,
+    tell: Callable[[Findings], None] = lambda _: None,
 ) -> Findings:
-    """``say`` is told what is being done."""
+    """``say`` is told what is being done; ``tell`` the verdict as soon as it is known: all but ``top``."""
     limits, events = wanted.limits, gathered.events
     known, notes = policies_of(wanted, events)
     responses_ms = policies.response_limits(known)
@@ -100,7 +101,7 @@ def conclude(
     shown = gathered.samples(broken)
     say("making the tables")
     table = _table(seen.outcomes, gathered.times)
-    return Findings(
+    findings = Findings(
         limits=limits,
         outcome=outcome_of([*of_run, *cluster]),
         run=of_run,
@@ -108,7 +109,6 @@ def conclude(
         cluster=cluster,
         samples=shown,
         table=table,
-        top=tables.top(gathered.asked_for),
         crowds=crowds.find(table, limits.window_s),
         capacity=needs.capacity(table, timeline, limits.window_s),
         needs=needs.needs(table, limits.window_s),
@@ -120,6 +120,10 @@ def conclude(
         begin_s=float(seen.first_slot * limits.slot_s),
         end_s=float((seen.last_slot + 1) * limits.slot_s),
     )
+    tell(findings)
+    say("looking for the pages and clients that were busiest")
+    findings.top = tables.top(gathered.asked_for)
+    return findings
 
 
 def outside(events: Sequence[Event]) -> set[str]:

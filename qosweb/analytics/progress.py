@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 EVERY_S = 0.5
@@ -25,6 +28,7 @@ class Progress:
         self._begun_s = time.monotonic()
         self._spark: SparkSession | None = None
         self._over = threading.Event()
+        self._writing = threading.Lock()
         self._thread = threading.Thread(target=self._show, daemon=True)
 
     def __enter__(self) -> Progress:
@@ -36,8 +40,7 @@ class Progress:
         self._over.set()
         if self._lively:
             self._thread.join()
-            self._to.write("\r" + " " * WIDTH + "\r")
-            self._to.flush()
+            self._clear()
 
     def say(self, step: str) -> None:
         self._step = step
@@ -45,14 +48,27 @@ class Progress:
             self._to.write(f"qosweb: {step} ({time.monotonic() - self._begun_s:.0f} s)\n")
             self._to.flush()
 
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """The line is not there meanwhile: something else is written in the same terminal."""
+        with self._writing:
+            if self._lively:
+                self._clear()
+            yield
+
     def watch(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def _show(self) -> None:
         while not self._over.wait(EVERY_S):
             text = f"{time.monotonic() - self._begun_s:5.0f} s  {self._step}{self._tasks()}"
-            self._to.write("\r" + text[:WIDTH].ljust(WIDTH))
-            self._to.flush()
+            with self._writing:
+                self._to.write("\r" + text[:WIDTH].ljust(WIDTH))
+                self._to.flush()
+
+    def _clear(self) -> None:
+        self._to.write("\r" + " " * WIDTH + "\r")
+        self._to.flush()
 
     def _tasks(self) -> str:
         """How far the stages are that run now."""

@@ -9,10 +9,10 @@ Below: `java` finds a Java, `process` undoes what pyspark does to the process.
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qosweb.analytics import AnalyticsUnavailableError, java, process
 
@@ -38,9 +38,16 @@ appender.console.layout.pattern = spark: %p %c{1}: %m%n%ex{none}
 
 @contextmanager
 def spark_session(
-    app_name: str, master: str = "local[*]", *, conf: Mapping[str, str] | None = None
+    app_name: str,
+    master: str = "local[*]",
+    *,
+    conf: Mapping[str, str] | None = None,
+    meanwhile: Callable[[Any], None] | None = None,
 ) -> Iterator["SparkSession"]:
-    """A session of its own, for the length of a with block; `conf` adds to the settings or overrides them."""
+    """A session of its own, for the length of a with block; `conf` adds to the settings or overrides them.
+
+    `meanwhile` is given the JVM as soon as it answers, and what it begins there goes on beside the start.
+    """
     try:
         import pyspark
         from pyspark.sql import SparkSession
@@ -67,15 +74,22 @@ def spark_session(
             for name, value in settings.items():
                 builder.config(name, value)
             with process.chatter():
-                session = _made(builder, master)
+                session = _made(builder, master, settings, meanwhile)
             try:
                 yield session
             finally:
                 _stop(session)
 
 
-def _made(builder: "SparkSession.Builder", master: str) -> "SparkSession":
+def _made(
+    builder: "SparkSession.Builder",
+    master: str,
+    settings: Mapping[str, str],
+    meanwhile: Callable[[Any], None] | None,
+) -> "SparkSession":
     try:
+        if meanwhile is not None:
+            meanwhile(_jvm(master, settings))
         return builder.getOrCreate()
     except Exception as error:  # of whatever kind: what it says has to be asked of the JVM while that is there
         from pyspark import SparkContext
@@ -84,6 +98,14 @@ def _made(builder: "SparkSession.Builder", master: str) -> "SparkSession":
         if (context := SparkContext._active_spark_context) is not None:  # noqa: SLF001 - half made, nobody else has it
             context.stop()
         raise AnalyticsUnavailableError(f"no Spark session on {master}: {said}") from None
+
+
+def _jvm(master: str, settings: Mapping[str, str]) -> Any:
+    """The JVM that the session will be made in, as pyspark would start it for that."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized(conf=SparkConf().setMaster(master).setAll(list(settings.items())))  # noqa: SLF001
+    return SparkContext._jvm  # noqa: SLF001 - pyspark has no public names for these
 
 
 def in_short(error: Exception) -> str:
@@ -119,6 +141,7 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={temporary}" -Duser.timezone=UTC',
         "spark.driver.host": LOOPBACK,
         "spark.local.dir": str(temporary),
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # else each column asks the JVM ten questions, not four
         "spark.sql.execution.pythonUDF.arrow.enabled": "false",  # the extra brings no Arrow
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),

@@ -1,4 +1,4 @@
-"""The findings in the terminal: a short table, what is wrong, and where the rest is."""
+"""The findings in the terminal: a short table, what is wrong, and the outcome in the last line."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from rich.table import Table
 from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from qosweb.analytics.conclusion import Findings
     from qosweb.analytics.rows import Verdict
 
@@ -21,7 +19,7 @@ ROWS_MAX = 60
 STYLES = {HELD: "green", VIOLATED: "bold red", NOT_TESTED: "dim"}
 
 
-def show(findings: Findings, out: Path | None) -> None:
+def show(findings: Findings) -> None:
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
     console.print(_classes(findings))
     console.print()
@@ -41,10 +39,10 @@ def show(findings: Findings, out: Path | None) -> None:
         print(
             f"{_when(verdict)} {verdict.rule}: {verdict.reason} {' '.join(findings.samples.get(verdict, ()))}".rstrip()
         )
-    if out:
-        print(f"the whole report: {out / 'report.html'}")
     seconds = findings.end_s - findings.begin_s
-    print(f"{findings.outcome}: {findings.lines} lines, {seconds:.0f} s, from {clock(findings.begin_s)} UTC")
+    print(
+        f"{findings.outcome}: {findings.lines} lines, {seconds:.0f} s, from {clock(findings.begin_s)} UTC", flush=True
+    )
 
 
 def clock(at_s: float) -> str:
