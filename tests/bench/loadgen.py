@@ -6,10 +6,17 @@ of the pair. Then, round after round, wrk with pauses and loadgen from traces as
 what they say of the latency is compared: it should be the same. Last, one process of loadgen is given 8,000 requests
 per second, which it has to send in time.
 
+The two do not count alike. loadgen's latency ends when the answer came, by the kernel's word, and how long it lay there
+until it was read is a figure of its own. wrk's ends when wrk read it; and for those that took more than twice the usual
+time between two of a client, wrk adds others that it thinks it would have sent meanwhile. So both are printed: what
+each of them says, and what wrk's own requests took until their answers came, which `wrk_stamps.c` notes within wrk in
+the same rounds (where there is a C compiler), and which is the same thing as loadgen's figure.
+
 Like is compared with like, twice:
 
 - The same loop: as many clients of loadgen ask again after the same random pauses. wrk has them in whole milliseconds,
-  so that what it sends comes in bursts; so does loadgen's event loop. Whatever differs then is the instrument's.
+  so that what it sends comes in bursts; so does loadgen's event loop. Whatever differs then is the instrument's, but
+  for this: one process of loadgen needs longer for a burst, in which the node meanwhile answers the first of it.
 - The open loop, which is what loadgen is for: requests at random times, at the rate that wrk had. wrk counts from when
   a request was sent, and so does loadgen, besides; its own word is the latency from when it was due, of which its
   lateness is part. When the machine stands still, clients of a loop stand still with it and meet that once each, while
@@ -30,7 +37,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench import wrk
+from tests.bench import wrk, wrk_stamps
 from tests.bench.contenders import CLIENT_CORE, can_pin, running, version_of
 
 SUSTAINED_PER_S = 8000
@@ -51,8 +58,12 @@ class Seen(NamedTuple):
     """What one of the two says of one round."""
 
     rate_per_s: float
-    sent_p50_ms: float  # since it was sent
+    sent_p50_ms: float  # since it was sent, as the tool itself says
     sent_p99_ms: float
+    came_p50_ms: float | None  # since it was sent, until the answer came; None: nobody knows
+    came_p99_ms: float | None
+    read_late_p50_ms: float = 0.0  # how long the answer lay there
+    read_late_p99_ms: float = 0.0
     due_p50_ms: float = 0.0  # since it was due; wrk's never are
     due_p99_ms: float = 0.0
     late_p50_ms: float = 0.0
@@ -122,18 +133,29 @@ def _compare(options: argparse.Namespace, url: str, scratch: Path) -> Compared:
         flush=True,
     )
     script = scratch / "pauses.lua"
+    stamping = wrk_stamps.build(scratch)
     for turn in range(options.rounds):
         # A client of wrk asks once per pause and answer.
         answer_ms = found.wrk[-1].sent_p50_ms if found.wrk else 0.3
         mean_ms = max(1.0, options.connections / (found.saturation_per_s / 2) * 1e3 - answer_ms)
         script.write_text(_PAUSES.format(mean_ms=mean_ms))
-        load = wrk.load(url, connections=options.connections, seconds=options.seconds, script=script)
-        found.wrk.append(Seen(load.rate_per_s, load.p50_ms, load.p99_ms))
+        load = wrk.load(url, connections=options.connections, seconds=options.seconds, script=script, stamping=stamping)
+        found.wrk.append(_seen_by_wrk(load))
         found.closed.append(_closed_loop(url, options, "--pause", f"{mean_ms:.3f}ms"))
         found.open.append(_loadgen(url, _trace(url, load.rate_per_s, options, scratch, "poisson"), options))
         for name, seen in (("wrk", found.wrk), ("loadgen -c", found.closed), ("open loop", found.open)):
             print(f"round {turn + 1}/{options.rounds} {name:<10}{_shown(seen[-1])}", flush=True)
     return found
+
+
+def _seen_by_wrk(load: wrk.Measured) -> Seen:
+    stamps = load.stamps
+    if stamps is None:
+        return Seen(load.rate_per_s, load.p50_ms, load.p99_ms, None, None)
+    return Seen(
+        load.rate_per_s, load.p50_ms, load.p99_ms, stamps.came_p50_ms, stamps.came_p99_ms, stamps.lain_p50_ms,
+        stamps.lain_p99_ms,
+    )  # fmt: skip
 
 
 def _closed_loop(url: str, options: argparse.Namespace, *pause: str) -> Seen:
@@ -163,7 +185,12 @@ def _measured(options: argparse.Namespace, *words: str) -> Seen:
     late = summary["lateness_ms"]["percentiles"]
     rate_per_s = whole["requests"] / max(summary["lasted_s"], options.seconds)
     cpu_us = summary["cpu_s"] / whole["requests"] * 1e6
-    return Seen(rate_per_s, sent["p50"], sent["p99"], due["p50"], due["p99"], late["p50"], late["p99"], cpu_us)
+    read_late = summary["read_lateness_ms"]["percentiles"]
+    knows = summary["read_lateness_ms"]["count"] > 0
+    return Seen(
+        rate_per_s, sent["p50"], sent["p99"], sent["p50"] if knows else None, sent["p99"] if knows else None,
+        read_late["p50"], read_late["p99"], due["p50"], due["p99"], late["p50"], late["p99"], cpu_us,
+    )  # fmt: skip
 
 
 def _run(*arguments: str) -> str:
@@ -182,8 +209,12 @@ def _run(*arguments: str) -> str:
 
 def _shown(seen: Seen) -> str:
     own = ""
+    if not seen.cpu_us and seen.came_p50_ms is not None:
+        own = f"  until it came {seen.came_p50_ms:.3f} and {seen.came_p99_ms:.3f} ms"
+    if seen.came_p50_ms is not None:
+        own += f"  read late {seen.read_late_p50_ms:.3f} and {seen.read_late_p99_ms:.3f} ms"
     if seen.cpu_us:
-        own = f"  since due {seen.due_p50_ms:.3f} and {seen.due_p99_ms:.3f} ms"
+        own += f"  since due {seen.due_p50_ms:.3f} and {seen.due_p99_ms:.3f} ms"
         own += f"  late {seen.late_p50_ms:.3f} and {seen.late_p99_ms:.3f} ms  cpu {seen.cpu_us:.1f} us each"
     return f"{seen.rate_per_s:>8.0f}/s  p50 {seen.sent_p50_ms:6.3f} ms  p99 {seen.sent_p99_ms:7.3f} ms{own}"
 
@@ -196,16 +227,23 @@ def _same(compared: Compared) -> list[dict[str, Any]]:
     verdicts: list[dict[str, Any]] = []
     print("\nmedians of the rounds, at half of saturation, latency since sent")
     goal = f"within {SAME_RATIO:.0%} or {SAME_MS} ms"
-    for name, of_loadgen in (("the same loop", compared.closed), ("open loop", compared.open)):
-        for percent in ("p50", "p99"):
-            theirs, ours = (_median(of, f"sent_{percent}_ms") for of in (compared.wrk, of_loadgen))
-            met = abs(ours - theirs) <= max(SAME_RATIO * theirs, SAME_MS)
-            due = _median(of_loadgen, f"due_{percent}_ms")
-            shown = f"; {due:.3f} ms since due" if name == "open loop" else ""
-            print(f"{name}, {percent}: wrk {theirs:.3f} ms, loadgen {ours:.3f} ms ({ours - theirs:+.3f}{shown})  "
-                  f"goal {goal}  {_VERDICT[met]}")  # fmt: skip
-            figure = f"{name}, {percent} since sent"
-            verdicts.append({"figure": figure, "wrk_ms": theirs, "loadgen_ms": ours, "goal": goal, "met": met})
+    counted = {"each by its own word": "sent", "both until the answer came": "came"}
+    if any(seen.came_p99_ms is None for seen in (*compared.wrk, *compared.closed, *compared.open)):
+        print(
+            "nobody knows here when answers came (needs Linux and a C compiler): wrk's figures are until it read them"
+        )
+        del counted["both until the answer came"]
+    for how, kind in counted.items():
+        for name, of_loadgen in (("the same loop", compared.closed), ("open loop", compared.open)):
+            for percent in ("p50", "p99"):
+                theirs, ours = (_median(of, f"{kind}_{percent}_ms") for of in (compared.wrk, of_loadgen))
+                met = abs(ours - theirs) <= max(SAME_RATIO * theirs, SAME_MS)
+                due = _median(of_loadgen, f"due_{percent}_ms")
+                shown = f"; {due:.3f} ms since due" if name == "open loop" else ""
+                print(f"{how}, {name}, {percent}: wrk {theirs:.3f} ms, loadgen {ours:.3f} ms "
+                      f"({ours - theirs:+.3f}{shown})  goal {goal}  {_VERDICT[met]}")  # fmt: skip
+                figure = f"{how}, {name}, {percent} since sent"
+                verdicts.append({"figure": figure, "wrk_ms": theirs, "loadgen_ms": ours, "goal": goal, "met": met})
     return verdicts
 
 
