@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.messages import ClientMessage, Entry, Ordered, Payload, ViewMessage
+from cluster.entries import Entry
+from cluster.messages import ClientMessage, Ordered, Payload, ViewMessage
 from cluster.names import Label, ProcessId, View
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.messages import Entry
+from cluster.entries import Entry
 from cluster.names import Label, ProcessId, View, ViewId, founding_view
 from cluster.runlog import Run, RunLog
 

@@ -7,6 +7,7 @@ input or output of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -65,7 +66,7 @@ class DeliveredRun(Effect, frozen=True):
 
     tickets: list[int]
     position: int
-    results: list[object]
+    results: Sequence[object]
 
     def ends(self) -> list[Delivered]:
         """The same, one by one."""

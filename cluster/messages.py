@@ -11,26 +11,12 @@ from typing import final
 
 import msgspec
 
+from cluster.entries import Entry, Pack
 from cluster.names import Label, ProcessId, View, ViewId
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
     """Base of everything that travels. Equal when equal in all fields. (`gc`: a tree of values is in no cycle.)"""
-
-
-# ---- entries: what the application and the layers above put into the total order
-
-
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One element of the total order."""
-
-    kind: str  # APPLICATION, VIEW or CHECKPOINT
-    body: bytes
-
-
-APPLICATION = "a"
-VIEW = "v"
-CHECKPOINT = "c"
 
 
 # ---- client messages of the primary views layer (M_c): the total order
@@ -41,7 +27,7 @@ class Batch(Message, frozen=True):
     """<l, a> for a run of labels: seqno, seqno + 1, ... of the sender in its current view."""
 
     seqno: int
-    entries: tuple[Entry, ...]
+    pack: Pack
 
 
 @final

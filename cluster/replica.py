@@ -10,6 +10,7 @@ Below: total order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,8 +18,8 @@ import msgspec
 
 from cluster.actions import Resolved, StateDigest, Submitted
 from cluster.divergence import judge_states
+from cluster.entries import APPLICATION, CHECKPOINT, VIEW, Entry
 from cluster.layer import Delivered, DeliveredRun, Diverged, Outvoted, PrimaryChanged, Surroundings
-from cluster.messages import APPLICATION, CHECKPOINT, VIEW, Entry
 from cluster.names import ProcessId, View, ViewId
 from cluster.summaries import view_of_entry
 from cluster.tickets import NO_TICKET, Tickets
@@ -34,7 +35,10 @@ DIGESTS_KEPT = 8  # positions whose digests are remembered, to compare them
 
 
 class StateMachine(Protocol):
-    """What is replicated. Deterministic: nothing but these calls may change it or what it answers."""
+    """What is replicated. Deterministic: nothing but these calls may change it or what it answers.
+
+    One that can do with many entries at once what `apply` does with each of them may have `apply_all`, too (`Whole`).
+    """
 
     def apply(self, position: int, origin: ProcessId, body: bytes) -> object: ...
     def view_changed(self, position: int, view: View) -> None: ...
@@ -42,8 +46,16 @@ class StateMachine(Protocol):
     def restore(self, state: bytes) -> None: ...
 
 
+class Whole(Protocol):
+    """What a state machine may offer beside `apply`, to be asked a few times a millisecond and not for each entry."""
+
+    def apply_all(self, position: int, origin: ProcessId, bodies: Sequence[bytes]) -> Sequence[object]:
+        """Entries at `position`, `position` + 1, ...: what `apply` would answer to each."""
+        ...
+
+
 class Below(Protocol):
-    def broadcast(self, tickets: Sequence[int], entries: Sequence[Entry]) -> None: ...
+    def broadcast(self, tickets: Sequence[int], kind: str, bodies: Sequence[bytes]) -> None: ...
     def withdraw(self, ticket: int) -> bool: ...
     def unlabelled(self) -> list[int]: ...
     def keep_snapshot(self, state: bytes) -> None: ...
@@ -65,13 +77,15 @@ class State(msgspec.Struct, array_like=True):
     machine: bytes
 
 
+ApplyAll = Callable[[int, ProcessId, "Sequence[bytes]"], "Sequence[object]"]
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_state = msgspec.msgpack.Decoder(State).decode
 _decode_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
 
 
 class ReplicaLayer:
-    __slots__ = ("_checkpoint_waits", "_digests", "_said", "_tickets", "_unlabelled", "around", "below",
+    __slots__ = ("_apply_all", "_checkpoint_waits", "_digests", "_said", "_tickets", "_unlabelled", "around", "below",
                  "checkpoints", "leaving", "machine", "primary", "settings", "ticket", "view")  # fmt: skip
 
     below: Below
@@ -80,6 +94,7 @@ class ReplicaLayer:
         self.around = around
         self.settings = settings
         self.machine = machine
+        self._apply_all: ApplyAll = getattr(machine, "apply_all", self._apply_each)
         self.view: View | None = None
         self.primary: View | None = None  # the primary view this process takes part in now
         self.checkpoints: dict[ProcessId, int] = {}
@@ -111,11 +126,11 @@ class ReplicaLayer:
             if self.around.trace is not None:
                 for ticket, body in zip(given, bodies, strict=True):
                     self.around.trace(Submitted(ticket, body))
-            self.below.broadcast(given, [Entry(APPLICATION, body) for body in bodies])
+            self.below.broadcast(given, APPLICATION, bodies)
             return given
         tickets = []
         accepted: list[int] = []
-        entries: list[Entry] = []
+        kept: list[bytes] = []
         for body in bodies:
             self.ticket += 1
             ticket = self.ticket
@@ -129,8 +144,8 @@ class ReplicaLayer:
             else:
                 self._unlabelled += 1
                 accepted.append(ticket)
-                entries.append(Entry(APPLICATION, body))
-        self.below.broadcast(accepted, entries)
+                kept.append(body)
+        self.below.broadcast(accepted, APPLICATION, kept)
         return tickets
 
     def withdraw(self, ticket: int) -> bool:
@@ -163,26 +178,34 @@ class ReplicaLayer:
 
     def deliver(self, position: int, run: Run) -> None:
         """The entries of a run, at `position` and after. A snapshot may be due behind the last of them, not before."""
-        origin, apply, end = run.origin, self.machine.apply, position
+        origin = run.origin
         tickets = self._tickets.take(run) if origin == self.around.me else None
-        results: list[object] = []
-        for entry in run.entries:
-            result = None
-            if entry.kind == APPLICATION:
-                result = apply(end, origin, entry.body)
-            elif entry.kind == VIEW:
-                self._enter(end, view_of_entry(entry))
-            elif entry.kind == CHECKPOINT:
-                self._checkpoint(origin, _decode_checkpoint(entry.body))
-            if tickets:
-                results.append(result)
-            end += 1
+        results: Sequence[object]
+        if run.pack.others:
+            results = [self._take_in(at, origin, entry) for at, entry in enumerate(run.entries, position)]
+        else:
+            results = self._apply_all(position, origin, run.pack.bodies())
         if tickets:
             self._resolve_run(tickets, position, results)
+        end = position + run.pack.count
         if end % self.settings.snapshot_every == 0:
             self._take_snapshot(end)
 
-    def _resolve_run(self, tickets: list[int], position: int, results: list[object]) -> None:
+    def _apply_each(self, position: int, origin: ProcessId, bodies: Sequence[bytes]) -> Sequence[object]:
+        apply = self.machine.apply
+        return [apply(at, origin, body) for at, body in enumerate(bodies, position)]
+
+    def _take_in(self, position: int, origin: ProcessId, entry: Entry) -> object:
+        """An entry of any kind, and what the machine makes of it."""
+        if entry.kind == APPLICATION:
+            return self.machine.apply(position, origin, entry.body)
+        if entry.kind == VIEW:
+            self._enter(position, view_of_entry(entry))
+        elif entry.kind == CHECKPOINT:
+            self._checkpoint(origin, _decode_checkpoint(entry.body))
+        return None
+
+    def _resolve_run(self, tickets: list[int], position: int, results: Sequence[object]) -> None:
         if self.around.trace is not None:
             for at, ticket in enumerate(tickets, position):
                 if ticket:
@@ -231,7 +254,7 @@ class ReplicaLayer:
             self.below.withdraw(self._checkpoint_waits)
         self.ticket += 1
         self._checkpoint_waits = self.ticket
-        self.below.broadcast((self.ticket,), (Entry(CHECKPOINT, _encode(Checkpoint(position, digest))),))
+        self.below.broadcast((self.ticket,), CHECKPOINT, (_encode(Checkpoint(position, digest)),))
 
     def restore(self, snapshot: Snapshotted) -> None:
         """Go on from a snapshot: that of the own disk, or that of another replica."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.messages import Entry
+from cluster.entries import Entry, Pack, pack
 from cluster.names import Label, ProcessId, ViewId
 
 if TYPE_CHECKING:
@@ -26,7 +26,11 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     view_id: ViewId
     seqno: int
     origin: ProcessId
-    entries: tuple[Entry, ...]
+    pack: Pack
+
+    @property
+    def entries(self) -> list[Entry]:
+        return self.pack.entries()
 
     @property
     def first(self) -> Label:
@@ -34,13 +38,13 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def last(self) -> Label:
-        return _new(Label, (self.view_id, self.seqno + len(self.entries) - 1, self.origin))
+        return _new(Label, (self.view_id, self.seqno + self.pack.count - 1, self.origin))
 
     def part(self, low: int, high: int) -> Run:
         """Its entries low, low + 1, ..., high - 1."""
-        if low == 0 and high == len(self.entries):
+        if low == 0 and high == self.pack.count:
             return self
-        return Run(self.view_id, self.seqno + low, self.origin, self.entries[low:high])
+        return Run(self.view_id, self.seqno + low, self.origin, self.pack.part(low, high))
 
     def labelled(self) -> Iterator[tuple[Label, Entry]]:
         for i, entry in enumerate(self.entries):
@@ -54,11 +58,11 @@ def runs_of(labelled: Iterable[tuple[Label, Entry]]) -> Iterator[Run]:
     for label, entry in labelled:
         if first is None or label != (first.view_id, first.seqno + len(entries), first.origin):
             if first is not None:
-                yield Run(*first, tuple(entries))
+                yield Run(*first, pack(entries))
             first, entries = label, []
         entries.append(entry)
     if first is not None:
-        yield Run(*first, tuple(entries))
+        yield Run(*first, pack(entries))
 
 
 class RunLog:
@@ -86,7 +90,7 @@ class RunLog:
     def append(self, run: Run) -> None:
         self._starts.append(self.end)
         self._runs.append(run)
-        self.end += len(run.entries)
+        self.end += run.pack.count
 
     def extend(self, labelled: Iterable[tuple[Label, Entry]]) -> None:
         for run in runs_of(labelled):
@@ -109,15 +113,15 @@ class RunLog:
         end = self.end if end is None else end
         while position < end:
             run, offset = self.find(position)
-            part = run.part(offset, min(len(run.entries), offset + end - position))
+            part = run.part(offset, min(run.pack.count, offset + end - position))
             yield from part.labelled()
-            position += len(part.entries)
+            position += part.pack.count
 
     def cut(self, position: int) -> None:
         """Drop everything from this position on."""
         while self._starts and self._starts[-1] >= position:
             self._starts.pop()
-            self.end -= len(self._runs.pop().entries)
+            self.end -= self._runs.pop().pack.count
         if self.end > position:
             run = self._runs.pop()
             self._runs.append(run.part(0, position - self._starts[-1]))

@@ -13,10 +13,15 @@ what it had written; then nobody confirmed it, and all members drop it here alik
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from cluster.messages import VIEW, Entry, Summary
+from cluster.entries import VIEW, Entry
 from cluster.names import NOBODY, Label, ProcessId, View, ViewId
+
+if TYPE_CHECKING:
+    from cluster.messages import Summary
 
 NO_PRIMARY = ViewId(-1, "")  # below every view
 

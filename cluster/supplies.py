@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.durable import Snapshotted
-from cluster.messages import Entry, Supply
+from cluster.messages import Supply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cluster.entries import Entry
     from cluster.names import Label, ViewId
 
 _encode = msgspec.msgpack.Encoder().encode

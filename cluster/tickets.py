@@ -34,7 +34,7 @@ class Tickets:
 
     def take(self, run: Run) -> list[int]:
         """The tickets of an own run that was delivered; none if it is of an earlier life."""
-        return self._take(run.view_id, run.seqno + len(run.entries))
+        return self._take(run.view_id, run.seqno + run.pack.count)
 
     def take_up_to(self, label: Label) -> list[int]:
         """The tickets of all own labels up to this one."""

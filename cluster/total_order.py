@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import Broadcast, CatchUp, Confirm, Deliver, Established
 from cluster.durable import Appended, Image, Labelled, Rebuilt, Snapshotted, Truncated
+from cluster.entries import Entry
 from cluster.layer import Ejected, Persist, Surroundings
-from cluster.messages import Batch, ClientMessage, Entry, Payload, Resume, Summary, Supply
+from cluster.messages import Batch, ClientMessage, Payload, Resume, Summary, Supply
 from cluster.runlog import Run, RunLog
 from cluster.summaries import Outcome, exchange
 from cluster.supplies import Supplies, supplies
@@ -127,11 +128,11 @@ class TotalOrder:
         self._report()
 
     # input BCAST(a)_p, for several a's with the tickets of their submissions
-    def broadcast(self, tickets: Sequence[int], entries: Sequence[Entry]) -> None:
+    def broadcast(self, tickets: Sequence[int], kind: str, bodies: Sequence[bytes]) -> None:
         if self.around.trace is not None:
-            for entry in entries:
-                self.around.trace(Broadcast(entry))
-        self.delay.put(tickets, entries)
+            for body in bodies:
+                self.around.trace(Broadcast(Entry(kind, body)))
+        self.delay.put(tickets, kind, bodies)
         self._label()
 
     def withdraw(self, ticket: int) -> bool:
@@ -150,13 +151,13 @@ class TotalOrder:
         while self.delay and self.is_normal and self.below.room:
             assert self.current is not None
             seqno = self.nextseqno
-            tickets, entries = self.delay.take(self.settings.batch_len_max)
-            run = Run(self.current.id, seqno, self.around.me, entries)
-            self.nextseqno = seqno + len(entries)
+            tickets, pack = self.delay.take(self.settings.batch_len_max)
+            run = Run(self.current.id, seqno, self.around.me, pack)
+            self.nextseqno = seqno + pack.count
             first = run.first
             self.content[first] = run
             self.above.labelled(run.view_id, seqno, tickets)
-            self.below.send(Batch(seqno, run.entries))
+            self.below.send(Batch(seqno, run.pack))
             if first in self.content:  # not ordered at once
                 self.around.outbox.append(Persist(Labelled(run)))
 
@@ -201,11 +202,11 @@ class TotalOrder:
             last = self.highest.get(sender)
             following = last.seqno + 1 if last is not None and last.view_id == self.current.id else 1
         elif sender in self.gotstate:
-            earlier = (batch.seqno + len(batch.entries) for origin, batch in reversed(self._aside) if origin == sender)
+            earlier = (batch.seqno + batch.pack.count for origin, batch in reversed(self._aside) if origin == sender)
             following = next(earlier, 1)
         else:
             return False
-        return body.seqno == following and len(body.entries) > 0
+        return body.seqno == following and body.pack.count > 0
 
     # input DVS-GPRCV(m)_{q,p}
     def receive(self, sender: ProcessId, body: ClientMessage) -> None:
@@ -220,7 +221,7 @@ class TotalOrder:
     def _append(self, sender: ProcessId, batch: Batch) -> None:
         assert self.current is not None
         position = self.log.end
-        run = Run(self.current.id, batch.seqno, sender, batch.entries)
+        run = Run(self.current.id, batch.seqno, sender, batch.pack)
         if sender == self.around.me:
             run = self.content.pop(run.first)
         self.log.append(run)
@@ -339,7 +340,7 @@ class TotalOrder:
             if len(self.safe_exch) < len(self.current.members):
                 return
         else:
-            self._safe_count += len(body.entries)
+            self._safe_count += body.pack.count
         if self._safe_count > self.next_confirm:
             self.next_confirm = self._safe_count
             if self.around.trace is not None:
@@ -355,7 +356,7 @@ class TotalOrder:
         while self.next_report < self.next_confirm:
             position = self.next_report
             run, offset = self.log.find(position)
-            end = position + len(run.entries) - offset
+            end = position + run.pack.count - offset
             limit = min(self.next_confirm, position - position % every + every)
             if offset or end > limit:
                 end = min(end, limit)

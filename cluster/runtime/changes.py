@@ -107,11 +107,12 @@ class Changes:
     # ---- the order
 
     def _append(self, run: Run) -> None:
-        if not run.entries:
+        count = run.pack.count
+        if not count:
             return
         body, end = encode(run), self.extent.end
-        self._runs.append((end, len(run.entries), body, number_sum(end, body)))
-        self.extent.end = end + len(run.entries)
+        self._runs.append((end, count, body, number_sum(end, body)))
+        self.extent.end = end + count
 
     def _flush_runs(self) -> None:
         if self._runs:
@@ -135,7 +136,7 @@ class Changes:
             body = encode(run)
             self._connection.execute(
                 "UPDATE runs SET length = ?, body = ?, sum = ? WHERE position = ?",
-                (len(run.entries), body, number_sum(start, body), start),
+                (run.pack.count, body, number_sum(start, body), start),
             )
         extent.end = position
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.messages import APPLICATION, CHECKPOINT, VIEW
+from cluster.entries import APPLICATION, CHECKPOINT, VIEW
 from cluster.names import Label, ProcessId, View, ViewId
 from cluster.replica import Checkpoint
 from cluster.runtime import dbfile
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cluster.durable import Image
-    from cluster.messages import Entry
+    from cluster.entries import Entry
     from cluster.runtime.rows import Meta
 
 ENTRIES_SHOWN = 5
@@ -104,7 +104,7 @@ def inspect(directory: Path, entries: int = ENTRIES_SHOWN) -> Holding:
         log_end=log.end,
         next_confirm=max(image.next_confirm, image.snapshot.position if image.snapshot else 0),
         runs=runs,
-        labelled=sum(len(run.entries) for run in image.labelled.values()),
+        labelled=sum(run.pack.count for run in image.labelled.values()),
         snapshot=Snapshot(image.snapshot.position, len(image.snapshot.state)) if image.snapshot else None,
         file_sizes=sizes,
         recoveries=meta.recoveries,

@@ -28,7 +28,7 @@ def read_image(file: Path, connection: sqlite3.Connection, meta: Meta) -> tuple[
     try:
         for position, length, body, checksum in connection.execute("SELECT * FROM runs ORDER BY position"):
             run = run_of("runs", position, body, checksum)
-            if position != image.log.end or length != len(run.entries):
+            if position != image.log.end or length != run.pack.count:
                 raise Unsound(f"the order goes up to {image.log.end}, then on with a run of {length} at {position}")
             image.log.append(run)
         for number, body, checksum in connection.execute("SELECT * FROM labelled ORDER BY number"):

@@ -135,6 +135,9 @@ def run_of(table: str, number: int, body: bytes, checksum: int) -> Run:
     if number_sum(number, body) != checksum:
         raise Unsound(f"the checksum of row {number} of {table} is wrong")
     try:
-        return decode_run(body)
+        run = decode_run(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unsound(f"row {number} of {table} is no run: {error}") from error
+    if not run.pack.is_sound:
+        raise Unsound(f"row {number} of {table} has not the {run.pack.count} entries that it says")
+    return run

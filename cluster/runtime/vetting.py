@@ -12,22 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cluster.entries import APPLICATION, CHECKPOINT, VIEW, Entry
 from cluster.membership import PROCESSES_MAX
-from cluster.messages import (
-    APPLICATION,
-    CHECKPOINT,
-    VIEW,
-    AppMsg,
-    Batch,
-    Entry,
-    FwdMsg,
-    Info,
-    Plain,
-    Slot,
-    Summary,
-    Supply,
-    ViewMsg,
-)  # fmt: skip
+from cluster.messages import AppMsg, Batch, FwdMsg, Info, Plain, Slot, Summary, Supply, ViewMsg
 from cluster.names import NAME_LEN_MAX, View, make_view
 from cluster.replica import Checkpoint
 from cluster.runtime.wire import Garbage
@@ -35,6 +22,7 @@ from cluster.runtime.wire import Garbage
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cluster.entries import Pack
     from cluster.messages import Payload
 
 POSITION_MAX = 2**53
@@ -53,9 +41,7 @@ def vet(payload: Payload) -> None:
             return
         body = ordered.body
         if type(body) is Batch:
-            for entry in body.entries:
-                if entry.kind != APPLICATION:
-                    _vet_entry(entry, CHECKPOINT)
+            _vet_pack(body.pack)
         elif type(body) is Summary:
             _vet_summary(body)
         elif type(body) is Info:
@@ -66,6 +52,15 @@ def vet(payload: Payload) -> None:
         _vet_supply(payload)  # type: ignore[arg-type]
     elif kind is ViewMsg:
         _vet_view(payload.view)  # type: ignore[union-attr]
+
+
+def _vet_pack(pack: Pack) -> None:
+    if not pack.is_sound:
+        raise Garbage(f"{pack.count} entries that are not what they are said to be")
+    if pack.others:
+        for entry in pack.entries():
+            if entry.kind != APPLICATION:
+                _vet_entry(entry, CHECKPOINT)
 
 
 def _vet_summary(summary: Summary) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.messages import VIEW
+from cluster.entries import VIEW
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,7 +121,7 @@ class OrderTap:
         self.labelled = replica.labelled
 
     def deliver(self, position: int, run: Run) -> None:
-        self._watch.ordered += len(run.entries)
+        self._watch.ordered += run.pack.count
         if self._order_log is not None:
             self._order_log.write(position, run)
         self._deliver(position, run)

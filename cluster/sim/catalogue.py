@@ -362,7 +362,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "batches counted as one", "cluster.total_order",
-        "            self._safe_count += len(body.entries)",
+        "            self._safe_count += body.pack.count",
         "            self._safe_count += 1",
         "only the first entry of a batch is confirmed",
     ),

@@ -12,12 +12,12 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from cluster import actions
+from cluster.entries import Entry
 from cluster.messages import (
     Ack,
     AppMsg,
     Batch,
     Data,
-    Entry,
     Frame,
     FwdMsg,
     Hello,
@@ -34,7 +34,7 @@ from cluster.messages import (
     Supply,
     SyncMsg,
     ViewMsg,
-)  # fmt: skip
+)
 from cluster.names import Label, ProcessId, View, ViewId
 
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ def _told_client(message: Message) -> str:
             return f"info act {act or 'none'}, amb {{{' '.join(map(str, amb))}}}"
         case Registered():
             return "registered"
-        case Batch(seqno=seqno, entries=entries):
-            return f"batch from {seqno}: {' '.join(map(told_entry, entries))}"
+        case Batch(seqno=seqno, pack=pack):
+            return f"batch from {seqno}: {' '.join(map(told_entry, pack.entries()))}"
         case Summary(base=base, next_confirm=confirm, tail=tail, loose=loose, high_primary=high):
             known = f"next {confirm}, order from {base} to {confirm + len(tail)}"
             return f"summary {known}, high {high or 'none'}, {len(loose)} labels without a place"

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from cluster.messages import Entry, Ordered, SyncMsg
+    from cluster.entries import Entry
+    from cluster.messages import Ordered, SyncMsg
     from cluster.names import Label, ProcessId, View, ViewId
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from cluster.messages import APPLICATION, Entry
+from cluster.entries import APPLICATION, Entry
 from cluster.specs.spec import Spec
 
 if TYPE_CHECKING:

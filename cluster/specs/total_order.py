@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.messages import CHECKPOINT, VIEW, Entry
+from cluster.entries import CHECKPOINT, VIEW, Entry
 from cluster.names import NOBODY, Label, ProcessId, ViewId
 from cluster.specs.queues import LossyQueue, Window
 from cluster.specs.spec import Spec

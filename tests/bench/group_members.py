@@ -30,7 +30,7 @@ from tests.bench.group_etcd import Etcd
 from tests.bench.group_pysyncobj import PySyncObj
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 BODY = b"x" * 150
 KEY = b"a key for the benchmark alone...."
@@ -45,6 +45,11 @@ class Count:
     def apply(self, _position: int, _origin: object, _body: bytes) -> object:
         self.count += 1
         return self.count
+
+    def apply_all(self, _position: int, _origin: object, bodies: Sequence[bytes]) -> Sequence[object]:
+        first = self.count + 1
+        self.count += len(bodies)
+        return range(first, self.count + 1)
 
     def view_changed(self, _position: int, _view: object) -> None: ...
 

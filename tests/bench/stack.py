@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.messages import APPLICATION, Batch, Entry
+from cluster.entries import pack_bodies
+from cluster.messages import Batch
 from cluster.settings import Settings
 from tests.cluster.ideal import Ideal
 
@@ -74,15 +75,15 @@ def _batches(group: Ideal, size: int, entries: int) -> Callable[[], None]:
 
 def _plain(wire: bool, size: int, entries: int) -> Callable[[], None]:
     encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Batch).decode
-    logs: list[list[Entry]] = [[], [], []]
+    logs: list[list[bytes]] = [[], [], []]
 
     def run() -> None:
         for i in range(entries // size):
-            batch = Batch(i, tuple([Entry(APPLICATION, BODY) for _ in range(size)]))
+            batch = Batch(i, pack_bodies([BODY] * size))
             frame = encode(batch) if wire else b""
             for receiver in range(3):
                 got = decode(frame) if wire and receiver != i % 3 else batch
-                logs[receiver].extend(got.entries)
+                logs[receiver].extend(got.pack.bodies())
 
     return run
 

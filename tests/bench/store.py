@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.durable import Appended, Labelled, Record, Snapshotted, Truncated
-from cluster.messages import APPLICATION, Entry
+from cluster.entries import pack_bodies
 from cluster.names import ProcessId, ViewId
 from cluster.runlog import Run
 from cluster.runtime.store import Purpose, Store
@@ -61,7 +61,7 @@ class Turns:
     def write(self, position: int, run: Run) -> None:
         records: list[Record] = [Labelled(run)] if run.origin == ME else []
         records.append(Appended(position, run))
-        if position % KEEP < len(run.entries) and position > KEEP:
+        if position % KEEP < run.pack.count and position > KEEP:
             records += [Snapshotted(position, (), self.snapshot), Truncated(position - KEEP)]
         self.store.write(records)
 
@@ -76,7 +76,7 @@ class Turns:
 
 def _measure(directory: Path, size: int, origin: ProcessId, transactions: int) -> None:
     turns = Turns(directory)
-    entries = tuple([Entry(APPLICATION, os.urandom(BODY_BYTES)) for _ in range(size)])
+    entries = pack_bodies([os.urandom(BODY_BYTES) for _ in range(size)])
     runs = [(i * size, Run(VIEW, i * size + 1, origin, entries)) for i in range(transactions)]
     ours: list[tuple[float, float]] = []
     theirs: list[tuple[float, float]] = []

@@ -13,23 +13,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from cluster.messages import (
-    APPLICATION,
-    CHECKPOINT,
-    VIEW,
-    Ack,
-    AppMsg,
-    Data,
-    Entry,
-    FwdMsg,
-    Hello,
-    LinkAck,
-    Proposal,
-    Resume,
-    Supply,
-    SyncMsg,
-    ViewMsg,
-)
+from cluster.entries import APPLICATION, CHECKPOINT, VIEW, Entry, Pack, pack
+from cluster.messages import Ack, AppMsg, Data, FwdMsg, Hello, LinkAck, Proposal, Resume, Supply, SyncMsg, ViewMsg
 from cluster.names import ProcessId, View, ViewId, make_view
 
 PAYLOADS = (ViewMsg, AppMsg, FwdMsg, SyncMsg, Ack, Supply, Resume)
@@ -85,5 +70,9 @@ class Nonsense:
             return st.tuples(*(self.of(one) for one in inside))
         if kind is Entry:
             return st.builds(Entry, self.of(str), self.of(bytes))
+        if kind is Pack:  # mostly one that holds what it says
+            sound = st.lists(self.of(Entry), max_size=4).map(pack)
+            any_other = st.builds(Pack, INTS, self.of(bytes), self.of(tuple[tuple[int, str], ...]))
+            return st.one_of(sound, sound, any_other)
         hints = typing.get_type_hints(kind)
         return st.builds(kind, *(self.of(hint) for hint in hints.values()))

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
+from cluster.entries import pack_bodies
 from cluster.layer import Surroundings
-from cluster.messages import Ack, Batch, Entry, Ordered, Slot, ViewMessage
+from cluster.messages import Ack, Batch, Ordered, Slot, ViewMessage
 from cluster.names import ProcessId, View, ViewId, make_view
 from cluster.settings import DEFAULT, Settings
 from cluster.view_order import ViewOrder
@@ -24,7 +25,7 @@ MakeOrder = Callable[[Surroundings, Settings], ViewOrder]
 
 
 def message(number: int, size: int = 1) -> Batch:
-    return Batch(number, (Entry("a", b"x" * size),))
+    return Batch(number, pack_bodies([b"x" * size]))
 
 
 class Judge:

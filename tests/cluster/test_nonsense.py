@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.entries import Entry, pack
 from cluster.layer import Effect, Ejected
-from cluster.messages import AppMsg, Batch, Data, Entry, Frame, FwdMsg, Info, Plain, Registered, Slot, Summary, SyncMsg
+from cluster.messages import AppMsg, Batch, Data, Frame, FwdMsg, Info, Plain, Registered, Slot, Summary, SyncMsg
 from cluster.names import ProcessId, ViewId, make_view
 from cluster.runtime.vetting import vet
 from cluster.runtime.wire import Garbage, decode_frame
@@ -164,9 +165,9 @@ FORGED = make_view(2**31, {C: 1})
 @pytest.mark.parametrize(
     "body",
     [
-        Batch(1, (Entry("a", b"once more"),)),
-        Batch(999, (Entry("a", b"far ahead"),)),
-        Batch(5, ()),
+        Batch(1, pack([Entry("a", b"once more")])),
+        Batch(999, pack([Entry("a", b"far ahead")])),
+        Batch(5, pack([])),
         Summary(0, 0, (), (), None, ()),
         Summary(0, 10**6, (), (), ViewId(2**31, ""), ()),
         Info(None, ()),

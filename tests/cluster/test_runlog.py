@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.messages import APPLICATION, Entry
+from cluster.entries import pack_bodies
 from cluster.names import Label, ProcessId, ViewId
 from cluster.runlog import Run, RunLog
 
@@ -17,7 +17,7 @@ def _log() -> RunLog:
     """Positions 10, 11, ..., in runs of these lengths; the entry at a position has it as its body."""
     log = RunLog(10)
     for length in LENGTHS:
-        entries = tuple(Entry(APPLICATION, b"%d" % (log.end + i)) for i in range(length))
+        entries = pack_bodies([b"%d" % (log.end + i) for i in range(length)])
         log.append(Run(VIEW, log.end, A, entries))
     return log
 
@@ -54,5 +54,5 @@ def test_every_position_is_found_after_the_beginning_was_dropped(position: int) 
 
 def test_one_run_alone() -> None:
     log = RunLog(7)
-    log.append(Run(VIEW, 7, A, (Entry(APPLICATION, b"7"), Entry(APPLICATION, b"8"))))
+    log.append(Run(VIEW, 7, A, pack_bodies([b"7", b"8"])))
     _check(log)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.messages import APPLICATION, Entry
+from cluster.entries import pack_bodies
 from cluster.names import Label, ProcessId, ViewId
 from cluster.runlog import Run
 from cluster.tickets import NO_TICKET, Tickets
@@ -12,7 +12,7 @@ FIRST, SECOND = ViewId(1, "x"), ViewId(2, "y")
 
 
 def run_of(view_id: ViewId, seqno: int, length: int) -> Run:
-    return Run(view_id, seqno, ME, (Entry(APPLICATION, b""),) * length)
+    return Run(view_id, seqno, ME, pack_bodies([b""] * length))
 
 
 def open_tickets() -> Tickets:

@@ -18,7 +18,7 @@ from cluster.durable import (
     Snapshotted,
     Truncated,
 )
-from cluster.messages import APPLICATION, Entry
+from cluster.entries import pack_bodies
 from cluster.names import Label, ProcessId, View, make_view
 from cluster.runlog import Run
 
@@ -33,7 +33,7 @@ def contents(image: Image) -> dict[str, object]:
     """All that an image says, in a form that can be compared; a run without entries says nothing."""
     said = {name: getattr(image, name) for name in Image.__slots__ if name != "log"}
     log = image.log
-    runs = [(start, run) for start, run in zip(log._starts, log._runs, strict=True) if run.entries]
+    runs = [(start, run) for start, run in zip(log._starts, log._runs, strict=True) if run.pack.count]
     return {**said, "log": (log.base, log.end, runs)}
 
 
@@ -67,7 +67,7 @@ class Writer:
         size = self.number(0 if origin == OTHER else 1, 4)
         bodies = self.draw(st.lists(st.binary(max_size=40), min_size=size, max_size=size))
         self.seqno += 10
-        return Run(self.view().id, self.seqno, origin, tuple(Entry(APPLICATION, body) for body in bodies))
+        return Run(self.view().id, self.seqno, origin, pack_bodies(bodies))
 
     def view(self) -> View:
         return make_view(self.number(0, 5), {ME: 1, OTHER: self.number(0, 3)})

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from cluster.durable import Appended, Boot, Epoch, Image, Labelled, Rebuilt, Record, Snapshotted, Truncated
-from cluster.messages import APPLICATION, Entry
+from cluster.entries import pack_bodies
 from cluster.names import Label, ProcessId, ViewId
 from cluster.runlog import Run
 from cluster.runtime.store import Purpose, Store
@@ -26,7 +26,7 @@ def transaction(seed: int, i: int, image: Image) -> list[Record]:
 
     def run(seqno: int, origin: ProcessId) -> Run:
         bodies = [chance.randbytes(chance.randrange(300)) for _ in range(chance.randrange(1, 30))]
-        return Run(VIEW, seqno, origin, tuple(Entry(APPLICATION, body) for body in bodies))
+        return Run(VIEW, seqno, origin, pack_bodies(bodies))
 
     log = image.log
     own = run(100 * i, ME)

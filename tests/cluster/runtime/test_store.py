@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cluster.durable import Appended, Boot, Image, Labelled, Snapshotted, Truncated, founding_image
-from cluster.messages import APPLICATION, Entry
+from cluster.entries import pack_bodies
 from cluster.names import ProcessId, ViewId
 from cluster.runlog import Run
 from cluster.runtime.refusals import ForeignDisk
@@ -39,7 +39,7 @@ def held(directory: Path) -> dict[str, object]:
 
 
 def run(seqno: int, count: int = 1, origin: ProcessId = ME) -> Run:
-    return Run(ViewId(3, "ab"), seqno, origin, tuple(Entry(APPLICATION, b"%d" % i) for i in range(count)))
+    return Run(ViewId(3, "ab"), seqno, origin, pack_bodies([b"%d" % i for i in range(count)]))
 
 
 def test_a_new_disk_is_empty_and_somebody_new(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_what_is_dropped_makes_room_for_what_comes(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     body = os.urandom(1000)
     for i in range(0, 10_000, 50):
-        entries = tuple([Entry(APPLICATION, body)] * 50)
+        entries = pack_bodies([body] * 50)
         store.write([Appended(i, Run(ViewId(3, "ab"), i, ME, entries)), Snapshotted(i, (), body), Truncated(i - 200)])
     store.close()
     assert store.file.stat().st_size < 2_000_000

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cluster.durable import Appended, Boot, Image, Labelled, Primaries, Snapshotted
-from cluster.messages import APPLICATION, Entry
+from cluster.entries import pack_bodies
 from cluster.names import ProcessId, ViewId, make_view
 from cluster.runlog import Run
 from cluster.runtime import dbfile
@@ -52,7 +52,7 @@ def write(store: Store, transactions: int) -> None:
     store.write([Boot(2), Primaries(make_view(3, {ME: 1}), (make_view(4, {ME: 2}),))])
     position = 0
     for i in range(transactions):
-        entries = tuple(Entry(APPLICATION, bytes([i]) * 500) for _ in range(5))
+        entries = pack_bodies([bytes([i]) * 500] * 5)
         store.write([Appended(position, Run(ViewId(3, "ab"), position, ProcessId("b"), entries))])
         position += 5
     store.write([Snapshotted(3, (), b"s" * 5_000), Labelled(run(1_000))])

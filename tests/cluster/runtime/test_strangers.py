@@ -8,15 +8,12 @@ import msgspec
 import pytest
 
 from cluster import Group, Options
+from cluster.entries import APPLICATION, CHECKPOINT, VIEW, Entry, Pack, pack
 from cluster.messages import (
-    APPLICATION,
-    CHECKPOINT,
-    VIEW,
     Ack,
     AppMsg,
     Batch,
     Data,
-    Entry,
     FwdMsg,
     Payload,
     Plain,
@@ -26,7 +23,7 @@ from cluster.messages import (
     Supply,
     SyncMsg,
     ViewMsg,
-)  # fmt: skip
+)
 from cluster.names import Label, ProcessId, View, ViewId
 from cluster.runtime.handshake import (
     CROWD,
@@ -159,15 +156,15 @@ def test_a_peer_with_the_key_that_sends_garbage_is_ejected_and_the_others_go_on(
     run(story)
 
 
-NO_CHECKPOINT = Batch(99, (Entry(CHECKPOINT, b"nonsense"),))
+NO_CHECKPOINT = Batch(99, pack([Entry(CHECKPOINT, b"nonsense")]))
 
 
 @pytest.mark.parametrize(
     "body",
     [
         AppMsg(Plain(0, NO_CHECKPOINT)),
-        AppMsg(Slot(0, 1, 1, None, 0, Batch(99, (Entry(VIEW, b""),)))),
-        AppMsg(Slot(0, 1, 1, None, 0, Batch(99, (Entry("unheard of", b""),)))),
+        AppMsg(Slot(0, 1, 1, None, 0, Batch(99, pack([Entry(VIEW, b"")])))),
+        AppMsg(Slot(0, 1, 1, None, 0, Batch(99, pack([Entry("unheard of", b"")])))),
         FwdMsg(ProcessId("c"), ViewId(1, "x"), Plain(0, NO_CHECKPOINT), 1),
         AppMsg(Plain(0, Summary(0, 0, ((Label(ViewId(1, "x"), 1, ProcessId("c")), Entry(VIEW, b"x")),), (), None, ()))),
         Supply(ViewId(1, "x"), 0, 1, -1, b"", 0, ((Label(ViewId(1, "x"), 1, ProcessId("c")), Entry(VIEW, b"x")),)),
@@ -177,6 +174,12 @@ NO_CHECKPOINT = Batch(99, (Entry(CHECKPOINT, b"nonsense"),))
 def test_entries_that_no_replica_could_apply_do_not_get_in(body: Payload) -> None:
     with pytest.raises(Garbage, match="an entry of the kind"):
         vet(body)
+
+
+@pytest.mark.parametrize("unsound", [Pack(2, pack([Entry(APPLICATION, b"one")]).packed), Pack(1, b"no entries at all")])
+def test_entries_that_are_not_what_they_are_said_to_be_do_not_get_in(unsound: Pack) -> None:
+    with pytest.raises(Garbage, match="entries that are not what they are said to be"):
+        vet(AppMsg(Slot(0, 1, 1, None, 0, Batch(99, unsound))))
 
 
 def test_what_no_process_would_say_does_not_disturb_the_others() -> None:
@@ -223,7 +226,7 @@ def test_a_member_that_breaks_the_protocol_is_shut_out_for_a_while_and_the_other
         ):
             for member in (a, b, c):
                 await member.primary_of(3)
-            c.driver.process.primary.below.send(Batch(999, (Entry(APPLICATION, b"from nowhere"),)))
+            c.driver.process.primary.below.send(Batch(999, pack([Entry(APPLICATION, b"from nowhere")])))
             c.driver._soon()
             for member in (a, b):
                 await eventually(lambda member=member: member.driver.transport.counters.ejected > 0)  # type: ignore[misc]

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.messages import APPLICATION, AppMsg, Batch, Data, Entry, Hello, LinkAck, Plain, Proposal, Row
+from cluster.entries import pack_bodies
+from cluster.messages import AppMsg, Batch, Data, Hello, LinkAck, Plain, Proposal, Row
 from cluster.names import ProcessId
 from cluster.runtime.wire import LENGTH, Addresses, FrameWriter, Garbage, Splitter, decode_frame
 
-BODY = AppMsg(Plain(3, Batch(1, (Entry(APPLICATION, b"x" * 200), Entry(APPLICATION, b"")))))
+BODY = AppMsg(Plain(3, Batch(1, pack_bodies([b"x" * 200, b""]))))
 FRAMES = (
     Hello(1, 2, 3, 4),
     Data(1, 1, BODY),
@@ -39,7 +40,7 @@ def test_a_payload_for_several_peers_is_encoded_once() -> None:
     writer = FrameWriter(10_000)
     first, second = writer.parts(Data(1, 1, BODY)), writer.parts(Data(2, 9, BODY))
     assert first[1] is second[1]
-    other = AppMsg(Plain(4, Batch(1, ())))
+    other = AppMsg(Plain(4, Batch(1, pack_bodies([]))))
     assert decode_frame(b"".join(writer.parts(Data(1, 2, other)))[LENGTH.size :]) == Data(1, 2, other)
 
 

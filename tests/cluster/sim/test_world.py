@@ -8,7 +8,7 @@ import pytest
 
 from cluster.actions import Action, Crashed, Deliver, Recovered
 from cluster.durable import Appended, Boot
-from cluster.messages import APPLICATION, Entry
+from cluster.entries import pack_bodies
 from cluster.names import ProcessId, ViewId
 from cluster.runlog import Run
 from cluster.sim.disk import Disk
@@ -123,7 +123,7 @@ def test_a_disk_hands_out_what_it_has_and_keeps_it_apart() -> None:
     disk = Disk(coded=True)
     disk.write(Boot(3))
     image = disk.read()
-    disk.write(Appended(0, Run(ViewId(0, ""), 1, ProcessId("a"), (Entry(APPLICATION, b"x"),))))
+    disk.write(Appended(0, Run(ViewId(0, ""), 1, ProcessId("a"), pack_bodies([b"x"]))))
     assert (image.boot, len(image.log)) == (3, 0)
     assert len(disk.read().log) == 1
     disk.lose()

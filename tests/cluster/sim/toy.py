@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING
 
 from cluster.actions import Deliver, Resolved, Submitted
 from cluster.durable import Appended, Boot, Image
+from cluster.entries import APPLICATION, Entry, pack_bodies
 from cluster.layer import Chance, Delivered, Effect, Known, Persist, PrimaryChanged, Send, Surroundings
-from cluster.messages import (
-    APPLICATION,
-    AppMsg,
-    Batch,
-    Data,
-    Entry,
-    Frame,
-    Hello,
-    Plain,
-    Proposal,
-    Row,
-    Supply,
-)
+from cluster.messages import AppMsg, Batch, Data, Frame, Hello, Plain, Proposal, Row, Supply
 from cluster.names import Label, ProcessId, View, ViewId, make_view
 from cluster.runlog import runs_of
 
@@ -100,10 +89,10 @@ class Toy:
                 self.around.outbox.append(Known(tuple(row.process for row in rows)))
                 self._enter(make_view(epoch, dict.fromkeys(members, epoch)))
                 self._share(peer)
-            case Data(body=AppMsg(body=Plain(body=Batch(entries=entries)))):
+            case Data(body=AppMsg(body=Plain(body=Batch(pack=pack)))):
                 if self.leads:
                     known = {entry.body for _, entry in self.log}
-                    new = [entry for entry in entries if entry.body not in known]
+                    new = [entry for entry in pack.entries() if entry.body not in known]
                     at = len(self.log)
                     self._append([(Label(NO_VIEW, at + i, peer), entry) for i, entry in enumerate(new)])
             case Data(body=Supply(entries=entries)):
@@ -144,15 +133,14 @@ class Toy:
             supply = Supply(NO_VIEW, 0, 1, -1, b"", 0, tuple(self.log))
             self._send(peer, Data(1, 1, supply))
         elif peer == self.leader and self.tickets:
-            entries = tuple(Entry(APPLICATION, body) for body in self.tickets)
-            self._send(peer, Data(1, 1, AppMsg(Plain(0, Batch(1, entries)))))
+            self._send(peer, Data(1, 1, AppMsg(Plain(0, Batch(1, pack_bodies(list(self.tickets)))))))
 
     def _append(self, entries: list[tuple[Label, Entry]], *, keep: bool = True) -> None:
         if keep and entries and self.fault != "forget":
             position = len(self.log)
             for run in runs_of(entries):
                 self.around.outbox.append(Persist(Appended(position, run)))
-                position += len(run.entries)
+                position += run.pack.count
         for label, entry in entries:
             self._trace(Deliver(len(self.log), label, entry))
             self.log.append((label, entry))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,7 +29,7 @@ from cluster.actions import (
     VsReceive,
     VsSend,
 )  # fmt: skip
-from cluster.messages import Entry, FwdMsg, Info, Summary, SyncMsg
+from cluster.messages import FwdMsg, Info, Summary, SyncMsg
 from cluster.names import Label, ProcessId, View, ViewId, founding_view, initial_view
 from cluster.specs.checkers import Checkers
 from cluster.specs.co_rfifo import CoRfifoSpec
@@ -55,6 +56,9 @@ from tests.cluster.specs.traces import (
     refuses,
     view,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    from cluster.entries import Entry
 
 V0 = founding_view(A)
 E_, F_ = ProcessId("e"), ProcessId("f")

@@ -21,7 +21,7 @@ from tests.cluster.specs.traces import A, B, C, entry, label, plain, preconditio
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cluster.messages import Entry
+    from cluster.entries import Entry
 
 AB, ABC, OLD = view(5, A, B), view(6, A, B, C), view(4, A, B, C)
 

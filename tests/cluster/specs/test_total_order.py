@@ -17,7 +17,7 @@ from cluster.actions import (
     StateDigest,
     Submitted,
 )  # fmt: skip
-from cluster.messages import CHECKPOINT, Entry
+from cluster.entries import CHECKPOINT, Entry
 from cluster.names import Label, ProcessId
 from cluster.specs.replica import DIGESTS, ReplicaSpec
 from cluster.specs.total_order import TotalOrderSpec

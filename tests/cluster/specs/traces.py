@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import pytest
 
 from cluster.actions import Action, Crashed, Recovered
-from cluster.messages import APPLICATION, VIEW, Batch, Entry, Plain
+from cluster.entries import APPLICATION, VIEW, Entry, pack_bodies
+from cluster.messages import Batch, Plain
 from cluster.names import NOBODY, Label, ProcessId, View, make_view
 from cluster.specs.checkers import Checkers
 from cluster.specs.spec import Spec, Violation
@@ -27,7 +28,7 @@ def view(epoch: int, *members: ProcessId, cids: dict[ProcessId, int] | None = No
 
 
 def batch(text: str) -> Batch:
-    return Batch(1, (Entry(APPLICATION, text.encode()),))
+    return Batch(1, pack_bodies([text.encode()]))
 
 
 def plain(text: str) -> Plain:
