@@ -27,9 +27,11 @@ from tests.cluster.runtime.proxy import Proxy
 from tests.support.tls import write_certificate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from cluster.layer import Delivered
+    from cluster.names import ProcessId
 
 KEY = b"k" * 32
 
@@ -39,6 +41,18 @@ def options(process: str, *contacts: str, **more: object) -> Options:
         Options(name=process, key=KEY, listen=("127.0.0.1:0",), contacts=contacts),
         **more,
     )
+
+
+class WholeTally(Tally):
+    """Takes many entries at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs: list[int] = []  # how many each time
+
+    def apply_all(self, position: int, origin: ProcessId, bodies: Sequence[bytes]) -> Sequence[object]:
+        self.runs.append(len(bodies))
+        return [self.apply(at, origin, body) for at, body in enumerate(bodies, position)]
 
 
 async def three(*machines: Tally) -> tuple[Group, Group, Group]:
@@ -66,6 +80,26 @@ def test_everybody_is_delivered_the_same() -> None:
                 seen.append(found)
             assert seen[0] == seen[1] == seen[2]
             assert [event.body for event in seen[0] if event.origin == b.me] == [b"%d" % i for i in range(20)]
+
+    run(story)
+
+
+def test_a_state_machine_may_take_many_entries_at_once_beside_one_that_does_not() -> None:
+    """And with a snapshot in the middle of a run, and checkpoints among the entries."""
+
+    async def story() -> None:
+        few = msgspec.structs.replace(RUNTIME_SETTINGS, snapshot_every=150)
+        whole, single = WholeTally(), Tally()
+        async with (
+            await Group.found(options("a", settings=few), whole) as a,
+            await Group.join(options("b", a.addresses[0], settings=few), single) as b,
+        ):
+            for member in (a, b):
+                await member.primary_of(2)
+            answers = [await asyncio.gather(*(member.broadcast(b"x") for _ in range(400))) for member in (a, b)]
+            assert answers == [list(range(1, 401)), list(range(401, 801))]
+            await eventually(lambda: whole.chain == single.chain)
+            assert max(whole.runs) > 1
 
     run(story)
 
