@@ -22,6 +22,7 @@ from tests.bench import group_goals as goals
 from tests.bench.group_layers import show_layers
 from tests.bench.group_processes import Members
 from tests.cluster.runtime.namespaces import Namespaces, NotAllowed
+from tests.support.standstill import Standstill
 
 SATURATED = 512  # outstanding
 FEW = 8  # outstanding, where something goes wrong meanwhile
@@ -112,35 +113,8 @@ def half(session: Session) -> None:
         p50, p99 = (median(each[key] / 1000 for each in found) for key in ("p50_us", "p99_us"))
         print(f"  {mode:<9} {most / 2:,.0f} of {most:,.0f} entries/s: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
         each = "  ".join(f"{one['p99_us'] / 1000:.1f} ({1000 * s:.0f})" for one, s in zip(found, stalls, strict=True))
-        print(f"            p99 of each round (and the longest that a sleeper was not woken), in ms: {each}")
+        print(f"            p99 of each round (and the longest that the machine stood still), in ms: {each}")
         session.verdicts.most(f"{mode}, p99 at half of saturation", p99, goals.HALF_P99_MS, "{:.1f} ms")
-
-
-class Standstill:
-    """How long this machine stood still: a thread that sleeps for a millisecond at a time looks when it is woken."""
-
-    SLEEP_S = 0.001
-
-    def __init__(self) -> None:
-        self.longest_s = 0.0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-
-    def _look(self) -> None:
-        before = time.perf_counter()
-        while not self._over.is_set():
-            time.sleep(self.SLEEP_S)
-            now = time.perf_counter()
-            self.longest_s = max(self.longest_s, now - before - self.SLEEP_S)
-            before = now
-
-    def __enter__(self) -> Standstill:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 def sizes(session: Session) -> None:

@@ -1,6 +1,7 @@
 """How much of a machine the processes of a test got: where others want it too, timings are theirs as well.
 
-The kernel counts for each process how long it was ready to run and waited for a processor (`/proc/PID/schedstat`).
+The kernel counts for each process how long it was ready to run and waited for a processor (`/proc/PID/schedstat`). Who
+slept while the whole machine stood still is not in that count: see `standstill`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from bisect import bisect_left, bisect_right
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from tests.support.standstill import Standstill
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,14 +66,17 @@ class Stalls:
         self._seen: dict[str, Seen] = {}  # by name
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._look)
+        self._standstill = Standstill()
 
     def __enter__(self) -> Stalls:
+        self._standstill.__enter__()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._thread.join()
+        self._standstill.__exit__()
 
     def watch(self, name: str, pid: int) -> None:
         seen = Seen(pid, {}, [], [])
@@ -78,10 +84,11 @@ class Stalls:
         self._seen[name] = seen
 
     def waited_ms(self, name: str, from_s: float, to_s: float) -> float:
-        """Between these times, or a little longer, so that none of it is missed."""
+        """For a processor, or for the machine. Between these times, or a little longer: none of it is missed."""
         seen = self._seen[name]
         first, last = bisect_right(seen.times, from_s) - 1, bisect_left(seen.times, to_s)
-        return (seen.counts[min(last, len(seen.counts) - 1)] - seen.counts[max(first, 0)]) * 1e3
+        waited_s = seen.counts[min(last, len(seen.counts) - 1)] - seen.counts[max(first, 0)]
+        return (waited_s + self._standstill.s_within(from_s, to_s)) * 1e3
 
     def worst_ms(self, name: str, within_s: float = 1.0) -> float:
         """The most that it waited within such a time."""
