@@ -1,8 +1,9 @@
 """When the clients of a closed loop ask again. Pure.
 
 Pauses are random, and end with a whole millisecond of the clock, as those of wrk do: who compares the two wants them to
-load a server alike. They are not the event loop's timers, which it looks at only when it has read all answers there are:
-the more answers, the more clients would then ask at once, and the server would have a queue that the generator made.
+load a server alike. They are not the event loop's timers, which it looks at only when it has read all answers there
+are: the more answers, the more clients would then ask at once, and the server would have a queue that the generator
+made.
 """
 
 from __future__ import annotations

@@ -44,6 +44,10 @@ class Passed(NamedTuple):
     ahead: np.ndarray  # how many were on their way when it passed
     lost: int  # packets for which there was no room
 
+    @property
+    def ahead_p99(self) -> float:
+        return float(np.percentile(self.ahead, 99))
+
     def percentile_ms(self, percent: float) -> float:
         """The smallest that so many per cent do not exceed, as loadgen has it."""
         return float(np.percentile(self.took_ms, percent, method="inverted_cdf"))
@@ -121,12 +125,15 @@ class Wire:
         )
         code = b"".join(struct.pack("=HBBI", *line) for line in program)
         room = np.frombuffer(code, np.uint8).copy()
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HP", len(program), room.ctypes.data))
+        self._socket.setsockopt(
+            socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HP", len(program), room.ctypes.data)
+        )
 
 
 def _two_bytes(raw: np.ndarray, at: np.ndarray) -> np.ndarray:
     row = np.arange(len(raw))
-    return raw[row, at].astype(np.int64) << 8 | raw[row, at + 1]
+    found: np.ndarray = raw[row, at].astype(np.int64) << 8 | raw[row, at + 1]
+    return found
 
 
 def _matched(at_s: np.ndarray, asks: np.ndarray, client: np.ndarray, lost: int) -> Passed:
