@@ -13,7 +13,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import random
+    from loadgen.trace.arrivals import Dice
 
 _TICKS_PER_S = 1000
 
@@ -21,7 +21,7 @@ _TICKS_PER_S = 1000
 class Pauses:
     """Of all clients that have their answer. ``next_s`` is when the first of them asks again."""
 
-    def __init__(self, mean_s: float, dice: random.Random) -> None:
+    def __init__(self, mean_s: float, dice: Dice) -> None:
         self._mean_s = mean_s
         self._dice = dice
         self._ends: list[int] = []  # a heap of ticks
@@ -29,7 +29,7 @@ class Pauses:
 
     def begin(self, now_s: float, least_s: float) -> bool:
         """A client pauses for at least so long; False if it need not pause at all."""
-        pause_s = max(least_s, self._dice.expovariate(1 / self._mean_s)) if self._mean_s else least_s
+        pause_s = max(least_s, -math.log(1.0 - self._dice.random()) * self._mean_s) if self._mean_s else least_s
         ticks = round(pause_s * _TICKS_PER_S)
         if not ticks:
             return False
