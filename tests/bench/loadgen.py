@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
         root.mkdir()
         scratch.mkdir()
         (root / "page.html").write_bytes(os.urandom(1 << 10))
-        with running("qosweb", root, scratch) as server, Sleepers() as sleepers:
+        with running("qosweb", root, scratch) as server, Sleepers(server.pid) as sleepers:
             url = f"http://127.0.0.1:{server.port}/page.html"
             rounds = Rounds(url, options.connections, scratch, sleepers, wrk_stamps.build(scratch))
             compared = _compare(options, url, rounds) if has_wrk else None

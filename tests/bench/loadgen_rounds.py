@@ -8,17 +8,17 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.bench import wrk
 from tests.bench.contenders import CLIENT_CORE, can_pin
-from tests.bench.standstill import Sleepers, Stood, stolen_ticks
 from tests.bench.wire import Wire, may_listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.bench.standstill import Sleepers
 
 WRK, CLOSED, OPEN = "wrk", "same loop", "open loop"
 _PACKETS_MAX_PER_S = 120_000  # of half of saturation; if there are more, the wire has nothing to say
@@ -53,6 +53,7 @@ class Seen(NamedTuple):
     stood_still: float = 0.0  # share of the time
     stood_longest_ms: float = 0.0
     stolen: float = 0.0
+    others: float = 0.0  # of one core
 
 
 class Rounds:
@@ -119,10 +120,11 @@ class Rounds:
             wire = None
             if self._may_listen:
                 wire = stack.enter_context(Wire(self._port, seconds * _PACKETS_MAX_PER_S))
-            began_s, stolen_before = time.monotonic(), stolen_ticks()
+            before = self._sleepers.now()
             seen = measure()
-            stood: Stood = self._sleepers.since(began_s, stolen_before)
-            seen = seen._replace(stood_still=stood.share, stood_longest_ms=stood.longest_ms, stolen=stood.stolen)
+            stood = self._sleepers.since(before)
+            seen = seen._replace(stood_still=stood.share, stood_longest_ms=stood.longest_ms)
+            seen = seen._replace(stolen=stood.stolen, others=stood.others)
             if wire is not None and not (passed := wire.passed()).lost:
                 p50_ms, p99_ms = passed.percentile_ms(50), passed.percentile_ms(99)
                 seen = seen._replace(wire_p50_ms=p50_ms, wire_p99_ms=p99_ms, ahead_p99=passed.ahead_p99)
@@ -174,5 +176,5 @@ def shown(seen: Seen) -> str:
         own += f"  late {seen.late_p50_ms:.3f} {seen.late_p99_ms:.3f}"
     if seen.cpu_us:
         own += f"  cpu {seen.cpu_us:.0f} us"
-    own += f"  stood still {seen.stood_still:.1%}, longest {seen.stood_longest_ms:.0f}"
+    own += f"  stood still {seen.stood_still:.1%}, longest {seen.stood_longest_ms:.0f}, others {seen.others:.0%}"
     return f"{seen.rate_per_s:>7.0f}/s  p50 {seen.sent_p50_ms:.3f}  p99 {seen.sent_p99_ms:.3f}{own}"

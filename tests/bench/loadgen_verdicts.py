@@ -3,9 +3,10 @@
 Two rules were fixed before anything was measured with them:
 
 - A measurement in which a core stood still for more than half a per cent of the time is restless, and left out, whoever
-  made it: p99 rests on one per cent of the requests, of which a stall may then be half. What all rounds say, the
-  restless ones too, is printed beside it. Where fewer than a third of somebody's measurements are calm, nothing is left
-  out, and the verdict is that of all rounds.
+  made it: p99 rests on one per cent of the requests, of which a stall may then be half. So is one in which other
+  programs took more than a tenth of a core, which they share with one of the two that are measured. What all rounds
+  say, the restless ones too, is printed beside it. Where fewer than a third of somebody's measurements are calm,
+  nothing is left out, and the verdict is that of all rounds.
 - A verdict is about the difference of medians. It is settled if a 95 % interval of that difference (bootstrap over
   rounds) is on one side of what is allowed, and is called unsettled otherwise, met or missed.
 """
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 SAME_RATIO, SAME_MS = 0.10, 0.2
 GOAL = f"within {SAME_RATIO:.0%} or {SAME_MS} ms"
-RESTLESS = 0.005
+RESTLESS, OTHERS_MAX = 0.005, 0.10
 CALM_MIN = 1 / 3
 VERDICT = {True: "met", False: "MISSED"}
 _RESAMPLED = 2000
@@ -73,13 +74,14 @@ def quartiles(values: Sequence[float]) -> str:
 
 
 def calm(seen: list[Seen]) -> list[Seen]:
-    return [one for one in seen if one.stood_still <= RESTLESS]
+    return [one for one in seen if one.stood_still <= RESTLESS and one.others <= OTHERS_MAX]
 
 
 def judged(found: Found) -> list[dict[str, Any]]:
     """Of what is calm, and of everything."""
     left = {name: calm(seen) for name, seen in found.items()}
-    print(f"\nrestless (a core stood still for more than {RESTLESS:.1%} of the time), and the most that the host took:")
+    print(f"\nrestless (a core stood still for more than {RESTLESS:.1%} of the time, or other programs took more than "
+          f"{OTHERS_MAX:.0%} of one), and the most that the host took:")  # fmt: skip
     for name, seen in found.items():
         stolen = max(one.stolen for one in seen)
         print(f"  {name:<10} {len(seen) - len(left[name])} of {len(seen)}, {stolen:.1%}")
