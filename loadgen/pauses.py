@@ -13,7 +13,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from loadgen.trace.arrivals import Dice
+    from loadgen.trace.mix import Dice
 
 _TICKS_PER_S = 1000
 
