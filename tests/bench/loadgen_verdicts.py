@@ -1,6 +1,7 @@
 """What the rounds of `./dev bench loadgen` prove: medians with their spread, and whether goals are met.
 
-Two rules were fixed before anything was measured with them:
+Two rules were fixed before anything was judged by them (that of other programs when a first try, which was broken off,
+had met one):
 
 - A measurement in which a core stood still for more than half a per cent of the time is restless, and left out, whoever
   made it: p99 rests on one per cent of the requests, of which a stall may then be half. So is one in which other
