@@ -30,6 +30,7 @@ from loadgen.outcomes import (
     outcome_of,
 )
 from loadgen.pacer import make_pacer
+from loadgen.pauses import Pauses
 from loadgen.payloads import Payloads
 from loadgen.pool import Pool, PoolLimits
 from loadgen.record import Record
@@ -76,11 +77,11 @@ class Attack:
         self._pacer = make_pacer(asyncio.get_running_loop(), self._on_time)
         self._start_s = 0.0
         self._next: tuple[int, Request] | None = None
-        self._next_due_s = math.inf  # in an open loop, when the next request is due
+        self._next_due_s = math.inf  # of the trace, or when the next client of a closed loop asks
         self._stopping = False
         self._give_up_at_s = math.inf
         self._loop = asyncio.get_running_loop()
-        self._dice = random.Random(job.part)
+        self._pauses = Pauses(job.pause_s, random.Random(job.part))
         self.finished = asyncio.Event()
         self.in_flight = 0  # taken up and without outcome
         self.record = Record(want_results=job.want_results, closed_loop=job.closed_loop_clients > 0)
@@ -181,6 +182,8 @@ class Attack:
         if self._next is None:
             self._pacer.close()
             self._finish_if_done()
+        elif self._next_due_s == math.inf:
+            return  # all clients wait for answers
         elif self._next_due_s - _monotonic() < _AWAKE_S:
             self._loop.call_soon(self._on_time)  # after a look at the answers
         else:
@@ -192,6 +195,11 @@ class Attack:
             due_s = self._next_due_s
             if due_s > now_s:
                 break
+            if self._job.closed_loop_clients:
+                self._pauses.end()
+                self._next_due_s = self._pauses.next_s
+                self._ask_again()
+                continue
             upcoming = self._next
             assert upcoming is not None
             self._advance()
@@ -228,12 +236,11 @@ class Attack:
         return shot
 
     def _pause(self, least_s: float) -> None:
-        mean_s = self._job.pause_s
-        pause_s = max(least_s, self._dice.expovariate(1 / mean_s)) if mean_s else least_s
-        if pause_s:
-            self._loop.call_later(pause_s, self._ask_again)
-        else:
+        if not self._pauses.begin(_monotonic(), least_s):
             self._ask_again()
+        elif self._pauses.next_s < self._next_due_s:
+            self._next_due_s = self._pauses.next_s
+            self._pacer.set(self._next_due_s)
 
     def _ask_again(self) -> None:
         """A client of a closed loop takes the next request, from the beginning again after the last."""

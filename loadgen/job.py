@@ -38,6 +38,7 @@ class Job(msgspec.Struct):
     headers: dict[str, str]
     tls_verify: bool
     tls_ca: str
+    tell_every_s: float  # what happened; to add it up takes time from whoever shares the processor
     closed_loop_s: float = 0.0  # for how long, in a closed loop
     closed_loop_clients: int = 0
     pause_s: float = 0.0  # of each of them between an answer and the next request, on average

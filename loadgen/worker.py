@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from loadgen.job import Job
     from loadgen.trace.request import Request
 
-_TELL_EVERY_S = 0.2
 _LINES_MAX = 2000  # of results in one frame
 _HELD_MAX = 100_000  # requests of a closed loop's trace
 _encode = msgspec.msgpack.Encoder().encode
@@ -78,7 +77,7 @@ async def _run(job: Job, orders: FileIO) -> None:
             attack.sweep()
         if loop.time() >= next_tell_s or len(attack.record.lines) >= _LINES_MAX:
             _tell(attack, outbox)
-            next_tell_s = loop.time() + _TELL_EVERY_S
+            next_tell_s = loop.time() + job.tell_every_s
     ended_s, cpu_s = time.monotonic(), _cpu_s() - cpu_before_s
     attack.close()
     _tell(attack, outbox)

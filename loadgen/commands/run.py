@@ -42,6 +42,7 @@ _CONNECTIONS_MAX = 50_000
 _SPARE_FILES = 100
 _TARGETS_MAX = 100
 _INTERRUPTED = 130
+_TELL_EVERY_S, _TELL_QUIETLY_EVERY_S = 0.2, 1.0
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -242,6 +243,7 @@ def _jobs(
             headers=read_fields(arguments.header, "--header"),
             tls_verify=not arguments.insecure,
             tls_ca=arguments.ca,
+            tell_every_s=_TELL_QUIETLY_EVERY_S if arguments.quiet else _TELL_EVERY_S,
             closed_loop_s=lasting_s,
             closed_loop_clients=shares[at] if clients else 0,
             pause_s=read(parse_positive_duration_s, arguments.pause, "--pause") if arguments.pause else 0.0,
