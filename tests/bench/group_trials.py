@@ -107,7 +107,7 @@ def half(session: Session) -> None:
             for _ in range(session.rounds):
                 with Standstill() as stood_still:
                     found.append(members.submit(order))
-                stalls.append(stood_still.longest_s)
+                stalls.append(stood_still.longest_s())
         finally:
             members.close()
         p50, p99 = (median(each[key] / 1000 for each in found) for key in ("p50_us", "p99_us"))

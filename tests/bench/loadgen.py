@@ -11,7 +11,7 @@ There are two questions, and each has its own answer (`loadgen_verdicts.py`):
 - Is what a tool says true of the requests that it sent? The kernel's notes of packets on the loopback device say what
   they took (`wire.py`), in the same round, whatever the machine did meanwhile.
 - Do the two say the same? That rests on both and on what each of them did to the server, besides, and on the machine,
-  which may stand still in one round and not in the next (`standstill.py`).
+  which may stand still in one round and not in the next (`calm.py`).
 
 The two do not count alike. loadgen's latency ends when the answer came, by the kernel's word, and how long it lay there
 until it was read is a figure of its own. wrk's ends when wrk read it; and for those that took more than twice the usual
@@ -43,10 +43,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.bench import wrk, wrk_stamps
+from tests.bench.calm import Calm
 from tests.bench.contenders import can_pin, running, version_of
 from tests.bench.loadgen_rounds import CLOSED, OPEN, WRK, Rounds, Seen, shown
 from tests.bench.loadgen_verdicts import VERDICT, judged
-from tests.bench.standstill import Sleepers
 
 SUSTAINED_PER_S = 8000
 SUSTAINED_S, SUSTAINED_ROUNDS = 5, 5
@@ -77,9 +77,9 @@ def main(arguments: list[str]) -> int:
         root.mkdir()
         scratch.mkdir()
         (root / "page.html").write_bytes(os.urandom(1 << 10))
-        with running("qosweb", root, scratch) as server, Sleepers(server.pid) as sleepers:
+        with running("qosweb", root, scratch) as server, Calm(server.pid) as calm:
             url = f"http://127.0.0.1:{server.port}/page.html"
-            rounds = Rounds(url, options.connections, scratch, sleepers, wrk_stamps.build(scratch))
+            rounds = Rounds(url, options.connections, scratch, calm, wrk_stamps.build(scratch))
             compared = _compare(options, url, rounds) if has_wrk else None
             steady = rounds.trace(SUSTAINED_PER_S, SUSTAINED_S, "constant")
             sustained = [rounds.from_trace(steady, SUSTAINED_S) for _ in range(SUSTAINED_ROUNDS)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.bench.standstill import Sleepers
+    from tests.bench.calm import Calm
 
 WRK, CLOSED, OPEN = "wrk", "same loop", "open loop"
 _PACKETS_MAX_PER_S = 120_000  # of half of saturation; if there are more, the wire has nothing to say
@@ -59,12 +59,12 @@ class Seen(NamedTuple):
 class Rounds:
     """Measures on one node, and keeps the two closed loops at the same rate."""
 
-    def __init__(self, url: str, connections: int, scratch: Path, sleepers: Sleepers, stamping: Path | None) -> None:
+    def __init__(self, url: str, connections: int, scratch: Path, calm: Calm, stamping: Path | None) -> None:
         self._url = url
         self._port = int(url.split(":")[2].partition("/")[0])
         self._connections = connections
         self._scratch = scratch
-        self._sleepers = sleepers
+        self._calm = calm
         self._stamping = stamping
         self._may_listen = may_listen()
         self._between_ms: dict[str, list[float]] = {WRK: [], CLOSED: []}  # of a client, apart from its pauses
@@ -120,9 +120,9 @@ class Rounds:
             wire = None
             if self._may_listen:
                 wire = stack.enter_context(Wire(self._port, seconds * _PACKETS_MAX_PER_S))
-            before = self._sleepers.now()
+            before = self._calm.now()
             seen = measure()
-            stood = self._sleepers.since(before)
+            stood = self._calm.since(before)
             seen = seen._replace(stood_still=stood.share, stood_longest_ms=stood.longest_ms)
             seen = seen._replace(stolen=stood.stolen, others=stood.others)
             if wire is not None and not (passed := wire.passed()).lost:

@@ -1,0 +1,73 @@
+"""How calm the machine was while something was measured: what the machine stood still, and what others took of it.
+
+On a machine that is shared, a core is sometimes taken away for milliseconds, and whatever is measured meanwhile is of
+that (`tests.support.standstill`). Other programs on this machine take time from what is measured, too: the time of all
+processors is counted, and what is measured subtracted from it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import psutil
+
+from tests.support.standstill import Standstill
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class Stood(NamedTuple):
+    """Of some stretch of time."""
+
+    share: float  # of it, on the core where that was more
+    longest_ms: float
+    stolen: float  # share of all cores' time that the host says it gave to others; it need not say
+    others: float  # what other programs of this machine took, as a share of one core; about 0.02 is the error of that
+
+
+class Before(NamedTuple):
+    """What was counted at a moment."""
+
+    at_s: float
+    stolen_s: float
+    busy_s: float
+    ours_s: float
+
+
+class Calm:
+    """``with Calm(pid) as calm``; ``since`` tells of the time since ``now``. ``pid`` is a server's of ours."""
+
+    def __init__(self, pid: int) -> None:
+        self._server = psutil.Process(pid)
+        self._standstill = Standstill()
+
+    def __enter__(self) -> Self:
+        self._standstill.__enter__()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._standstill.__exit__()
+
+    def now(self) -> Before:
+        """Programs that are measured and have ended by then are ours, and so are the server and the sleepers."""
+        own, ended = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        ours_s = own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
+        for process in (self._server, *map(psutil.Process, self._standstill.pids)):
+            times = process.cpu_times()
+            ours_s += times.user + times.system
+        every = psutil.cpu_times()
+        busy_s = sum(getattr(every, kind, 0.0) for kind in ("user", "nice", "system", "irq", "softirq"))
+        return Before(time.time(), getattr(every, "steal", 0.0), busy_s, ours_s)
+
+    def since(self, before: Before) -> Stood:
+        now = self.now()
+        lasted_s = now.at_s - before.at_s
+        stolen = (now.stolen_s - before.stolen_s) / lasted_s / len(os.sched_getaffinity(0))
+        others_s = (now.busy_s - before.busy_s) - (now.ours_s - before.ours_s)
+        between = before.at_s, now.at_s
+        share, longest_s = self._standstill.s_within(*between) / lasted_s, self._standstill.longest_s(*between)
+        return Stood(share, longest_s * 1e3, stolen, max(0.0, others_s / lasted_s))
