@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.analytics import asks, cells, policies, sources
+from qosweb.analytics import asks, cells, policies, sources, tables
+from qosweb.analytics.beside import Beside
 from qosweb.analytics.conclusion import Findings, Gathered, conclude, outside, policies_of
 from qosweb.analytics.lines import event_in, narrow, read_lines, requests
 from qosweb.analytics.scan import Scan
@@ -40,22 +41,26 @@ def analyse(
     lines = requests(lines)
     of_slots = scan.slots()
     try:
-        seen = cells.survey(of_slots, limits)
-        if not seen.requests:
-            if seen.bad and aside:
-                asks.set_aside(lines, aside)
-            cause = f" ({seen.bad[0][2]} lines: {seen.bad[0][1]}, in {seen.bad[0][0]})" if seen.bad else ""
-            raise UsageError(f"no request could be read from the logs{cause}")
-        gathered = Gathered(
-            told,
-            of_slots,
-            scan.times(),
-            scan.asked_for(),
-            lambda: asks.twice(lines, scan.suspects()),
-            lambda broken: asks.samples(spark, lines, broken, limits, wanted.response, sorted(outside(told))),
-            lambda policy: asks.accesses(asks.accessed(spark, lines, policy, limits), policy),
-        )
-        findings = conclude(gathered, seen, wanted, say, tell)
+        with Beside() as beside:
+            took = beside.begin(lambda: tables.percentiles(scan.times()))
+            twice = beside.begin(lambda: asks.twice(lines, scan.suspects()))
+            busiest = beside.begin(lambda: tables.top(scan.asked_for()))
+            seen = cells.survey(of_slots, limits)
+            if not seen.requests:
+                if seen.bad and aside:
+                    asks.set_aside(lines, aside)
+                cause = f" ({seen.bad[0][2]} lines: {seen.bad[0][1]}, in {seen.bad[0][0]})" if seen.bad else ""
+                raise UsageError(f"no request could be read from the logs{cause}")
+            gathered = Gathered(
+                told,
+                of_slots,
+                took,
+                busiest,
+                twice,
+                lambda broken: asks.samples(spark, lines, broken, limits, wanted.response, sorted(outside(told))),
+                lambda policy: asks.accesses(asks.accessed(spark, lines, policy, limits), policy),
+            )
+            findings = conclude(gathered, seen, wanted, say, tell)
         if seen.bad and aside:
             say("setting bad lines aside")
             asks.set_aside(lines, aside)

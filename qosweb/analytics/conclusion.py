@@ -61,8 +61,8 @@ class Gathered:
 
     events: list[Event]
     of_slots: DataFrame  # see cells.slots
-    times: DataFrame  # see tables.times
-    asked_for: DataFrame  # see tables.asked_for
+    took: Callable[[], tables.Times]
+    busiest: Callable[[], list[tables.Top]]
     twice: Callable[[], asks.Twice]
     samples: Callable[[Sequence[Verdict]], Mapping[Verdict, Sequence[str]]]
     accesses: Callable[[Policy], Mapping[int, Accesses]]
@@ -100,7 +100,7 @@ def conclude(
         say("looking up the lines that show violations")
     shown = gathered.samples(broken)
     say("making the tables")
-    table = _table(seen.outcomes, gathered.times)
+    table = _table(seen.outcomes, gathered.took())
     findings = Findings(
         limits=limits,
         outcome=outcome_of([*of_run, *cluster]),
@@ -122,7 +122,7 @@ def conclude(
     )
     tell(findings)
     say("looking for the pages and clients that were busiest")
-    findings.top = tables.top(gathered.asked_for)
+    findings.top = gathered.busiest()
     return findings
 
 
@@ -211,8 +211,7 @@ def _strangers(seen: cells.Survey, known: Mapping[str, Policy]) -> list[str]:
     return [f"{count} requests {what}: not judged" for what, count in unknown.items()]
 
 
-def _table(outcomes: Sequence[tables.Outcome], times: DataFrame) -> list[tables.Outcome]:
-    took = tables.percentiles(times)
+def _table(outcomes: Sequence[tables.Outcome], took: tables.Times) -> list[tables.Outcome]:
     made = []
     for row in outcomes:
         wait, service = took.get((row.window_s, row.node, row.name), ((), ()))

@@ -29,23 +29,30 @@ if TYPE_CHECKING:
 
 DIGITS_MAX = 17
 _NOTHING, _NO_NUMBER = "no_text", "no_number"
-_KEYS = ("time", "how", "who", "name", "policy", "view")
+_KEYS = ("how", "time", "who", "name", "policy", "view")
 _QUESTIONS = {
-    "slots": ("slot", "how", "who", "name", "policy", "view"),
-    "waits": ("window_s", "wait_step", "who", "name", _NOTHING, _NOTHING),
-    "services": ("window_s", "service_step", "who", "name", _NOTHING, _NOTHING),
-    "pages": (_NO_NUMBER, "how_asked", "path", _NOTHING, _NOTHING, _NOTHING),
-    "clients": (_NO_NUMBER, "how_asked", "client", _NOTHING, _NOTHING, _NOTHING),
-    "names": ("block", _NO_NUMBER, "stem", _NOTHING, _NOTHING, _NOTHING),
+    "slots": ("how", "slot", "who", "name", "policy", "view"),
+    "waits": ("wait_step", "window_s", "who", "name", _NOTHING, _NOTHING),
+    "services": ("service_step", "window_s", "who", "name", _NOTHING, _NOTHING),
+    "pages": ("how_asked", _NO_NUMBER, "path", _NOTHING, _NOTHING, _NOTHING),
+    "clients": ("how_asked", _NO_NUMBER, "client", _NOTHING, _NOTHING, _NOTHING),
+    "names": ("is_named", "block", "stem", _NOTHING, _NOTHING, _NOTHING),
 }
+_NUMBER = {what: number for number, what in enumerate(_QUESTIONS)}
+_NUMBER_BITS = 3
+# The question is not a key of its own but the lowest bits of ``how``: a column less to write, hash and compare. A line
+# that has no ``how`` for a question has no answer to it.
 _EACH_LINE_IN_ALL = f"""
-    select * from {{lines}} unpivot include nulls (({", ".join(f"key_{name}" for name in _KEYS)}) for what in (
-    {", ".join(f"({', '.join(of_question)}) as {what}" for what, of_question in _QUESTIONS.items())}))
+    select * except (what) from {{lines}} unpivot include nulls (({", ".join(f"key_{name}" for name in _KEYS)})
+    for what in ({", ".join(f"(how_{what}, {', '.join(rest)})" for what, (_, *rest) in _QUESTIONS.items())}))
+    where key_how is not null
 """
 # Numbers of ``how``: what became of a request, as it is counted; and what is no request.
 _BAD, _EVENT = -1, -2
 _WAITED = 16
 _SERVED = cells.COUNTS.index("served")
+_ENDED_MAX = cells.COUNTS.index("refused")  # those before it have ended, too
+_SENT = tuple(cells.COUNTS.index(name) for name in ("served", "failed", "gave_up"))
 _OTHERWISE = _SERVED + 1  # of pages and clients it is asked no more than this
 
 
@@ -57,15 +64,16 @@ class Scan:
     ) -> None:
         self._slow = cells.slow(limits, responses_ms, response)
         ready = _with_keys(with_names(lines), limits, one_policy=one_policy).select(
-            *(name for name in dict.fromkeys(name for of_question in _QUESTIONS.values() for name in of_question)),
+            *dict.fromkeys(name for of_question in _QUESTIONS.values() for name in of_question[1:]),
+            *(_asked(what, f.col(of_question[0])).alias(f"how_{what}") for what, of_question in _QUESTIONS.items()),
             "bit",
-            f.when(f.col("decision").isin("served", "failed"), f.col("bytes")).otherwise(0).alias("sent_bytes"),
+            f.when(f.col("kind").isin(*_SENT), f.col("bytes")).otherwise(0).alias("sent_bytes"),
             f.when(_ended(), f.col("queue_ms")).otherwise(0.0).alias("wait_ms"),
             *(f.when(is_slow, 1).otherwise(0).alias(name) for name, is_slow in self._slow.items()),
         )
         self.kept = (
             lines.sparkSession.sql(_EACH_LINE_IN_ALL, lines=ready)
-            .groupBy("what", *(f"key_{name}" for name in _KEYS))
+            .groupBy(*(f"key_{name}" for name in _KEYS))
             .agg(
                 f.count(f.lit(1)).alias("lines"),
                 f.sum("sent_bytes").alias("sent_bytes"),
@@ -78,7 +86,7 @@ class Scan:
 
     def slots(self) -> DataFrame:
         """Sums by slot, policy, view, node, class, several rows for each; bad lines by file and cause."""
-        how, lines = f.col("key_how"), f.col("lines")
+        how, lines = f.col("how"), f.col("lines")
         is_good, kind = how >= 0, how.bitwiseAND(_WAITED - 1)
         keys = {
             "slot": f.col("key_time"),
@@ -99,27 +107,22 @@ class Scan:
 
     def times(self) -> DataFrame:
         """How many requests waited, and took, how long: by window, node, class and step of time."""
-        return (
-            self._part("waits", "services")
-            .where(f.col("key_how").isNotNull())
-            .select(
-                f.col("key_time").alias("window_s"),
-                f.col("key_who").alias("node"),
-                f.col("key_name").alias("name"),
-                f.when(f.col("what") == "waits", 0).otherwise(1).alias("what"),
-                f.col("key_how").cast("int").alias("step"),
-                f.col("lines").alias("requests"),
-            )
+        return self._part("waits", "services").select(
+            f.col("key_time").alias("window_s"),
+            f.col("key_who").alias("node"),
+            f.col("key_name").alias("name"),
+            f.when(f.col("what") == _NUMBER["waits"], 0).otherwise(1).alias("what"),
+            f.col("how").cast("int").alias("step"),
+            f.col("lines").alias("requests"),
         )
 
     def asked_for(self) -> DataFrame:
         """How often each page was asked for, and each client asked."""
-        is_served = f.col("key_how") == _SERVED
+        is_served = f.col("how") == _SERVED
         return (
             self._part("pages", "clients")
-            .where(f.col("key_how") >= 0)
             .groupBy(
-                f.when(f.col("what") == "pages", "page").otherwise("client").alias("what"),
+                f.when(f.col("what") == _NUMBER["pages"], "page").otherwise("client").alias("what"),
                 f.col("key_who").alias("name"),
             )
             .agg(
@@ -134,13 +137,13 @@ class Scan:
         too_many = f.col("lines") - f.bit_count("bits")
         return (
             self._part("names")
-            .where(f.col("key_who").isNotNull() & (too_many > 0))
+            .where(too_many > 0)
             .select(f.col("key_who").alias("stem"), f.col("key_time").alias("block"), too_many.alias("too_many"))
         )
 
     def events(self) -> list[Event]:
         """All that the lines tell, in no order."""
-        told = self._part("slots").where(f.col("key_how") == _EVENT).select("key_who", "lines").limit(EVENTS_MAX)
+        told = self._part("slots").where(f.col("how") == _EVENT).select("key_who", "lines").limit(EVENTS_MAX)
         return [
             event
             for row in told.collect()
@@ -150,25 +153,30 @@ class Scan:
 
     def _part(self, *questions: str) -> DataFrame:
         """No unions of parts: Spark would not see that both sides are kept, and would read the lines again."""
-        return self.kept.where(f.col("what").isin(*questions))
+        how = f.col("key_how")
+        return (
+            self.kept.withColumn("what", how.bitwiseAND((1 << _NUMBER_BITS) - 1))
+            .where(f.col("what").isin(*(_NUMBER[question] for question in questions)))
+            .withColumn("how", f.shiftright(how, _NUMBER_BITS))
+        )
 
 
 def with_names(lines: DataFrame) -> DataFrame:
     """With ``stem``, what the group of a request's name has in common, its number ``block`` (or null), and its ``bit``.
 
-    Step by step: what is in a column of its own is worked out once for each line.
+    Step by step: what is in a column of its own is worked out once for each line. Lengths in bytes, which nobody has to
+    count: all that is a number has a byte for each character.
     """
     last, number = f.col("name_end"), f.col("name_number")
     is_numbered = number >= 0
     bit = f.call_function("shiftleft", f.lit(1).cast("long"), number.bitwiseAND(63).cast("int"))
+    before = f.substring(f.col("rid").cast("binary"), f.lit(1), f.octet_length("rid") - f.octet_length(last))
     return (
         lines.withColumn("name_end", f.substring_index("rid", "-", -1))
-        .withColumn("name_number", f.when(f.length(last) <= DIGITS_MAX, last.try_cast("long")))
+        .withColumn("name_number", f.when(f.octet_length(last) <= DIGITS_MAX, last.try_cast("long")))
         .withColumns(
             {
-                "stem": f.when(is_numbered, f.substring("rid", f.lit(1), f.length("rid") - f.length(last))).otherwise(
-                    f.col("rid")
-                ),
+                "stem": f.when(is_numbered, before.cast("string")).otherwise(f.col("rid")),
                 "block": f.when(is_numbered, f.shiftright(number, 6)),
                 "bit": f.when(is_numbered, bit).otherwise(f.lit(1).cast("long")),
             }
@@ -177,38 +185,44 @@ def with_names(lines: DataFrame) -> DataFrame:
     )
 
 
+def _asked(what: str, how: Column) -> Column:
+    """``how`` for one of the questions."""
+    return f.shiftleft(how, _NUMBER_BITS).bitwiseOR(f.lit(_NUMBER[what]).cast("long"))
+
+
 def _ended() -> Column:
-    return f.col("decision").isin(*cells.ENDED)
+    return f.col("kind").between(0, _ENDED_MAX)
 
 
 def _with_keys(lines: DataFrame, limits: Limits, *, one_policy: bool) -> DataFrame:
-    """With the columns of ``_QUESTIONS``. A bad line counts by its cause and file, an event is told; both only once."""
+    """With the columns of ``_QUESTIONS``. A bad line counts by its cause and file, an event is told; both only once.
+
+    The words of a line are looked at once, for its ``kind``; all else goes by that number.
+    """
     is_bad, is_event = f.col("cause").isNotNull(), f.col("event").isNotNull()
-    is_good = ~is_bad & ~is_event
-    is_ended = is_good & _ended()
-    is_named = is_ended & (f.col("rid") != "")
+    is_good, is_served = f.col("kind") >= 0, f.col("kind") == _SERVED
     policy = f.lit(EVERY) if one_policy else f.coalesce("policy", f.lit(""))
-    has_waited = f.when(is_ended & (f.col("queue_ms") >= limits.waited_ms), _WAITED).otherwise(0)
-    kind = f.when(is_bad, _BAD).when(is_event, _EVENT).otherwise(cells.kind(limits) + has_waited)
+    waited = f.when(_ended() & (f.col("queue_ms") >= limits.waited_ms), _WAITED).otherwise(0)
     slot = f.floor(f.col("at") / limits.slot_s)
     window = f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s
-    return lines.withColumns({"how": kind.cast("long"), "slot": f.when(is_good, slot)}).withColumns(
-        {
-            "how_asked": f.when(f.col("how") < 0, f.col("how"))
-            .when(f.col("decision") == "served", _SERVED)
-            .otherwise(_OTHERWISE),
-            "window_s": window,
-            "who": f.when(is_good, f.col("node")).when(is_bad, f.col("cause")).otherwise(as_text()),
-            "name": f.when(is_good, f.col("class")).when(is_bad, f.col("file")),
-            "policy": f.when(is_good, policy),
-            "view": f.when(is_good, f.coalesce("view", f.lit(""))),
-            "wait_step": f.when(is_ended, tables.step(f.col("queue_ms"))).cast("long"),
-            "service_step": f.when(is_good & (f.col("decision") == "served"), tables.step(f.col("service_ms"))).cast(
-                "long"
-            ),
-            "stem": f.when(is_named, f.col("stem")),
-            "block": f.when(is_named, f.col("block")),
-            _NOTHING: f.lit(None).cast("string"),
-            _NO_NUMBER: f.lit(None).cast("long"),
-        }
+    kind = f.when(is_bad, _BAD).when(is_event, _EVENT).otherwise(cells.kind(limits))
+    return (
+        lines.withColumn("kind", kind)
+        .withColumn("slot", f.when(is_good, slot))
+        .withColumns(
+            {
+                "how": (f.col("kind") + waited).cast("long"),
+                "how_asked": f.when(is_good, f.when(is_served, _SERVED).otherwise(_OTHERWISE)).cast("long"),
+                "window_s": window,
+                "who": f.when(is_good, f.col("node")).when(is_bad, f.col("cause")).otherwise(as_text()),
+                "name": f.when(is_good, f.col("class")).when(is_bad, f.col("file")),
+                "policy": f.when(is_good, policy),
+                "view": f.when(is_good, f.coalesce("view", f.lit(""))),
+                "wait_step": f.when(_ended(), tables.step(f.col("queue_ms"))).cast("long"),
+                "service_step": f.when(is_served, tables.step(f.col("service_ms"))).cast("long"),
+                "is_named": f.when(_ended() & (f.col("rid") != ""), 0).cast("long"),
+                _NOTHING: f.lit(None).cast("string"),
+                _NO_NUMBER: f.lit(None).cast("long"),
+            }
+        )
     )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from pyspark import StorageLevel
 from pyspark.sql import functions as f
 
-from qosweb.analytics import asks, batches, cells, policies, tail
+from qosweb.analytics import asks, batches, cells, policies, tables, tail
 from qosweb.analytics.conclusion import Findings, Gathered, conclude, outside, policies_of
 from qosweb.analytics.lines import LINE_SCHEMA, events, judged, narrow, requests
 from qosweb.analytics.scan import Scan
@@ -196,8 +196,8 @@ class Stream:
             gathered = Gathered(
                 note.events,
                 of_slots,
-                times,
-                sums[batches.ASKED_FOR],
+                lambda: tables.percentiles(times),
+                lambda: tables.top(sums[batches.ASKED_FOR]),
                 lambda: (twice[: asks.TWICE_MAX], len(twice)),
                 lambda broken: self._samples(broken, note),
                 lambda policy: asks.accesses(sums[batches.ACCESSED], policy),
