@@ -7,8 +7,8 @@ because to write all of them in that format takes longer than to read them. The 
 times the aggregate, and the verdict on a small log within a session's start and five seconds. What is compared
 alternates, and the medians of the rounds count; Spark is warm for the former, and for the latter each run is a process
 of its own, as a user has it, from its start. That start is the one of our own session, which is quicker than Spark's
-usual one; the latter is told for comparison. Processor time of the JVM is told, too, for machines that have other things
-to do. Ten million lines take about seven minutes.
+usual one; the latter is told for comparison. Processor time of the JVM is told, too, for machines that have other
+things to do. Ten million lines take about seven minutes.
 """
 
 from __future__ import annotations
