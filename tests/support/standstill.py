@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Self
+    from typing import IO, Self
 
 SLEEP_S = 0.002
 LATE_S = 0.001  # what is less is a matter of timers
@@ -73,15 +72,19 @@ class Sleeper:
     def __init__(self, cpu: int) -> None:
         self._command = [sys.executable, "-m", "tests.support.standstill", str(cpu)]
         self._process: subprocess.Popen[bytes] | None = None
-        self._notes = tempfile.TemporaryFile()  # noqa: SIM115  # for as long as somebody may ask; it has no name
+        self._notes: IO[bytes] | None = None  # a file without a name, while it sleeps
+        self._last: list[Gap] = []  # what it had noted when it ended
 
     def start(self) -> None:
+        self._notes = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
         self._process = subprocess.Popen(self._command, cwd=TOP, stdin=subprocess.PIPE, stdout=self._notes)
 
     def end(self) -> None:
-        if self._process is not None:
+        if self._process is not None and self._notes is not None:
             self._process.communicate()
-            self._process = None
+            self._last = self.gaps
+            self._notes.close()
+            self._process = self._notes = None
 
     @property
     def pid(self) -> int:
@@ -89,10 +92,12 @@ class Sleeper:
         return self._process.pid
 
     @property
-    def gaps(self) -> Iterator[Gap]:
+    def gaps(self) -> list[Gap]:
+        if self._notes is None:
+            return self._last
         size = os.fstat(self._notes.fileno()).st_size
-        for line in os.pread(self._notes.fileno(), size, 0).splitlines():  # a line is written at once
-            yield Gap(*map(float, line.split()))
+        lines = os.pread(self._notes.fileno(), size, 0).splitlines()  # each is written at once
+        return [Gap(*map(float, line.split())) for line in lines]
 
 
 def _waited_s() -> float:
