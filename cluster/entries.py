@@ -21,6 +21,7 @@ _decode = msgspec.msgpack.Decoder(list[bytes]).decode
 APPLICATION = "a"
 VIEW = "v"
 CHECKPOINT = "c"
+UNPACKED = "unpacked"
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -30,13 +31,15 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     body: bytes
 
 
-class Pack(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Pack(msgspec.Struct, frozen=True, array_like=True, dict=True):
+    """Who packed it, or looked whether it is sound, has it unpacked: that is kept for the one who applies it."""
+
     count: int
     packed: bytes  # msgpack: an array of `count` byte strings
     others: tuple[tuple[int, str], ...] = ()  # place and kind of those that are not of the kind APPLICATION
 
-    def bodies(self) -> list[bytes]:
-        return _decode(self.packed)
+    def bodies(self) -> Sequence[bytes]:
+        return self.__dict__.pop(UNPACKED, None) or _decode(self.packed)
 
     def entries(self) -> list[Entry]:
         entries = [Entry(APPLICATION, body) for body in self.bodies()]
@@ -55,16 +58,20 @@ class Pack(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def is_sound(self) -> bool:
         """Whether it holds what it says. One that came from another process may not."""
         try:
-            if len(self.bodies()) != self.count:
-                return False
+            bodies = _decode(self.packed)
         except msgspec.MsgspecError:
             return False
+        if len(bodies) != self.count:
+            return False
+        self.__dict__[UNPACKED] = bodies
         places = [place for place, _ in self.others]
         return not places or (places == sorted(set(places)) and places[0] >= 0 and places[-1] < self.count)
 
 
 def pack_bodies(bodies: Sequence[bytes], others: tuple[tuple[int, str], ...] = ()) -> Pack:
-    return Pack(len(bodies), _encode(bodies), others)
+    packed = Pack(len(bodies), _encode(bodies), others)
+    packed.__dict__[UNPACKED] = bodies
+    return packed
 
 
 def pack(entries: Sequence[Entry]) -> Pack:

@@ -1,7 +1,9 @@
 """Records as changes of rows: what one transaction of a store does.
 
 The same as `Image.apply` for every record, on rows instead of objects. An own run that is labelled and ordered within
-one transaction is written once, and a run is encoded once however many records name it.
+one transaction is written once, and a run is encoded once however many records name it. What is dropped below the base
+is no part of the image from then on, but its rows are deleted a few at a time, with the transactions that follow: all
+at once would hold up the entries that wait for that one.
 """
 
 from __future__ import annotations
@@ -28,20 +30,23 @@ if TYPE_CHECKING:
 
     from cluster.names import Label
 
+SWEPT_RUNS = 4  # that a transaction deletes below the base, and twice as many as it adds
+
 
 class Extent:
     """What has to be known of the rows to change them: where the order begins and ends, and where own runs are."""
 
-    __slots__ = ("base", "end", "labelled", "number")
+    __slots__ = ("base", "end", "floor", "labelled", "number")
 
-    def __init__(self, base: int, end: int, labelled: dict[Label, int]) -> None:
+    def __init__(self, floor: int, base: int, end: int, labelled: dict[Label, int]) -> None:
+        self.floor = floor  # there are no rows before this position; those before the base are still to be deleted
         self.base = base
         self.end = end
         self.labelled = labelled  # first label -> number of the row
         self.number = max(labelled.values(), default=0)  # the last one given
 
     def copy(self) -> Extent:
-        other = Extent(self.base, self.end, dict(self.labelled))
+        other = Extent(self.floor, self.base, self.end, dict(self.labelled))
         other.number = self.number
         return other
 
@@ -49,11 +54,13 @@ class Extent:
 class Changes:
     """One transaction, being made. `extent` is the caller's copy: it is true once the transaction is."""
 
-    __slots__ = ("_connection", "_labelled", "_meta", "_runs", "extent")
+    __slots__ = ("_connection", "_labelled", "_meta", "_runs", "extent", "runs_added", "written_bytes")
 
     def __init__(self, connection: sqlite3.Connection, extent: Extent) -> None:
         self._connection = connection
         self.extent = extent
+        self.runs_added = 0
+        self.written_bytes = 0  # of entries and snapshots, about
         self._meta: dict[str, object] = {}
         self._runs: list[tuple[int, int, bytes, int]] = []  # rows to come, at the end of the order
         self._labelled: dict[Label, Run] = {}  # to come, unless they are ordered before the end of the transaction
@@ -90,6 +97,7 @@ class Changes:
     def finish(self) -> None:
         """All that is still to come becomes rows."""
         self._flush_runs()
+        self._sweep()
         extent = self.extent
         for label, run in self._labelled.items():
             extent.number += 1
@@ -98,6 +106,7 @@ class Changes:
                 "INSERT INTO labelled VALUES (?, ?, ?)", (extent.number, body, number_sum(extent.number, body))
             )
             extent.labelled[label] = extent.number
+            self.written_bytes += len(body)
         if self._meta:
             self._connection.executemany(
                 "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)",
@@ -113,6 +122,8 @@ class Changes:
         body, end = encode(run), self.extent.end
         self._runs.append((end, count, body, number_sum(end, body)))
         self.extent.end = end + count
+        self.runs_added += 1
+        self.written_bytes += len(body)
 
     def _flush_runs(self) -> None:
         if self._runs:
@@ -149,15 +160,25 @@ class Changes:
             found = self._connection.execute("SELECT max(position) FROM runs WHERE position <= ?", (position,))
             base = found.fetchone()[0]
         if base is not None and base > extent.base:
-            self._connection.execute("DELETE FROM runs WHERE position < ?", (base,))
             self._meta["base"] = extent.base = base
+
+    def _sweep(self) -> None:
+        """Delete some of what is below the base."""
+        extent = self.extent
+        if extent.floor < extent.base:
+            left = self._connection.execute(
+                "SELECT position FROM runs WHERE position < ? ORDER BY position LIMIT 1 OFFSET ?",
+                (extent.base, SWEPT_RUNS + 2 * self.runs_added),
+            ).fetchone()
+            extent.floor = left[0] if left is not None else extent.base
+            self._connection.execute("DELETE FROM runs WHERE position < ?", (extent.floor,))
 
     def _rebuild(self, record: Rebuilt) -> None:
         if record.snapshot is not None:
             self._keep_snapshot(record.snapshot)
             self._runs.clear()
             self._connection.execute("DELETE FROM runs")
-            self._meta["base"] = self.extent.base = self.extent.end = record.position
+            self._meta["base"] = self.extent.base = self.extent.end = self.extent.floor = record.position
         if record.position != self.extent.end:
             self._cut(record.position)
         for run in runs_of(record.entries):
@@ -179,6 +200,7 @@ class Changes:
 
     def _keep_snapshot(self, snapshot: Snapshotted) -> None:
         state = memoryview(snapshot.state)
+        self.written_bytes += len(state)
         pieces = [state[start : start + PIECE_BYTES] for start in range(0, len(state), PIECE_BYTES)]
         self._connection.execute("DELETE FROM snapshot")
         self._connection.executemany(

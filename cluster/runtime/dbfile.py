@@ -17,6 +17,7 @@ import msgspec
 
 from cluster.names import founding_view
 from cluster.runtime import rows
+from cluster.runtime.backfill import LOG_PAGES_MAX
 from cluster.runtime.refusals import (
     DiskInUse,
     ForeignDisk,
@@ -37,8 +38,7 @@ LOCK = "lock"
 ASIDE = "given-up"  # where the disk of a process goes whose state was wrong
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x51475250  # "QGRP"
-LOG_PAGES = 1_000  # in the log, from which on SQLite brings them into the database and begins it anew
-LOG_BYTES = 5 * 1024 * 1024  # room for these, and for the transaction that goes beyond
+LOG_BYTES = 5 * 1024 * 1024  # room for the pages of a log, and for the transactions that go beyond
 BUSY_S = 5.0  # how long a writer waits for somebody with another tool
 
 
@@ -168,18 +168,23 @@ def connect(directory: Path) -> tuple[sqlite3.Connection, Meta]:
     All checks are made on a connection that cannot write: closing one that can would bring the log into the database
     and remove it, and a disk that is refused stays as it was found.
     """
-    file = directory / FILE
     meta = check(directory)
+    return connect_again(directory), meta
+
+
+def connect_again(directory: Path) -> sqlite3.Connection:
+    """For one that works on this disk already."""
+    file = directory / FILE
     connection = _open(file, "rw")
     try:
         connection.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise unwritable(file, "SQLite cannot use a write-ahead log there")
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}")
         connection.execute("PRAGMA secure_delete = OFF")
         connection.execute("PRAGMA temp_store = MEMORY")
-        return connection, meta
+        return connection
     except sqlite3.Error as error:
         connection.close()
         raise refusal(file, error, "opening") from error

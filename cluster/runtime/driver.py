@@ -5,8 +5,7 @@ everything for one peer leaves in one write and everything for the disk in one t
 wait until it is durable; what is to be written meanwhile goes with the next transaction (group commit). How much can
 wait there is bounded by the window of the view order: nobody's messages become safe without this process.
 
-Submissions are batched by the load itself: nothing under way, and an entry leaves at once; otherwise entries collect
-until a batch that is under way has ended.
+Entries that this member submits collect in `submissions`, which says when the next batch of them leaves.
 Above: group.  Below: transport, store, `cluster.stack.Process`.
 """
 
@@ -17,9 +16,7 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
-from itertools import repeat
 from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -36,18 +33,18 @@ from cluster.layer import (
     Send,
 )
 from cluster.messages import Data, LinkAck
-from cluster.runtime.latency import Latency
 from cluster.runtime.memory import MemoryStore
 from cluster.runtime.recording import Recorder
 from cluster.runtime.refusals import DiskFull, StoreError
 from cluster.runtime.stops import DiskRefuses, MemberStops
+from cluster.runtime.submissions import Submissions, Told
 from cluster.runtime.transport import Transport
 from cluster.runtime.watch import Watch
 from cluster.runtime.writer import Writer
 from cluster.stack import Process
-from cluster.tickets import NO_TICKET
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from cluster.durable import Record
@@ -57,10 +54,8 @@ if TYPE_CHECKING:
     from cluster.runtime.memory import AnyStore
     from cluster.runtime.options import Options
     from cluster.runtime.rows import Recovery
+    from cluster.runtime.submissions import Handle
 
-PIPELINE = 2  # batches of this process that may be under way
-PIPELINE_FROM = 128  # entries that are worth a batch beside one that is under way
-HALVE_FROM = 384  # entries that leave as two batches, so that the others work on one while this process makes the next
 WRITE_AGAIN_S = 0.5  # after the disk refused
 EARLY_S = 0.0005  # a deadline this close is reached: timers of the loop count milliseconds
 DRAIN_S = 2.0  # how long a process that ends waits for its disk
@@ -69,14 +64,11 @@ EFFECTS_MAX = 200_000  # that may wait for the disk
 log = logging.getLogger("cluster.driver")
 
 Kept = TypeVar("Kept")
-Handle = asyncio.Future[object] | Callable[[Delivered], None] | None
 
 
-class Above(Protocol):
+class Above(Told, Protocol):
     """Who is told what comes of it: the group."""
 
-    def ended(self, future: asyncio.Future[object], effect: Delivered) -> None: ...
-    def roomy(self) -> None: ...
     def primary_changed(self, view: View | None) -> None: ...
     def diverged(self, effect: Diverged) -> None: ...
     def outvoted(self, effect: Outvoted) -> MemberStops: ...
@@ -112,24 +104,14 @@ class Driver:
         self.writes = 0  # transactions
         self.write_failing = False
         self._refused_since = 0.0
-        self.batches = 0
-        self.waiting: list[bytes] = []  # submissions that are not with the process yet
-        self.waiting_handles: list[Handle] = []
-        self.handles: dict[int, Handle] = {}  # whom to tell of the end of a submission, by ticket
-        self.outstanding = 0  # submissions that have no end yet
-        self.outstanding_bytes = 0  # of these; what belongs to one batch is given back together
-        self.delivered = self.refused = 0
         self._durable = not isinstance(store, MemoryStore)
+        self.submissions = Submissions(above)
         self._writer = Writer(store) if self._durable else None
         self._loop = asyncio.get_running_loop()
         self._effects: deque[Effect] = deque()  # that wait for the disk
         self._done = 0  # effects that took place
         self._writing = False
         self._idle = asyncio.Event()  # nothing waits for the disk, since this was last cleared
-        # of each batch that is under way: its last ticket, its bytes, and when its first entry was submitted
-        self._batches: deque[tuple[int, int, float]] = deque()
-        self._waiting_since = 0.0
-        self.latency = Latency()
         self.turn_due = False
         self._dirty = False  # there was an input whose effects are still to come
         self._timer: asyncio.TimerHandle | None = None
@@ -234,12 +216,7 @@ class Driver:
 
     def submit(self, body: bytes, handle: Handle) -> None:
         """Put an entry into the order; it waits for the end of the turn at least."""
-        if not self.waiting:
-            self._waiting_since = time.monotonic()
-        self.waiting.append(body)
-        self.waiting_handles.append(handle)
-        self.outstanding += 1
-        self.outstanding_bytes += len(body)
+        self.submissions.put(body, handle)
         if not self.turn_due:
             self._soon()
 
@@ -257,15 +234,19 @@ class Driver:
     def turn(self) -> None:
         """Do what the inputs since the last time brought. After each chunk of bytes, or at the end of a turn."""
         self.turn_due = False
-        if self._stopped or not (self._dirty or self.waiting):
+        if self._stopped or not (self._dirty or self.submissions.waiting):
             return
         self._dirty = False
         self.turn_due = True  # what is submitted meanwhile is part of this turn
         try:
-            if self.outstanding and self.process.around.outbox:  # an end may bring the next submission
+            submissions = self.submissions
+            if submissions.outstanding and self.process.around.outbox:  # an end may bring the next submission
                 self._perform(self.process.take(more=True))
-            if self.waiting and self._may_submit():
-                self._submit_waiting()
+            while submissions.may_leave:
+                submissions.leave(self.process.submit_all)
+                if submissions.may_leave:
+                    self._perform(self.process.take(more=True))
+                    self.transport.flush()
             self._perform(self.process.take())
             self.transport.flush()
             if not self._effects:
@@ -275,35 +256,14 @@ class Driver:
         except Exception as error:
             self._fail(error)
         self.turn_due = False
-        if self._dirty or (self.waiting and self._may_submit()):
+        if self._dirty or self.submissions.may_leave:
             self._soon()
-
-    def _may_submit(self) -> bool:
-        under_way = len(self._batches)
-        return not under_way or (under_way < PIPELINE and len(self.waiting) >= PIPELINE_FROM)
-
-    def _submit_waiting(self) -> None:
-        bodies, handles = self.waiting, self.waiting_handles
-        self.waiting, self.waiting_handles = [], []
-        # Where a batch is a transaction at every member, two halves of one cost more than they gain.
-        if len(bodies) >= HALVE_FROM and not self._batches and not self._durable:
-            half = len(bodies) // 2
-            self.waiting, self.waiting_handles = bodies[half:], handles[half:]
-            del bodies[half:], handles[half:]
-        tickets = self.process.submit_all(time.monotonic(), bodies)
-        self.handles.update(zip(tickets, handles, strict=True))
-        self._batches.append((tickets[-1], sum(map(len, bodies)), self._waiting_since))
-        self.batches += 1
 
     def withdraw(self, handle: Handle) -> bool:
         """Take back what was submitted under this handle, as far as that is possible."""
-        if handle in self.waiting_handles:
-            at = self.waiting_handles.index(handle)
-            self.outstanding -= 1
-            self.outstanding_bytes -= len(self.waiting[at])
-            del self.waiting[at], self.waiting_handles[at]
+        if self.submissions.take_back(handle):
             return True
-        ticket = next((ticket for ticket, held in self.handles.items() if held is handle), None)
+        ticket = self.submissions.ticket_of(handle)
         if ticket is None or not self.process.withdraw(time.monotonic(), ticket):
             return False
         self._soon()
@@ -406,51 +366,13 @@ class Driver:
             if type(effect) is Send:
                 send(effect.to, effect.frame)
             elif type(effect) is DeliveredRun:
-                self._run_ended(effect)
+                self.submissions.run_ended(effect)
             elif type(effect) is not Persist:
                 self._do_rare(effect)
 
-    def _run_ended(self, run: DeliveredRun) -> None:
-        """Entries of this process were delivered: whoever waits for one of them is told."""
-        tickets, position = run.tickets, run.position
-        handles = list(map(self.handles.pop, tickets, repeat(None)))
-        count = len(tickets) - tickets.count(NO_TICKET)
-        self.outstanding -= count
-        self.delivered += count
-        self._batch_ended(tickets[-1] or max(tickets))
-        for ticket, handle, result in zip(tickets, handles, run.results, strict=True):
-            if handle is not None:
-                if isinstance(handle, asyncio.Future):
-                    self.above.ended(handle, Delivered(ticket, True, position, "", result))
-                else:
-                    handle(Delivered(ticket, True, position, "", result))
-            position += 1
-
-    def _one_ended(self, end: Delivered) -> None:
-        handle = self.handles.pop(end.ticket, None)
-        self.outstanding -= 1
-        if end.delivered:
-            self.delivered += 1
-        else:
-            self.refused += 1
-        self._batch_ended(end.ticket)
-        if isinstance(handle, asyncio.Future):
-            self.above.ended(handle, end)
-        elif handle is not None:
-            handle(end)
-
-    def _batch_ended(self, ticket: int) -> None:
-        """Everything up to this ticket has its end."""
-        batches = self._batches
-        while batches and ticket >= batches[0][0]:
-            _, size, began = batches.popleft()
-            self.outstanding_bytes -= size
-            self.latency.add(time.monotonic() - began)
-            self.above.roomy()
-
     def _do_rare(self, effect: Effect) -> None:
         if isinstance(effect, Delivered):
-            self._one_ended(effect)
+            self.submissions.one_ended(effect)
         elif isinstance(effect, PrimaryChanged):
             self.above.primary_changed(effect.view)
         elif isinstance(effect, Known):

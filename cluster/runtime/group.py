@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from cluster.layer import Diverged, Outvoted
     from cluster.names import View
     from cluster.replica import StateMachine
-    from cluster.runtime.driver import Handle
     from cluster.runtime.memory import AnyStore
     from cluster.runtime.options import Options
     from cluster.runtime.rows import Recovery
+    from cluster.runtime.submissions import Handle
 
 IN_DOUBT = "in doubt: "
 
@@ -163,25 +163,25 @@ class Group:
 
         When this member stops before an end is known, the `reason` of what `done` gets begins with `IN_DOUBT`.
         """
-        driver = self.driver
+        own = self.driver.submissions
         if (
             self._open
-            and driver.outstanding < self._len_max
-            and driver.outstanding_bytes + len(entry) <= self._bytes_max
+            and own.outstanding < self._len_max
+            and own.outstanding_bytes + len(entry) <= self._bytes_max
             and len(entry) <= self._entry_max
         ) or self._has_room(entry):
-            driver.submit(entry, done)
+            self.driver.submit(entry, done)
         else:
-            raise Full(f"{driver.outstanding} entries of this member have no end yet; wait for some of them")
+            raise Full(f"{own.outstanding} entries of this member have no end yet; wait for some of them")
 
     def _has_room(self, entry: bytes) -> bool:
         if not self._open:
             raise NotDelivered(f"this member is {'closed' if self.error is None else f'stopped: {self.error}'}")
         if len(entry) > self._entry_max:
             raise ValueError(f"an entry of {len(entry)} bytes; at most {self._entry_max} are taken")
-        driver = self.driver
-        return driver.outstanding == 0 or (
-            driver.outstanding < self._len_max and driver.outstanding_bytes + len(entry) <= self._bytes_max
+        own = self.driver.submissions
+        return own.outstanding == 0 or (
+            own.outstanding < self._len_max and own.outstanding_bytes + len(entry) <= self._bytes_max
         )
 
     def ended(self, future: asyncio.Future[object], effect: Delivered) -> None:
@@ -283,12 +283,12 @@ class Group:
         self.driver.leave()
         try:
             async with asyncio.timeout(within_s):
-                while self.driver.outstanding and self.error is None:
+                while self.driver.submissions.outstanding and self.error is None:
                     waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     self._room.append(waiter)
                     await waiter
         except TimeoutError:
-            log.warning("leaves with %d entries whose end is not known", self.driver.outstanding)
+            log.warning("leaves with %d entries whose end is not known", self.driver.submissions.outstanding)
         self.driver.leave()
         await self.close()
 
@@ -302,13 +302,10 @@ class Group:
         self._abandon("this member was closed")
 
     def _abandon(self, why: str) -> None:
-        driver = self.driver
-        unsent, driver.waiting_handles, driver.waiting = driver.waiting_handles, [], []
-        handles = list(driver.handles.values())
-        driver.handles.clear()
+        unsent, in_doubt = self.driver.submissions.abandon()
         for handle in unsent:
             self._abandon_one(handle, NotDelivered(why), why)
-        for handle in handles:
+        for handle in in_doubt:
             self._abandon_one(handle, InDoubt(why), IN_DOUBT + why)
         self.roomy()
         if self.feed is not None:

@@ -125,7 +125,7 @@ def _read(directory: Path, in_use: bool) -> tuple[Meta, Image, int, str]:
         connection.execute("BEGIN")  # one moment for all that is read
         dbfile.whole_pages(file, connection)
         meta = dbfile.read_meta(file, connection)
-        runs = connection.execute("SELECT count(*) FROM runs").fetchone()[0]
+        runs = connection.execute("SELECT count(*) FROM runs WHERE position >= ?", (meta.base,)).fetchone()[0]
         return meta, read_image(file, connection, meta)[0], runs, damage
     except sqlite3.Error as error:
         raise refusal(file, error, "reading") from error

@@ -60,26 +60,26 @@ class GroupCollector(Collector):
             yield _counter("cluster_replica_restarts", "How often its state was given up", self._member.restarts)
 
     def _entries(self) -> Iterator[Metric]:
-        driver = self._group.driver
+        driver, own = self._group.driver, self._group.driver.submissions
         total_order = driver.process.total_order
         yield _counter(
             "cluster_entries_submitted",
             "Entries submitted here",
-            driver.delivered + driver.refused + driver.outstanding,
+            own.delivered + own.refused + own.outstanding,
         )
-        yield _counter("cluster_entries_delivered", "Of these, how many were delivered", driver.delivered)
-        yield _counter("cluster_entries_refused", "Of these, how many were refused", driver.refused)
-        yield _gauge("cluster_entries_outstanding", "Of these, how many have no end yet", driver.outstanding)
-        yield _gauge("cluster_entries_waiting", "Of these, how many no batch has yet", len(driver.waiting))
+        yield _counter("cluster_entries_delivered", "Of these, how many were delivered", own.delivered)
+        yield _counter("cluster_entries_refused", "Of these, how many were refused", own.refused)
+        yield _gauge("cluster_entries_outstanding", "Of these, how many have no end yet", own.outstanding)
+        yield _gauge("cluster_entries_waiting", "Of these, how many no batch has yet", own.waiting)
         yield _counter("cluster_entries_ordered", "Entries of all members delivered here", driver.watch.ordered)
         yield _gauge("cluster_order_length", "Positions in the total order", total_order.length)
         yield _gauge("cluster_order_confirmed", "Positions that are confirmed", total_order.next_confirm)
         yield _gauge("cluster_order_base", "The position from which on entries are held", total_order.base)
-        yield _counter("cluster_batches", "Batches submitted here", driver.batches)
+        yield _counter("cluster_batches", "Batches submitted here", own.batches)
         yield _counter("cluster_disk_writes", "Transactions", driver.writes)
         yield _gauge("cluster_disk_refuses", "1 while the disk takes nothing", int(driver.write_failing))
         latency = HistogramMetricFamily("cluster_latency_seconds", "From submission to the end, by batch")
-        latency.add_metric([], driver.latency.buckets(), driver.latency.sum_s)
+        latency.add_metric([], own.latency.buckets(), own.latency.sum_s)
         yield latency
 
     def _transport(self) -> Iterator[Metric]:

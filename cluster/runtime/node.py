@@ -109,8 +109,8 @@ def _status(group: Group, machine: Tally) -> dict[str, object]:
         "state": machine.chain.hex(),
         "position": group.driver.process.total_order.next_report,
         "primary": [str(member) for member in group.primary.members] if group.primary is not None else None,
-        "delivered": group.driver.delivered,
-        "outstanding": group.driver.outstanding,
+        "delivered": group.driver.submissions.delivered,
+        "outstanding": group.driver.submissions.outstanding,
         "recoveries": [mark.at for mark in group.recoveries],
     }
 

@@ -26,7 +26,9 @@ def read_image(file: Path, connection: sqlite3.Connection, meta: Meta) -> tuple[
     image.log = RunLog(meta.base)
     numbers = {}
     try:
-        for position, length, body, checksum in connection.execute("SELECT * FROM runs ORDER BY position"):
+        floor = connection.execute("SELECT min(position) FROM runs").fetchone()[0]
+        found = connection.execute("SELECT * FROM runs WHERE position >= ? ORDER BY position", (meta.base,))
+        for position, length, body, checksum in found:
             run = run_of("runs", position, body, checksum)
             if position != image.log.end or length != run.pack.count:
                 raise Unsound(f"the order goes up to {image.log.end}, then on with a run of {length} at {position}")
@@ -44,7 +46,8 @@ def read_image(file: Path, connection: sqlite3.Connection, meta: Meta) -> tuple[
         raise damaged(file, str(error)) from error
     except sqlite3.Error as error:
         raise refusal(file, error, "reading") from error
-    return image, Extent(image.log.base, image.log.end, numbers)
+    base = image.log.base
+    return image, Extent(base if floor is None else min(base, floor), base, image.log.end, numbers)
 
 
 def _snapshot(connection: sqlite3.Connection) -> bytes:

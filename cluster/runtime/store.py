@@ -5,8 +5,8 @@ image does after the same records. A call of `write` returns when its records ar
 a crash at any moment leaves all transactions that returned, perhaps the one under way, and nothing of it in part.
 
 Layout: `rows.py` has the tables. What is written most, runs of the order, is one row each, at the end of one table,
-encoded once. What is dropped below the base, or cut off by a new view, is rows deleted. Snapshots are replaced, in
-pieces. All else is a few values by name.
+encoded once. What is cut off by a new view is rows deleted; what is dropped below the base, too, a few at a time.
+Snapshots are replaced, in pieces. All else is a few values by name.
 
 Who a process is, is decided here, when its disk is made: its incarnation is a random number that the disk keeps. A node
 that lost its disk draws another one, and is somebody else to the others. That holds for a founder too: founded again by
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.runtime import dbfile
+from cluster.runtime.backfill import Backfill
 from cluster.runtime.changes import Changes, Extent
 from cluster.runtime.reading import read_image
 from cluster.runtime.refusals import (
@@ -61,14 +62,15 @@ def draw_incarnation() -> int:
 
 
 class Store:
-    __slots__ = ("_connection", "_extent", "_lock", "_meta", "_writer", "directory")
+    __slots__ = ("_backfill", "_connection", "_extent", "_lock", "_meta", "_writer", "directory")
 
     def __init__(self, directory: Path, lock: dbfile.Lock, connection: sqlite3.Connection, meta: Meta) -> None:
         self.directory = directory
         self._lock: dbfile.Lock | None = lock
         self._connection = connection
         self._meta = meta
-        self._extent = Extent(0, 0, {})
+        self._extent = Extent(0, 0, 0, {})
+        self._backfill = Backfill(self.file, lambda: dbfile.connect_again(directory))
         self._writer = threading.Lock()  # one transaction at a time, whichever threads they come from
 
     # ---- opening and closing
@@ -145,6 +147,7 @@ class Store:
         except StoreError:
             pass  # then the log stays, and says so
         finally:
+            self._backfill.close()
             self._connection.close()
             self._lock.release()
             self._lock = None
@@ -251,6 +254,7 @@ class Store:
                 self._roll_back()
                 raise
             self._extent = changes.extent
+            self._backfill.committed(self._connection, changes.written_bytes)
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:

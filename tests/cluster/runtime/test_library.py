@@ -14,12 +14,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 import cluster
 from cluster import Group, NotDelivered, Options
 from cluster.runtime.commands import make_tls
-from cluster.runtime.driver import HALVE_FROM
 from cluster.runtime.feed import Delivery, PrimaryView, Skipped
 from cluster.runtime.group import Full, InDoubt
 from cluster.runtime.metrics import GroupCollector
 from cluster.runtime.options import RUNTIME_SETTINGS, Bounds
 from cluster.runtime.refusals import DiskExists
+from cluster.runtime.submissions import HALVE_FROM
 from cluster.runtime.tally import Tally
 from cluster.runtime.transport import CannotListen
 from tests.cluster.runtime.loops import eventually, run
@@ -129,16 +129,20 @@ def test_of_many_at_once_each_is_told_its_own_end() -> None:
         a, b, c = await three(Tally(), Tally(), Tally())
         async with a, b, c:
             ends: list[Delivered] = []
-            batches, count = b.driver.batches, 2 * HALVE_FROM
+            batches, count = b.driver.submissions.batches, 2 * HALVE_FROM
             for _ in range(count):
                 b.broadcast_nowait(b"x", ends.append)
             await eventually(lambda: len(ends) == count)
-            assert b.driver.batches == batches + 2
+            assert b.driver.submissions.batches == batches + 2
             assert [end.result for end in ends] == list(range(1, count + 1))
             assert [end.ticket for end in ends] == sorted({end.ticket for end in ends})
             assert [end.position for end in ends] == sorted({end.position for end in ends})
-            assert (b.driver.outstanding, b.driver.outstanding_bytes, b.driver.handles) == (0, 0, {})
-            assert b.driver.delivered == count
+            assert (
+                b.driver.submissions.outstanding,
+                b.driver.submissions.outstanding_bytes,
+                b.driver.submissions.handles,
+            ) == (0, 0, {})
+            assert b.driver.submissions.delivered == count
 
     run(story)
 
@@ -222,7 +226,7 @@ def test_outside_the_primary_view_an_entry_waits_and_can_be_taken_back() -> None
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2):
                     await b.broadcast(b"x")
-            await eventually(lambda: b.driver.outstanding == 0)
+            await eventually(lambda: b.driver.submissions.outstanding == 0)
             waiting = asyncio.ensure_future(b.broadcast(b"y"))
             await asyncio.sleep(0)
         with pytest.raises((InDoubt, NotDelivered)):

@@ -1,0 +1,149 @@
+"""What this member submitted and what has no end yet: entries that wait, and batches that are under way.
+
+Batches are made by the load itself: nothing under way, and an entry leaves at once; otherwise entries collect until a
+batch has ended, or until they are worth one beside it. A crowd of them leaves in pieces: while the others work on the
+first, the next is made, and none of them waits for the work of all.
+Above: driver, which hands batches to the process.  Beside: group, which says how much may be outstanding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import repeat
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.layer import Delivered, DeliveredRun
+from cluster.runtime.latency import Latency
+from cluster.tickets import NO_TICKET
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+UNDER_WAY_MAX = 4  # batches of this process
+BESIDE_FROM = 128  # entries that are worth a batch beside one that is under way
+HALVE_FROM = 384  # entries that leave as two batches at least, where nothing is under way
+PIECE_MAX = 512  # entries in one batch
+
+Handle = asyncio.Future[object] | Callable[[Delivered], None] | None
+
+
+class Told(Protocol):
+    """Who is told of ends: the group."""
+
+    def ended(self, future: asyncio.Future[object], effect: Delivered) -> None: ...
+    def roomy(self) -> None: ...
+
+
+class Submissions:
+    __slots__ = (
+        "_above", "_under_way", "_waiting", "_waiting_since", "batches", "delivered", "handles", "latency",
+        "outstanding", "outstanding_bytes", "refused", "waiting_handles",
+    )  # fmt: skip
+
+    def __init__(self, above: Told) -> None:
+        self._above = above
+        self._waiting: list[bytes] = []  # not with the process yet
+        self.waiting_handles: list[Handle] = []
+        self.handles: dict[int, Handle] = {}  # whom to tell of the end of a submission, by ticket
+        self.outstanding = 0  # submissions that have no end yet
+        self.outstanding_bytes = 0  # of these; what belongs to one batch is given back together
+        self.delivered = self.refused = self.batches = 0
+        self.latency = Latency()
+        # of each batch that is under way: its last ticket, its bytes, and when its first entry was submitted
+        self._under_way: deque[tuple[int, int, float]] = deque()
+        self._waiting_since = 0.0
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def put(self, body: bytes, handle: Handle) -> None:
+        if not self._waiting:
+            self._waiting_since = time.monotonic()
+        self._waiting.append(body)
+        self.waiting_handles.append(handle)
+        self.outstanding += 1
+        self.outstanding_bytes += len(body)
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether the next batch leaves now."""
+        waiting, under_way = len(self._waiting), len(self._under_way)
+        return waiting > 0 and (not under_way or (under_way < UNDER_WAY_MAX and waiting >= BESIDE_FROM))
+
+    def leave(self, submit: Callable[[float, list[bytes]], Sequence[int]]) -> None:
+        """The next batch, to the process."""
+        bodies, handles = self._waiting, self.waiting_handles
+        length = len(bodies)
+        if length >= HALVE_FROM:
+            length = min(PIECE_MAX, length if self._under_way else length // 2)
+        self._waiting, self.waiting_handles = bodies[length:], handles[length:]
+        del bodies[length:], handles[length:]
+        now = time.monotonic()
+        tickets = submit(now, bodies)
+        self.handles.update(zip(tickets, handles, strict=True))
+        self._under_way.append((tickets[-1], sum(map(len, bodies)), self._waiting_since))
+        self.batches += 1
+
+    def take_back(self, handle: Handle) -> bool:
+        """What was put under this handle, if it waits here."""
+        if handle not in self.waiting_handles:
+            return False
+        at = self.waiting_handles.index(handle)
+        self.outstanding -= 1
+        self.outstanding_bytes -= len(self._waiting[at])
+        del self._waiting[at], self.waiting_handles[at]
+        return True
+
+    def ticket_of(self, handle: Handle) -> int | None:
+        return next((ticket for ticket, held in self.handles.items() if held is handle), None)
+
+    def abandon(self) -> tuple[list[Handle], list[Handle]]:
+        """Nothing comes of any of them any more: whose entries never left, and of whose nobody knows."""
+        unsent, self._waiting, self.waiting_handles = self.waiting_handles, [], []
+        in_doubt = list(self.handles.values())
+        self.handles.clear()
+        return unsent, in_doubt
+
+    # ---- ends
+
+    def run_ended(self, run: DeliveredRun) -> None:
+        """Entries of this process were delivered: whoever waits for one of them is told."""
+        tickets, position = run.tickets, run.position
+        handles = list(map(self.handles.pop, tickets, repeat(None)))
+        count = len(tickets) - tickets.count(NO_TICKET)
+        self.outstanding -= count
+        self.delivered += count
+        self._batch_ended(tickets[-1] or max(tickets))
+        for ticket, handle, result in zip(tickets, handles, run.results, strict=True):
+            if handle is not None:
+                if isinstance(handle, asyncio.Future):
+                    self._above.ended(handle, Delivered(ticket, True, position, "", result))
+                else:
+                    handle(Delivered(ticket, True, position, "", result))
+            position += 1
+
+    def one_ended(self, end: Delivered) -> None:
+        handle = self.handles.pop(end.ticket, None)
+        self.outstanding -= 1
+        if end.delivered:
+            self.delivered += 1
+        else:
+            self.refused += 1
+        self._batch_ended(end.ticket)
+        if isinstance(handle, asyncio.Future):
+            self._above.ended(handle, end)
+        elif handle is not None:
+            handle(end)
+
+    def _batch_ended(self, ticket: int) -> None:
+        """Everything up to this ticket has its end."""
+        batches = self._under_way
+        while batches and ticket >= batches[0][0]:
+            _, size, began = batches.popleft()
+            self.outstanding_bytes -= size
+            self.latency.add(time.monotonic() - began)
+            self._above.roomy()

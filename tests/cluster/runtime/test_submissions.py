@@ -1,0 +1,125 @@
+"""When entries leave, in which pieces, and who is told of their ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.layer import Delivered, DeliveredRun
+from cluster.runtime.submissions import BESIDE_FROM, HALVE_FROM, PIECE_MAX, UNDER_WAY_MAX, Submissions
+
+
+class Nobody:
+    def __init__(self) -> None:
+        self.rooms = 0
+
+    def ended(self, *_: object) -> None: ...
+
+    def roomy(self) -> None:
+        self.rooms += 1
+
+
+class Process:
+    """Gives out tickets; what it was given ends when the test says so."""
+
+    def __init__(self, submissions: Submissions) -> None:
+        self.submissions = submissions
+        self.sizes: list[int] = []  # of all batches
+        self._under_way: list[range] = []
+        self._ticket = 0
+
+    def submit(self, _now: float, bodies: list[bytes]) -> range:
+        self.sizes.append(len(bodies))
+        tickets = range(self._ticket + 1, self._ticket + len(bodies) + 1)
+        self._ticket = tickets[-1]
+        self._under_way.append(tickets)
+        return tickets
+
+    def leave_all(self) -> list[int]:
+        """The sizes of the batches that leave now."""
+        before = len(self.sizes)
+        while self.submissions.may_leave:
+            self.submissions.leave(self.submit)
+        return self.sizes[before:]
+
+    def end_first(self) -> None:
+        """The batch that has been under way for longest ends."""
+        tickets = list(self._under_way.pop(0))
+        self.submissions.run_ended(DeliveredRun(tickets, tickets[0], tickets))
+
+
+def begin() -> tuple[Submissions, Process, list[int]]:
+    submissions = Submissions(Nobody())
+    return submissions, Process(submissions), []
+
+
+def put(submissions: Submissions, count: int, told: list[int]) -> None:
+    def done(end: Delivered) -> None:
+        told.append(end.ticket)
+
+    for _ in range(count):
+        submissions.put(b"12345", done)
+
+
+def test_a_lone_entry_leaves_at_once_and_the_next_ones_wait_for_its_end() -> None:
+    submissions, process, told = begin()
+    assert not submissions.may_leave
+    put(submissions, 1, told)
+    assert process.leave_all() == [1]
+    put(submissions, 7, told)
+    assert process.leave_all() == []
+    process.end_first()
+    assert process.leave_all() == [7]
+    assert told == [1]
+
+
+def test_enough_of_them_leave_beside_those_under_way_but_not_without_bound() -> None:
+    submissions, process, told = begin()
+    for _ in range(UNDER_WAY_MAX + 2):
+        put(submissions, BESIDE_FROM, told)
+        process.leave_all()
+    assert process.sizes == [BESIDE_FROM] * UNDER_WAY_MAX
+    assert submissions.waiting == 2 * BESIDE_FROM
+    process.end_first()
+    assert process.leave_all() == [2 * BESIDE_FROM]
+
+
+@pytest.mark.parametrize("count", [HALVE_FROM - 1, HALVE_FROM, 2 * PIECE_MAX, 20 * PIECE_MAX])
+def test_a_crowd_leaves_in_pieces(count: int) -> None:
+    submissions, process, told = begin()
+    put(submissions, count, told)
+    while submissions.outstanding:
+        sizes = process.leave_all()
+        assert len(sizes) <= UNDER_WAY_MAX
+        assert all(size <= PIECE_MAX for size in sizes)
+        process.end_first()
+    assert told == list(range(1, count + 1))
+    assert sum(process.sizes) == count
+    assert (len(process.sizes) > 1) == (count >= HALVE_FROM)
+    assert (submissions.outstanding_bytes, submissions.handles, submissions.delivered) == (0, {}, count)
+
+
+def test_what_waits_can_be_taken_back_and_what_is_left_is_given_up() -> None:
+    submissions, process, told = begin()
+    put(submissions, 1, told)
+    process.leave_all()
+
+    def mine(_end: Delivered) -> None: ...
+
+    put(submissions, 2, told)
+    submissions.put(b"a", mine)
+    assert submissions.ticket_of(mine) is None
+    assert submissions.take_back(mine)
+    assert not submissions.take_back(mine)
+    assert (submissions.outstanding, submissions.outstanding_bytes) == (3, 15)
+    unsent, in_doubt = submissions.abandon()
+    assert (len(unsent), len(in_doubt), submissions.waiting) == (2, 1, 0)
+
+
+def test_an_entry_that_is_refused_ends_too() -> None:
+    submissions, process, told = begin()
+    put(submissions, 1, told)
+    process.leave_all()
+    submissions.one_ended(Delivered(1, False, -1, "no", None))
+    assert (told, submissions.refused, submissions.outstanding) == ([1], 1, 0)
+    put(submissions, 1, told)
+    assert process.leave_all() == [1]
