@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qosweb.errors import UsageError
-from qosweb.tools.files import load
 from qosweb.webqos.match.matcher import Matcher, watched
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.build import build
@@ -67,6 +66,8 @@ class Policy:
 
 def from_file(name: str) -> Policy:
     """Raises UsageError, after the mistakes were written to standard error."""
+    from qosweb.tools.files import load  # it checks, and so takes scipy along: half a second that most need not wait
+
     return _policy(EVERY, load(name))
 
 

@@ -2,13 +2,15 @@
 
 Spark starts on one processor: it loads its classes one by one. Meanwhile a query that resembles those of the analysis
 is parsed and analysed on another one, which takes no session, and as soon as there is one some lines are
-read and added up, while the analysis is still making its own query. What comes out is of no interest, nor is what goes
-wrong with it: the analysis itself will tell.
+read and added up, while the analysis is still making its own query. Python, which has nothing to do until there is a
+session, loads what comes after that. What comes out is of no interest, nor is what goes wrong with it: the analysis
+itself will tell.
 Neighbours: ``session`` has the moment at which there is a JVM and no session yet.
 """
 
 from __future__ import annotations
 
+import importlib
 import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from qosweb.analytics.sources import Sources
 
+_LATER = ("qosweb.analytics.analysis", "qosweb.analytics.terminal", "pyspark.sql.classic.dataframe")
 _CATALYST = "org.apache.spark.sql.catalyst"
 _RESEMBLING = """
     select key_text, key_number, what, grouping_id() as of_what, count(1) as lines, sum(size) as size, max(at) as at,
@@ -54,6 +57,7 @@ class WarmUp:
 
     def begin(self, jvm: Any) -> None:
         self._run(lambda: plan_ahead(jvm))
+        self._run(load_ahead)
 
     @contextmanager
     def going_on(self, spark: SparkSession) -> Iterator[None]:
@@ -73,6 +77,11 @@ class WarmUp:
         thread = threading.Thread(target=tried, daemon=True)
         thread.start()
         self._threads.append(thread)
+
+
+def load_ahead() -> None:
+    for name in _LATER:
+        importlib.import_module(name)
 
 
 def plan_ahead(jvm: Any) -> Any:
