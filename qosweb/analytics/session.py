@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 
+# A class is looked for in one jar after the other, and Spark has nearly 300 of them in any order: those in which most
+# classes are found come first.
+_FIRST_JARS = (
+    "scala-library", "spark-catalyst", "spark-sql_", "spark-core", "spark-sql-api", "spark-common-utils",
+    "spark-unsafe", "spark-network", "log4j-core", "log4j-api", "hadoop-client-api", "jackson-core-2",
+    "jackson-databind", "jackson-module-scala", "netty-common", "netty-buffer", "guava", "json4s", "scala-reflect",
+)  # fmt: skip
+
 _LOGGING = """\
 rootLogger.level = error
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
@@ -67,7 +75,7 @@ def spark_session(
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_LOCAL_IP": LOOPBACK,
         }
-        settings = _settings(Path(scratch)) | dict(conf or {})
+        settings = _settings(Path(scratch), Path(environ["SPARK_HOME"])) | dict(conf or {})
         process.quiet_bridge()
         with process.variables(environ), process.interrupt(), process.import_path(scratch), process.jvm():
             builder = SparkSession.builder.appName(app_name).master(master)
@@ -133,12 +141,14 @@ def _conf_dir(scratch: Path) -> Path:
     return directory
 
 
-def _settings(scratch: Path) -> dict[str, str]:
+def _settings(scratch: Path, home: Path) -> dict[str, str]:
     temporary = scratch / "tmp"
     temporary.mkdir()
+    first = [str(jar) for name in _FIRST_JARS for jar in sorted((home / "jars").glob(f"{name}*.jar"))]
     return {
         "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={temporary}" -Duser.timezone=UTC',
+        "spark.driver.extraClassPath": os.pathsep.join(first),
         "spark.driver.host": LOOPBACK,
         "spark.local.dir": str(temporary),
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # else each column asks the JVM ten questions, not four
