@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from cluster.runtime.options import Bounds
 
 
+UNREAD = 4096  # bytes at a time, of a connection that is closed and still open at the other end
+JOINED_MAX = 16 * 1024  # bytes that are put together for one write; more of them leave from where they are
+
+
 class Owner(Protocol):
     counters: Counters
 
@@ -29,7 +33,7 @@ class Owner(Protocol):
     def wants_flush(self, connection: Connection) -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_bounds", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter", "_transport", "done",
         "heard_at", "identity", "is_closed", "opened_at", "peer", "reason", "spoke", "we_dialed",
@@ -83,19 +87,19 @@ class Connection(asyncio.Protocol):
         if message and self._transport is not None:
             self._transport.write(LENGTH.pack(len(message)) + message)
 
-    def data_received(self, data: bytes) -> None:
-        if not self.is_closed:
-            self._take(data)
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return memoryview(bytearray(UNREAD)) if self.is_closed else self._splitter.room()
 
-    def _take(self, data: bytes) -> None:
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self.is_closed:
+            self._take(nbytes)
+
+    def _take(self, count: int) -> None:
+        """So many bytes arrived."""
         counters, owner = self._owner.counters, self._owner
-        counters.bytes_received += len(data)
+        counters.bytes_received += count
         try:
-            if self.identity is not None and self._splitter.whole(data):
-                counters.frames_received += 1
-                owner.arrived(self, decode_frame(memoryview(data)[LENGTH.size :]))
-                data = b""
-            for text in self._splitter.feed(data) if data else ():
+            for text in self._splitter.frames(count):
                 if self.is_closed:
                     return
                 if self.identity is None:
@@ -145,12 +149,15 @@ class Connection(asyncio.Protocol):
         transport, parts = self._transport, self._parts
         if not parts or transport is None or self.is_closed:
             return True
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
         self._parts = []
         counters = self._owner.counters
-        counters.bytes_sent += len(data)
+        length = sum(map(len, parts))
+        counters.bytes_sent += length
         counters.writes += 1
-        transport.write(data)
+        if length >= JOINED_MAX:
+            transport.writelines(parts)
+        else:
+            transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
         return transport.get_write_buffer_size() <= self._bounds.unsent_bytes_max
 
     @property

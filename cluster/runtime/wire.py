@@ -26,6 +26,7 @@ LENGTH = Struct(">I")
 DATA_HEAD = Struct(">I6sBQBQ")
 DATA_TAG = b"\x94\xa4Data"
 UINT64 = 0xCF
+ROOM = 256 * 1024  # bytes that are read at a time
 ADDRESSES_MAX = 256  # processes named in one frame, and known at all
 
 
@@ -92,34 +93,49 @@ def decode_frame(data: bytes | memoryview) -> Travelling:
 
 
 class Splitter:
-    """Cuts a stream of bytes into frames. Holds at most one frame that is not whole, and no more than is allowed."""
+    """Cuts a stream of bytes into frames, where it arrives: the bytes are read into `room`, frames are views of it.
 
-    __slots__ = ("_held", "_wanted", "frame_len_max")
+    A frame that is not whole grows the room as its bytes come, up to what is allowed, and not as soon as it is
+    announced. When it is done with, the room is as large as usual again.
+    """
+
+    __slots__ = ("_buffer", "_filled", "_wanted", "frame_len_max")
 
     def __init__(self, frame_len_max: int) -> None:
         self.frame_len_max = frame_len_max
-        self._held = bytearray()
+        self._buffer = memoryview(bytearray(self._usual))
+        self._filled = 0
         self._wanted = LENGTH.size  # bytes that have to be there before it is worth looking
 
     @property
+    def _usual(self) -> int:
+        return min(ROOM, LENGTH.size + self.frame_len_max)
+
+    @property
     def held(self) -> int:
-        return len(self._held)
+        return self._filled
 
-    def whole(self, data: bytes) -> bool:
-        """Whether these bytes are just one frame, as they mostly are: everything but the length, then."""
-        if self._held or len(data) < LENGTH.size:
-            return False
-        (length,) = LENGTH.unpack_from(data)
-        return length == len(data) - LENGTH.size and length <= self.frame_len_max  # type: ignore[no-any-return]
+    def room(self) -> memoryview:
+        """Where the next bytes are to be put: some of them, at least."""
+        if self._filled == len(self._buffer):
+            self._move(self._filled, min(self._wanted, 2 * len(self._buffer)))
+        return self._buffer[self._filled :]
 
-    def feed(self, data: bytes) -> Iterator[memoryview]:
-        """The frames that are whole with these bytes. The limit may be changed between two of them."""
-        if self._held:
-            self._held += data
-            if len(self._held) < self._wanted:
-                return
-            data, self._held = bytes(self._held), bytearray()
-        view, at, end = memoryview(data), 0, len(data)
+    def _move(self, count: int, size: int) -> None:
+        """The first bytes, to a buffer of another size."""
+        buffer = memoryview(bytearray(size))
+        buffer[:count] = self._buffer[:count]
+        self._buffer = buffer
+
+    def frames(self, count: int) -> Iterator[memoryview]:
+        """The frames that are whole with the bytes that were put there. Each is good until the next one is asked for.
+
+        The limit may be changed between two of them.
+        """
+        self._filled = end = self._filled + count
+        if end < self._wanted:
+            return
+        view, at = self._buffer, 0
         while True:
             if end - at < LENGTH.size:
                 self._wanted = LENGTH.size
@@ -132,5 +148,19 @@ class Splitter:
                 break
             at += LENGTH.size + length
             yield view[at - length : at]
-        if at < end:
-            self._held = bytearray(view[at:])
+        if at:
+            self._filled = left = end - at
+            if left:
+                view[:left] = bytes(view[at:end])
+            if len(view) != self._usual and left <= self._usual:
+                self._move(left, self._usual)
+
+    def feed(self, data: bytes) -> Iterator[memoryview]:
+        """The frames that are whole with these bytes."""
+        rest = memoryview(data)
+        while rest:
+            room = self.room()
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            rest = rest[count:]
+            yield from self.frames(count)

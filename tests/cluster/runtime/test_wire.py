@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cluster.entries import pack_bodies
 from cluster.messages import AppMsg, Batch, Data, Hello, LinkAck, Plain, Proposal, Row
 from cluster.names import ProcessId
-from cluster.runtime.wire import LENGTH, Addresses, FrameWriter, Garbage, Splitter, decode_frame
+from cluster.runtime.wire import LENGTH, ROOM, Addresses, FrameWriter, Garbage, Splitter, decode_frame
 
 BODY = AppMsg(Plain(3, Batch(1, pack_bodies([b"x" * 200, b""]))))
 FRAMES = (
@@ -53,13 +53,29 @@ def test_frames_arrive_whole_however_the_bytes_are_cut(cuts: list[int]) -> None:
     assert splitter.held == 0
 
 
-def test_whole_is_one_frame_and_nothing_else() -> None:
-    splitter, frame = Splitter(10_000), b"".join(FrameWriter(10_000).parts(FRAMES[0]))
-    assert splitter.whole(frame)
-    for other in (b"", frame[:3], frame[:-1], frame + frame, frame + b"x", LENGTH.pack(10_001) + b"x" * 10_001):
-        assert not splitter.whole(other)
-    assert list(splitter.feed(frame[:5])) == []
-    assert not splitter.whole(frame)  # its beginning belongs to the one that is under way
+def test_a_long_frame_takes_room_as_it_comes_and_gives_it_back() -> None:
+    """What is only announced costs nothing."""
+    splitter, length = Splitter(100 * ROOM), 10 * ROOM
+    assert list(splitter.feed(LENGTH.pack(length))) == []
+    rooms = []
+    for _ in range(100):
+        rooms.append(splitter.held + len(splitter.room()))
+        found = [bytes(frame) for frame in splitter.feed(b"x" * (ROOM // 8))]
+        if found:
+            break
+        assert rooms[-1] <= 2 * max(ROOM, splitter.held)
+    assert found == [b"x" * length]
+    assert rooms[0] == ROOM < max(rooms) <= LENGTH.size + length
+    assert len(splitter.room()) == ROOM - splitter.held
+
+
+def test_the_room_grows_with_the_limit() -> None:
+    splitter = Splitter(100)
+    assert len(splitter.room()) == 104
+    for frame in splitter.feed(LENGTH.pack(1) + b"a" + LENGTH.pack(1) + b"b"):
+        assert bytes(frame) in (b"a", b"b")
+        splitter.frame_len_max = 10_000
+    assert len(splitter.room()) == 10_004
 
 
 def test_a_frame_that_is_too_long_is_refused_before_it_is_there() -> None:
