@@ -248,6 +248,7 @@ def test_views_are_told_and_who_leaves_is_gone() -> None:
 
         task = asyncio.ensure_future(follow())
         async with a, b:
+            await eventually(lambda: sizes == [3])  # it listens: sockets may be read before a task begins
             c.broadcast_nowait(b"last words")
             await c.leave()
             await a.primary_of(2)
