@@ -11,6 +11,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        for seqno, body in enumerate(link.unacked, first):",
         "        for seqno, body in enumerate([], first):",
         "nothing is sent again on a new connection",
+        shown_by=43,
     ),
     Mutant(
         "a repetition is delivered again", "cluster.links",
@@ -31,18 +32,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "                link.reliable = True\n                link.new_stream()",
         "                link.reliable = True",
         "who comes back into the reliable set gets the stream whose end was thrown away",
+        shown_by=3,
     ),
     Mutant(
         "the old life's messages for the new one", "cluster.links",
         "            link.in_stream = link.in_seqno = link.owed = 0",
         "            pass",
         "the stream of a peer that restarted is expected to go on",
+        shown_by=1,
     ),
     Mutant(
         "acknowledged before it was received", "cluster.links",
         "self.around.outbox.append(Send((peer,), LinkAck(link.in_stream, link.in_seqno)))",
         "self.around.outbox.append(Send((peer,), LinkAck(link.in_stream, link.in_seqno + 1)))",
         "the sender forgets a message that the receiver does not have",
+        shown_by=5,
     ),
     # ---- membership
     Mutant(
@@ -68,12 +72,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "        around.outbox.append(Persist(Epoch(self.epoch)))",
         "        pass",
         "after a restart the epochs begin again",
+        shown_by=4,
     ),
     Mutant(
         "nobody is pulled up", "cluster.membership",
         "anew=proposal.epoch > self.epoch and peer in self._clique()",
         "anew=False",
         "a proposal of a later epoch is not joined",
+        shown_by=109,
     ),
     # ---- within-view FIFO
     Mutant(
@@ -93,12 +99,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "            if source is not None and body.view_id == self.current_view.id and body.index",
         "            if source is not None and body.index",
         "what is forwarded from another view is taken for one of this view",
+        shown_by=123,
     ),
     Mutant(
         "dropped before everybody has it", "cluster.within_view",
         "            source.msgs.drop(min(count, source.last_dlvrd))",
         "            source.msgs.drop(source.last_dlvrd)",
         "a message is gone that others still need forwarded",
+        shown_by=1,
     ),
     # ---- virtual synchrony
     Mutant(
@@ -124,6 +132,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            if sync.view_id == self.current_view.id and len(sync.cut) == width",
         "            if len(sync.cut) == width",
         "the transitional set has members that come from other views",
+        shown_by=5,
     ),
     Mutant(
         "obsolete views are delivered", "cluster.virtual_synchrony",
@@ -156,10 +165,17 @@ MUTANTS: tuple[Mutant, ...] = (
         "a message is announced that may not exist",
     ),
     Mutant(
+        "a cut for the change to come", "cluster.virtual_synchrony",
+        "        self.sync_msg[self.around.me] = SyncMsg(self.start_change_now[0], self.current_view.id, cut)",
+        "        self.sync_msg[self.around.me] = SyncMsg(self.start_change_now[0] + 1, self.current_view.id, cut)",
+        "a synchronisation message has an id that no change has yet",
+    ),
+    Mutant(
         "who has moved on is forgotten", "cluster.virtual_synchrony",
         "            self.sync_before[sender] = known",
         "            pass",
         "the cut that a view needs is given up for one of a later view",
+        shown_by=771021,
     ),
     # ---- self delivery
     Mutant(
@@ -232,6 +248,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        if dist > self.send_dist:\n            self._adopt(dist)",
         "        if dist > self.send_dist + 1:\n            self._adopt(dist)",
         "who hears of a new distribution does not take it over",
+        shown_by=55,
     ),
     # ---- sequencer
     Mutant(
@@ -240,6 +257,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            elif any(pending):\n                rank = next(r for r, q in enumerate(pending) if q)\n"
         "                placed.popleft()",
         "a place is given to whoever is there",
+        shown_by=2,
     ),
     # ---- primary views
     Mutant(
@@ -247,18 +265,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "    return 2 * common > len(view.members) or (2 * common == len(view.members) and view.members[0] in present)",
         "    return 2 * common >= len(view.members)",
         "both halves of an even view go on",
+        shown_by=1,
     ),
     Mutant(
         "a third is enough", "cluster.primary",
         "    return 2 * common > len(view.members) or (",
         "    return 3 * common > len(view.members) or (",
         "quorums of a view need not intersect",
+        shown_by=1,
     ),
     Mutant(
         "forget to wait for one info", "cluster.primary",
         "        if len(self.info_rcvd) == len(self.cur.members) and self._may_attempt(self.cur):",
         "        if len(self.info_rcvd) >= len(self.cur.members) - 1 and self._may_attempt(self.cur):",
         "a view is attempted before all infos are in",
+        shown_by=2,
     ),
     Mutant(
         "ambiguous views are forgotten", "cluster.primary",
@@ -295,13 +316,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "            self.client_cur = self.cur\n            self._persist()",
         "            self.client_cur = self.cur",
         "who restarts has forgotten which view it attempted",
+        shown_by=1,
     ),
     Mutant(
         "an attempt of the past", "cluster.primary",
         "        if lost:\n            self.above.primary_lost()",
         "        pass",
-        "the total order is not told that its view is over",
-        equivalent="what it sends meanwhile goes nowhere; only the application is told too late",
+        "the application is told too late that its primary view is over",
     ),
     # ---- total order
     Mutant(
@@ -346,12 +367,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "        self.around.outbox.append(Persist(Appended(position, run)))",
         "        pass",
         "what was acknowledged is gone after a restart",
+        shown_by=1,
     ),
     Mutant(
         "the new order is not on disk", "cluster.total_order",
         "        self.around.outbox.append(\n            Persist(Rebuilt(",
         "        (\n            Persist(Rebuilt(",
         "what was registered is gone after a restart",
+        shown_by=1,
     ),
     Mutant(
         "acknowledged before it was supplied", "cluster.total_order",
@@ -365,6 +388,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            self._safe_count += body.pack.count",
         "            self._safe_count += 1",
         "only the first entry of a batch is confirmed",
+        shown_by=4,
     ),
     Mutant(
         "entries of the exchange stay unconfirmed", "cluster.total_order",
@@ -377,24 +401,28 @@ MUTANTS: tuple[Mutant, ...] = (
         "            self.next_report = restored.position\n",
         "",
         "after a snapshot the entries below it are reported again",
+        shown_by=1,
     ),
     Mutant(
         "a snapshot without its labels", "cluster.total_order",
         "        self.snapshot = Snapshotted(self.next_report, highest, state)",
         "        self.snapshot = Snapshotted(self.next_report, (), state)",
         "what a snapshot covers is not recognised, and ordered again",
+        shown_by=15,
     ),
     Mutant(
         "truncated too far", "cluster.total_order",
         "        base = min(base, self.snapshot.position)",
         "        base = self.next_report",
         "entries are dropped that no snapshot covers",
+        shown_by=1,
     ),
     Mutant(
         "what was kept aside is lost", "cluster.total_order",
         "        for sender, batch in aside:",
         "        for sender, batch in aside[:0]:",
         "what was ordered while supplies were awaited is dropped",
+        shown_by=74,
     ),
     # ---- summaries
     Mutant(
@@ -427,6 +455,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        for label in sorted(known)\n",
         "        for label in sorted(known, reverse=True)\n",
         "the rest of the content is not ordered by label",
+        shown_by=1,
     ),
     # ---- replica
     Mutant(
@@ -434,6 +463,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            if ticket:\n                self._resolve(ticket, True, -1, \"\")",
         "            pass",
         "a submission that was delivered inside a snapshot is never resolved",
+        shown_by=15,
     ),
     Mutant(
         "a ticket that does not move on", "cluster.tickets",
@@ -446,5 +476,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "        state = _encode(State(self.view, sorted(self.checkpoints.items()), self.machine.snapshot()))",
         "        state = _encode(State(self.primary, sorted(self.checkpoints.items()), self.machine.snapshot()))",
         "a snapshot holds what is not a function of the order",
+        shown_by=4,
     ),
 )  # fmt: skip
