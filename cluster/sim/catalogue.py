@@ -48,6 +48,26 @@ MUTANTS: tuple[Mutant, ...] = (
         "the sender forgets a message that the receiver does not have",
         shown_by=5,
     ),
+    # ---- failure detector
+    Mutant(
+        "a connection is a sign of life", "cluster.detector",
+        "heard = (peer for peer, pulse in self._pulses.items() if not pulse.silent and peer not in self._shunned)",
+        "heard = (peer for peer, pulse in self._pulses.items() if peer not in self._shunned)",
+        "who falls silent is missed only when its connection closes",
+        shown_by=9,
+    ),
+    Mutant(
+        "who hung up is not missed", "cluster.detector",
+        "        if self._pulses.pop(peer, None) is not None:\n            self._changed()\n\n    def shun",
+        "        self._pulses.pop(peer, None)\n\n    def shun",
+        "a closed connection is noticed with the next change only",
+    ),
+    Mutant(
+        "who comes back is not heard", "cluster.detector",
+        "            pulse.silent = False\n            self._changed()",
+        "            pulse.silent = False",
+        "one who was silent and speaks again counts as gone until somebody else changes",
+    ),
     # ---- membership
     Mutant(
         "a cid is used again", "cluster.membership",
@@ -183,7 +203,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        return self.block_status == BLOCKED and super().set_cut_pre()",
         "        return super().set_cut_pre()",
         "the cut is made before the client stopped sending",
-        equivalent="the view order answers block at once, within the same step",
+        equivalent="the view order answers block at once, within the same step; a client that does not shows it",
     ),
     Mutant(
         "blocked for ever", "cluster.self_delivery",
@@ -221,6 +241,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            self.owed.setdefault(rank, self.delivered)",
         "            pass",
         "a message that nobody answers with one of his own is never safe",
+        shown_by=1,
     ),
     Mutant(
         "what was under way when the view ended", "cluster.view_order",
@@ -265,7 +286,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "    return 2 * common > len(view.members) or (2 * common == len(view.members) and view.members[0] in present)",
         "    return 2 * common >= len(view.members)",
         "both halves of an even view go on",
-        shown_by=1,
+        shown_by=4,
     ),
     Mutant(
         "a third is enough", "cluster.primary",
@@ -279,7 +300,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        if len(self.info_rcvd) == len(self.cur.members) and self._may_attempt(self.cur):",
         "        if len(self.info_rcvd) >= len(self.cur.members) - 1 and self._may_attempt(self.cur):",
         "a view is attempted before all infos are in",
-        shown_by=2,
+        shown_by=3,
     ),
     Mutant(
         "ambiguous views are forgotten", "cluster.primary",
@@ -292,6 +313,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "all(is_quorum(view.members, used) for used in self.use)",
         "is_quorum(view.members, self.act)",
         "ambiguous views need not agree",
+        shown_by=4,
     ),
     Mutant(
         "nothing is learned from infos", "cluster.primary",
@@ -408,7 +430,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        self.snapshot = Snapshotted(self.next_report, highest, state)",
         "        self.snapshot = Snapshotted(self.next_report, (), state)",
         "what a snapshot covers is not recognised, and ordered again",
-        shown_by=15,
+        shown_by=28,
     ),
     Mutant(
         "truncated too far", "cluster.total_order",
@@ -463,7 +485,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            if ticket:\n                self._resolve(ticket, True, -1, \"\")",
         "            pass",
         "a submission that was delivered inside a snapshot is never resolved",
-        shown_by=15,
+        shown_by=28,
     ),
     Mutant(
         "a ticket that does not move on", "cluster.tickets",
@@ -476,6 +498,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "        state = _encode(State(self.view, sorted(self.checkpoints.items()), self.machine.snapshot()))",
         "        state = _encode(State(self.primary, sorted(self.checkpoints.items()), self.machine.snapshot()))",
         "a snapshot holds what is not a function of the order",
-        shown_by=4,
+        shown_by=5,
     ),
 )  # fmt: skip

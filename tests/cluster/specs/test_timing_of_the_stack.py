@@ -9,6 +9,8 @@ import pytest
 
 from cluster.names import ProcessId
 from cluster.settings import DEFAULT
+from cluster.sim.catalogue import MUTANTS
+from cluster.sim.judges import joint
 from cluster.sim.network import DIAL_BACKOFF_MAX, FIXED
 from cluster.sim.world import World
 from cluster.specs.checkers import Checkers
@@ -84,7 +86,8 @@ class Watch:
     def step(self, process: ProcessId, action: Action) -> None:
         self.checkers.observe(process, action, self.world.events.now)
 
-    def after(self, world: World, process: ProcessId) -> None: ...
+    def after(self, world: World, process: ProcessId) -> None:
+        self.checkers.after(process, joint(world))
 
     def change(self, event: Callable[[World], object]) -> float:
         """In the middle of multicasts, this happens. When it did; the change that it leads to is over by the return."""
@@ -156,3 +159,12 @@ def test_a_merge_of_clients_that_take_their_time() -> None:
     assert watch.judge(last_ge, "abcd", MERGED, BLOCK_TIME) > BLOCK_TIME
     with pytest.raises(Violation, match=r"9\.3\.2"):
         watch.judge(last_ge, "abcd", MERGED)
+
+
+def test_a_cut_before_the_client_has_stopped_is_noticed() -> None:
+    undo = next(mutant for mutant in MUTANTS if mutant.name == "no block").apply()
+    try:
+        with pytest.raises(Violation, match=r"7\.4\.2"):
+            Watch(SlowToBlock).world.start("abcd")
+    finally:
+        undo()
