@@ -11,6 +11,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        for seqno, body in enumerate(link.unacked, first):",
         "        for seqno, body in enumerate([], first):",
         "nothing is sent again on a new connection",
+        shown_by=43,
     ),
     Mutant(
         "a repetition is delivered again", "cluster.links",
@@ -31,18 +32,41 @@ MUTANTS: tuple[Mutant, ...] = (
         "                link.reliable = True\n                link.new_stream()",
         "                link.reliable = True",
         "who comes back into the reliable set gets the stream whose end was thrown away",
+        shown_by=3,
     ),
     Mutant(
         "the old life's messages for the new one", "cluster.links",
         "            link.in_stream = link.in_seqno = link.owed = 0",
         "            pass",
         "the stream of a peer that restarted is expected to go on",
+        shown_by=1,
     ),
     Mutant(
         "acknowledged before it was received", "cluster.links",
         "self.around.outbox.append(Send((peer,), LinkAck(link.in_stream, link.in_seqno)))",
         "self.around.outbox.append(Send((peer,), LinkAck(link.in_stream, link.in_seqno + 1)))",
         "the sender forgets a message that the receiver does not have",
+        shown_by=5,
+    ),
+    # ---- failure detector
+    Mutant(
+        "a connection is a sign of life", "cluster.detector",
+        "heard = (peer for peer, pulse in self._pulses.items() if not pulse.silent and peer not in self._shunned)",
+        "heard = (peer for peer, pulse in self._pulses.items() if peer not in self._shunned)",
+        "who falls silent is missed only when its connection closes",
+        shown_by=9,
+    ),
+    Mutant(
+        "who hung up is not missed", "cluster.detector",
+        "        if self._pulses.pop(peer, None) is not None:\n            self._changed()\n\n    def shun",
+        "        self._pulses.pop(peer, None)\n\n    def shun",
+        "a closed connection is noticed with the next change only",
+    ),
+    Mutant(
+        "who comes back is not heard", "cluster.detector",
+        "            pulse.silent = False\n            self._changed()",
+        "            pulse.silent = False",
+        "one who was silent and speaks again counts as gone until somebody else changes",
     ),
     # ---- membership
     Mutant(
@@ -68,12 +92,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "        around.outbox.append(Persist(Epoch(self.epoch)))",
         "        pass",
         "after a restart the epochs begin again",
+        shown_by=4,
     ),
     Mutant(
         "nobody is pulled up", "cluster.membership",
         "anew=proposal.epoch > self.epoch and peer in self._clique()",
         "anew=False",
         "a proposal of a later epoch is not joined",
+        shown_by=109,
     ),
     # ---- within-view FIFO
     Mutant(
@@ -93,12 +119,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "            if source is not None and body.view_id == self.current_view.id and body.index",
         "            if source is not None and body.index",
         "what is forwarded from another view is taken for one of this view",
+        shown_by=123,
     ),
     Mutant(
         "dropped before everybody has it", "cluster.within_view",
         "            source.msgs.drop(min(count, source.last_dlvrd))",
         "            source.msgs.drop(source.last_dlvrd)",
         "a message is gone that others still need forwarded",
+        shown_by=1,
     ),
     # ---- virtual synchrony
     Mutant(
@@ -124,6 +152,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            if sync.view_id == self.current_view.id and len(sync.cut) == width",
         "            if len(sync.cut) == width",
         "the transitional set has members that come from other views",
+        shown_by=5,
     ),
     Mutant(
         "obsolete views are delivered", "cluster.virtual_synchrony",
@@ -156,10 +185,17 @@ MUTANTS: tuple[Mutant, ...] = (
         "a message is announced that may not exist",
     ),
     Mutant(
+        "a cut for the change to come", "cluster.virtual_synchrony",
+        "        self.sync_msg[self.around.me] = SyncMsg(self.start_change_now[0], self.current_view.id, cut)",
+        "        self.sync_msg[self.around.me] = SyncMsg(self.start_change_now[0] + 1, self.current_view.id, cut)",
+        "a synchronisation message has an id that no change has yet",
+    ),
+    Mutant(
         "who has moved on is forgotten", "cluster.virtual_synchrony",
         "            self.sync_before[sender] = known",
         "            pass",
         "the cut that a view needs is given up for one of a later view",
+        shown_by=771021,
     ),
     # ---- self delivery
     Mutant(
@@ -167,7 +203,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        return self.block_status == BLOCKED and super().set_cut_pre()",
         "        return super().set_cut_pre()",
         "the cut is made before the client stopped sending",
-        equivalent="the view order answers block at once, within the same step",
+        equivalent="the view order answers block at once, within the same step; a client that does not shows it",
     ),
     Mutant(
         "blocked for ever", "cluster.self_delivery",
@@ -205,6 +241,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            self.owed.setdefault(rank, self.delivered)",
         "            pass",
         "a message that nobody answers with one of his own is never safe",
+        shown_by=1,
     ),
     Mutant(
         "what was under way when the view ended", "cluster.view_order",
@@ -232,6 +269,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        if dist > self.send_dist:\n            self._adopt(dist)",
         "        if dist > self.send_dist + 1:\n            self._adopt(dist)",
         "who hears of a new distribution does not take it over",
+        shown_by=55,
     ),
     # ---- sequencer
     Mutant(
@@ -240,6 +278,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            elif any(pending):\n                rank = next(r for r, q in enumerate(pending) if q)\n"
         "                placed.popleft()",
         "a place is given to whoever is there",
+        shown_by=2,
     ),
     # ---- primary views
     Mutant(
@@ -247,18 +286,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "    return 2 * common > len(view.members) or (2 * common == len(view.members) and view.members[0] in present)",
         "    return 2 * common >= len(view.members)",
         "both halves of an even view go on",
+        shown_by=4,
     ),
     Mutant(
         "a third is enough", "cluster.primary",
         "    return 2 * common > len(view.members) or (",
         "    return 3 * common > len(view.members) or (",
         "quorums of a view need not intersect",
+        shown_by=1,
     ),
     Mutant(
         "forget to wait for one info", "cluster.primary",
         "        if len(self.info_rcvd) == len(self.cur.members) and self._may_attempt(self.cur):",
         "        if len(self.info_rcvd) >= len(self.cur.members) - 1 and self._may_attempt(self.cur):",
         "a view is attempted before all infos are in",
+        shown_by=3,
     ),
     Mutant(
         "ambiguous views are forgotten", "cluster.primary",
@@ -271,6 +313,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "all(is_quorum(view.members, used) for used in self.use)",
         "is_quorum(view.members, self.act)",
         "ambiguous views need not agree",
+        shown_by=4,
     ),
     Mutant(
         "nothing is learned from infos", "cluster.primary",
@@ -295,13 +338,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "            self.client_cur = self.cur\n            self._persist()",
         "            self.client_cur = self.cur",
         "who restarts has forgotten which view it attempted",
+        shown_by=1,
     ),
     Mutant(
         "an attempt of the past", "cluster.primary",
         "        if lost:\n            self.above.primary_lost()",
         "        pass",
-        "the total order is not told that its view is over",
-        equivalent="what it sends meanwhile goes nowhere; only the application is told too late",
+        "the application is told too late that its primary view is over",
     ),
     # ---- total order
     Mutant(
@@ -346,12 +389,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "        self.around.outbox.append(Persist(Appended(position, run)))",
         "        pass",
         "what was acknowledged is gone after a restart",
+        shown_by=1,
     ),
     Mutant(
         "the new order is not on disk", "cluster.total_order",
         "        self.around.outbox.append(\n            Persist(Rebuilt(",
         "        (\n            Persist(Rebuilt(",
         "what was registered is gone after a restart",
+        shown_by=1,
     ),
     Mutant(
         "acknowledged before it was supplied", "cluster.total_order",
@@ -365,6 +410,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            self._safe_count += body.pack.count",
         "            self._safe_count += 1",
         "only the first entry of a batch is confirmed",
+        shown_by=4,
     ),
     Mutant(
         "entries of the exchange stay unconfirmed", "cluster.total_order",
@@ -377,24 +423,28 @@ MUTANTS: tuple[Mutant, ...] = (
         "            self.next_report = restored.position\n",
         "",
         "after a snapshot the entries below it are reported again",
+        shown_by=1,
     ),
     Mutant(
         "a snapshot without its labels", "cluster.total_order",
         "        self.snapshot = Snapshotted(self.next_report, highest, state)",
         "        self.snapshot = Snapshotted(self.next_report, (), state)",
         "what a snapshot covers is not recognised, and ordered again",
+        shown_by=28,
     ),
     Mutant(
         "truncated too far", "cluster.total_order",
         "        base = min(base, self.snapshot.position)",
         "        base = self.next_report",
         "entries are dropped that no snapshot covers",
+        shown_by=1,
     ),
     Mutant(
         "what was kept aside is lost", "cluster.total_order",
         "        for sender, batch in aside:",
         "        for sender, batch in aside[:0]:",
         "what was ordered while supplies were awaited is dropped",
+        shown_by=74,
     ),
     # ---- summaries
     Mutant(
@@ -427,6 +477,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        for label in sorted(known)\n",
         "        for label in sorted(known, reverse=True)\n",
         "the rest of the content is not ordered by label",
+        shown_by=1,
     ),
     # ---- replica
     Mutant(
@@ -434,6 +485,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            if ticket:\n                self._resolve(ticket, True, -1, \"\")",
         "            pass",
         "a submission that was delivered inside a snapshot is never resolved",
+        shown_by=28,
     ),
     Mutant(
         "a ticket that does not move on", "cluster.tickets",
@@ -446,5 +498,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "        state = _encode(State(self.view, sorted(self.checkpoints.items()), self.machine.snapshot()))",
         "        state = _encode(State(self.primary, sorted(self.checkpoints.items()), self.machine.snapshot()))",
         "a snapshot holds what is not a function of the order",
+        shown_by=5,
     ),
 )  # fmt: skip

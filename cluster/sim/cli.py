@@ -73,7 +73,9 @@ def _minutes(text: str) -> float:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=_positive, metavar="N", help=f"how many seeds to run (else {SEEDS_DEFAULT})")
-    parser.add_argument("--seed-from", type=_seed, default=0, metavar="S", help="the first of them (else 0)")
+    parser.add_argument(
+        "--seed-from", type=_seed, metavar="S", help="the first of them (else 0, or where a mutant shows)"
+    )
     parser.add_argument("--nodes", type=_nodes, default=(3, 7), metavar="3..7", help="how many nodes a run has")
     parser.add_argument("--minutes", type=_minutes, metavar="M", help="explore for so long")
     parser.add_argument("--jobs", type=_positive, default=1, metavar="J", help="run on so many processors")
@@ -127,7 +129,7 @@ def main(
 def _seeds(options: argparse.Namespace) -> Iterable[int]:
     if options.seed is not None:
         return [options.seed]
-    start: int = options.seed_from
+    start: int = options.seed_from or 0
     if options.seeds is None and options.minutes is not None:
         return count(start)
     return range(start, start + (options.seeds or SEEDS_DEFAULT))
@@ -216,14 +218,17 @@ def _update(digest: blake2b, line: str) -> None:
 
 
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
-    seeds = range(options.seed_from, options.seed_from + (options.seeds or MUTANT_SEEDS))
+    """Without other wishes, each mutant is hunted from the seed on that is known to show it."""
+    seeds_max = options.seeds or MUTANT_SEEDS
     caught = []
     for mutant in MUTANTS:
         if not mutant.equivalent:
+            first = mutant.shown_by if options.seed_from is None else options.seed_from
+            seeds = range(first, first + seeds_max)
             caught.append(hunt(mutant, seeds, lambda seed: run_task(Task(seed, *options.nodes))))
             write(row(caught[-1]))
     survivors = [one.name for one in caught if not one.by]
-    write(f"\n{len(caught) - len(survivors)} of {len(caught)} caught, each within {len(seeds)} seeds\n")
+    write(f"\n{len(caught) - len(survivors)} of {len(caught)} caught, each within {seeds_max} seeds\n")
     write("the same protocol after all:")
     for mutant in MUTANTS:
         if mutant.equivalent:

@@ -32,6 +32,7 @@ class Caught(msgspec.Struct, frozen=True):
     layer: str
     by: str  # the specification, or "" where nobody noticed
     seeds: int  # that were run
+    seed: int = -1  # the one in which it was noticed
 
 
 def hunt(mutant: Wrong, seeds: Iterable[int], run_seed: Callable[[int], Outcome]) -> Caught:
@@ -43,12 +44,13 @@ def hunt(mutant: Wrong, seeds: Iterable[int], run_seed: Callable[[int], Outcome]
             count += 1
             failure = run_seed(seed).failure
             if failure is not None:
-                return Caught(mutant.name, mutant.layer, failure.kind, count)
+                return Caught(mutant.name, mutant.layer, failure.kind, count, seed)
     finally:
         undo()
     return Caught(mutant.name, mutant.layer, "", count)
 
 
 def row(caught: Caught) -> str:
-    """A line of the table: layer, mutant, who noticed, after how many seeds."""
-    return f"{caught.layer:<18} {caught.name:<42} {caught.by or 'nobody':<16} {caught.seeds:>4}"
+    """A line of the table: layer, mutant, who noticed, after how many seeds, and in which of them."""
+    told = f"{caught.layer:<18} {caught.name:<42} {caught.by or 'nobody':<16} {caught.seeds:>4}"
+    return f"{told}  seed {caught.seed}" if caught.by else told

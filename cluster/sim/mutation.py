@@ -26,6 +26,7 @@ class Mutant(msgspec.Struct, frozen=True):
     becomes: str
     wrong: str
     equivalent: str = ""  # why it is the same protocol after all, where it is
+    shown_by: int = 0  # a seed that is known to show it, or from which on one soon does
 
     @property
     def layer(self) -> str:

@@ -196,6 +196,11 @@ class Node:
         self._clock_last = time
         return time
 
+    @property
+    def stands_still(self) -> bool:
+        """Whether its clock was set back, and its time has not come again."""
+        return self._events.now + self._clock_offset + ROUNDING < self._clock_last
+
     def jump_clock(self, seconds: float) -> None:
         self._clock_offset += seconds
         if self.process is not None:

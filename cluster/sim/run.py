@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from cluster.sim.node import Make
     from cluster.sim.plan import Plan, Submission
 
-VIEW_WITHIN = 0.5  # virtual seconds: much longer than a change of view may take
+VIEW_WITHIN = 0.5  # virtual seconds: much longer than a change of view may take, once it is noticed that one is due
+SILENT_SHARE = 0.4  # of the last crashes nobody is told of
 LIVE_WITHIN = 40.0  # virtual seconds after everything healed
 QUIET = 1.5  # of them without any action at the end: the group is not only whole, but at rest
 
@@ -201,24 +202,34 @@ def _wait_until_live(world: World) -> bool:
 
 
 def last_change(world: World, judge: Judge) -> None:
-    """One more crash, in a quiet network and in the middle of a multicast: the others are one view in time."""
+    """One more crash, in a quiet network and in the middle of a multicast: the others are one view in time.
+
+    Where it is silent, no connection closes, and the others have nothing to go by but that they hear nothing.
+    """
     chance = world.chance.fork("last change")
+    silent = world.chance.fork("silent last change").hits(SILENT_SHARE)
     world.network.delays = FIXED
     world.settle(QUIET)
+    if silent:
+        world.sometimes["the last crash is silent"] += 1
+        world.run_until(
+            lambda: not any(node.stands_still for node in world.running()), within=LIVE_WITHIN, what="clocks"
+        )
     names = [node.name for node in world.running()]
     victim = chance.choice(names)
     world.remark(f"in a quiet network, {victim} crashes in the middle of a broadcast")
     for name in names:
         world.broadcast(name, b"last words of " + name.encode())
     node = world.nodes[victim]
-    node.silent_share = 0.0
+    node.silent_share = 1.0 if silent else 0.0
     world.crash_after(victim, chance.below(8)).broadcast(victim, b"the very last")
     if node.process is not None:
         node.crash_after = -1
-        world.run(FIXED.base * chance.below(4)).crash(victim)
+        world.run(FIXED.base * chance.below(4)).crash(victim, silent=silent)
     last_event = world.events.now
-    world.run(VIEW_WITHIN)
-    judge.in_time(last_event, [node.pid for node in world.running()], detection=FIXED.notice_max, latency=FIXED.base)
+    detection = world.settings.suspect_max if silent else FIXED.notice_max
+    world.run(VIEW_WITHIN + (detection if silent else 0.0))
+    judge.in_time(last_event, [node.pid for node in world.running()], detection=detection, latency=FIXED.base)
 
 
 def live(world: World) -> bool:

@@ -2,7 +2,7 @@
 
 Every frame takes a millisecond here, and nothing is left to chance but what the processes draw for themselves. What a
 story does before its `yield` is not told.
-Above: the command line, tests.  Below: world, narrate.
+Above: the command line, tests.  Below: world, narrate, run (for what a judge is).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cluster.settings import Settings
 from cluster.sim.narrate import Detail, Narrator
+from cluster.sim.run import Judge, live
 from cluster.sim.world import World
 
 if TYPE_CHECKING:
@@ -131,12 +132,20 @@ STORIES: dict[str, Callable[[World], Story]] = {
 }  # fmt: skip
 
 
-def tell(name: str, make: Make, write: Callable[[str], None], detail: Detail = Detail.CONVERSATION) -> World:
-    """Tell one story, line by line, and return the world that it ends in."""
+def tell(
+    name: str,
+    make: Make,
+    write: Callable[[str], None],
+    detail: Detail = Detail.CONVERSATION,
+    judge: Judge | None = None,
+) -> World:
+    """Tell one story, line by line, and return the world that it ends in. The judge raises where it disagrees."""
+    judge = judge or Judge()
     story = STORIES[name]
     write(f"# {story.__doc__}")
     narrator = Narrator(write, detail)
-    world = World(make, settings=Settings(snapshot_every=LAGGARD_SNAPSHOTS), listener=narrator)
+    world = World(make, settings=Settings(snapshot_every=LAGGARD_SNAPSHOTS), watcher=judge, listener=narrator)
+    judge.watch(world)
     telling = story(world)
     narrator.muted = True
     next(telling)
@@ -145,6 +154,7 @@ def tell(name: str, make: Make, write: Callable[[str], None], detail: Detail = D
     for _ in telling:
         raise AssertionError("a story begins once")
     narrator.flush()
+    judge.finish(world, live(world))
     return world
 
 

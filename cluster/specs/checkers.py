@@ -24,6 +24,7 @@ from cluster.specs.gcs_invariants import GcsInvariants
 from cluster.specs.liveness import LivenessSpec
 from cluster.specs.mbrshp import MbrshpSpec
 from cluster.specs.replica import ReplicaSpec
+from cluster.specs.replica_invariants import ReplicaInvariants
 from cluster.specs.self_delivery import SelfSpec
 from cluster.specs.spec import ACTIONS, Spec, Step, Violation
 from cluster.specs.timing import TimingSpec
@@ -64,6 +65,7 @@ def all_specs(founder: ProcessId) -> list[Spec]:
         GcsInvariants(links, client),
         dvs,
         TotalOrderInvariants(dvs),
+        ReplicaInvariants(),
     ]
 
 

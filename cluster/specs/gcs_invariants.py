@@ -1,9 +1,10 @@
 """The key invariants of the virtual synchrony end-points, and that no obsolete view is delivered.
 
-Paper: Khazan's thesis, 7.1.1 to 7.1.3, 7.2.1, 7.3.2, 7.4.1 to 7.4.3, 8.1.1, and lemma 8.2.1(1).
+Paper: Khazan's thesis, 7.1.1 to 7.1.3, 7.2.1, 7.3.1, 7.3.2, 7.4.1 to 7.4.3, 8.1.1, and lemma 8.2.1(1).
 Departs: where the thesis compares the states of two processes, one of them may have crashed or have dropped what it no
 longer needs. So 7.1.2 compares with what the sender's client sent (the history that WV_RFIFO keeps), and 7.2.1 with the
-synchronisation message that the process sent under that id. What section 6.4 lets an end-point drop has no number
+synchronisation message that the process sent under that id. 7.3.1 comes with what its proof adds to it; the id that
+MBRSHP gave last outlives a crash. What section 6.4 lets an end-point drop has no number
 there: it is judged too.
 """
 
@@ -37,13 +38,15 @@ class GcsInvariants(Spec):
         self.links = links
         self.client = client
         self.sync_msg: dict[ProcessId, dict[int, SyncMsg]] = {}  # sync_msg[p][cid] at p, as p sent it
+        self.start_change: dict[ProcessId, int] = {}  # start_change[p].id of MBRSHP, in any life
         self.mbrshp_view: dict[ProcessId, View | None] = {}  # None: a start_change came since
         self._compared: dict[tuple[ProcessId, ProcessId, bool], tuple[ViewId, int]] = {}  # at whom, whose, later
         self._dropped: dict[ProcessId, tuple[int, ...]] = {}
 
     # ---- the trace
 
-    def start_change_eff(self, _act: StartChange, at: ProcessId) -> None:
+    def start_change_eff(self, act: StartChange, at: ProcessId) -> None:
+        self.start_change[at] = act.cid
         self.mbrshp_view[at] = None
 
     def membership_view_eff(self, act: MembershipView, at: ProcessId) -> None:
@@ -126,6 +129,7 @@ class GcsInvariants(Spec):
                     sync == self.sync_msg[q][sync.cid], "7.2.1: sync_msg[q][cid] is the same at p and at q", q, sync
                 )
         own = state.sync_msg.get(p)
+        self.invariant_start_change(p, own, state)
         if state.start_change_now is None or own is None or own.cid != state.start_change_now[0]:
             return
         self.require(
@@ -141,6 +145,20 @@ class GcsInvariants(Spec):
             state.of[p].msgs.prefix,
         )
         self.invariant_cut(p, own, state)
+
+    def invariant_start_change(self, p: ProcessId, own: SyncMsg | None, state: EndpointState) -> None:
+        given = self.start_change.get(p, 0)
+        if own is not None:
+            self.require(
+                own.cid <= given, "7.3.1: id > MBRSHP.start_change[p].id only if sync_msg[p][id] = bottom", given, own
+            )
+        if state.start_change_now is not None:
+            self.require(
+                state.start_change_now[0] == given,
+                "7.3.1: start_change of p, if there is one, has the id of MBRSHP.start_change[p]",
+                given,
+                state.start_change_now,
+            )
 
     def invariant_cut(self, p: ProcessId, own: SyncMsg, state: EndpointState) -> None:
         """While p has a synchronisation message under way."""

@@ -88,6 +88,13 @@ class EndpointState(Protocol):
     def of(self) -> Mapping[ProcessId, SourceState]: ...
 
 
+class ReplicaState(Protocol):
+    """What the application was told."""
+
+    @property
+    def primary(self) -> View | None: ...
+
+
 class ProcessState(Protocol):
     @property
     def primary(self) -> PrimaryState: ...
@@ -95,6 +102,8 @@ class ProcessState(Protocol):
     def total_order(self) -> TotalOrderState: ...
     @property
     def endpoint(self) -> EndpointState: ...
+    @property
+    def replica(self) -> ReplicaState: ...
 
 
 Joint = Mapping["ProcessId", ProcessState]

@@ -98,6 +98,17 @@ def test_a_pause_that_was_too_long_once_is_waited_for_later(ear: Ear) -> None:
     assert changes[-1] == 0
 
 
+def test_however_slow_a_peer_was_its_silence_is_held_against_it_in_the_end(ear: Ear) -> None:
+    ear.listen(1.0, peers=(A,))
+    for _ in range(5):
+        ear.listen(ear.around.now + 2 * DEFAULT.suspect_max)
+        ear.detector.heard(A)
+    assert ear.heard() == "ab"
+    assert ear.detector.next_deadline() - ear.around.now == pytest.approx(DEFAULT.suspect_max)
+    ear.listen(ear.around.now + DEFAULT.suspect_max + DEFAULT.heartbeat)
+    assert ear.heard() == "b"
+
+
 def test_the_deadline_is_the_moment_of_suspicion(ear: Ear) -> None:
     ear.listen(1.0, peers=(A,))
     while ear.heard() == "ab":

@@ -1,24 +1,43 @@
-"""What the whole stack does in the situations that it was made for, told as stories."""
+"""What the whole stack does in the situations that it was made for, told as stories that the specifications judge."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cluster.primary import is_quorum
-from cluster.settings import Settings
+from cluster.settings import DEFAULT, Settings
+from cluster.sim.catalogue import MUTANTS
 from cluster.sim.chance import Chance as Seeded
+from cluster.sim.judges import Specifications
+from cluster.sim.run import live
 from cluster.sim.world import World
+from cluster.specs.spec import Violation
 from cluster.stack import Process
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cluster.layer import Chance
 
 
+@contextmanager
+def judged(settings: Settings, seed: int = 0) -> Iterator[World]:
+    """A world that all specifications follow, up to its end."""
+    judge = Specifications("a")
+    world = World(Process, seed=seed, settings=settings, watcher=judge)
+    judge.watch(world)
+    yield world
+    judge.finish(world, live(world))
+    assert judge.clauses()["TO: deliver"] > 0 or not any(world.delivered(name) for name in world.nodes)
+
+
 @pytest.fixture
-def world() -> World:
-    return World(Process, settings=Settings(snapshot_every=20))
+def world() -> Iterator[World]:
+    with judged(Settings(snapshot_every=20)) as world:
+        yield world
 
 
 def test_what_one_broadcasts_all_deliver(world: World) -> None:
@@ -149,17 +168,30 @@ def test_as_soon_as_the_rules_allow_a_primary_view_there_is_one(seed: int) -> No
     """Partitions follow each other at random. At rest, every side has one exactly if it may, and never two have."""
     chance = Seeded(seed)
     names = "abcdef"[: 3 + seed % 4]
-    world = World(Process, seed=seed).start(names).settle()
-    for _ in range(6):
-        world.partition(*_sides(chance, names)).settle()
-        if chance.random() < 0.5:
-            world.broadcast(names[chance.below(len(names))], b"x").settle()
-        primaries = {world.primary(name) for name in names} - {None}
-        assert len(primaries) <= 1
-        for side in {_side(world, name) for name in names}:
-            assert all((world.primary(name) is not None) == _may_decide(world, side) for name in side)
-    world.heal().settle()
-    assert len({world.primary(name) for name in names}) == 1
+    with judged(DEFAULT, seed) as world:
+        world.start(names).settle()
+        for _ in range(6):
+            world.partition(*_sides(chance, names)).settle()
+            if chance.random() < 0.5:
+                world.broadcast(names[chance.below(len(names))], b"x").settle()
+            primaries = {world.primary(name) for name in names} - {None}
+            assert len(primaries) <= 1
+            for side in {_side(world, name) for name in names}:
+                assert all((world.primary(name) is not None) == _may_decide(world, side) for name in side)
+        world.heal().settle()
+        assert len({world.primary(name) for name in names}) == 1
+
+
+def test_the_specifications_see_what_a_scenario_does_not_look_at() -> None:
+    undo = next(mutant for mutant in MUTANTS if mutant.name == "an attempt of the past").apply()
+    try:
+        with (
+            pytest.raises(Violation, match="the one that p was told of is cur and client-cur"),
+            judged(DEFAULT) as world,
+        ):
+            world.start("abc").settle().partition("ab", "c").settle()
+    finally:
+        undo()
 
 
 def _sides(chance: Chance, names: str) -> list[str]:

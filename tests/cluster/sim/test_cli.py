@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cluster.__main__ import main
+from cluster.sim import cli
+from cluster.sim.catalogue import MUTANTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +74,18 @@ def test_what_the_simulator_records_is_judged_like_what_members_record(
     trace.write_bytes(b"".join(lines[:at] + lines[at + 1 :]))
     assert main(["check", str(trace)]) == 1
     assert "not enabled" in capsys.readouterr().out
+
+
+def test_mutants_are_hunted_from_the_seed_that_shows_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rare = next(mutant for mutant in MUTANTS if mutant.name == "who has moved on is forgotten")
+    assert rare.shown_by > cli.MUTANT_SEEDS
+    monkeypatch.setattr(cli, "MUTANTS", (rare,))
+    assert main(["sim", "--mutants"]) == 0
+    assert f"seed {rare.shown_by}\n\n1 of 1 caught" in capsys.readouterr().out
+    assert main(["sim", "--mutants", "--seed-from", "0", "--seeds", "1"]) == 1
+    assert "0 of 1 caught, each within 1 seeds" in capsys.readouterr().out
 
 
 def test_a_story_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,7 @@
-"""The golden conversations: told again, they are what is in the files that `python -m cluster sim --stories` wrote."""
+"""The golden conversations: told again, they are what is in the files that `python -m cluster sim --stories` wrote.
+
+The specifications judge them too, and all of them end in a group that is whole.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from cluster.sim.catalogue import MUTANTS
+from cluster.sim.judges import Specifications
 from cluster.sim.narrate import Detail
 from cluster.sim.stories import STORIES, tell
+from cluster.specs.spec import Violation
 from cluster.stack import Process
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -16,10 +22,21 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 @pytest.mark.parametrize("name", sorted(STORIES))
 def test_a_story_is_told_as_it_was(name: str) -> None:
     lines: list[str] = []
-    tell(name, Process, lines.append)
+    judge = Specifications("a")
+    tell(name, Process, lines.append, judge=judge)
+    assert judge.clauses()["LIVENESS: every submission has its end"] > 0
     assert lines == (GOLDEN / f"{name}.txt").read_text("utf-8").splitlines(), (
         "if the new conversation is right: python -m cluster sim --stories tests/cluster/golden"
     )
+
+
+def test_a_story_that_goes_wrong_is_not_told() -> None:
+    undo = next(mutant for mutant in MUTANTS if mutant.name == "an attempt of the past").apply()
+    try:
+        with pytest.raises(Violation, match="the one that p was told of is cur and client-cur"):
+            tell("partition", Process, lambda _line: None, judge=Specifications("a"))
+    finally:
+        undo()
 
 
 def test_no_file_without_a_story() -> None:

@@ -18,6 +18,7 @@ from cluster.actions import (
     DvsRegister,
     DvsSend,
     Established,
+    GcsDeliver,
     GcsSend,
     GcsView,
     LinkDeliver,
@@ -35,6 +36,7 @@ from cluster.specs.checkers import Checkers
 from cluster.specs.co_rfifo import CoRfifoSpec
 from cluster.specs.dvs_invariants import DvsInvariants
 from cluster.specs.gcs_invariants import GcsInvariants
+from cluster.specs.replica_invariants import ReplicaInvariants
 from cluster.specs.self_delivery import SelfSpec
 from cluster.specs.spec import Spec, Violation
 from cluster.specs.total_order_invariants import TotalOrderInvariants
@@ -149,6 +151,12 @@ class Process:
     primary: Primary = field(default_factory=Primary)
     total_order: Order = field(default_factory=Order)
     endpoint: Endpoint | None = None
+    replica: Replica = field(default_factory=lambda: Replica())
+
+
+@dataclass
+class Replica:
+    primary: View | None = None
 
 
 def judged(specs: list[Spec], trace: Trace, at: ProcessId, joint: dict[ProcessId, Process]) -> str:
@@ -372,6 +380,16 @@ GCS_STATES = [
         Endpoint(sync_msg={A: SyncMsg(3, V0.id, (1, 0))}),
         "7.3.2: sync_msg[p][start_change.id].view = current_view",
     ),
+    (
+        BLOCKED,
+        Endpoint(sync_msg={A: SyncMsg(4, V2.id, (1, 0))}),
+        "7.3.1: id > MBRSHP.start_change[p].id only if sync_msg[p][id] = bottom",
+    ),
+    (
+        [*BLOCKED, (A, StartChange(4, (A, B)))],
+        Endpoint(),
+        "7.3.1: start_change of p, if there is one, has the id of MBRSHP.start_change[p]",
+    ),
     (BLOCKED[:-2], Endpoint(block_status="requested"), "7.4.2: sync_msg[p][start_change.id] only while blocked"),
     (
         BLOCKED,
@@ -407,6 +425,10 @@ def test_gcs_good_states() -> None:
     assert judged(gcs(), AFTER_B, A, {A: Process(endpoint=Endpoint(sync_msg={A: SYNC, B: AFTER_B[-1][1].body}))}) == ""  # type: ignore[attr-defined]
     fresh = Endpoint(initial_view(A), initial_view(A), None, {}, (A,), "unblocked", {A: Source(A)})
     assert judged(gcs(), [*BLOCKED, (A, CRASH), (A, RECOVER)], A, {A: Process(endpoint=fresh)}) == ""
+    next_view = view(3, A, B)  # it came; the synchronisation message stays until the next change
+    over = Endpoint(next_view, next_view, None, block_status="unblocked", of={A: Source(A), B: Source(B)})
+    came = (GcsDeliver(A, plain("m")), MembershipView(next_view), GcsView(next_view, (A,)))
+    assert judged(gcs(), [*BLOCKED, *((A, action) for action in came)], A, {A: Process(endpoint=over)}) == ""
 
 
 def test_only_what_all_have_is_dropped() -> None:
@@ -458,3 +480,47 @@ def test_messages_of_a_view_that_is_to_come_are_compared_too() -> None:
 
 def test_every_clause_of_gcs_is_broken() -> None:
     assert {*GCS_TRACES, *(clause for _, _, clause in GCS_STATES), DROPPED} == preconditions(GcsInvariants)
+
+
+# ---- REPLICA-IMPL
+
+TOLD_OF_ABC = Replica(ABC)
+IN_ORDER = Order(current=ABC, high_primary=ABC.id)
+REPLICA_STATES = [
+    (
+        Process(Primary(cur=BC), IN_ORDER, replica=TOLD_OF_ABC),
+        "primary view: the one that p was told of is cur and client-cur",
+    ),
+    (
+        Process(Primary(client_cur=AB), IN_ORDER, replica=TOLD_OF_ABC),
+        "primary view: the one that p was told of is cur and client-cur",
+    ),
+    (
+        Process(Primary(), Order(current=ABC, status="collect"), replica=TOLD_OF_ABC),
+        "primary view: the one that p was told of is established at p",
+    ),
+    (
+        Process(Primary(), Order(current=AB), replica=TOLD_OF_ABC),
+        "primary view: the one that p was told of is established at p",
+    ),
+    (Process(Primary(), IN_ORDER), "primary view: p was told of cur, if it is established at p"),
+]
+
+
+@pytest.mark.parametrize(("state", "clause"), REPLICA_STATES)
+def test_replica_states(state: Process, clause: str) -> None:
+    assert judged([ReplicaInvariants()], primary(ABC), B, {B: state}) == clause
+
+
+def test_replica_good_states() -> None:
+    for state in (
+        Process(Primary(), IN_ORDER, replica=TOLD_OF_ABC),
+        Process(Primary(cur=BC), IN_ORDER),  # the view is over, and p was told so
+        Process(Primary(), Order(current=ABC, status="collect")),  # attempted, and not established yet
+        Process(Primary(cur=None, client_cur=None), Order(current=None)),  # just started
+    ):
+        assert judged([ReplicaInvariants()], primary(ABC), B, {B: state}) == ""
+
+
+def test_every_clause_of_the_replica_is_broken() -> None:
+    assert {clause for _, clause in REPLICA_STATES} == preconditions(ReplicaInvariants)

@@ -10,6 +10,7 @@ from cluster.specs.checkers import Checkers
 from cluster.specs.dvs import DvsSpec
 from cluster.specs.dvs_invariants import DvsInvariants
 from cluster.specs.replica import ReplicaSpec
+from cluster.specs.replica_invariants import ReplicaInvariants
 from cluster.specs.total_order import TotalOrderSpec
 from cluster.specs.total_order_invariants import TotalOrderInvariants
 from cluster.specs.vs import VsSpec
@@ -71,6 +72,7 @@ class WatchedService(VsService):
                 ReplicaSpec(total_order),
                 dvs,
                 TotalOrderInvariants(dvs),
+                ReplicaInvariants(),
             ],
         )
         super().__init__(names, settings)
