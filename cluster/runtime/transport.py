@@ -196,6 +196,8 @@ class Transport:
         connection = self.make(we_dialed=False)
         if crowded or self._closing:
             connection.fail(Failed(CROWD, f"more than {self.options.bounds.strangers_max} strangers at the door"))
+        else:
+            connection.knocked()
         return connection
 
     def of_name(self, name: str) -> Connection | None:
