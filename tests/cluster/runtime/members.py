@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
     from tests.cluster.runtime.wires import Wires
 
 TOP = Path(__file__).resolve().parents[3]
+
+
+def figure(port: int, name: str) -> float:
+    """What a member that serves its figures there says now."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        for line in answer:
+            shown, _, value = line.decode().rpartition(" ")
+            if shown == name:
+                return float(value)
+    raise AssertionError(f"there is no figure {name}")
 
 
 class Member:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cluster.runtime.keys import make_key_file
-from tests.cluster.runtime.members import TOP, Cluster
+from tests.cluster.runtime.members import TOP, Cluster, figure
+from tests.support.misbehaving import free_port
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -67,6 +70,45 @@ def test_a_stopped_member_is_left_out_and_comes_back(tmp_path: Path) -> None:
         cluster.members["b"].signal(signal.SIGCONT)
         cluster.wait_for_primary("abc").wait_until_confirmed_at("abc", 20)
         cluster.quiet().stop().judge()
+
+
+def test_a_member_that_is_busy_for_300_ms_is_not_suspected(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        ports = {name: free_port() for name in "abc"}
+        for name, port in ports.items():
+            cluster.start(name, "--metrics", f"127.0.0.1:{port}")
+        cluster.wait_for_primary("abc")
+        b = cluster.members["b"]
+        for attempt in count():
+            before = [figure(port, "cluster_suspicions_total") for port in ports.values()]
+            began = time.monotonic()
+            b.signal(signal.SIGSTOP)
+            time.sleep(0.3)
+            b.signal(signal.SIGCONT)
+            busy_s = time.monotonic() - began
+            b.say(f"here again {attempt}")
+            wait_for(lambda: b.confirmed(f"here again {attempt}"), "b has something confirmed by all")  # noqa: B023
+            if busy_s < 0.33:  # else it was this test that was kept waiting
+                break
+        assert [figure(port, "cluster_suspicions_total") for port in ports.values()] == before
+        cluster.quiet().stop().judge()
+
+
+def test_a_member_with_more_patience_waits_longer(tmp_path: Path) -> None:
+    """What is set is what counts: silence of well over the default is nothing, silence of more than the bound is."""
+    with Cluster(tmp_path) as cluster:
+        patience = ("--heartbeat", "0.1", "--suspect-min", "4", "--suspect-max", "5")
+        for name in "abc":
+            cluster.start(name, *patience)
+        cluster.wait_for_primary("abc")
+        a, b = cluster.members["a"], cluster.members["b"]
+        before = len(a.stderr)
+        began = time.monotonic()
+        b.signal(signal.SIGSTOP)
+        wait_for(lambda: "no more: b" in a.stderr[before:], "a misses b")
+        assert time.monotonic() - began > 3.5
+        b.signal(signal.SIGCONT)
+        cluster.wait_for_primary("abc").quiet().stop().judge()
 
 
 def test_a_member_that_leaves_is_gone_at_once(tmp_path: Path) -> None:
@@ -162,8 +204,19 @@ def test_check_says_what_is_wrong(tmp_path: Path) -> None:
         (["--key-file", "KEY", "--join", "nonsense"], "is no address"),
         (["--key-file", "KEY", "--found", "--listen", "192.0.2.1:7"], "cannot listen on 192.0.2.1:7"),
         (["--key-file", "KEY", "--found", "--tls-cert", "x"], "needs all of"),
+        (["--key-file", "KEY", "--found", "--heartbeat", "0.5"], "heartbeat < suspect_min <= suspect_max"),
+        (["--key-file", "KEY", "--found", "--suspect-max", "0.1"], "heartbeat < suspect_min <= suspect_max"),
     ],
-    ids=["nobody to join", "no key", "open key", "no address", "no such address", "half of TLS"],
+    ids=[
+        "nobody to join",
+        "no key",
+        "open key",
+        "no address",
+        "no such address",
+        "half of TLS",
+        "rare heartbeat",
+        "no patience",
+    ],
 )
 def test_a_node_that_cannot_start_says_why(tmp_path: Path, arguments: list[str], complaint: str) -> None:
     make_key_file(tmp_path / "KEY")
