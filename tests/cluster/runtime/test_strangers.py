@@ -83,6 +83,8 @@ def failures(group: Group) -> dict[str, int]:
 
 
 HAIL = Hail(MAGIC, VERSION, "c", b"n" * 32)
+# a greeting with one more element than it should have: lists in lists in lists
+DEEP = (b"\x96" + msgspec.msgpack.encode(HAIL)[1:]).ljust(4000, b"\x91")
 
 
 @pytest.mark.parametrize(
@@ -96,8 +98,9 @@ HAIL = Hail(MAGIC, VERSION, "c", b"n" * 32)
         (framed(Hail(MAGIC, VERSION, "d", b"n" * 32)), FOREIGN_CLUSTER),
         (framed(Proof(b"", b"")), GARBAGE),
         (framed(HAIL) + framed(Proof(b"", b"x" * 32)), WRONG_KEY),
+        (LENGTH.pack(4000) + DEEP, GARBAGE),
     ],
-    ids=["http", "endless", "bytes", "magic", "version", "cluster", "proof first", "wrong key"],
+    ids=["http", "endless", "bytes", "magic", "version", "cluster", "proof first", "wrong key", "deep"],
 )
 def test_a_stranger_is_turned_away_and_counted(said: bytes, kind: str) -> None:
     async def story() -> None:
