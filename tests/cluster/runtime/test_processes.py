@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -43,11 +44,12 @@ def test_any_member_may_be_killed_under_load(tmp_path: Path, victim: str) -> Non
         cluster.quiet().stop().judge()
 
 
-def test_an_idle_member_may_be_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("victim", ["a", "b", "c"])
+def test_any_idle_member_may_be_killed(tmp_path: Path, victim: str) -> None:
     with Cluster(tmp_path) as cluster:
         cluster.begin("abc")
-        cluster.members["a"].kill()
-        cluster.wait_for_primary("bc").quiet().stop().judge()
+        cluster.members[victim].kill()
+        cluster.wait_for_primary("abc".replace(victim, "")).quiet().stop().judge()
 
 
 def test_five_fall_to_two(tmp_path: Path) -> None:
@@ -145,15 +147,23 @@ def test_all_lose_power_and_go_on_from_their_disks(tmp_path: Path) -> None:
         cluster.quiet().stop().judge()
 
 
-def test_a_kill_in_the_middle_of_a_view_change(tmp_path: Path) -> None:
-    """One is killed as soon as another one has noticed that a third is gone."""
-    with Cluster(tmp_path) as cluster:
+@pytest.mark.parametrize("durable", [False, True], ids=["volatile", "durable"])
+@pytest.mark.parametrize("victim", ["a", "d"], ids=["the lowest", "another"])
+def test_a_kill_in_the_middle_of_a_view_change(tmp_path: Path, victim: str, durable: bool) -> None:
+    """One is killed as soon as another one has noticed that a third is gone; with a disk it comes back as itself."""
+    with Cluster(tmp_path, durable=durable) as cluster:
         cluster.begin("abcde").load(2).wait_until_confirmed_at("abcde", 20)
-        before = len(cluster.members["a"].stderr)
+        witness = cluster.members["b"]
+        before = len(witness.stderr)
         cluster.members["e"].kill()
-        wait_for(lambda: "start_change" in cluster.members["a"].stderr[before:], "a begins to change the view")
-        cluster.members["d"].kill()
-        cluster.wait_for_primary("abc").wait_until_confirmed_at("abc", 20).quiet().stop().judge()
+        wait_for(lambda: "start_change" in witness.stderr[before:], "b begins to change the view")
+        cluster.members[victim].kill()
+        rest = "abcd".replace(victim, "")
+        cluster.wait_for_primary(rest).wait_until_confirmed_at(rest, 20)
+        if durable:
+            cluster.start(victim)
+            cluster.wait_for_primary("abcd").wait_until_confirmed_at(rest, 20)
+        cluster.quiet().stop().judge()
 
 
 def test_a_minority_delivers_nothing_and_goes_on_when_others_are_back(tmp_path: Path) -> None:
@@ -169,6 +179,29 @@ def test_a_minority_delivers_nothing_and_goes_on_when_others_are_back(tmp_path: 
         cluster.wait_for_primary("abc").load(0)
         wait_for(lambda: c.confirmed("is anybody there"), "what was said meanwhile is confirmed")
         cluster.quiet().stop().judge()
+
+
+def test_the_judge_of_a_run_sees_what_was_confirmed_and_is_not_there(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        cluster.begin("ab").load(1).wait_until_confirmed_at("ab", 20).quiet().stop().judge()
+        confirmed = tmp_path / "confirmed-a-1"
+        whole = confirmed.read_text().splitlines(keepends=True)
+        first, second = (line.split() for line in whole[:2])
+        for wrong, complaint in (
+            ([second[0], *first[1:]], "is not at"),
+            ([*first[:3], "0" * 64], "was confirmed and is missing"),
+        ):
+            confirmed.write_text("".join([" ".join(wrong) + "\n", *whole[1:]]))
+            with pytest.raises(AssertionError, match=complaint):
+                cluster.judge()
+        confirmed.write_text("".join(whole))
+        for log in tmp_path.glob("order-*"):
+            lines = log.read_text().splitlines(keepends=True)
+            last = json.loads(lines[-1])
+            again = next(entry for entry in map(json.loads, lines) if entry["sha256"] == first[3])
+            log.write_text("".join([*lines, json.dumps(again | {"i": last["i"] + 1, "label": "another"}) + "\n"]))
+        with pytest.raises(AssertionError, match="an entry is there twice"):
+            cluster.judge()
 
 
 def test_check_says_what_is_wrong(tmp_path: Path) -> None:
