@@ -116,7 +116,7 @@ def test_a_link_that_flaps_faster_than_anybody_is_suspected(tmp_path: Path, pair
     """Neither cut for long enough nor whole for long: some packets are late, some heartbeats are lost."""
     chance = random.Random(pair)
     with group(tmp_path, "abc") as (cluster, network):
-        one, other = pair
+        one, other = pair[0], pair[1]
         before = {name: cluster.members[name].delivered for name in "abc"}
         until = time.monotonic() + FLAPS_S
         flaps = 0
