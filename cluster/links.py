@@ -89,7 +89,7 @@ class Links:
 
     __slots__ = (
         "_ack_at", "_links", "above", "around", "boot", "connected_peers", "detector", "live_set", "membership",
-        "reliable_set", "settings",
+        "reliable_set", "resent", "settings",
     )  # fmt: skip
 
     detector: Suspicion
@@ -105,6 +105,7 @@ class Links:
         self.reliable_set: tuple[ProcessId, ...] = (around.me,)
         self.live_set: tuple[ProcessId, ...] = (around.me,)
         self._ack_at = inf
+        self.resent = 0  # payloads that went into a connection at its beginning: sent before, or held meanwhile
 
     def link(self, peer: ProcessId) -> Link:
         found = self._links.get(peer)
@@ -254,6 +255,7 @@ class Links:
             link.new_stream()
             self.membership.restarted(peer)
             return
+        self.resent += len(link.unacked)
         first = link.seqno - len(link.unacked) + 1
         for seqno, body in enumerate(link.unacked, first):
             self.around.outbox.append(Send((peer,), Data(link.stream, seqno, body)))

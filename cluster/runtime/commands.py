@@ -78,6 +78,14 @@ def _member_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metrics", type=_address, metavar="ADDRESS", help="serve figures for Prometheus there")
     parser.add_argument("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     parser.add_argument("--order", choices=("atop", "sequencer"), default=RUNTIME_SETTINGS.order, help="in a view")
+    for option, default, help_text in (
+        ("heartbeat", RUNTIME_SETTINGS.heartbeat, "say so often that one lives"),
+        ("suspect-min", RUNTIME_SETTINGS.suspect_min, "a peer that is silent for less is not suspected"),
+        ("suspect-max", RUNTIME_SETTINGS.suspect_max, "one that is silent for longer is, however irregular it was"),
+    ):
+        parser.add_argument(
+            f"--{option}", type=float, default=default, metavar="S", help=f"{help_text} (else {default:g})"
+        )
     for what, help_text in (("cert", "certificate"), ("key", "private key"), ("ca", "authority of the peers")):
         parser.add_argument(f"--tls-{what}", type=Path, metavar="FILE", help=f"{help_text}, for mutual TLS")
 
@@ -95,7 +103,13 @@ def _options(arguments: argparse.Namespace) -> Options:
         trace=arguments.trace,
         tls=_tls(arguments),
         bounds=Bounds(disk_wait_s=arguments.disk_wait),
-        settings=msgspec.structs.replace(RUNTIME_SETTINGS, order=arguments.order),
+        settings=msgspec.structs.replace(
+            RUNTIME_SETTINGS,
+            order=arguments.order,
+            heartbeat=arguments.heartbeat,
+            suspect_min=arguments.suspect_min,
+            suspect_max=arguments.suspect_max,
+        ),
     )
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cluster.runtime.handshake import Identity
     from cluster.runtime.options import Bounds
 
+TLS_ENDS_S = 0.25  # the system ends a TLS handshake by itself; this much later nobody waits for its word any more
+
 
 UNREAD = 4096  # bytes at a time, of a connection that is closed and still open at the other end
 JOINED_MAX = 16 * 1024  # bytes that are put together for one write; more of them leave from where they are
@@ -72,11 +74,17 @@ class Connection(asyncio.BufferedProtocol):
         """The name of a peer that said no."""
         return self._handshake.refused_by
 
+    def knocked(self) -> None:
+        """Accepted. Of a TLS handshake that fails nobody tells: neither `connection_made` comes nor an end."""
+        self._limit = self._loop.call_later(self._bounds.handshake_s + TLS_ENDS_S, self._too_slow)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # of uvloop, or asyncio
         self._transport = transport
         if self.is_closed:
             transport.abort()
             return
+        if self._limit is not None:
+            self._limit.cancel()
         self._limit = self._loop.call_later(self._bounds.handshake_s, self._too_slow)
         self._say(self._handshake.open())
 

@@ -21,6 +21,7 @@ import msgspec
 
 from cluster.messages import Message
 from cluster.names import NAME_LEN_MAX, ProcessId
+from cluster.runtime.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,7 +158,7 @@ class Handshake:
         """A frame of the other side: what to answer. Raises Failed; `peer` is set when all is done."""
         try:
             message = _decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise Failed(GARBAGE, f"no message of a handshake: {error}") from None
         if isinstance(message, Hail) and not self._theirs:
             return self._hailed(message)
@@ -198,7 +199,7 @@ class Handshake:
             raise Failed(WRONG_KEY, "the proof of the peer is wrong: it has another cluster key")
         try:
             peer = _decode_identity(proof.who)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise Failed(GARBAGE, f"no identity: {error}") from None
         _judge(peer)
         kind, reason = _foreign(peer, self._identity)
@@ -232,7 +233,8 @@ class Unwanted(Failed):
 def _judge(peer: Identity) -> None:
     process = peer.process
     if not process.name or len(process.name) > NAME_LEN_MAX or process.incarnation < 0 or peer.boot < 1:
-        raise Failed(GARBAGE, f"no identity of a process: {process!r}, boot {peer.boot}")
+        name = process.name[:NAME_LEN_MAX]
+        raise Failed(GARBAGE, f"no identity of a process: {name!r}.{process.incarnation}, boot {peer.boot}")
     if len(peer.addresses) > ADDRESSES_EACH_MAX or any(len(address) > 256 for address in peer.addresses):
         raise Failed(GARBAGE, f"too many or too long addresses of {process}")
 

@@ -79,8 +79,11 @@ class GroupCollector(Collector):
         yield _counter("cluster_disk_writes", "Transactions", driver.writes)
         yield _gauge("cluster_disk_refuses", "1 while the disk takes nothing", int(driver.write_failing))
         latency = HistogramMetricFamily("cluster_latency_seconds", "From submission to the end, by batch")
-        latency.add_metric([], own.latency.buckets(), own.latency.sum_s)
+        latency.add_metric([], own.latency.buckets(), own.latency.sum)
         yield latency
+        lengths = HistogramMetricFamily("cluster_batch_entries", "Entries in a batch submitted here")
+        lengths.add_metric([], own.batch_lengths.buckets(), own.batch_lengths.sum)
+        yield lengths
 
     def _transport(self) -> Iterator[Metric]:
         transport = self._group.driver.transport
@@ -97,6 +100,11 @@ class GroupCollector(Collector):
             unacked.add_metric([peer.name], len(self._group.driver.process.links.link(peer).unacked))
         yield unsent
         yield unacked
+        yield _counter(
+            "cluster_resends",
+            "Payloads without an acknowledgement that left once more when a connection began",
+            self._group.driver.process.links.resent,
+        )
         for name, text in (
             ("accepted", "Connections that others made to us"),
             ("dialed", "Attempts to make one"),

@@ -24,7 +24,7 @@ log = logging.getLogger("cluster.group")
 class PrimaryNews:
     def __init__(self) -> None:
         self.view: View | None = None
-        self.since = 0.0  # time.monotonic() of its last change
+        self.since = time.monotonic()  # of its last change; before the first, since there is somebody to ask
         self.count = 0  # primary views so far
         self.closed = False
         self.changed = asyncio.Event()  # set at the next change, or at the end; then there is another one

@@ -1,7 +1,8 @@
 """``python -m cluster node``: a member with a replicated count, for tests and to try.
 
 Lines on standard input are entries to broadcast; what happens is told on standard output, one JSON object a line.
-With `--load` it submits entries by itself, as many at a time as it is told.
+With `--load` it submits entries by itself, as many at a time as it is told; `--confirmed` keeps a line for each that
+was confirmed: its position, when, its name, and the SHA-256 of its body, which the order log has at that position.
 Below: group.
 """
 
@@ -11,6 +12,7 @@ import asyncio
 import signal
 import sys
 import time
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -67,7 +69,8 @@ class Load:
     def _ended(self, end: Delivered, body: bytes) -> None:
         self._under_way -= 1
         if end.delivered and self._confirmed is not None:
-            self._confirmed.write(b"%d %.6f %s\n" % (end.position, time.monotonic(), body.partition(b" ")[0]))
+            name, digest = body.partition(b" ")[0], sha256(body).hexdigest().encode()
+            self._confirmed.write(b"%d %.6f %s %s\n" % (end.position, time.monotonic(), name, digest))
         self.fill()
 
 

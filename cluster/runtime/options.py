@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -68,5 +69,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"a cluster key has at least {KEY_LEN_MIN} bytes, not {len(self.key)}")
         if not self.listen:
             raise ValueError("a process has to listen somewhere: listen is empty")
+        settings = self.settings
+        if not 0 < settings.heartbeat < settings.suspect_min <= settings.suspect_max < inf:
+            raise ValueError(
+                f"a heartbeat of {settings.heartbeat:g} s and suspicion after {settings.suspect_min:g} to "
+                f"{settings.suspect_max:g} s make no sense: heartbeat < suspect_min <= suspect_max"
+            )
         for address in (*self.listen, *self.advertise, *self.contacts):
             parse_address(address)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 256 * 1024  # of a snapshot, in one row
 RECOVERIES_MAX = 64
+RECOVERY_LEN_MAX = 64 * 1024  # bytes of one, as others may tell of it
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, body BLOB NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
@@ -60,6 +61,10 @@ class Recovery(msgspec.Struct, frozen=True):
     given_up: tuple[ProcessId, ...]  # members of views in use whose disks did not
     position: int  # how far the order that went on reached
     confirmed: int  # how much of it was known to be confirmed
+
+    @property
+    def length(self) -> int:
+        return len(msgspec.msgpack.encode(self))
 
 
 def all_recoveries(ours: tuple[Recovery, ...], theirs: tuple[Recovery, ...]) -> tuple[Recovery, ...]:

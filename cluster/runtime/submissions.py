@@ -16,7 +16,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.layer import Delivered, DeliveredRun
-from cluster.runtime.latency import Latency
+from cluster.runtime.histogram import BATCH_LENGTHS, WAITING_S, Histogram
 from cluster.tickets import NO_TICKET
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Told(Protocol):
 
 class Submissions:
     __slots__ = (
-        "_above", "_under_way", "_waiting", "_waiting_since", "batches", "delivered", "handles", "latency",
-        "outstanding", "outstanding_bytes", "refused", "waiting_handles",
+        "_above", "_under_way", "_waiting", "_waiting_since", "batch_lengths", "batches", "delivered", "handles",
+        "latency", "outstanding", "outstanding_bytes", "refused", "waiting_handles",
     )  # fmt: skip
 
     def __init__(self, above: Told) -> None:
@@ -51,7 +51,8 @@ class Submissions:
         self.outstanding = 0  # submissions that have no end yet
         self.outstanding_bytes = 0  # of these; what belongs to one batch is given back together
         self.delivered = self.refused = self.batches = 0
-        self.latency = Latency()
+        self.latency = Histogram(WAITING_S)
+        self.batch_lengths = Histogram(BATCH_LENGTHS)  # entries in each
         # of each batch that is under way: its last ticket, its bytes, and when its first entry was submitted
         self._under_way: deque[tuple[int, int, float]] = deque()
         self._waiting_since = 0.0
@@ -87,6 +88,7 @@ class Submissions:
         self.handles.update(zip(tickets, handles, strict=True))
         self._under_way.append((tickets[-1], sum(map(len, bodies)), self._waiting_since))
         self.batches += 1
+        self.batch_lengths.add(length)
 
     def take_back(self, handle: Handle) -> bool:
         """What was put under this handle, if it waits here."""

@@ -30,7 +30,7 @@ from cluster.runtime.handshake import (
     Identity,
     SeenNonces,
 )
-from cluster.runtime.rows import RECOVERIES_MAX, all_recoveries
+from cluster.runtime.rows import RECOVERIES_MAX, RECOVERY_LEN_MAX, all_recoveries
 from cluster.runtime.vetting import vet
 from cluster.runtime.wire import ADDRESSES_MAX, Addresses, FrameWriter, Garbage, Past, Travelling
 
@@ -196,6 +196,8 @@ class Transport:
         connection = self.make(we_dialed=False)
         if crowded or self._closing:
             connection.fail(Failed(CROWD, f"more than {self.options.bounds.strangers_max} strangers at the door"))
+        else:
+            connection.knocked()
         return connection
 
     def of_name(self, name: str) -> Connection | None:
@@ -277,6 +279,8 @@ class Transport:
         """What the others know of recoveries goes on from here, so that no member is without it."""
         if len(past.recoveries) > RECOVERIES_MAX:
             raise Garbage(f"{len(past.recoveries)} recoveries; no group has more than {RECOVERIES_MAX}")
+        if any(mark.length > RECOVERY_LEN_MAX for mark in past.recoveries):
+            raise Garbage(f"a recovery of more than {RECOVERY_LEN_MAX} bytes, which all would have to keep for ever")
         marks = all_recoveries(self.recoveries, past.recoveries)
         if marks != self.recoveries:
             self.recoveries = marks

@@ -17,7 +17,7 @@ from cluster.membership import PROCESSES_MAX
 from cluster.messages import AppMsg, Batch, FwdMsg, Info, Plain, Slot, Summary, Supply, ViewMsg
 from cluster.names import NAME_LEN_MAX, View, make_view
 from cluster.replica import Checkpoint
-from cluster.runtime.wire import Garbage
+from cluster.runtime.wire import UNREADABLE, Garbage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,5 +100,5 @@ def _vet_entry(entry: Entry, *kinds: str) -> None:
             _decode_checkpoint(entry.body)
         else:
             _vet_view(_decode_view(entry.body))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise Garbage(f"an entry of the kind {entry.kind!r} that is none: {error}") from None

@@ -1,6 +1,8 @@
 """Sees what goes on between the layers of a process, without taking part: for log lines, figures and the order log.
 
 Each tap stands between two layers and hands everything on. Hot calls are handed on without a step in between.
+A line about a view says it in the words of the papers, and ends with the same as fields: which view, its epoch and
+members, the transitional set, and how long it is since the first start_change that led to it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.entries import VIEW
+from cluster.runtime.fields import fields, of_set, of_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId, View
     from cluster.runlog import Run
     from cluster.stack import Process
-    from cluster.total_order import Above
+    from cluster.total_order import Above, TotalOrder
     from cluster.view_order import ViewOrder
 
 log = logging.getLogger("cluster.views")
@@ -42,12 +45,18 @@ class Watch:
         self.change_began: float | None = None
         self.change_s_sum = 0.0  # from the first start_change to the view
         self.change_s_max = 0.0
+        self.change_seen = time.monotonic()  # when the change to the current view began
         process.detector.above = HearingTap(self, process, process.membership)
         process.membership.above = ChangeTap(self, process.endpoint)  # type: ignore[assignment]  # nobody sets it
         process.endpoint.above = ViewTap(self, process.order)
+        process.primary.above = AttemptTap(self, process.total_order)
         tap = OrderTap(self, process.replica, OrderLog(order_log) if order_log is not None else None)
         process.total_order.above = tap
         self.close = tap.close
+
+    def took_ms(self) -> str:
+        """Since the change to the current view began."""
+        return f"{1e3 * (time.monotonic() - self.change_seen):.1f}"
 
 
 class HearingTap:
@@ -63,7 +72,8 @@ class HearingTap:
         come = [peer for peer in hears if peer not in self._before]
         self._watch.suspicions += len(gone)
         self._before = hears
-        log.info("hears %s%s%s", names(hears), _listed(", no more: ", gone), _listed(", again: ", come))
+        shown = fields("hears", hears=of_set(hears), gone=of_set(gone), come=of_set(come))
+        log.info("hears %s%s%s %s", names(hears), _listed(", no more: ", gone), _listed(", again: ", come), shown)
         self._above.hears_changed()
 
 
@@ -82,11 +92,12 @@ class ChangeTap:
         self._watch.start_changes += 1
         if self._watch.change_began is None:
             self._watch.change_began = time.monotonic()
-        log.info("start_change(%d, %s)", cid, names(members))
+        shown = fields("start_change", cid=cid, members=of_set(members))
+        log.info("start_change(%d, %s) %s", cid, names(members), shown)
         self._endpoint.start_change(cid, members)
 
     def membership_view(self, view: View) -> None:
-        log.info("mbrshp.view(%s)", view)
+        log.info("mbrshp.view(%s) %s", view, fields("mbrshp.view", **of_view(view)))
         self._endpoint.membership_view(view)
 
 
@@ -102,12 +113,33 @@ class ViewTap:
     def view(self, view: View, transitional: tuple[ProcessId, ...]) -> None:
         watch = self._watch
         watch.views += 1
-        took = 0.0 if watch.change_began is None else time.monotonic() - watch.change_began
+        now = time.monotonic()
+        watch.change_seen = now if watch.change_began is None else watch.change_began
+        took = now - watch.change_seen
         watch.change_began = None
         watch.change_s_sum += took
         watch.change_s_max = max(watch.change_s_max, took)
-        log.info("view(%s, T = %s) after %.1f ms", view, names(transitional), 1e3 * took)
+        shown = fields("view", **of_view(view), transitional=of_set(transitional), took_ms=f"{1e3 * took:.1f}")
+        log.info("view(%s, T = %s) after %.1f ms %s", view, names(transitional), 1e3 * took, shown)
         self._order.view(view, transitional)
+
+
+class AttemptTap:
+    """Between the primary views and the total order."""
+
+    def __init__(self, watch: Watch, total_order: TotalOrder) -> None:
+        self._watch = watch
+        self._total_order = total_order
+        self.takes = total_order.takes
+        self.receive = total_order.receive
+        self.safe = total_order.safe
+        self.primary_lost = total_order.primary_lost
+        self.roomy = total_order.roomy
+
+    def new_view(self, view: View) -> None:
+        shown = fields("DVS-NEWVIEW", **of_view(view), took_ms=self._watch.took_ms())
+        log.info("DVS-NEWVIEW(%s): attempted %s", view, shown)
+        self._total_order.new_view(view)
 
 
 class OrderTap:
@@ -119,6 +151,7 @@ class OrderTap:
         self._replica = replica
         self._order_log = order_log
         self.labelled = replica.labelled
+        self._primary: View | None = None  # the primary view that was established last
 
     def deliver(self, position: int, run: Run) -> None:
         self._watch.ordered += run.pack.count
@@ -131,11 +164,17 @@ class OrderTap:
         self._replica.restore(snapshot)
 
     def established(self, view: View) -> None:
-        log.info("established(%s): primary", view)
+        self._primary = view
+        took_ms = self._watch.took_ms()
+        # the total order registers a view in the same step in which it establishes it
+        log.info("DVS-REGISTER in %s %s", view, fields("DVS-REGISTER", **of_view(view), took_ms=took_ms))
+        log.info("established(%s): primary %s", view, fields("established", **of_view(view), took_ms=took_ms))
         self._replica.established(view)
 
     def primary_lost(self) -> None:
-        log.info("the primary view is over")
+        before, self._primary = self._primary, None
+        shown = fields("primary_lost", **(of_view(before) if before is not None else {}))
+        log.info("the primary view is over %s", shown)
         self._replica.primary_lost()
 
     def close(self) -> None:

@@ -28,6 +28,8 @@ DATA_TAG = b"\x94\xa4Data"
 UINT64 = 0xCF
 ROOM = 256 * 1024  # bytes that are read at a time
 ADDRESSES_MAX = 256  # processes named in one frame, and known at all
+# What bytes of a peer make a decoder raise, whatever they are: those nested too deep are no MsgspecError.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError, MemoryError)
 
 
 class Addresses(Message, frozen=True):
@@ -88,7 +90,7 @@ _decode: Callable[[bytes | memoryview], Travelling] = msgspec.msgpack.Decoder(Tr
 def decode_frame(data: bytes | memoryview) -> Travelling:
     try:
         return _decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError, MemoryError) as error:
+    except UNREADABLE as error:
         raise Garbage(f"no frame of the protocol: {error}") from None
 
 

@@ -9,15 +9,16 @@ import pytest
 from cluster.detector import Detector
 from cluster.layer import Surroundings
 from cluster.names import ProcessId
-from cluster.settings import DEFAULT
+from cluster.runtime.options import RUNTIME_SETTINGS
+from cluster.settings import DEFAULT, Settings
 
 A, B, C = (ProcessId(name) for name in "abc")
 
 
 class Ear:
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings = DEFAULT) -> None:
         self.around = Surroundings(B, Random(0))
-        self.detector = Detector(self.around, DEFAULT)
+        self.detector = Detector(self.around, settings)
         self.detector.above = self
         self.changes = 0
 
@@ -54,6 +55,20 @@ def test_who_speaks_is_heard_and_who_is_silent_is_not(ear: Ear) -> None:
     assert ear.heard() == "ab"
     ear.detector.heard(C)
     assert ear.heard() == "abc"
+
+
+def test_on_real_machines_who_is_busy_for_300_ms_is_heard_and_who_is_silent_for_500_ms_is_not() -> None:
+    ear, beat = Ear(RUNTIME_SETTINGS), RUNTIME_SETTINGS.heartbeat
+    ear.listen(5.0, every=beat, peers=(A,))
+    changes = ear.changes
+    for _ in range(3):  # a pause that was short enough does not make the next one longer than that
+        ear.listen(ear.around.now + 0.301)
+        assert (ear.heard(), ear.changes) == ("ab", changes)
+        ear.listen(ear.around.now + 1.001, every=beat, peers=(A,))
+    ear.listen(ear.around.now + 0.301, every=beat)
+    assert ear.heard() == "ab"
+    ear.listen(ear.around.now + 0.201, every=beat)
+    assert ear.heard() == "b"
 
 
 def test_a_broken_connection_is_silence_at_once(ear: Ear) -> None:

@@ -112,6 +112,7 @@ def test_a_break_loses_nothing_and_repeats_nothing(ends: tuple[End, End], arrive
     connect(a, b)
     exchange(a, b)
     assert b.got == [1, 2, 3, 4]
+    assert a.links.resent == 4 - arrived  # the Hello of the peer said how far it had come
 
 
 def test_who_leaves_the_reliable_set_loses_a_suffix(ends: tuple[End, End]) -> None:

@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cluster.entries import APPLICATION
 from cluster.runtime.keys import make_key_file
 from cluster.specs.traces import founder_of, judge, merge
 from tests.support.waiting import wait_for
@@ -23,6 +26,16 @@ if TYPE_CHECKING:
     from tests.cluster.runtime.wires import Wires
 
 TOP = Path(__file__).resolve().parents[3]
+
+
+def figure(port: int, name: str) -> float:
+    """What a member that serves its figures there says now."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        for line in answer:
+            shown, _, value = line.decode().rpartition(" ")
+            if shown == name:
+                return float(value)
+    raise AssertionError(f"there is no figure {name}")
 
 
 class Member:
@@ -249,22 +262,26 @@ class Cluster:
 
     def judge(self) -> None:
         """Order logs agree, what was confirmed is there and once, and the specifications allow every step."""
-        order: dict[int, tuple[str, str]] = {}
+        order: dict[int, tuple[str, str, str]] = {}
         for path in sorted(self.folder.glob("order-*")):
             for line in path.read_bytes().splitlines(keepends=True):
                 if not line.endswith(b"\n"):
                     continue  # killed in the middle of a write
                 entry = json.loads(line)
-                what = (entry["label"], entry["sha256"])
+                what = (entry["label"], entry["kind"], entry["sha256"])
                 assert order.setdefault(entry["i"], what) == what, f"{path.name} differs at {entry['i']}"
         assert sorted(order) == list(range(len(order))), "positions are missing"
-        labels = [label for label, _ in order.values()]
-        assert len(set(labels)) == len(labels), "an entry is there twice"
+        labels = [label for label, _, _ in order.values()]
+        assert len(set(labels)) == len(labels), "a label is there twice"
+        bodies = Counter(digest for _, kind, digest in order.values() if kind == APPLICATION)  # all are different
+        assert not bodies or max(bodies.values()) == 1, "an entry is there twice"
         for path in sorted(self.folder.glob("confirmed-*")):
             for line in path.read_bytes().splitlines(keepends=True):
                 if line.endswith(b"\n"):
-                    position = int(line.split()[0])
-                    assert position < 0 or position in order, f"{path.name}: {position} was confirmed and is missing"
+                    number, _, name, digest = line.decode().split()
+                    assert bodies[digest] == 1, f"{path.name}: {name} was confirmed and is missing"
+                    position = int(number)  # negative: where it is was not known there
+                    assert position < 0 or order[position][2] == digest, f"{path.name}: {name} is not at {position}"
         traces = sorted(self.folder.glob("trace-*"))
         files = {path.name: path.read_bytes().splitlines(keepends=True) for path in traces}
         verdict = judge(founder_of(files), merge(files))

@@ -1,10 +1,21 @@
-"""A disk that is really full, or slow, under a real process: the others go on; it comes back, or stops and says why."""
+"""A disk that is really full, or slow, under a real process: the others go on; it comes back, or stops and says why.
+
+A process does not start on a disk that is damaged or not its own: it says what it is and what to do.
+"""
 
 from __future__ import annotations
 
+import sqlite3
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
-from tests.cluster.runtime.members import Cluster
+import pytest
+
+from cluster.runtime.dbfile import FILE
+from cluster.runtime.keys import make_key_file
+from cluster.runtime.store import Purpose, Store
+from tests.cluster.runtime.members import TOP, Cluster
 from tests.cluster.runtime.preloaded import Preloaded
 from tests.support.smalldisk import fill, small_disk
 from tests.support.waiting import wait_for
@@ -66,3 +77,52 @@ def test_a_disk_that_is_slow_slows_and_one_that_stands_still_is_left_behind(tmp_
         disks.set("c", 0)
         cluster.wait_for_primary("abc").wait_until_confirmed_at("abc", 10)
         cluster.quiet().stop().judge()
+
+
+def spoil(disk: Path, how: str) -> None:
+    file = disk / FILE
+    if how == "damaged":
+        content = bytearray(file.read_bytes())
+        content[100:2000] = bytes(1900)
+        file.write_bytes(content)
+    elif how == "no database":
+        file.write_bytes(b"a letter to somebody else\n" * 400)
+    elif how == "of another program":
+        for part in disk.iterdir():
+            part.unlink()
+        database = sqlite3.connect(file)
+        database.execute("CREATE TABLE letters (text)")
+        database.commit()
+        database.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "arguments", "complaints"),
+    [
+        ("damaged", (), ("is damaged", "Move the directory away", "joins as a new process")),
+        ("no database", (), ("is damaged", "Move the directory away")),
+        ("of another program", (), ("not of a group", "a directory of its own")),
+        ("of another node", ("--name", "b"), ("is the disk of 'a'", "this node is called 'b'")),
+        ("of another cluster", ("--cluster", "shop"), ("of the cluster 'cluster'", "to be in 'shop'")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_process_refuses_a_damaged_or_foreign_disk(
+    tmp_path: Path, how: str, arguments: tuple[str, ...], complaints: tuple[str, ...]
+) -> None:
+    make_key_file(tmp_path / "key")
+    disk = tmp_path / "disk"
+    Store.open(disk, create_for=Purpose.FOUNDING, name="a", cluster_id="cluster").close()
+    spoil(disk, how)
+    before = (disk / FILE).read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-m", "cluster", "node", "--key-file", str(tmp_path / "key"), "--data", str(disk), "--name",
+         "a", "--join", "127.0.0.1:1", *arguments],
+        cwd=TOP, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("python -m cluster node: ")
+    for complaint in complaints:
+        assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (disk / FILE).read_bytes() == before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,10 @@ def no_primary(cluster: Cluster, names: str) -> None:
         ),
         f"no primary view at any of {names}",
     )
+
+
+FLAPS_S = 4.0  # how long a link flaps
+FLAP_S = (0.1, 0.3)  # how long it is cut, and then whole, each time: less than it takes to suspect anybody
 
 
 def end(cluster: Cluster) -> None:
@@ -102,4 +108,26 @@ def test_a_link_that_flaps_and_a_merge_in_the_middle_of_a_merge(tmp_path: Path) 
             wait_for(lambda: "start_change" in cluster.members["a"].stderr[before:], "a begins to take in d")  # noqa: B023
             network.heal()
         cluster.wait_for_primary("abcde").wait_until_confirmed_at("abcde", 20)
+        end(cluster)
+
+
+@pytest.mark.parametrize("pair", ["ab", "bc"])
+def test_a_link_that_flaps_faster_than_anybody_is_suspected(tmp_path: Path, pair: str) -> None:
+    """Neither cut for long enough nor whole for long: some packets are late, some heartbeats are lost."""
+    chance = random.Random(pair)
+    with group(tmp_path, "abc") as (cluster, network):
+        one, other = pair[0], pair[1]
+        before = {name: cluster.members[name].delivered for name in "abc"}
+        until = time.monotonic() + FLAPS_S
+        flaps = 0
+        while time.monotonic() < until:
+            for change in (network.cut, network.mend):
+                change(one, other)
+                change(other, one)
+                time.sleep(chance.uniform(*FLAP_S))
+            flaps += 1
+        network.heal()
+        assert flaps > 3
+        cluster.wait_for_primary("abc").wait_until_confirmed_at("abc", 20)
+        assert all(cluster.members[name].delivered > before[name] for name in "abc")
         end(cluster)

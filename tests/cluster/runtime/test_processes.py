@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+import time
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cluster.runtime.keys import make_key_file
-from tests.cluster.runtime.members import TOP, Cluster
+from tests.cluster.runtime.members import TOP, Cluster, figure
+from tests.support.misbehaving import free_port
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -40,11 +44,12 @@ def test_any_member_may_be_killed_under_load(tmp_path: Path, victim: str) -> Non
         cluster.quiet().stop().judge()
 
 
-def test_an_idle_member_may_be_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("victim", ["a", "b", "c"])
+def test_any_idle_member_may_be_killed(tmp_path: Path, victim: str) -> None:
     with Cluster(tmp_path) as cluster:
         cluster.begin("abc")
-        cluster.members["a"].kill()
-        cluster.wait_for_primary("bc").quiet().stop().judge()
+        cluster.members[victim].kill()
+        cluster.wait_for_primary("abc".replace(victim, "")).quiet().stop().judge()
 
 
 def test_five_fall_to_two(tmp_path: Path) -> None:
@@ -67,6 +72,45 @@ def test_a_stopped_member_is_left_out_and_comes_back(tmp_path: Path) -> None:
         cluster.members["b"].signal(signal.SIGCONT)
         cluster.wait_for_primary("abc").wait_until_confirmed_at("abc", 20)
         cluster.quiet().stop().judge()
+
+
+def test_a_member_that_is_busy_for_300_ms_is_not_suspected(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        ports = {name: free_port() for name in "abc"}
+        for name, port in ports.items():
+            cluster.start(name, "--metrics", f"127.0.0.1:{port}")
+        cluster.wait_for_primary("abc")
+        b = cluster.members["b"]
+        for attempt in count():
+            before = [figure(port, "cluster_suspicions_total") for port in ports.values()]
+            began = time.monotonic()
+            b.signal(signal.SIGSTOP)
+            time.sleep(0.3)
+            b.signal(signal.SIGCONT)
+            busy_s = time.monotonic() - began
+            b.say(f"here again {attempt}")
+            wait_for(lambda: b.confirmed(f"here again {attempt}"), "b has something confirmed by all")  # noqa: B023
+            if busy_s < 0.33:  # else it was this test that was kept waiting
+                break
+        assert [figure(port, "cluster_suspicions_total") for port in ports.values()] == before
+        cluster.quiet().stop().judge()
+
+
+def test_a_member_with_more_patience_waits_longer(tmp_path: Path) -> None:
+    """What is set is what counts: silence of well over the default is nothing, silence of more than the bound is."""
+    with Cluster(tmp_path) as cluster:
+        patience = ("--heartbeat", "0.1", "--suspect-min", "4", "--suspect-max", "5")
+        for name in "abc":
+            cluster.start(name, *patience)
+        cluster.wait_for_primary("abc")
+        a, b = cluster.members["a"], cluster.members["b"]
+        before = len(a.stderr)
+        began = time.monotonic()
+        b.signal(signal.SIGSTOP)
+        wait_for(lambda: "no more: b" in a.stderr[before:], "a misses b")
+        assert time.monotonic() - began > 3.5
+        b.signal(signal.SIGCONT)
+        cluster.wait_for_primary("abc").quiet().stop().judge()
 
 
 def test_a_member_that_leaves_is_gone_at_once(tmp_path: Path) -> None:
@@ -103,15 +147,23 @@ def test_all_lose_power_and_go_on_from_their_disks(tmp_path: Path) -> None:
         cluster.quiet().stop().judge()
 
 
-def test_a_kill_in_the_middle_of_a_view_change(tmp_path: Path) -> None:
-    """One is killed as soon as another one has noticed that a third is gone."""
-    with Cluster(tmp_path) as cluster:
+@pytest.mark.parametrize("durable", [False, True], ids=["volatile", "durable"])
+@pytest.mark.parametrize("victim", ["a", "d"], ids=["the lowest", "another"])
+def test_a_kill_in_the_middle_of_a_view_change(tmp_path: Path, victim: str, durable: bool) -> None:
+    """One is killed as soon as another one has noticed that a third is gone; with a disk it comes back as itself."""
+    with Cluster(tmp_path, durable=durable) as cluster:
         cluster.begin("abcde").load(2).wait_until_confirmed_at("abcde", 20)
-        before = len(cluster.members["a"].stderr)
+        witness = cluster.members["b"]
+        before = len(witness.stderr)
         cluster.members["e"].kill()
-        wait_for(lambda: "start_change" in cluster.members["a"].stderr[before:], "a begins to change the view")
-        cluster.members["d"].kill()
-        cluster.wait_for_primary("abc").wait_until_confirmed_at("abc", 20).quiet().stop().judge()
+        wait_for(lambda: "start_change" in witness.stderr[before:], "b begins to change the view")
+        cluster.members[victim].kill()
+        rest = "abcd".replace(victim, "")
+        cluster.wait_for_primary(rest).wait_until_confirmed_at(rest, 20)
+        if durable:
+            cluster.start(victim)
+            cluster.wait_for_primary("abcd").wait_until_confirmed_at(rest, 20)
+        cluster.quiet().stop().judge()
 
 
 def test_a_minority_delivers_nothing_and_goes_on_when_others_are_back(tmp_path: Path) -> None:
@@ -127,6 +179,29 @@ def test_a_minority_delivers_nothing_and_goes_on_when_others_are_back(tmp_path: 
         cluster.wait_for_primary("abc").load(0)
         wait_for(lambda: c.confirmed("is anybody there"), "what was said meanwhile is confirmed")
         cluster.quiet().stop().judge()
+
+
+def test_the_judge_of_a_run_sees_what_was_confirmed_and_is_not_there(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        cluster.begin("ab").load(1).wait_until_confirmed_at("ab", 20).quiet().stop().judge()
+        confirmed = tmp_path / "confirmed-a-1"
+        whole = confirmed.read_text().splitlines(keepends=True)
+        first, second = (line.split() for line in whole[:2])
+        for wrong, complaint in (
+            ([second[0], *first[1:]], "is not at"),
+            ([*first[:3], "0" * 64], "was confirmed and is missing"),
+        ):
+            confirmed.write_text("".join([" ".join(wrong) + "\n", *whole[1:]]))
+            with pytest.raises(AssertionError, match=complaint):
+                cluster.judge()
+        confirmed.write_text("".join(whole))
+        for log in tmp_path.glob("order-*"):
+            lines = log.read_text().splitlines(keepends=True)
+            last = json.loads(lines[-1])
+            again = next(entry for entry in map(json.loads, lines) if entry["sha256"] == first[3])
+            log.write_text("".join([*lines, json.dumps(again | {"i": last["i"] + 1, "label": "another"}) + "\n"]))
+        with pytest.raises(AssertionError, match="an entry is there twice"):
+            cluster.judge()
 
 
 def test_check_says_what_is_wrong(tmp_path: Path) -> None:
@@ -162,8 +237,19 @@ def test_check_says_what_is_wrong(tmp_path: Path) -> None:
         (["--key-file", "KEY", "--join", "nonsense"], "is no address"),
         (["--key-file", "KEY", "--found", "--listen", "192.0.2.1:7"], "cannot listen on 192.0.2.1:7"),
         (["--key-file", "KEY", "--found", "--tls-cert", "x"], "needs all of"),
+        (["--key-file", "KEY", "--found", "--heartbeat", "0.5"], "heartbeat < suspect_min <= suspect_max"),
+        (["--key-file", "KEY", "--found", "--suspect-max", "0.1"], "heartbeat < suspect_min <= suspect_max"),
     ],
-    ids=["nobody to join", "no key", "open key", "no address", "no such address", "half of TLS"],
+    ids=[
+        "nobody to join",
+        "no key",
+        "open key",
+        "no address",
+        "no such address",
+        "half of TLS",
+        "rare heartbeat",
+        "no patience",
+    ],
 )
 def test_a_node_that_cannot_start_says_why(tmp_path: Path, arguments: list[str], complaint: str) -> None:
     make_key_file(tmp_path / "KEY")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -25,6 +26,7 @@ from cluster.messages import (
     ViewMsg,
 )
 from cluster.names import Label, ProcessId, View, ViewId
+from cluster.runtime.commands import make_tls
 from cluster.runtime.handshake import (
     CROWD,
     FOREIGN_CLUSTER,
@@ -37,18 +39,24 @@ from cluster.runtime.handshake import (
     Hail,
     Proof,
 )
-from cluster.runtime.options import Bounds
+from cluster.runtime.options import Bounds, Tls
 from cluster.runtime.vetting import vet
 from cluster.runtime.wire import LENGTH, Garbage
 from tests.cluster.runtime.loops import eventually, run
+from tests.support.tls import write_certificate
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KEY = b"k" * 32
 
 
-def options(name: str, *contacts: str, key: bytes = KEY, cluster: str = "c", bounds: Bounds | None = None) -> Options:
+def options(name: str, *contacts: str, key: bytes = KEY, cluster: str = "c", bounds: Bounds | None = None,
+            tls: Tls | None = None) -> Options:  # fmt: skip
     return Options(
-        name=name, key=key, cluster=cluster, listen=("127.0.0.1:0",), contacts=contacts, bounds=bounds or Bounds()
-    )
+        name=name, key=key, cluster=cluster, listen=("127.0.0.1:0",), contacts=contacts, bounds=bounds or Bounds(),
+        tls=tls,
+    )  # fmt: skip
 
 
 def framed(message: object) -> bytes:
@@ -75,6 +83,8 @@ def failures(group: Group) -> dict[str, int]:
 
 
 HAIL = Hail(MAGIC, VERSION, "c", b"n" * 32)
+# a greeting with one more element than it should have: lists in lists in lists
+DEEP = (b"\x96" + msgspec.msgpack.encode(HAIL)[1:]).ljust(4000, b"\x91")
 
 
 @pytest.mark.parametrize(
@@ -88,8 +98,9 @@ HAIL = Hail(MAGIC, VERSION, "c", b"n" * 32)
         (framed(Hail(MAGIC, VERSION, "d", b"n" * 32)), FOREIGN_CLUSTER),
         (framed(Proof(b"", b"")), GARBAGE),
         (framed(HAIL) + framed(Proof(b"", b"x" * 32)), WRONG_KEY),
+        (LENGTH.pack(4000) + DEEP, GARBAGE),
     ],
-    ids=["http", "endless", "bytes", "magic", "version", "cluster", "proof first", "wrong key"],
+    ids=["http", "endless", "bytes", "magic", "version", "cluster", "proof first", "wrong key", "deep"],
 )
 def test_a_stranger_is_turned_away_and_counted(said: bytes, kind: str) -> None:
     async def story() -> None:
@@ -121,6 +132,30 @@ def test_a_crowd_of_strangers_costs_so_much_and_no_more() -> None:
             await eventually(lambda: not group.driver.transport._strangers)
             async with await Group.join(options("b", group.addresses[0])) as other:
                 await other.primary_of(2)
+
+    run(story)
+
+
+def test_strangers_that_speak_no_tls_do_not_keep_their_places_at_the_door(tmp_path: Path) -> None:
+    """Nobody tells of a TLS handshake that fails: what says nothing and what says nonsense has to go all the same."""
+    certificate, key = write_certificate(tmp_path)
+    tls = make_tls(certificate, key, certificate)
+
+    async def story() -> None:
+        bounds = Bounds(strangers_max=4, handshake_s=1.0)
+        async with await Group.found(options("a", bounds=bounds, tls=tls)) as group:
+            transport = group.driver.transport
+            host, _, port = group.addresses[0].rpartition(":")
+            writers = [(await asyncio.open_connection(host, int(port)))[1] for _ in range(6)]
+            for writer in writers[::2]:
+                writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await eventually(lambda: failures(group) == {SLOW: 4, CROWD: 2})
+            assert transport.counters.accepted == 6
+            assert not transport._strangers
+            async with await Group.join(options("b", group.addresses[0], tls=tls)) as other:
+                await other.primary_of(2)
+            for writer in writers:
+                writer.close()
 
     run(story)
 

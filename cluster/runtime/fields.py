@@ -1,0 +1,35 @@
+"""Fields at the end of a log line, for programs: `event=view epoch=3 members=a,b`; before them stands the sentence.
+
+A value with a space, a quote or an equals sign in it is written as a JSON string.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cluster.names import ProcessId, View
+
+_PLAIN = re.compile(r"[^\s\"=\\]*")
+
+
+def fields(event: str, **values: object) -> str:
+    return " ".join(f"{key}={_shown(str(value))}" for key, value in {"event": event, **values}.items())
+
+
+def of_view(view: View) -> dict[str, object]:
+    """The fields that say which view it is. Equal ids are equal views."""
+    return {"view": f"{view.id.epoch}:{view.id.digest}", "epoch": view.id.epoch, "members": of_set(view.members)}
+
+
+def of_set(processes: Iterable[ProcessId]) -> str:
+    return ",".join(map(str, processes))
+
+
+def _shown(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else msgspec.json.encode(text).decode()
