@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from qosweb.analytics.judge import Bench, judge_run, outcome_of
+from qosweb.analytics.judge import Bench, judge_run, outcome_of, to_show
 from qosweb.analytics.policies import Policy, from_events
-from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED, Cell, Event, Limits, Part, PartKey, Verdict
+from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED, Cell, Event, Evidence, Limits, Part, PartKey, Verdict
 from qosweb.analytics.situations import MIXED, Accesses, situations
 from qosweb.analytics.timeline import Timeline
 from qosweb.analytics.unjudged import CHANNEL, LOAD, NEVER, OTHERS_LOAD, SHADOW, unjudged
@@ -177,6 +177,33 @@ def test_small_shortfalls_add_up_over_the_run() -> None:
     (run,) = judge_run([one] * 6, Limits())
     assert (run.outcome, run.reason) == (VIOLATED, "over all windows 48.50% of 50.00%; 6 of 6 windows tested")
     assert outcome_of([run]) == VIOLATED
+    most = judge(spec, cell("/a", 482, 200), cell("default", 518, 200))[spec]
+    windows = [one, most, one, one, one, one]
+    (run,) = judge_run(windows, Limits())
+    assert to_show([run], windows) == [most], "lines of the window that lacks most, for none was violated by itself"
+    assert run.evidence == most.evidence == Evidence("held back", ("/a",))
+
+
+def test_what_a_clients_bound_refused_was_asked_for() -> None:
+    """429s are how an upper bound on who asks is kept: it was put to the test."""
+    spec = "</a>.num_requests < 10"
+    refused = cell("/a", 95)._replace(refused=300)
+    assert (judge(spec, refused)[spec].outcome, judge(spec, refused)[spec].demand) == (HELD, 39.5)
+    assert judge(spec, cell("/a", 95))[spec].reason == "less was asked for than the bound allows"
+    only = cell("/a", 0)._replace(refused=3)
+    assert judge(spec, only)[spec].reason == "0.00, at most 10.00 requests/s"
+
+
+def test_to_be_served_outside_the_primary_view() -> None:
+    spec = "</a>.in_minority = serve\n</b>.in_minority = deny"
+    rule = "</a>.in_minority = serve"
+    found = judge(spec, cell("/a", 5, 15, scope="n0"), cell("/b", 0, 9, scope="n0"))
+    assert (found[rule].outcome, found[rule].reason) == (HELD, "5 of 20 requests were served outside the primary view")
+    assert found["</b>.in_minority = deny"].outcome == HELD
+    none = judge(spec, cell("/a", 0, 15, scope="n0"))[rule]
+    assert none.outcome == NOT_TESTED
+    assert none.reason.endswith(" view; the log does not tell whether there was capacity for them")
+    assert judge(spec, cell("/b", 0, 9, scope="n0"))[rule].reason == "nobody asked"
 
 
 def test_rules_that_depend_on_the_load_make_shares_unsure() -> None:
