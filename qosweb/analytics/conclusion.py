@@ -64,7 +64,7 @@ class Gathered:
     busiest: Callable[[], list[tables.Top]]
     twice: Callable[[], asks.Twice]
     samples: Callable[[Sequence[Verdict]], Mapping[Verdict, Sequence[str]]]
-    accesses: Callable[[Policy], Mapping[int, Accesses]]
+    accesses: Callable[[Policy], Mapping[int, Accesses] | None]  # None: too many pages to tell
 
 
 def policies_of(wanted: Wanted, events: Sequence[Event]) -> tuple[dict[str, Policy], list[str]]:
@@ -142,13 +142,15 @@ def _situations(
     first, last = seen.first_slot + -(-limits.skip_s // limits.slot_s), seen.last_slot
     when = {}
     for name, policy in known.items():
-        accesses: Mapping[int, Accesses] = {}
+        accesses: Mapping[int, Accesses] | None = {}
         if "accessed" in policy.subjects:
             accesses = gathered.accesses(policy)
         when[name] = situations(policy, timeline, accesses, first, last, limits.slot_s)
         if not when[name].bindings:
             notes.append(f"policy {name} is not judged: its rules change with time, and the log is too long for that")
-        if when[name].unsure:
+        if accesses is None:
+            notes.append("conditions on accesses: too many pages to tell them, so shares and priorities are not judged")
+        elif when[name].unsure:
             notes.append("conditions on the load: the log does not tell it, so shares and priorities are not judged")
     return when if first <= last else {}
 

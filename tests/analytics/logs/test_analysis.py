@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from qosweb.analytics import analysis, asks, cells, conclusion, sources
 from qosweb.analytics.analysis import analyse
 from qosweb.analytics.report import as_json
-from qosweb.analytics.rows import HELD, VIOLATED
+from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED
 from qosweb.analytics.scan import Scan
+from qosweb.analytics.unjudged import PAGES
 from qosweb.analytics.wanted import Wanted
 from tests.analytics.logs.truth import BEGIN_S, Log
 
@@ -67,6 +68,24 @@ def test_a_share_short_only_over_the_whole_run_is_shown_by_the_window_that_lacks
 def _promises(findings: Findings) -> list[dict[str, Any]]:
     written: Any = as_json(findings)["promises"]
     return list(written)
+
+
+def test_too_many_pages_leave_untested_what_depends_on_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log("accessed(</p>) within 5s => </q>.available = always\n</a>.available = always\n")
+    log.run(10, {"/a": 20, "/q": 20})
+    log.request(5.5, "/a", "denied")
+    monkeypatch.setattr(asks, "PAGES_MAX", 3)
+    findings = analyse(spark, Wanted(sources.find([str(log.write(tmp_path / "a.log"))])))
+    assert {one.rule: (one.outcome, one.reason) for one in findings.run if one.line} == {
+        "</a>.available = always": (
+            VIOLATED,
+            "violated in 1 of 1 tested windows; the worst: 200 of 201 requests, 1 denied or expired",
+        ),
+        "accessed(</p>) within 5s => </q>.available = always": (NOT_TESTED, PAGES),
+    }
+    assert len([note for note in findings.notes if note.startswith("conditions on accesses: too many pages")]) == 1
 
 
 def test_the_driver_holds_some_windows_at_a_time(

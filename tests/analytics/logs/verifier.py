@@ -210,7 +210,9 @@ def _judge(spec: str, sums: _Sums, given: Given, nodes: int, capacity: float | N
             if match[2] in "<=" and is_tested(name) and max(asked[name], has) > ceilings[name] * left:
                 limit = max(ceilings[name] * left, highest[name])
                 more = sum(
-                    missed[other] * expected[name] / (left - expected[other]) for other in others if other != name
+                    missed[other] * expected[name] / (left - expected[other])
+                    for other in others
+                    if other != name and expected[other] < left
                 )
                 allowed = max(fine, 2 * grain[name], more)
                 outcomes.append(Seen("held" if has - limit <= allowed else "violated", limit, has, "at most"))
