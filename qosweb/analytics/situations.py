@@ -158,7 +158,7 @@ class _Binder:
 
     def __init__(self, policy: Policy, untold: frozenset[str] = UNTOLD) -> None:
         self._policy = policy
-        self.unsure = any(asks(rule, untold - UNTOLD) for rule in policy.model.rules)
+        self._leaves_out = self.unsure = any(asks(rule, untold - UNTOLD) for rule in policy.model.rules)
         self._dropped = _unknown(policy.model.constraints, untold - UNTOLD)
         waits = ("lifetime", "available")  # who is always available has no lifetime
         self.waits_unsure = any(policy.model.constraints[at].attribute in waits for at in self._dropped)
@@ -172,7 +172,7 @@ class _Binder:
     def bind(self, facts: Environment) -> Binding:
         model, coverage = self._policy.model, self._policy.coverage
         found = [bind(model, coverage, replace(facts, load_ppm=load)) for load in self._loads]
-        if all(one == found[0] for one in found) and not self.unsure:
+        if all(one == found[0] for one in found) and not self._leaves_out:
             return found[0]
         self.unsure = True
         waits = [{one for one in of_load.in_force if self._is_wait(one)} for of_load in found]

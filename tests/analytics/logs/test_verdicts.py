@@ -134,6 +134,10 @@ def test_tables_add_up(findings: Findings, story: Story) -> None:
     for key in ("window_s", "node"):
         rows = [row for row in findings.table if getattr(row, key) is not None and row.name is not None]
         assert sum(row.served for row in rows) == whole.served
+    of_nodes = [row for row in findings.table if row.window_s is not None and row.node is not None]
+    assert {row.name for row in of_nodes} == {None}
+    assert sum(row.asked for row in of_nodes) == whole.asked
+    assert all(row.service_ms for row in of_nodes if row.served)
     assert whole.service_ms[0] == pytest.approx(5.0, rel=0.01)
     assert sum(row.requests for row in findings.top if row.what == "client") == len(requests)
     assert {row.known_bps for row in findings.capacity} == {100_000}, "the least that there was in a window"
