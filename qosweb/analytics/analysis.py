@@ -18,11 +18,13 @@ from qosweb.analytics.scan import Scan
 from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from qosweb.analytics.rows import Event
+    from qosweb.analytics.policies import Policy
+    from qosweb.analytics.rows import Event, Limits
+    from qosweb.analytics.situations import Accesses
     from qosweb.analytics.wanted import Wanted
 
 
@@ -58,7 +60,7 @@ def analyse(
                 busiest,
                 twice,
                 lambda broken: asks.samples(spark, lines, broken, limits, wanted.response, sorted(outside(told))),
-                lambda policy: asks.accesses(asks.accessed(spark, lines, policy, limits), policy),
+                lambda policy: _accesses(spark, lines, policy, limits),
             )
             findings = conclude(gathered, seen, wanted, say, tell)
         if seen.bad and aside:
@@ -67,6 +69,14 @@ def analyse(
         return findings
     finally:
         scan.kept.unpersist()
+
+
+def _accesses(spark: SparkSession, lines: DataFrame, policy: Policy, limits: Limits) -> Mapping[int, Accesses] | None:
+    """None if there are too many pages: what depends on them is not judged, all else is."""
+    try:
+        return asks.accesses(asks.accessed(spark, lines, policy, limits), policy)
+    except UsageError:
+        return None
 
 
 def _scanned(lines: DataFrame, wanted: Wanted, say: Callable[[str], None]) -> tuple[Scan, list[Event]]:

@@ -102,7 +102,7 @@ class Survey(NamedTuple):
     nodes: frozenset[str]
     first_slot: int
     last_slot: int
-    outcomes: list[Outcome]  # by window and class, by node and class, by class, by node, and of everything
+    outcomes: list[Outcome]  # by window and class, window and node, node and class, class, node, and of everything
 
     @property
     def requests(self) -> int:
@@ -110,11 +110,16 @@ class Survey(NamedTuple):
 
 
 def survey(of_slots: DataFrame, limits: Limits) -> Survey:
-    """One look at all slots: sums by window and class, by node, class and policy, and bad lines by file."""
+    """One look at all slots: sums by window and class or node, by node, class and policy, and bad lines by file."""
     window = (f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s).alias("window_s")
     table = of_slots.select(window, *(f.col(name) for name in of_slots.columns))
     at = {name: f.col(name) for name in ("window_s", "node", "class", "policy", "cause", "file")}
-    sets = (("window_s", "class", "cause"), ("node", "class", "policy", "cause"), ("cause", "file"))
+    sets = (
+        ("window_s", "class", "cause"),
+        ("window_s", "node", "cause"),
+        ("node", "class", "policy", "cause"),
+        ("cause", "file"),
+    )
     of_what = f.grouping_id().alias("of_what")
     totals = [f.sum(name).alias(name) for name in ("lines", *COUNTS, "sent_bytes")]
     rows = (
@@ -122,9 +127,12 @@ def survey(of_slots: DataFrame, limits: Limits) -> Survey:
         .agg(of_what, *totals, f.min("slot").alias("first"), f.max("slot").alias("last"))
         .collect()
     )
-    of_window, of_node, of_file = (grouping_number(one, tuple(at)) for one in sets)
+    of_window, of_window_and_node, of_node, of_file = (grouping_number(one, tuple(at)) for one in sets)
     known = [row for row in rows if row["of_what"] == of_node and row["cause"] is None]
-    in_windows = [row for row in rows if row["of_what"] == of_window and row["cause"] is None]
+    in_windows, at_nodes = (
+        [row for row in rows if row["of_what"] == of_what and row["cause"] is None]
+        for of_what in (of_window, of_window_and_node)
+    )
     classes: dict[tuple[str, str], int] = {}
     for row in known:
         key = row["policy"], row["class"]
@@ -141,6 +149,7 @@ def survey(of_slots: DataFrame, limits: Limits) -> Survey:
         max((row["last"] for row in known), default=-1),
         [
             *_outcomes(in_windows, "window_s", "class"),
+            *_outcomes(at_nodes, "window_s", "node"),
             *(one for names in (("node", "class"), ("class",), ("node",), ()) for one in _outcomes(known, *names)),
         ],
     )

@@ -15,6 +15,7 @@ from qosweb.analytics.rows import VIOLATED, Limits
 from qosweb.analytics.session import in_short, spark_session
 from qosweb.analytics.wanted import Wanted
 from qosweb.analytics.warmup import WarmUp
+from qosweb.analytics.work import Tracker
 from qosweb.errors import UsageError
 from qosweb.tools.situation import reading
 from qosweb.units import parse_duration_s, parse_size
@@ -112,13 +113,15 @@ def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tu
         warm_up = WarmUp(found) if size is not None and size < sources.TINY else None
         begin = warm_up.begin if warm_up else None
         with spark_session("qosweb analyze", arguments.master, conf=conf, meanwhile=begin) as spark:
-            progress.watch(spark)
+            progress.watch(Tracker(spark))
             try:
                 with warm_up.going_on(spark) if warm_up else nullcontext():
                     yield spark, progress
             except (PySparkException, Py4JError) as error:
                 said = in_short(error)  # now: what went wrong has to be asked of the JVM
                 raise UsageError(f"Spark could not do it: {said}") from None
+            finally:
+                progress.watch(None)
 
 
 def _shown(findings: Findings, arguments: argparse.Namespace, progress: Progress) -> None:

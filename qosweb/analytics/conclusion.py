@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from qosweb.analytics import asks, cells, chain, crowds, needs, parts, policies, tables
-from qosweb.analytics.judge import Bench, judge_run, outcome_of
-from qosweb.analytics.rows import VIOLATED, Limits
+from qosweb.analytics.judge import Bench, judge_run, outcome_of, to_show
 from qosweb.analytics.situations import Accesses, Situations, situations
 from qosweb.analytics.timeline import Timeline
 from qosweb.analytics.unjudged import unjudged
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from qosweb.analytics.policies import Policy
-    from qosweb.analytics.rows import Event, Part, Verdict
+    from qosweb.analytics.rows import Event, Limits, Part, Verdict
     from qosweb.analytics.wanted import Wanted
 
 ROWS_AT_ONCE = 50_000  # sums by slot on the driver; one window may have more
@@ -65,7 +64,7 @@ class Gathered:
     busiest: Callable[[], list[tables.Top]]
     twice: Callable[[], asks.Twice]
     samples: Callable[[Sequence[Verdict]], Mapping[Verdict, Sequence[str]]]
-    accesses: Callable[[Policy], Mapping[int, Accesses]]
+    accesses: Callable[[Policy], Mapping[int, Accesses] | None]  # None: too many pages to tell
 
 
 def policies_of(wanted: Wanted, events: Sequence[Event]) -> tuple[dict[str, Policy], list[str]]:
@@ -95,7 +94,7 @@ def conclude(
     of_run += list(unjudged(known, when, of_run))
     say("looking for requests that ended twice")
     cluster = [*chain.judge_cluster(events), chain.judge_once(*gathered.twice(), seen.requests)]
-    broken = [verdict for verdict in in_windows if verdict.outcome == VIOLATED]
+    broken = to_show(of_run, in_windows)
     if broken:
         say("looking up the lines that show violations")
     shown = gathered.samples(broken)
@@ -143,13 +142,15 @@ def _situations(
     first, last = seen.first_slot + -(-limits.skip_s // limits.slot_s), seen.last_slot
     when = {}
     for name, policy in known.items():
-        accesses: Mapping[int, Accesses] = {}
+        accesses: Mapping[int, Accesses] | None = {}
         if "accessed" in policy.subjects:
             accesses = gathered.accesses(policy)
         when[name] = situations(policy, timeline, accesses, first, last, limits.slot_s)
         if not when[name].bindings:
             notes.append(f"policy {name} is not judged: its rules change with time, and the log is too long for that")
-        if when[name].unsure:
+        if accesses is None:
+            notes.append("conditions on accesses: too many pages to tell them, so shares and priorities are not judged")
+        elif when[name].unsure:
             notes.append("conditions on the load: the log does not tell it, so shares and priorities are not judged")
     return when if first <= last else {}
 

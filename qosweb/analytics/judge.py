@@ -87,10 +87,7 @@ def judge_run(verdicts: Iterable[Verdict], limits: Limits) -> Iterator[Verdict]:
 
     A rule whose lower bound is a part of something is also judged by the sums over all windows that tested it.
     """
-    groups: dict[tuple[str, str, str, int], list[Verdict]] = {}
-    for verdict in verdicts:
-        groups.setdefault((verdict.policy, verdict.kind, verdict.rule, verdict.line), []).append(verdict)
-    for (policy, kind, rule, line), of_rule in groups.items():
+    for (policy, kind, rule, line), of_rule in _by_rule(verdicts).items():
         tested = [verdict for verdict in of_rule if verdict.outcome != NOT_TESTED]
         broken = [verdict for verdict in tested if verdict.outcome == VIOLATED]
         windows = f"{len(tested)} of {len(of_rule)} windows tested"
@@ -109,12 +106,40 @@ def judge_run(verdicts: Iterable[Verdict], limits: Limits) -> Iterator[Verdict]:
             if kind == _ADDED_UP and promise - got > max(limits.run_tolerance * whole, _added_up(tested)):
                 outcome = VIOLATED
                 reason = f"over all windows {100 * got / whole:.2f}% of {100 * promise / whole:.2f}%; {windows}"
-                evidence = next((verdict.evidence for verdict in tested if verdict.evidence), None)
+                evidence = max(tested, key=_lacks).evidence
         if broken:
             worst = max(broken, key=_by_how_much)
             outcome, evidence = VIOLATED, worst.evidence
             reason = f"violated in {len(broken)} of {len(tested)} tested windows; the worst: {worst.reason}"
         yield Verdict(kind, rule, policy, None, outcome, reason, unit, demand, promise, got, whole, evidence, line)
+
+
+def to_show(of_run: Iterable[Verdict], in_windows: Iterable[Verdict]) -> list[Verdict]:
+    """Whose lines are to be looked up: every violated window; and, of a rule that was violated only over all windows,
+    the one that lacks most. These come first: there are few of them."""
+    in_windows = list(in_windows)
+    by_rule = _by_rule(in_windows)
+    short = []
+    for verdict in of_run:
+        of_rule = by_rule.get(_rule(verdict), [])
+        if verdict.outcome == VIOLATED and of_rule and all(one.outcome != VIOLATED for one in of_rule):
+            short.append(max(of_rule, key=_lacks))
+    return short + [verdict for verdict in in_windows if verdict.outcome == VIOLATED]
+
+
+def _by_rule(verdicts: Iterable[Verdict]) -> dict[tuple[str, str, str, int], list[Verdict]]:
+    found: dict[tuple[str, str, str, int], list[Verdict]] = {}
+    for verdict in verdicts:
+        found.setdefault(_rule(verdict), []).append(verdict)
+    return found
+
+
+def _rule(verdict: Verdict) -> tuple[str, str, str, int]:
+    return verdict.policy, verdict.kind, verdict.rule, verdict.line
+
+
+def _lacks(verdict: Verdict) -> float:
+    return (verdict.promise or 0.0) - (verdict.got or 0.0)
 
 
 def _added_up(verdicts: Iterable[Verdict]) -> float:

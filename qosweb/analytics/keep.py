@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from qosweb.analytics.conclusion import Findings
     from qosweb.analytics.sources import Sources
 
-_VERDICTS = (
+VERDICTS = (
     "kind string, rule string, line int, policy string, window long, scope string, outcome string, reason string, "
     "unit string, demand double, promise double, got double, whole double, rids array<string>"
 )
-_TABLE = (
+TABLE = (
     "window long, node string, class string, served long, denied long, expired long, failed long, gave_up long, "
     + (
         "refused long, redirected long, forwarded long, bytes long, "
@@ -38,11 +38,9 @@ def keep_tables(spark: SparkSession, findings: Findings, out: Path) -> None:
         )
         for one in (*findings.run, *findings.cluster, *findings.windows)
     ]  # fmt: skip
-    spark.createDataFrame(verdicts, _VERDICTS).coalesce(1).write.mode("overwrite").parquet(
-        str(out / "verdicts.parquet")
-    )
+    spark.createDataFrame(verdicts, VERDICTS).coalesce(1).write.mode("overwrite").parquet(str(out / "verdicts.parquet"))
     rows = [tuple(outcome_row(row).values()) for row in findings.table]
-    spark.createDataFrame(rows, _TABLE).coalesce(1).write.mode("overwrite").parquet(str(out / "table.parquet"))
+    spark.createDataFrame(rows, TABLE).coalesce(1).write.mode("overwrite").parquet(str(out / "table.parquet"))
 
 
 def keep_lines(spark: SparkSession, sources: Sources, out: Path) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.analytics.rows import Evidence, Verdict
 from qosweb.analytics.shares import Judge, why_untested
+from qosweb.webqos.model.model import Word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,17 +59,23 @@ def judge_priorities(ground: Ground) -> Iterator[Verdict]:
 
 
 def judge_minority(ground: Ground, one: InForce) -> Verdict:
-    """Outside the primary view, pages that are to be denied there are not served."""
+    """Outside the primary view, pages that are to be denied there are not served, and those to be served are.
+
+    That one of these is denied breaks nothing: a node that is alone may lack capacity. If not one is served, the log
+    does not tell whether that was the cause.
+    """
     rule = ground.policy.model.constraints[one.number]
     judge = Judge(ground, "minority", rule.text, ground.policy.line(one.number))
     if not ground.part.key.scope:
         return judge.untested("in the primary view")
-    classes = tuple(at for at in one.lower if at in ground.cells and ground.is_turned_away(at))
+    deny = isinstance(rule.value, Word) and rule.value.word == "deny"
+    classes = tuple(at for at in one.lower if at in ground.cells and ground.is_turned_away(at) == deny)
     asked = sum(ground.cells[at].requests for at in classes)
     if not asked:
         return judge.untested("nobody asked")
     served = sum(ground.cells[at].served for at in classes)
     reason = f"{served} of {asked} requests were served outside the primary view"
-    return judge.verdict(
-        not served, reason, asked, 0, served, None, Evidence("served", ground.names(classes)), "requests"
-    )
+    if not deny and not served:
+        return judge.untested(f"{reason}; the log does not tell whether there was capacity for them", asked)
+    evidence = Evidence("served", ground.names(classes))
+    return judge.verdict(not (deny and served), reason, asked, 0 if deny else asked, served, None, evidence, "requests")

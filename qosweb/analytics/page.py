@@ -151,8 +151,9 @@ def _promises(findings: Findings) -> str:
 
 
 def _windows(verdicts: list[Verdict], findings: Findings) -> str:
-    """The windows of one promise, those that were violated first."""
-    told = sorted((v for v in verdicts if v.outcome != NOT_TESTED), key=lambda v: v.outcome != VIOLATED)
+    """The windows of one promise, those that were violated first, then those of which lines are shown."""
+    tested = (v for v in verdicts if v.outcome != NOT_TESTED)
+    told = sorted(tested, key=lambda v: (v.outcome != VIOLATED, v not in findings.samples))
     if not told:
         return ""
     rows = [

@@ -1,4 +1,8 @@
-"""What is shown while Spark works, on standard error: one line that changes in a terminal, plain lines elsewhere."""
+"""What is shown while Spark works, on standard error: one line that changes in a terminal, plain lines elsewhere.
+
+A plain line is written when another step begins, with what has been done until then. Both tell stages and rows.
+Neighbours: ``work`` asks Spark how far it is.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,23 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from qosweb.analytics.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
 
 EVERY_S = 0.5
 WIDTH = 100
 
 
+class Looks(Protocol):
+    def look(self) -> Work: ...
+
+
 class Progress:
-    """A with block; ``say`` names the step, ``watch`` lets the tasks of Spark be shown with it."""
+    """A with block; ``say`` names the step, ``watch`` lets the work of Spark be shown with it."""
 
     def __init__(self, *, quiet: bool, to: TextIO | None = None) -> None:
         self._to = to or sys.stderr
@@ -26,26 +34,30 @@ class Progress:
         self._lively = not quiet and self._to.isatty()
         self._step = ""
         self._begun_s = time.monotonic()
-        self._spark: SparkSession | None = None
+        self._tracker: Looks | None = None
+        self._looking = threading.Lock()
         self._over = threading.Event()
         self._writing = threading.Lock()
-        self._thread = threading.Thread(target=self._show, daemon=True)
+        self._thread = threading.Thread(target=self._keep_looking, daemon=True)
 
     def __enter__(self) -> Progress:
-        if self._lively:
+        if not self._quiet:
             self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        if self._lively:
+        if not self._quiet:
             self._thread.join()
+        if self._lively:
             self._clear()
 
     def say(self, step: str) -> None:
         self._step = step
         if not self._quiet and not self._lively:
-            self._to.write(f"qosweb: {step} ({time.monotonic() - self._begun_s:.0f} s)\n")
+            so_far = self._work().so_far
+            took = f"{time.monotonic() - self._begun_s:.0f} s{'; ' if so_far else ''}{so_far}"
+            self._to.write(f"qosweb: {step} ({took})\n")
             self._to.flush()
 
     @contextmanager
@@ -56,29 +68,29 @@ class Progress:
                 self._clear()
             yield
 
-    def watch(self, spark: SparkSession) -> None:
-        self._spark = spark
+    def watch(self, tracker: Looks | None) -> None:
+        """None before its session ends: then nobody is asking when this returns."""
+        with self._looking:
+            self._tracker = tracker
 
-    def _show(self) -> None:
+    def _keep_looking(self) -> None:
+        """Also where nothing is shown of it yet: rows of a stage that came and went unseen would be missing."""
         while not self._over.wait(EVERY_S):
-            text = f"{time.monotonic() - self._begun_s:5.0f} s  {self._step}{self._tasks()}"
-            with self._writing:
-                self._to.write("\r" + text[:WIDTH].ljust(WIDTH))
-                self._to.flush()
+            now = self._work().now
+            if self._lively:
+                text = f"{time.monotonic() - self._begun_s:5.0f} s  {self._step}{': ' if now else ''}{now}"
+                with self._writing:
+                    self._to.write("\r" + text[:WIDTH].ljust(WIDTH))
+                    self._to.flush()
 
     def _clear(self) -> None:
         self._to.write("\r" + " " * WIDTH + "\r")
         self._to.flush()
 
-    def _tasks(self) -> str:
-        """How far the stages are that run now."""
-        if self._spark is None:
-            return ""
-        try:
-            tracker = self._spark.sparkContext.statusTracker()
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        except Exception:
-            return ""
-        known = [stage for stage in stages if stage is not None]
-        done, total = sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
-        return f": {done} of {total} tasks" if total else ""
+    def _work(self) -> Work:
+        """Nothing, if there is no session yet or no more."""
+        with self._looking:
+            try:
+                return self._tracker.look() if self._tracker else Work()
+            except Exception:
+                return Work()

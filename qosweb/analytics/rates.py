@@ -70,10 +70,10 @@ def _at_most(judge: Judge, classes: tuple[int, ...], value: Requests | Bytes) ->
     counted = isinstance(value, Requests)
     cells = [ground.cells[at] for at in classes if at in ground.cells]
     got = sum(c.served if counted else c.sent_bytes for c in cells) / seconds
-    held_back = sum(c.held_back for c in cells)
+    held_back = sum(c.held_back + c.refused for c in cells)  # what 429 refused was asked for beyond a bound, too
     unit = "requests/s" if counted else "bytes/s"
     bound = ground.rate_bound(value, most=True)
-    if not cells or sum(c.requests for c in cells) == 0:
+    if sum(c.requests + c.refused for c in cells) == 0:
         return judge.untested("nobody asked")
     if got <= bound and not held_back:
         return judge.untested("less was asked for than the bound allows", got)

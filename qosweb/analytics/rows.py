@@ -114,7 +114,8 @@ class Limits(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Which lines show a violation: ``lost``, ``held back``, ``served``, ``waited`` or ``slow`` ones of classes."""
+    """Which lines show a violation, or would: ``lost``, ``held back``, ``served``, ``waited``, ``slow`` ones of some
+    classes."""
 
     what: str
     classes: tuple[str, ...]

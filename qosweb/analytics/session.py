@@ -1,9 +1,9 @@
 """The one place where a Spark session is made, and unmade.
 
 A session here depends on nothing but its arguments: what the environment says to Spark is set aside while it
-lives, its files lie in a directory that goes with it, it listens on the loopback only, and its JVM ends with
-it. pyspark keeps its session in the process, hence one at a time.
-Below: `java` finds a Java, `process` undoes what pyspark does to the process.
+lives, its files lie in a directory that goes with it, it listens on the loopback only (with a master elsewhere, where
+that can reach it), and its JVM ends with it. pyspark keeps its session in the process, hence one at a time.
+Below: `java` finds a Java, `own_address` an address, `process` undoes what pyspark does to the process.
 """
 
 import os
@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qosweb.analytics import AnalyticsUnavailableError, java, process
+from qosweb.analytics.own_address import address_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-LOOPBACK = "127.0.0.1"
 
 # A class is looked for in one jar after the other, and Spark has nearly 300 of them in any order: those in which most
 # classes are found come first.
@@ -65,17 +64,12 @@ def spark_session(
         ) from None
     if pyspark.SparkContext._active_spark_context is not None:  # noqa: SLF001 - the public way asks this thread
         raise RuntimeError("a Spark session is already running in this process")
+    address = address_for(master)
     home = java.find(os.environ).home
     with tempfile.TemporaryDirectory(prefix="qosweb-spark-", ignore_cleanup_errors=True) as scratch:
-        environ = {
-            "JAVA_HOME": str(home),
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_CONF_DIR": str(_conf_dir(Path(scratch))),
-            "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "SPARK_LOCAL_IP": LOOPBACK,
-        }
-        settings = _settings(Path(scratch), Path(environ["SPARK_HOME"])) | dict(conf or {})
+        spark_home = Path(pyspark.__file__).parent
+        environ = session_environment(home, spark_home, _conf_dir(Path(scratch)), address)
+        settings = session_settings(Path(scratch), spark_home, address) | dict(conf or {})
         process.quiet_bridge()
         with process.variables(environ), process.interrupt(), process.import_path(scratch), process.jvm():
             builder = SparkSession.builder.appName(app_name).master(master)
@@ -141,15 +135,27 @@ def _conf_dir(scratch: Path) -> Path:
     return directory
 
 
-def _settings(scratch: Path, home: Path) -> dict[str, str]:
+def session_environment(java_home: Path, spark_home: Path, conf_dir: Path, address: str) -> dict[str, str]:
+    """What Spark is told by variables: its launcher looks at them before it looks at any setting."""
+    return {
+        "JAVA_HOME": str(java_home),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_CONF_DIR": str(conf_dir),
+        "SPARK_HOME": str(spark_home),
+        "SPARK_LOCAL_IP": address,
+    }
+
+
+def session_settings(scratch: Path, home: Path, address: str) -> dict[str, str]:
     temporary = scratch / "tmp"
     temporary.mkdir()
     first = [str(jar) for name in _FIRST_JARS for jar in sorted((home / "jars").glob(f"{name}*.jar"))]
     return {
-        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.bindAddress": address,
         "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={temporary}" -Duser.timezone=UTC',
         "spark.driver.extraClassPath": os.pathsep.join(first),
-        "spark.driver.host": LOOPBACK,
+        "spark.driver.host": address,
         "spark.local.dir": str(temporary),
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # else each column asks the JVM ten questions, not four
         "spark.sql.execution.pythonUDF.arrow.enabled": "false",  # the extra brings no Arrow

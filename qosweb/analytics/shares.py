@@ -49,7 +49,7 @@ class Judge:
         reason += self._of_what()
         return Verdict(
             self.kind, self.rule, key.policy, key, HELD if ok else VIOLATED, reason, unit, demand, promise, got, whole,
-            None if ok else evidence, self.line, grain,
+            evidence, self.line, grain,
         )  # fmt: skip
 
     def share(

@@ -4,6 +4,7 @@ A slot in which the rules change is in no situation: nothing that happened in it
 bounds grow with the nodes, or are absolute, another number of nodes or another capacity is another situation, too. A
 log does not tell the load: where rules depend on it, only those that bind at every load are kept, and ``unsure`` says
 that what they leave to the others is not known; ``waits_unsure`` that how long somebody may wait depends on it, too.
+Where a log has too many pages to tell who accessed them, those are kept whose conditions do not ask for it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from qosweb.analytics.policies import Policy
     from qosweb.analytics.timeline import Timeline
+    from qosweb.webqos.model.model import Constraint, Rule
 
 MIXED = -1
 UNTOLD = frozenset({"load"})
@@ -52,10 +54,12 @@ class Situations:
         unsure: bool = False,
         waits_unsure: bool = False,
         means: Sequence[Means] = (),
+        untold: frozenset[str] = UNTOLD,
     ) -> None:
         self.bindings = bindings
         self.spans = spans
         self.unsure, self.waits_unsure = unsure, waits_unsure
+        self.untold = untold  # subjects of conditions of which nothing is known
         self.means = list(means) or [Means()] * len(bindings)
 
     def divided(self, steps: Sequence[tuple[float, Means]], slot_s: int) -> Situations:
@@ -78,7 +82,9 @@ class Situations:
                 first, means = max(first, slot + 1), then
         bindings = [self.bindings[situation] for situation, _ in numbers]
         means_of = [means for _, means in numbers]
-        return Situations(bindings, spans, unsure=self.unsure, waits_unsure=self.waits_unsure, means=means_of)
+        return Situations(
+            bindings, spans, unsure=self.unsure, waits_unsure=self.waits_unsure, means=means_of, untold=self.untold
+        )
 
 
 class Accesses:
@@ -103,22 +109,26 @@ class Accesses:
 def situations(
     policy: Policy,
     timeline: Timeline,
-    accesses: Mapping[int, Accesses],
+    accesses: Mapping[int, Accesses] | None,
     first_slot: int,
     last_slot: int,
     slot_s: int,
 ) -> Situations:
-    """For the slots of a log, ``slot`` being the number of its seconds since 1970 divided by ``slot_s``."""
-    binder = _Binder(policy)
-    if not policy.subjects - UNTOLD:
+    """For the slots of a log, ``slot`` being the number of its seconds since 1970 divided by ``slot_s``.
+
+    ``accesses`` is None if nobody knows them.
+    """
+    untold = UNTOLD if accesses is not None else UNTOLD | {"accessed"}
+    binder = _Binder(policy, untold)
+    if not policy.subjects - untold:
         binding = binder.bind(Environment(nodes=timeline.nodes(0.0, 0.0)[0]))
         bindings, spans = [binding], [Span(first_slot, last_slot, 0)]
     elif last_slot - first_slot > SLOTS_MAX:
         bindings, spans = [], [Span(first_slot, last_slot, MIXED)]
     else:
-        course = _Course(policy, timeline, accesses)
+        course = _Course(policy, timeline, accesses or {})
         bindings, spans = _by_conditions(binder, course, range(first_slot, last_slot + 1), slot_s)
-    found = Situations(bindings, spans, unsure=binder.unsure, waits_unsure=binder.waits_unsure)
+    found = Situations(bindings, spans, unsure=binder.unsure, waits_unsure=binder.waits_unsure, untold=untold)
     steps = timeline.steps(nodes=policy.counts_nodes, capacity=policy.is_absolute)
     return found.divided(steps, slot_s) if len(steps) > 1 or steps[0][1] != Means() else found
 
@@ -144,11 +154,14 @@ def _by_conditions(binder: _Binder, course: _Course, slots: range, slot_s: int) 
 
 
 class _Binder:
-    """What binds under given facts, at every load."""
+    """What binds under given facts, at every load, and, if accesses are not told, whatever was accessed."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, untold: frozenset[str] = UNTOLD) -> None:
         self._policy = policy
-        self.unsure = self.waits_unsure = False
+        self._leaves_out = self.unsure = any(asks(rule, untold - UNTOLD) for rule in policy.model.rules)
+        self._dropped = _unknown(policy.model.constraints, untold - UNTOLD)
+        waits = ("lifetime", "available")  # who is always available has no lifetime
+        self.waits_unsure = any(policy.model.constraints[at].attribute in waits for at in self._dropped)
         edges = {0}
         for rule in policy.model.rules:
             for leaf in c.leaves(rule.condition) if rule.condition is not None else ():
@@ -159,18 +172,30 @@ class _Binder:
     def bind(self, facts: Environment) -> Binding:
         model, coverage = self._policy.model, self._policy.coverage
         found = [bind(model, coverage, replace(facts, load_ppm=load)) for load in self._loads]
-        if all(one == found[0] for one in found):
+        if all(one == found[0] for one in found) and not self._leaves_out:
             return found[0]
         self.unsure = True
         waits = [{one for one in of_load.in_force if self._is_wait(one)} for of_load in found]
         self.waits_unsure |= any(one != waits[0] for one in waits)
         common = set(found[0].in_force).intersection(*(one.in_force for one in found))
         always = set(found[0].always).intersection(*(one.always for one in found))
-        kept = tuple(one for one in found[0].in_force if one in common)
+        kept = tuple(one for one in found[0].in_force if one in common and one.number not in self._dropped)
         return Binding(kept, (), tuple(sorted(always)), (), ())
 
     def _is_wait(self, one: InForce) -> bool:
         return self._policy.model.constraints[one.number].attribute == "lifetime"
+
+
+def asks(rule: Rule, subjects: frozenset[str]) -> bool:
+    """One of the subjects is in the rule's condition."""
+    leaves = c.leaves(rule.condition) if rule.condition is not None else ()
+    return any(isinstance(leaf, c.Within) and leaf.subject in subjects for leaf in leaves)
+
+
+def _unknown(rules: Sequence[Constraint], subjects: frozenset[str]) -> set[int]:
+    """Rules of which nobody knows whether they bind: those that ask, and those whose place these may take."""
+    places = {(rule.pages, rule.attribute) for rule in rules if asks(rule, subjects)}
+    return {at for at, rule in enumerate(rules) if (rule.pages, rule.attribute) in places}
 
 
 class Seen(NamedTuple):

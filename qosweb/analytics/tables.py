@@ -54,7 +54,8 @@ class Top(NamedTuple):
 
 def _by_all_keys(table: DataFrame) -> GroupedData:
     window, node, name = f.col("window_s"), f.col("node"), f.col("name")
-    return table.groupingSets([[window, name], [node, name], [name], [node], []], window, node, name)
+    sets = [[window, name], [window, node], [node, name], [name], [node], []]
+    return table.groupingSets(sets, window, node, name)
 
 
 def step(took_ms: Column) -> Column:

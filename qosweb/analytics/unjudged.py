@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.analytics.rows import NOT_TESTED, Verdict
-from qosweb.analytics.situations import UNTOLD
-from qosweb.webqos.model import conditions as c
+from qosweb.analytics.situations import UNTOLD, asks
 from qosweb.webqos.model.model import Constraint
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ SHADOW = "a shadow statement is counted and binds nobody"
 CHANNEL = "the log tells how long an answer took, not whether it or its client was the slower one"
 LOAD = "it depends on the load, which the log does not tell"
 OTHERS_LOAD = "what is left to it depends on the load, which the log does not tell"
+PAGES = "it depends on accesses, and the log has too many pages to look for them"
+OTHERS_PAGES = "what is left to it depends on accesses, and the log has too many pages to look for them"
 NEVER = "it bound nobody in any window"
 BY_ITSELF = ("available", "response_time", "in_minority")  # judged whatever the others have
 
@@ -33,21 +34,25 @@ def unjudged(
     """One for each rule that has none among the verdicts of the run."""
     judged = {(verdict.policy, verdict.rule) for verdict in verdicts}
     for name, policy in policies.items():
-        unsure = name in situations and situations[name].unsure
+        when = situations.get(name)
+        unsure, untold = (when.unsure, when.untold) if when else (False, UNTOLD)
         rules: list[tuple[Rule, int]] = [(rule, policy.line(at)) for at, rule in enumerate(policy.model.constraints)]
         rules += [(rule, policy.priority_line(at)) for at, rule in enumerate(policy.model.priorities)]
         for rule, line in rules:
             if (name, rule.text) not in judged:
                 kind = rule.attribute if isinstance(rule, Constraint) else "priority"
-                yield Verdict(kind, rule.text, name, None, NOT_TESTED, _why(rule, unsure=unsure), line=line)
+                yield Verdict(kind, rule.text, name, None, NOT_TESTED, _why(rule, untold, unsure=unsure), line=line)
 
 
-def _why(rule: Rule, *, unsure: bool) -> str:
+def _why(rule: Rule, untold: frozenset[str], *, unsure: bool) -> str:
     if rule.shadow:
         return SHADOW
     if isinstance(rule, Constraint) and rule.attribute == "channel":
         return CHANNEL
-    leaves = c.leaves(rule.condition) if rule.condition is not None else ()
-    if any(isinstance(leaf, c.Within) and leaf.subject in UNTOLD for leaf in leaves):
+    if asks(rule, UNTOLD):
         return LOAD
-    return NEVER if (isinstance(rule, Constraint) and rule.attribute in BY_ITSELF) or not unsure else OTHERS_LOAD
+    if asks(rule, untold):
+        return PAGES
+    if (isinstance(rule, Constraint) and rule.attribute in BY_ITSELF) or not unsure:
+        return NEVER
+    return OTHERS_LOAD if untold == UNTOLD else OTHERS_PAGES

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from qosweb.analytics.judge import Bench, judge_run, outcome_of
-from qosweb.analytics.policies import Policy, from_events
-from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED, Cell, Event, Limits, Part, PartKey, Verdict
+from qosweb.analytics.judge import Bench, judge_run, outcome_of, to_show
+from qosweb.analytics.policies import RESPONSES_MAX, Policy, from_events, response_limits
+from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED, Cell, Event, Evidence, Limits, Part, PartKey, Verdict
 from qosweb.analytics.situations import MIXED, Accesses, situations
 from qosweb.analytics.timeline import Timeline
-from qosweb.analytics.unjudged import CHANNEL, LOAD, NEVER, OTHERS_LOAD, SHADOW, unjudged
+from qosweb.analytics.unjudged import CHANNEL, LOAD, NEVER, OTHERS_LOAD, OTHERS_PAGES, PAGES, SHADOW, unjudged
 
 SIZE = 1000
+NAMES = [f"/{letter}" for letter in "abcdefghi"]
 
 
 def policy_of(spec: str) -> Policy:
@@ -177,6 +178,33 @@ def test_small_shortfalls_add_up_over_the_run() -> None:
     (run,) = judge_run([one] * 6, Limits())
     assert (run.outcome, run.reason) == (VIOLATED, "over all windows 48.50% of 50.00%; 6 of 6 windows tested")
     assert outcome_of([run]) == VIOLATED
+    most = judge(spec, cell("/a", 482, 200), cell("default", 518, 200))[spec]
+    windows = [one, most, one, one, one, one]
+    (run,) = judge_run(windows, Limits())
+    assert to_show([run], windows) == [most], "lines of the window that lacks most, for none was violated by itself"
+    assert run.evidence == most.evidence == Evidence("held back", ("/a",))
+
+
+def test_what_a_clients_bound_refused_was_asked_for() -> None:
+    """429s are how an upper bound on who asks is kept: it was put to the test."""
+    spec = "</a>.num_requests < 10"
+    refused = cell("/a", 95)._replace(refused=300)
+    assert (judge(spec, refused)[spec].outcome, judge(spec, refused)[spec].demand) == (HELD, 39.5)
+    assert judge(spec, cell("/a", 95))[spec].reason == "less was asked for than the bound allows"
+    only = cell("/a", 0)._replace(refused=3)
+    assert judge(spec, only)[spec].reason == "0.00, at most 10.00 requests/s"
+
+
+def test_to_be_served_outside_the_primary_view() -> None:
+    spec = "</a>.in_minority = serve\n</b>.in_minority = deny"
+    rule = "</a>.in_minority = serve"
+    found = judge(spec, cell("/a", 5, 15, scope="n0"), cell("/b", 0, 9, scope="n0"))
+    assert (found[rule].outcome, found[rule].reason) == (HELD, "5 of 20 requests were served outside the primary view")
+    assert found["</b>.in_minority = deny"].outcome == HELD
+    none = judge(spec, cell("/a", 0, 15, scope="n0"))[rule]
+    assert none.outcome == NOT_TESTED
+    assert none.reason.endswith(" view; the log does not tell whether there was capacity for them")
+    assert judge(spec, cell("/b", 0, 9, scope="n0"))[rule].reason == "nobody asked"
 
 
 def test_rules_that_depend_on_the_load_make_shares_unsure() -> None:
@@ -206,6 +234,42 @@ def test_rules_of_the_hour_begin_and_end() -> None:
     found = situations(policy, Timeline([], ["n"]), {}, 0, 29, 1)
     assert [(span.first, span.last) for span in found.spans] == [(0, 4), (5, 19), (20, 29)]
     assert [len(found.bindings[span.situation].in_force) for span in found.spans] == [0, 1, 0]
+
+
+def test_without_accesses_what_does_not_depend_on_them_is_judged() -> None:
+    spec = (
+        "accessed(</p>) within 5s => </a>.server_resource > 50%\n"
+        "</a>.server_resource > 20%\n"
+        "</b>.server_resource > 10%\n"
+        "</c>.available = always\n"
+        "</d>.num_requests < 10\n"
+        "set lifetime = 500ms\n"
+    )
+    policy, timeline = policy_of(spec), Timeline([], ["n1"])
+    when = {"p": situations(policy, timeline, None, 0, 9, 1)}
+    cells = cell("/a", 9, 90), cell("/b", 9, 90), cell("/c", 10, 1), cell("/d", 150, wait_ms=700.0)
+    part = Part(PartKey(0, "p", "", 0), 10.0, 10.0, cells)
+    of_run = list(judge_run(Bench({"p": policy}, when, timeline, Limits()).judge(part), Limits()))
+    assert {v.kind: v.outcome for v in of_run} == dict.fromkeys(("always", "rate at most", "lifetime"), VIOLATED)
+    assert {v.line: v.reason for v in unjudged({"p": policy}, when, of_run)} == {
+        1: PAGES, 2: OTHERS_PAGES, 3: OTHERS_PAGES,
+    }  # fmt: skip
+    waits = policy_of("accessed(</p>) within 5s => </a>.lifetime = 2s\nset lifetime = 500ms\n")
+    assert situations(waits, timeline, None, 0, 9, 1).waits_unsure
+    assert not situations(waits, timeline, {}, 0, 9, 1).waits_unsure
+
+
+def test_of_many_response_times_the_shortest_are_judged() -> None:
+    spec = "".join(f"<{name}>.response_time < {10 + at}ms\n" for at, name in enumerate(NAMES))
+    policy, timeline = policy_of(spec), Timeline([], ["n1"])
+    limits_ms = response_limits({"p": policy})
+    assert limits_ms == tuple(range(10, 10 + RESPONSES_MAX))
+    when = {"p": situations(policy, timeline, {}, 0, 9, 1)}
+    cells = tuple(cell(name, 100)._replace(slow=(2,) * RESPONSES_MAX) for name in NAMES)
+    part = Part(PartKey(0, "p", "", 0), 10.0, 0.0, cells)
+    found = [v for v in Bench({"p": policy}, when, timeline, Limits(), limits_ms).judge(part) if v.line]
+    assert [v.outcome for v in found] == [VIOLATED] * RESPONSES_MAX + [NOT_TESTED]
+    assert found[-1].reason == "of the many response times that are promised the 8 shortest are judged"
 
 
 def test_a_slot_in_which_an_access_falls_is_in_no_situation() -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +19,7 @@ from loadgen.experiments.findings import Check, Findings
 from loadgen.experiments.namespaces import Network, NotAllowed
 from loadgen.experiments.processes import CannotRun
 from loadgen.experiments.series import carry_out
+from tests.analytics.logs.verifier import Given, verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +46,29 @@ def test_one_node_keeps_always_and_shares(tmp_path: Path, capsys: pytest.Capture
     assert proved["holds"]
     assert "held" in proved["actual"]
     assert "What the logs prove" in page
-    assert json.loads((tmp_path / "analysis" / "always-16k" / "report.json").read_text())["outcome"] != "not tested"
+    report = json.loads((tmp_path / "analysis" / "always-16k" / "report.json").read_text())
+    assert report["outcome"] != "not tested"
+    _check_with_the_verifier(report, tmp_path / "always-16k" / "n1.access.log")
+
+
+def _check_with_the_verifier(report: dict[str, Any], log: Path) -> None:
+    """What real nodes logged, judged a second time by code that shares nothing with the analysis."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    limits = report["limits"]
+    given = Given(limits["tolerance"], limits["window_s"], limits["request_cost"], limits["skip_s"])
+    own = verify(lines, {one["policy"]: one["text"] for one in report["policies"]}, given)
+    judged: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    for one in report["windows"]:
+        judged.setdefault((one["policy"], one["rule"], one["window"]), []).append(one)
+    assert {rule for _, rule, _ in own} >= {"set lifetime = 500ms", "</a>.available = always"}
+    assert {seen.outcome for seen in own.values()} >= {"held"}
+    for key, seen in own.items():
+        worst = min(judged[key], key=lambda one: ("violated", "held", "not tested").index(one["outcome"]))
+        assert worst["outcome"] == seen.outcome, (key, worst, seen)
+        if seen.promise is not None:
+            (same,) = (one for one in judged[key] if one["kind"].endswith(seen.kind))
+            assert same["promise"] == pytest.approx(seen.promise, rel=0.01), (key, same, seen)
+            assert same["got"] == pytest.approx(seen.got), (key, same, seen)
 
 
 def test_three_nodes_of_which_the_first_gets_most_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

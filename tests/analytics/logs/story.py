@@ -18,7 +18,7 @@ PHASE_S = 20
 WINDOW_S = 10
 BUSY_S = 3  # of a window, unless rates are at stake
 RANDOM_PHASES = 10
-NOT_SIMPLE = ("=>", "*", "before", "rest", "_time", "minority", "bytes", "hard", "1s")  # what the verifier cannot judge
+NOT_SIMPLE = ("=>", "* <", "before", "rest", "minority")  # what the verifier cannot judge
 DIVISION = "each class gets its lower bound, the rest is divided evenly within the upper bounds"
 
 
@@ -112,7 +112,27 @@ def _up_and_down(served: int) -> Callable[[Log, int], object]:
     return write
 
 
+def _timed(served: int) -> Callable[[Log, int], object]:
+    """Before and after that time both have half, which the rule would not allow."""
+
+    def write(log: Log, at: int) -> None:
+        for second in range(WINDOW_S):
+            due = served if TIMED[0] <= at + second < TIMED[1] else 50
+            log.second(at + second, {"/a": 100, "default": 100}, {"/a": due, "default": 100 - due})
+
+    return write
+
+
+TIMED = (4, 16)  # seconds of the first phase, and the log begins at 8 o'clock
+
 PHASES = (
+    Phase(
+        "less than a share at the time for which it is promised",
+        "time in 08:00:04..08:00:16 => </a>.server_resource > 60%\n",
+        _timed(60),
+        _timed(50),
+        ("time in 08:00:04..08:00:16 => </a>.server_resource > 60%", DIVISION),
+    ),
     Phase(
         "a share short by three points",
         "</a>.server_resource > 50%\n</b>.server_resource > 30%\n",

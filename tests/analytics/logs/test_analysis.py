@@ -5,18 +5,22 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from qosweb.analytics import analysis, cells, conclusion, sources
+from qosweb.analytics import analysis, asks, cells, conclusion, sources
 from qosweb.analytics.analysis import analyse
-from qosweb.analytics.rows import HELD, VIOLATED
+from qosweb.analytics.report import as_json
+from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED
 from qosweb.analytics.scan import Scan
+from qosweb.analytics.unjudged import PAGES
 from qosweb.analytics.wanted import Wanted
-from tests.analytics.logs.truth import Log
+from tests.analytics.logs.truth import BEGIN_S, Log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
     from pyspark.sql import SparkSession
+
+    from qosweb.analytics.conclusion import Findings
 
 
 def test_response_times_are_judged_wherever_the_log_tells_of_them(
@@ -42,6 +46,46 @@ def test_response_times_are_judged_wherever_the_log_tells_of_them(
     assert [verdict.outcome for verdict in told_late.windows if verdict.kind == "response time"] == [HELD, VIOLATED]
     assert told_late.windows == told_at_first.windows
     assert told_late.samples == told_at_first.samples
+
+
+def test_a_share_short_only_over_the_whole_run_is_shown_by_the_window_that_lacks_most(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By 1.5 points in each of six windows, by 1.8 in one: none is violated, all together are."""
+    log = Log("</a>.server_resource > 50%\n")
+    for window in range(6):
+        log.run(10, {"/a": 700, "default": 700}, {"/a": 482 if window == 3 else 485, "default": 515}, begin=10 * window)
+    findings = analyse(spark, Wanted(sources.find([str(log.write(tmp_path / "a.log"))])))
+    assert VIOLATED not in {verdict.outcome for verdict in findings.windows}
+    (broken,) = (one for one in _promises(findings) if one["outcome"] == VIOLATED)
+    assert broken["rule"] == "</a>.server_resource > 50%"
+    shown = [line for line in log.lines if line.get("rid") in broken["rids"]]
+    assert len(shown) == asks.SAMPLE
+    assert {(line["class"], line["decision"]) for line in shown} == {("/a", "denied")}
+    assert {int(line["ts"] - BEGIN_S) // 10 for line in shown} == {3}
+
+
+def _promises(findings: Findings) -> list[dict[str, Any]]:
+    written: Any = as_json(findings)["promises"]
+    return list(written)
+
+
+def test_too_many_pages_leave_untested_what_depends_on_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log("accessed(</p>) within 5s => </q>.available = always\n</a>.available = always\n")
+    log.run(10, {"/a": 20, "/q": 20})
+    log.request(5.5, "/a", "denied")
+    monkeypatch.setattr(asks, "PAGES_MAX", 3)
+    findings = analyse(spark, Wanted(sources.find([str(log.write(tmp_path / "a.log"))])))
+    assert {one.rule: (one.outcome, one.reason) for one in findings.run if one.line} == {
+        "</a>.available = always": (
+            VIOLATED,
+            "violated in 1 of 1 tested windows; the worst: 200 of 201 requests, 1 denied or expired",
+        ),
+        "accessed(</p>) within 5s => </q>.available = always": (NOT_TESTED, PAGES),
+    }
+    assert len([note for note in findings.notes if note.startswith("conditions on accesses: too many pages")]) == 1
 
 
 def test_the_driver_holds_some_windows_at_a_time(
@@ -89,4 +133,6 @@ def test_time_in_which_nothing_happened_is_not_looked_at(
     findings = analyse(spark, wanted)
     assert len(looks) == 2
     assert all(one.stop <= next_one.start for one, next_one in pairwise(looks))
-    assert sum(row.served for row in findings.table if row.window_s is not None) == 20 * 3 + 1
+    for key in ("name", "node"):
+        rows = [row for row in findings.table if row.window_s is not None and getattr(row, key) is not None]
+        assert sum(row.served for row in rows) == 20 * 3 + 1
