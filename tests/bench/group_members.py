@@ -353,7 +353,7 @@ async def main() -> None:
             _tell({"whole": True, "leads": getattr(contender, "leads", False)})
         elif order["do"] in LOADS:
             found = await LOADS[order["do"]](contender, order)
-            gc.collect()  # or it would come in the middle of the next one: callbacks that name each other hold all waits
+            gc.collect()  # or it comes in the middle of the next one: callbacks that name each other hold all waits
             _tell(found)
         elif order["do"] == "cpu":
             _tell({"cpu_s": _cpu(), "suspicions": contender.suspicions})

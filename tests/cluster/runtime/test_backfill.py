@@ -58,7 +58,7 @@ def test_no_commit_waits_for_it(tmp_path: Path) -> None:
     holds, held_up = threading.Event(), threading.Event()
 
     class Held(sqlite3.Connection):
-        def execute(self, *arguments: object) -> sqlite3.Cursor:  # type: ignore[override]
+        def execute(self, *arguments: object) -> sqlite3.Cursor:
             held_up.set()
             holds.wait(20)
             return super().execute(*arguments)  # type: ignore[arg-type]
