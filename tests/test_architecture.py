@@ -22,7 +22,7 @@ PURE = (
     "qosweb/units.py", "qosweb/version.py",
     "loadgen/answers.py", "loadgen/assertions.py", "loadgen/comparison.py", "loadgen/errors.py", "loadgen/hdrlog.py",
     "loadgen/experiments/course.py", "loadgen/experiments/evidence.py", "loadgen/experiments/findings.py",
-    "loadgen/experiments/judging.py", "loadgen/experiments/outages.py", "loadgen/experiments/paper.py",
+    "loadgen/experiments/judging.py", "loadgen/experiments/layout.py", "loadgen/experiments/outages.py", "loadgen/experiments/paper.py",
     "loadgen/histogram.py", "loadgen/outcomes.py", "loadgen/pauses.py", "loadgen/recount.py", "loadgen/results.py",
     "loadgen/spread.py", "loadgen/summary.py", "loadgen/tally.py", "loadgen/targets.py", "loadgen/trace/arrivals.py",
     "loadgen/trace/aslog.py", "loadgen/trace/crowds.py", "loadgen/trace/curves.py", "loadgen/trace/edit.py",

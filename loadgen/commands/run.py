@@ -27,7 +27,7 @@ from loadgen.resolve import parse_target
 from loadgen.results import RunFacts, request_of
 from loadgen.run import Run
 from loadgen.runfile import RunFile
-from loadgen.spread import parse_spread
+from loadgen.spread import parse_spread, written
 from loadgen.targets import Target, split_address
 from loadgen.trace.files import TraceFacts, read_trace, survey, write_trace, writing
 from loadgen.trace.request import WITH_BODY, Request, fault_in
@@ -176,7 +176,7 @@ def _act_replay(arguments: argparse.Namespace) -> int:
     take(arguments, earlier.facts, arguments.trace)
     with _spooled(_changed(map(request_of, found), arguments, speed)) as name:
         if not arguments.target and not arguments.spread:
-            arguments.spread = ",".join(f"{weight:g}" for weight in earlier.facts.spread)
+            arguments.spread = written(earlier.facts.spread)
         return _run(arguments, name, arguments.trace, _targets(arguments, earlier.facts.targets))
 
 

@@ -14,6 +14,7 @@ from loadgen.experiments.bench import KB, MB
 from loadgen.experiments.evidence import DENIED, SERVED
 from loadgen.experiments.findings import Bars, Check, Findings, Stack, Table
 from loadgen.experiments.judging import HEAD_BYTES, bytes_served, count, used, windows
+from loadgen.experiments.layout import SIDE_BY_SIDE, Layout
 from loadgen.experiments.proxies import apache, haproxy, nginx
 from loadgen.experiments.proxies.proxy import Task
 
@@ -88,6 +89,7 @@ class Peers(NamedTuple):
         "and 85 % or more of the pipe are used also while /a asks for nothing. Other servers are measured, not judged."
     )
     printed: str = ""
+    layout: Layout = SIDE_BY_SIDE
 
     def carry_out(self, bench: Bench) -> Findings:
         pipe_bps = bench.pipe(MB)

@@ -12,6 +12,7 @@ from loadgen.experiments.bench import KB, MB
 from loadgen.experiments.evidence import SERVED
 from loadgen.experiments.findings import Check, Findings, Line, Panel, Table
 from loadgen.experiments.judging import HEAD_BYTES, judge_no_failures, judge_witnesses, windows
+from loadgen.experiments.layout import SIDE_BY_SIDE, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +43,7 @@ class Response(NamedTuple):
         "In the paper the average response time stays fairly constant with promises (lifetime about 4 s) and increases "
         "with the plain server; it prints no numbers."
     )
+    layout: Layout = SIDE_BY_SIDE
 
     def carry_out(self, bench: Bench) -> Findings:
         pipe_bps = bench.pipe(2 * MB)
