@@ -23,6 +23,7 @@ from loadgen.experiments.judging import (
 from loadgen.experiments.outages import Stage, judge_capacity, judge_floors, judge_losses
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 PROMISED = {"/a": 50.0, "/b": 30.0, "/c": 20.0}
@@ -267,14 +268,16 @@ def test_orders_that_differ_in_one_place_are_not_one(tmp_path: Path) -> None:
     assert not partition.judge_order({"n1": first}).holds
 
 
-def with_peers(a: int, b: int, *, idle_b: int) -> list[peers.Got]:
-    """In a pipe of 100 a second, /a asks for 60, for nothing, and for 140."""
+def with_peers(a: int, b: int, *, idle_b: int, server: str = peers.HERE, more: Sequence[Seen] = (),
+               unlogged: int = 0) -> list[peers.Got]:  # fmt: skip
+    """In a pipe of 100 a second, /a asks for 60, for nothing, and for 140. ``more`` rows are of each situation."""
     found = []
     for situation, got_a, asked_a, got_b in zip(peers.SITUATIONS, (a, 0, a), (60, 0, 140), (b, idle_b, b), strict=True):
         rows = [seen("/a", s + 0.5, size=peers.SIZE) for s in range(10) for _ in range(got_a)]
         rows += [seen("/a", s + 0.5, DENIED) for s in range(10) for _ in range(asked_a - got_a)]
         rows += [seen("/b", s + 0.5, size=peers.SIZE) for s in range(10) for _ in range(got_b)]
-        found.append(peers.Got(peers.HERE, situation, evidence(rows, lasted_s=10.0)))
+        rows += more
+        found.append(peers.Got(server, situation, evidence(rows, rows[unlogged:], lasted_s=10.0)))
     return found
 
 
@@ -283,6 +286,36 @@ def test_a_class_that_matters_has_its_part_and_leaves_what_it_does_not_need() ->
     assert peers.judge(with_peers(58, 40, idle_b=98), pipe_bps, quick=False).verdict == PASS
     assert peers.judge(with_peers(50, 50, idle_b=98), pipe_bps, quick=False).verdict == FAIL
     assert peers.judge(with_peers(58, 40, idle_b=40), pipe_bps, quick=False).verdict == FAIL
+
+
+@pytest.mark.parametrize("server", peers.OURS)
+def test_ours_must_not_fail_and_its_logs_must_agree_and_others_are_only_counted(server: str) -> None:
+    pipe_bps = 100 * (peers.SIZE + HEAD_BYTES)
+    good = with_peers(58, 40, idle_b=98) + with_peers(58, 40, idle_b=98, server=peers.IN_FRONT)
+    good = [one for one in good if one.server != server]
+    ill = [seen("/b", 5.0, FAILED), seen("/b", 5.0, FAILED), seen("/b", 5.0, "unsent")]
+
+    def judged(ours: list[peers.Got]) -> Findings:
+        return peers.judge(sorted(good + ours, key=lambda one: one.server), pipe_bps, quick=False)
+
+    assert judged(with_peers(58, 40, idle_b=98, server=server)).verdict == PASS
+    failed = judged(with_peers(58, 40, idle_b=98, server=server, more=ill))
+    assert failed.verdict == FAIL
+    told = [check.text for check in failed.checks if not check.holds]
+    assert told == [f"{server}, {one}: clients: every request was served or denied" for one in peers.SITUATIONS]
+    unlogged = judged(with_peers(58, 40, idle_b=98, server=server, unlogged=1))
+    assert unlogged.verdict == FAIL
+    assert all("logs and clients" in check.text for check in unlogged.checks if not check.holds)
+    peer = peers.PEERS_KNOWN[0].title
+    fine = judged(
+        with_peers(58, 40, idle_b=98, server=server) + with_peers(1, 1, idle_b=1, server=peer, more=ill, unlogged=1)
+    )
+    assert fine.verdict == PASS
+    columns = [fine.csv_head.index(name) for name in ("failed", "unsent")]
+    assert {tuple(row[at] for at in columns) for row in fine.csv_rows if row[1] == peer} == {("2", "1")}
+    assert {tuple(row[at] for at in columns) for row in fine.csv_rows if row[1] != peer} == {("0", "0")}
+    assert all(len(row) == len(fine.tables[1].head) == len(fine.csv_head) for row in fine.tables[1].rows)
+    assert "In front of a plain node" in fine.seen
 
 
 def test_what_is_said_of_a_peer_follows_from_its_numbers() -> None:
