@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadgen.experiments import contention, flash_crowd, partition, peers, response, successive_failures, throughput
+from loadgen.experiments import (
+    contention,
+    flash_crowd,
+    partition,
+    peers,
+    response,
+    scale_out,
+    successive_failures,
+    throughput,
+)
 from loadgen.experiments.evidence import DENIED, FAILED, MOVED, SERVED, Evidence, Seen, log_lines, seen_in_log
 from loadgen.experiments.findings import FAIL, PASS, SKIPPED, Check, Findings, skip
 from loadgen.experiments.judging import (
@@ -266,6 +275,141 @@ def test_orders_that_differ_in_one_place_are_not_one(tmp_path: Path) -> None:
     assert partition.judge_order({"n1": first, "n2": log("n2", ["x", "y"])}).holds
     assert not partition.judge_order({"n1": first, "n2": log("n2", ["x", "z"])}).holds
     assert not partition.judge_order({"n1": first}).holds
+
+
+GROWN = dict(zip((change.name for change in scale_out.CHANGES), (13.0, 26.0, 39.0, 52.0), strict=True))
+GROWN_NODES = {0: 2, 13: 3, 26: 5, 39: 3, 52: 2}  # by the second from which there are so many
+PER_NODE = {"/a": 12, "/b": 8, "/c": scale_out.PER_NODE}
+GROWN_SIZES = {"/a": 1000, "/b": 1000, "/c": 40}
+NODE_BPS = sum(count * (GROWN_SIZES[name] + HEAD_BYTES) for name, count in PER_NODE.items())
+
+
+def growing(per_node: dict[str, int], nodes: dict[int, int], lasted_s: int, more: Sequence[Seen] = ()) -> Evidence:
+    """Each second each node serves so many of each class."""
+    rows = list(more)
+    for second in range(lasted_s):
+        count = nodes[max(begin for begin in nodes if begin <= second)]
+        for name, each in per_node.items():
+            rows += [seen(name, second + 0.5, size=GROWN_SIZES[name]) for _ in range(each * count)]
+    return evidence(rows, lasted_s=float(lasted_s))
+
+
+def grown(
+    per_node: dict[str, int] = PER_NODE, nodes: dict[int, int] = GROWN_NODES, more: Sequence[Seen] = ()
+) -> Findings:
+    spans = [(2, 13), (15, 26), (28, 39), (41, 52), (56, 65)]
+    stages = [
+        Stage(f"{count} nodes", *map(float, span), count * NODE_BPS)
+        for count, span in zip(GROWN_NODES.values(), spans, strict=True)
+    ]
+    return scale_out.judge(
+        growing(PER_NODE, {0: 1}, 10), Stage("1 node", 2.0, 10.0, NODE_BPS), growing(per_node, nodes, 65, more), stages,
+        GROWN, [], quick=False,
+    )  # fmt: skip
+
+
+def broken(findings: Findings) -> str:
+    return "; ".join(check.text for check in findings.checks if not check.holds)
+
+
+def test_a_cluster_that_grows_and_shrinks_keeps_its_promises() -> None:
+    good = grown()
+    assert (good.verdict, broken(good)) == (PASS, "")
+    assert len(good.tables[0].rows) == 6
+
+
+def test_a_cluster_that_does_not_use_what_joined_fails() -> None:
+    stuck = grown(nodes=GROWN_NODES | {26: 3})
+    assert "5 nodes: 75 % or more" in broken(stuck)
+    assert "3 nodes: 75 % or more" not in broken(stuck)
+
+
+@pytest.mark.parametrize(
+    ("per_node", "what"),
+    [
+        ({"/a": 9, "/b": 11, "/c": 10}, "at least /a 50 %, /b 30 %"),
+        ({"/a": 15, "/b": 5, "/c": 10}, "at least /a 50 %, /b 30 %"),
+        ({"/a": 12, "/b": 8, "/c": 11}, "/c at most"),
+        ({"/a": 12, "/b": 8, "/c": 6}, "/c at most"),
+    ],
+    ids=["a is short", "b is short", "c over its rate", "c far below it"],
+)
+def test_a_promise_that_is_broken_while_nodes_come_and_go(per_node: dict[str, int], what: str) -> None:
+    assert what in broken(grown(per_node))
+
+
+def test_requests_may_be_lost_with_the_killed_node_only() -> None:
+    lost = seen("/a", GROWN[scale_out.KILL] + 1.0, FAILED, sent_on=True)
+    assert grown(more=[lost]).verdict == PASS
+    assert "no request is lost" in broken(grown(more=[lost._replace(was_sent_on=False)]))
+    assert "no request is lost" in broken(grown(more=[seen("/a", 20.0, FAILED, sent_on=True)]))
+
+
+CUT_S = (14, 36)
+CUT_STAGES = [Stage("whole", 2.0, 14.0, 1.0), Stage("cut", 16.0, 36.0, 1.0), Stage("healed", 38.0, 56.0, 1.0)]
+CUT_VIEWS = partition.Views(
+    {name: list(partition.MAJORITY) if name in partition.MAJORITY else [] for name in partition.NAMES},
+    dict.fromkeys(partition.NAMES, sorted(partition.NAMES)),
+)
+AGREED = [Check("the order is one", True, "")]
+
+
+def cut_up(
+    *, two: dict[str, int] | None = None, orders_of_two: str = DENIED, orders_of_three: Sequence[str] = (SERVED,) * 10
+) -> Evidence:
+    """Each second each node serves 5 of /a and 4 of /b, and an order; while cut the two do as they are told."""
+    rows = []
+    for second in range(56):
+        for name in partition.NAMES:
+            apart = CUT_S[0] <= second < CUT_S[1]
+            alone = apart and name in partition.MINORITY
+            parts = two if alone and two else {"/a": 5, "/b": 4}
+            rows += [seen(one, second + 0.5, node=name) for one, count in parts.items() for _ in range(count)]
+            what = orders_of_two if alone else orders_of_three[second % 10] if apart else SERVED
+            order = seen(partition.ORDERS, second + 0.5, what, node=name)
+            rows.append(order._replace(in_primary=not alone and what == SERVED))
+    return evidence(rows, lasted_s=56.0)
+
+
+def parted(found: Evidence, views: partition.Views = CUT_VIEWS, agreement: Sequence[Check] = AGREED) -> str:
+    findings = partition.judge(found, CUT_STAGES, views, agreement, partition.POINTS, [])
+    assert (findings.verdict == PASS) == (not broken(findings))
+    return broken(findings)
+
+
+def test_a_cluster_that_is_cut_keeps_its_promises_on_both_sides() -> None:
+    assert parted(cut_up()) == ""
+
+
+def test_orders_of_the_three_are_served_but_for_a_tenth() -> None:
+    nine = (*(SERVED,) * 9, DENIED)
+    assert parted(cut_up(orders_of_three=nine)) == ""
+    assert "the three, cut: 90 % of orders or more" in parted(cut_up(orders_of_three=(*nine[1:9], DENIED, DENIED)))
+
+
+def test_an_order_that_the_two_serve_is_one_too_many() -> None:
+    assert "the two, cut: no order served" in parted(cut_up(orders_of_two=SERVED))
+
+
+def test_an_order_that_a_primary_view_denies_is_one_too_many() -> None:
+    found = cut_up(orders_of_three=(*(SERVED,) * 9, DENIED))
+    rows = [row._replace(in_primary=True) for row in found.clients]
+    assert "no order is denied by a node that is in a primary view" in parted(evidence(rows, lasted_s=56.0))
+
+
+def test_a_side_that_breaks_its_shares_fails() -> None:
+    assert "the two, cut: at least /a 50 %, /b 30 %" in parted(cut_up(two={"/a": 4, "/b": 5}))
+    assert "the two, cut: at least /a 50 %, /b 30 %" in parted(cut_up(two={"/a": 7, "/b": 2}))
+
+
+def test_two_primary_views_or_none_or_different_orders_fail() -> None:
+    both = CUT_VIEWS._replace(cut=CUT_VIEWS.cut | {name: list(partition.MINORITY) for name in partition.MINORITY})
+    assert "exactly one primary view" in parted(cut_up(), both)
+    assert "exactly one primary view" in parted(
+        cut_up(), CUT_VIEWS._replace(cut={name: [] for name in partition.NAMES})
+    )
+    assert "healed: one primary view of all five" in parted(cut_up(), CUT_VIEWS._replace(healed=CUT_VIEWS.cut))
+    assert parted(cut_up(), agreement=[Check("the order is one", False, "")]) == "the order is one"
 
 
 def with_peers(a: int, b: int, *, idle_b: int, server: str = peers.HERE, more: Sequence[Seen] = (),

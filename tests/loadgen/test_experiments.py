@@ -60,6 +60,24 @@ def test_three_nodes_of_which_the_first_gets_most_requests(tmp_path: Path, capsy
     assert all('"decision":"served"' in log for log in logs)
 
 
+def test_what_promises_cost_beside_a_plain_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--quick", "--scale", "0.8", "--no-analysis", "--nodes", "3", "--out", str(tmp_path), "--json"]
+    code = main(["experiments", "throughput", *options])
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert code == 0, told
+    (one,) = told["experiments"]
+    assert (one["name"], one["verdict"], one["spread"]) == ("throughput", "pass", None)
+    assert one["not_applied"] == [f"--nodes 3 is not applied: {_ALIKE}"]
+    assert f"note: --nodes 3 is not applied: {_ALIKE}" in said.err
+    assert (tmp_path / "throughput.png").read_bytes().startswith(_PNG)
+    rows = list(csv.DictReader((tmp_path / "throughput.csv").read_text().splitlines()))
+    assert {(row["lifetime_s"], row["witness"]) for row in rows} >= {("0.1", "clients"), ("1", "logs")}
+    assert {file.name for file in (tmp_path / "throughput").glob("*.access.log")} == {
+        "plain.access.log", "t100.access.log", "t1000.access.log",
+    }  # fmt: skip
+
+
 class _Broken:
     """An experiment that says what the test wants."""
 
