@@ -49,7 +49,8 @@ _TELL_EVERY_S, _TELL_QUIETLY_EVERY_S = 0.2, 1.0
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Send the requests of a trace when they are due, to one target or spread over several. Exit code 0; 1 if an "
-        "assertion does not hold; 2 if it cannot run; 130 if it was interrupted."
+        "assertion does not hold; 2 if it cannot run; 130 if it was interrupted. Latencies and their percentiles are "
+        "of accepted requests; what is denied or fails, such as by a timeout, is counted and is not in them."
     )
     parser.add_argument("trace", metavar="TRACE", help="a file, - for standard input, or a URL for a closed loop")
     _add_common(parser, DEFAULTS)
@@ -120,8 +121,8 @@ def _add_common(parser: argparse.ArgumentParser, defaults: Mapping[str, str]) ->
     parser.add_argument("--hdr", metavar="FILE", help="latencies: .hgrm for the percentiles, else an HdrHistogram log")
     parser.add_argument(
         "--assert", dest="assertions", metavar="'p99<200ms'", action="append", default=[],
-        help="exit code 1 if it does not hold; also 'A.served>=99.9%%', 'B.denied<=5%%', 'rate>=100/s'; times and "
-        "percentiles are of accepted requests; repeatable",
+        help="exit code 1 if it does not hold; also 'A.served>=99.9%%', 'B.denied<=5%%', 'rate>=100/s'; latencies are "
+        "of accepted requests; repeatable",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="the summary as JSON on standard output, for scripts")
     parser.add_argument("--quiet", action="store_true", help="show no progress")

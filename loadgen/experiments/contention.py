@@ -62,7 +62,7 @@ class Contention(NamedTuple):
     printed: str = (
         f"In the paper contention begins at about {paper.FIGURE_7_CONTENTION[0]} and is full at about "
         f"{paper.FIGURE_7_CONTENTION[1]} requests per second of 128 KB: below, acceptances match the requests (65 to "
-        "35), above they approach the specification (50 to 50)."
+        f"35), above they approach the specification (50 to 50). {paper.sizes_beside(SIZE // KB)}"
     )
     layout: Layout = ONE_PIPE
 

@@ -58,8 +58,9 @@ class Partition(NamedTuple):
     title: str = "Five nodes are cut three to two under load, and healed"
     criterion: str = (
         "While cut, three nodes have a primary view and two have none; /a has at least 50 % and /b 30 % of the bytes "
-        "on each side (less 3 points), orders are all served by the three and none by the two. After it there is one "
-        "view of five, the order of all nodes is one, and so are their accounts."
+        f"on each side (less 3 points); of orders, {ORDERS_PERCENT:g} % or more are served by the three and none by "
+        "the two, and no node that is in a primary view denies one. Before and after it the same holds of all five; "
+        "after it there is one view of five, the order of all nodes is one, and so are their accounts."
     )
     printed: str = ""
     layout: Layout = TWO_SIDES

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from loadgen.experiments import paper
 from loadgen.experiments.bench import KB, MB
 from loadgen.experiments.evidence import SERVED
 from loadgen.experiments.findings import Check, Findings, Line, Panel, Table
@@ -41,7 +42,7 @@ class Response(NamedTuple):
     )
     printed: str = (
         "In the paper the average response time stays fairly constant with promises (lifetime about 4 s) and increases "
-        "with the plain server; it prints no numbers."
+        f"with the plain server; it prints no numbers. {paper.sizes_beside(SIZE // KB)}"
     )
     layout: Layout = SIDE_BY_SIDE
 

@@ -52,7 +52,7 @@ class Throughput(NamedTuple):
     printed: str = (
         f"The paper's plain server had {paper.FIGURE_8_PLAIN_MBPS} MB/s and the other from "
         f"{paper.FIGURE_8_QOS_MBPS[0]} to {paper.FIGURE_8_QOS_MBPS[1]:.1f} MB/s, growing with the lifetime: "
-        "54 to 90 %."
+        f"54 to 90 %. {paper.sizes_beside(SIZE // KB)}"
     )
     layout: Layout = SIDE_BY_SIDE
 

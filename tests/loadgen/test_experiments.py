@@ -13,18 +13,21 @@ import pytest
 
 from loadgen.cli import main
 from loadgen.errors import UsageError
+from loadgen.experiments import contention, partition, response, throughput
 from loadgen.experiments.bench import Bench, Size
 from loadgen.experiments.catalogue import BY_NAME, CATALOGUE
 from loadgen.experiments.findings import Check, Findings
 from loadgen.experiments.layout import ONE_PIPE, SIDE_BY_SIDE, Layout
 from loadgen.experiments.namespaces import Network, NotAllowed
+from loadgen.experiments.page import page
 from loadgen.experiments.partition import within_sides
 from loadgen.experiments.processes import CannotRun
-from loadgen.experiments.series import carry_out
+from loadgen.experiments.series import Done, carry_out
 from loadgen.spread import parse_spread
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -247,6 +250,21 @@ def test_every_experiment_has_a_specification_and_says_what_it_shows(tmp_path: P
             bench.close()
         assert one.criterion.endswith(".")
         assert bool(one.printed) == (one.source != "beyond the paper")
+
+
+@pytest.mark.parametrize("one", [contention, throughput, response])
+def test_the_page_says_where_our_pages_are_smaller_than_the_papers(one: ModuleType) -> None:
+    (experiment,) = [known for known in CATALOGUE if type(known).__module__ == one.__name__]
+    ours = f"Its pages are of 128 KB, ours of {one.SIZE // 1024} KB"
+    assert ours in experiment.printed
+    shown = page([Done(experiment, Findings("Seen.", [Check("it holds", True, "")]), None, 1.0)], "about")
+    assert ours in shown
+
+
+def test_the_criterion_of_the_partition_is_what_is_checked() -> None:
+    said = " ".join(BY_NAME["partition"].criterion.split())
+    assert f"{partition.ORDERS_PERCENT:g} % or more are served by the three and none by the two" in said
+    assert f"less {partition.POINTS:g} points" in said
 
 
 @pytest.mark.parametrize(
