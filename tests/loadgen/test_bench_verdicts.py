@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.bench import loadgen as bench
-from tests.bench import wrk
+from tests.bench import wrk, wrk_stamps
 from tests.bench.contenders import Contender
 from tests.bench.loadgen_rounds import CLOSED, OPEN, WRK, Seen
 from tests.bench.loadgen_verdicts import difference, judged, missed
@@ -117,8 +118,8 @@ def test_a_missed_goal_sets_the_exit_code(
         ("_compare", lambda *_: bench.Compared(20_000.0, 20_000.0, found)),
     ):
         monkeypatch.setattr(bench, name, instead)
-    monkeypatch.setattr(bench.wrk_stamps, "build", lambda _: None)
-    monkeypatch.setattr(bench.shutil, "which", lambda _: "wrk")
+    monkeypatch.setattr(wrk_stamps, "build", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda _: "wrk")
     monkeypatch.setattr(wrk, "version", lambda: "4.2.0")
     out = tmp_path / "loadgen.json"
     assert bench.main(["--out", str(out)]) == code

@@ -299,8 +299,8 @@ def grown(
 ) -> Findings:
     spans = [(2, 13), (15, 26), (28, 39), (41, 52), (56, 65)]
     stages = [
-        Stage(f"{count} nodes", *map(float, span), count * NODE_BPS)
-        for count, span in zip(GROWN_NODES.values(), spans, strict=True)
+        Stage(f"{count} nodes", begin_s, end_s, count * NODE_BPS)
+        for count, (begin_s, end_s) in zip(GROWN_NODES.values(), spans, strict=True)
     ]
     return scale_out.judge(
         growing(PER_NODE, {0: 1}, 10), Stage("1 node", 2.0, 10.0, NODE_BPS), growing(per_node, nodes, 65, more), stages,
