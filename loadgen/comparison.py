@@ -16,11 +16,18 @@ if TYPE_CHECKING:
 
 
 def compare(first: Summary, second: Summary) -> dict[str, object]:
-    """For scripts: by class, each figure of both and the difference."""
+    """For scripts: by class, each figure of both and the difference; null where only one of them has the class."""
+    return {name: _compared(one, other) for name, one, other in _classes(first, second)}
+
+
+def _compared(one: ClassSummary | None, other: ClassSummary | None) -> dict[str, object]:
+    if one is not None and other is not None:
+        return {what: {"a": a, "b": b, "difference": round(b - a, 6)} for what, a, b, _ in _figures(one, other)}
+    only = one or other
+    assert only is not None, "a class that neither has"
     return {
-        name: {what: {"a": a, "b": b, "difference": round(b - a, 6)} for what, a, b, _ in _figures(one, other)}
-        for name, one, other in _classes(first, second)
-        if one is not None and other is not None
+        what: {"a": one and value, "b": other and value, "difference": None}
+        for what, value, _, _ in _figures(only, only)
     }
 
 

@@ -23,6 +23,14 @@ class RunFacts(msgspec.Struct, omit_defaults=True):
     version: str = ""
     closed_loop: bool = False
     follow: bool = True
+    # What replay takes over if it is not told otherwise.
+    headers: dict[str, str] = {}  # of every request, beside those of the trace
+    headers_left_out: list[str] = []  # names of those whose values would be secrets
+    redirects_max: int = 5
+    connect_timeout_s: float = 5.0
+    body_max: int = 1 << 30
+    insecure: bool = False
+    ca: str = ""
 
 
 class FirstLine(msgspec.Struct):

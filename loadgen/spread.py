@@ -37,6 +37,11 @@ class Spread:
         raise AssertionError(place)
 
 
+def written(weights: Sequence[float]) -> str:
+    """Weights as ``parse_spread`` reads them."""
+    return ",".join(f"{weight:.9f}" for weight in weights)
+
+
 def parse_spread(text: str, count: int) -> list[float]:
     """Weights of targets: ``one`` (the first), ``even``, ``skewed[:S]`` (the n-th gets n^-S), or ``70,20,10``."""
     kind, _, given = text.partition(":")

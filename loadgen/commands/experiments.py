@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--spread",
         metavar="HOW",
         default="even",
-        help="of the load over nodes: one (the first), even, skewed[:S] (even)",
+        help="of the load over nodes, where there are several: one (the first), even, skewed[:S] (even)",
     )
     parser.add_argument("--seed", metavar="N", default="1", help="of everything that is random (1)")
     parser.add_argument("--json", action="store_true", help="the verdicts as JSON on standard output, for scripts")
@@ -113,5 +113,6 @@ def _told(one: Done) -> str:
     lines = [f"{findings.verdict.upper():<8}{one.experiment.name}  ({one.lasted_s:.0f} s)  {findings.seen}"]
     if findings.skipped:
         lines[0] += findings.skipped
+    lines += [f"{'':8}{'note:':<8}{note}" for note in one.not_applied]
     lines += [f"{'':8}{'holds:' if c.holds else 'FAILS:':<8}{c.text}  ({c.actual})" for c in findings.checks]
     return "\n".join(lines) + "\n"

@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hdr", metavar="FILE", help="latencies: .hgrm for the percentiles, else an HdrHistogram log")
     parser.add_argument(
         "--assert", dest="assertions", metavar="'p99<200ms'", action="append", default=[],
-        help="of A, as for loadgen run: exit code 1 if it does not hold",
+        help="of A, as for loadgen run: exit code 1 if it does not hold; latencies are of accepted requests",
     )  # fmt: skip
     parser.set_defaults(act=_act)
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from loadgen.assertions import parse_assertion
 from loadgen.bodies import check_files
+from loadgen.commands.kept import DEFAULTS, keep, take, tell_left_out
 from loadgen.commands.output import write_outputs
 from loadgen.commands.values import read, read_body, read_fields, read_method
 from loadgen.errors import UsageError
@@ -26,7 +27,7 @@ from loadgen.resolve import parse_target
 from loadgen.results import RunFacts, request_of
 from loadgen.run import Run
 from loadgen.runfile import RunFile
-from loadgen.spread import parse_spread
+from loadgen.spread import parse_spread, written
 from loadgen.targets import Target, split_address
 from loadgen.trace.files import TraceFacts, read_trace, survey, write_trace, writing
 from loadgen.trace.request import WITH_BODY, Request, fault_in
@@ -34,7 +35,7 @@ from loadgen.units import parse_count, parse_number, parse_positive_duration_s, 
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _PER_PROCESS_PER_S = 5000  # what a process is given by default; it can do about twice as many
 _PROCESSES_MAX = 64
@@ -48,10 +49,11 @@ _TELL_EVERY_S, _TELL_QUIETLY_EVERY_S = 0.2, 1.0
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Send the requests of a trace when they are due, to one target or spread over several. Exit code 0; 1 if an "
-        "assertion does not hold; 2 if it cannot run; 130 if it was interrupted."
+        "assertion does not hold; 2 if it cannot run; 130 if it was interrupted. Latencies and their percentiles are "
+        "of accepted requests; what is denied or fails, such as by a timeout, is counted and is not in them."
     )
     parser.add_argument("trace", metavar="TRACE", help="a file, - for standard input, or a URL for a closed loop")
-    _add_common(parser)
+    _add_common(parser, DEFAULTS)
     loop = parser.add_argument_group("closed loop", "as wrk does it: clients that ask again when they are answered")
     loop.add_argument("-c", "--clients", metavar="N", help="so many of them; times in the trace do not matter")
     loop.add_argument("--method", metavar="M", help="of the requests for a URL (GET; POST with --body)")
@@ -62,14 +64,21 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def add_replay(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Send the requests of an earlier run again, at the same times; to its targets unless others are given."
+        "Send the requests of an earlier run again, at the same times; to its targets unless others are given, and "
+        "with its headers, redirects, timeouts and connections unless options say otherwise. A header whose name "
+        "suggests a secret, such as Authorization, is not in the results and has to be given again."
     )
     parser.add_argument("trace", metavar="RESULTS", help="what loadgen run --out wrote")
-    _add_common(parser)
+    _add_common(parser, {})
     parser.set_defaults(act=_act_replay, clients=None, lasting=None, pause=None, method=None)
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+def _add_common(parser: argparse.ArgumentParser, defaults: Mapping[str, str]) -> None:
+    """Without a default an option is None, and as it was in the run that is replayed."""
+
+    def usual(option: str) -> str:
+        return f"({defaults.get(option, 'as in the run')})"
+
     parser.add_argument(
         "--target",
         metavar="URL",
@@ -82,14 +91,20 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--allow-remote", action="store_true", help="targets may be other machines than this one")
     parser.add_argument("--processes", metavar="N", help="(as many as the trace needs, one core left free)")
-    parser.add_argument("--connections", metavar="N", default="1000", help="open at a time to each target (1000)")
-    parser.add_argument("--timeout", metavar="TIME", default="10s", help="from sending to the whole answer (10s)")
-    parser.add_argument("--connect-timeout", metavar="TIME", default="5s", help="for a connection (5s)")
+    parser.add_argument("--connections", metavar="N", help=f"open at a time to each target {usual('connections')}")
     parser.add_argument(
-        "--send-within", metavar="TIME", default="5s", help="of being due, else a request counts as unsent (5s)"
+        "--timeout",
+        metavar="TIME",
+        help=f"from sending to the whole answer; what takes longer counts as failed {usual('timeout')}",
     )
-    parser.add_argument("--body-max", metavar="SIZE", default="1GB", help="largest answer that is read (1GB)")
-    parser.add_argument("--redirects", metavar="N", default="5", help="followed per request; 0 is none (5)")
+    parser.add_argument("--connect-timeout", metavar="TIME", help=f"for a connection {usual('connect_timeout')}")
+    parser.add_argument(
+        "--send-within",
+        metavar="TIME",
+        help=f"of being due, else a request counts as unsent {usual('send_within')}",
+    )
+    parser.add_argument("--body-max", metavar="SIZE", help=f"largest answer that is read {usual('body_max')}")
+    parser.add_argument("--redirects", metavar="N", help=f"followed per request; 0 is none {usual('redirects')}")
     parser.add_argument("--speed", metavar="X", default="1", help="run the trace X times as fast (1)")
     parser.add_argument("--header", metavar="'N: V'", action="append", default=[], help="a field for every request")
     parser.add_argument(
@@ -106,11 +121,13 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hdr", metavar="FILE", help="latencies: .hgrm for the percentiles, else an HdrHistogram log")
     parser.add_argument(
         "--assert", dest="assertions", metavar="'p99<200ms'", action="append", default=[],
-        help="exit code 1 if it does not hold; also 'A.served>=99.9%%', 'B.denied<=5%%', 'rate>=100/s'; repeatable",
+        help="exit code 1 if it does not hold; also 'A.served>=99.9%%', 'B.denied<=5%%', 'rate>=100/s'; latencies are "
+        "of accepted requests; repeatable",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="the summary as JSON on standard output, for scripts")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.add_argument("--progress", metavar="TIME", help="how often (0.5s in a terminal, else 5s)")
+    parser.set_defaults(**defaults)
 
 
 def _act_run(arguments: argparse.Namespace) -> int:
@@ -157,9 +174,10 @@ def _act_replay(arguments: argparse.Namespace) -> int:
     found = sorted(earlier.results(), key=lambda result: result.n)
     if not found:
         raise UsageError(f"{arguments.trace}: has no requests")
+    take(arguments, earlier.facts, arguments.trace)
     with _spooled(_changed(map(request_of, found), arguments, speed)) as name:
         if not arguments.target and not arguments.spread:
-            arguments.spread = ",".join(f"{weight:g}" for weight in earlier.facts.spread)
+            arguments.spread = written(earlier.facts.spread)
         return _run(arguments, name, arguments.trace, _targets(arguments, earlier.facts.targets))
 
 
@@ -192,6 +210,8 @@ def _run(arguments: argparse.Namespace, file: str, shown_name: str, targets: lis
         closed_loop=first.closed_loop_clients > 0,
         follow=first.redirects_max > 0,
     )
+    facts = keep(facts, first)
+    tell_left_out(arguments, facts)
     every_s = read(parse_positive_duration_s, arguments.progress, "--progress") if arguments.progress else None
     display = make_display(quiet=arguments.quiet, every_s=every_s)
     with contextlib.ExitStack() as stack:

@@ -34,7 +34,7 @@ from loadgen.experiments.processes import CannotRun, end, last_line, start, wait
 from loadgen.experiments.site import make_site, page_of
 from loadgen.outcomes import INTERRUPTED
 from loadgen.runfile import RunFile
-from loadgen.spread import parse_spread
+from loadgen.spread import parse_spread, written
 from loadgen.summary import Summary
 from loadgen.trace.arrivals import requests, stages
 from loadgen.trace.curves import Piece
@@ -182,7 +182,7 @@ class Bench:
         command = [
             *at, sys.executable, "-m", "loadgen.cli", "run", str(trace), *where, "--out", str(results),
             "--summary", str(summary), "--quiet", "--timeout", f"{_TIMEOUT_S:g}s", "--allow-remote",
-            "--spread", ",".join(f"{weight:g}" for weight in weights),
+            "--spread", written(weights),
         ]  # fmt: skip
         marks = {node.name: node.log.stat().st_size if node.log.exists() else 0 for node in nodes.all}
         process = start(command, said)

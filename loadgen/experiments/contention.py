@@ -9,6 +9,7 @@ from loadgen.experiments.bench import KB, MB
 from loadgen.experiments.evidence import DENIED
 from loadgen.experiments.findings import Check, Findings, Line, Mark, Panel, Table
 from loadgen.experiments.judging import HEAD_BYTES, count, judge_no_failures, judge_witnesses, served_of, used
+from loadgen.experiments.layout import ONE_PIPE, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +62,9 @@ class Contention(NamedTuple):
     printed: str = (
         f"In the paper contention begins at about {paper.FIGURE_7_CONTENTION[0]} and is full at about "
         f"{paper.FIGURE_7_CONTENTION[1]} requests per second of 128 KB: below, acceptances match the requests (65 to "
-        "35), above they approach the specification (50 to 50)."
+        f"35), above they approach the specification (50 to 50). {paper.sizes_beside(SIZE // KB)}"
     )
+    layout: Layout = ONE_PIPE
 
     def carry_out(self, bench: Bench) -> Findings:
         pipe_bps = bench.pipe(MB)

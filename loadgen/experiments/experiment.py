@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from loadgen.experiments.bench import Bench
     from loadgen.experiments.findings import Findings
+    from loadgen.experiments.layout import Layout
 
 
 class Experiment(Protocol):
@@ -28,5 +29,8 @@ class Experiment(Protocol):
     @property
     def printed(self) -> str:
         """What the paper says of it, in a sentence; empty if it does not."""
+
+    @property
+    def layout(self) -> Layout: ...
 
     def carry_out(self, bench: Bench) -> Findings: ...

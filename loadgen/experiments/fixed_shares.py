@@ -23,6 +23,7 @@ from loadgen.experiments.judging import (
     shares,
     used,
 )
+from loadgen.experiments.layout import ONE_PIPE, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +48,7 @@ class FixedShares(NamedTuple):
     promised: Mapping[str, float]
     always: str = ""
     table_1: str = ""  # the column of table 1 that stands beside ours
+    layout: Layout = ONE_PIPE
 
     def carry_out(self, bench: Bench) -> Findings:
         pipe_bps = bench.pipe(self.pipe_bps)

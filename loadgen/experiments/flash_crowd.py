@@ -12,6 +12,7 @@ from loadgen.experiments.bench import KB, MB
 from loadgen.experiments.course import CSV_HEAD, csv_rows, rate_lines
 from loadgen.experiments.findings import Check, Findings, Mark, Panel, Table
 from loadgen.experiments.judging import HEAD_BYTES, bytes_served, judge_no_failures, judge_witnesses, served_of, used
+from loadgen.experiments.layout import ONE_PIPE, Layout
 from loadgen.trace.crowds import Crowd
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class FlashCrowd(NamedTuple):
         "The paper sends many requests for page A from second 50 to second 70 and notes that the percentages of "
         "requests served for A do not change; it prints no numbers. It did not give A what was idle."
     )
+    layout: Layout = ONE_PIPE
 
     def carry_out(self, bench: Bench) -> Findings:
         pipe_bps = bench.pipe(MB)

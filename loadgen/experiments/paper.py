@@ -29,5 +29,15 @@ TABLE_1 = (
 
 FIGURE_4_RATES = {"16k": 18, "128k": 8}  # requests per second
 FIGURE_7_CONTENTION = (8, 12)  # requests per second of 128 KB: it begins, it is full
+FIGURES_7_TO_9_KB = 128  # the size of every page
 FIGURE_8_PLAIN_MBPS = 0.78
 FIGURE_8_QOS_MBPS = (0.42, 0.70)
+
+
+def sizes_beside(ours_kb: int) -> str:
+    """A sentence for figures 7 to 9, whose pages ours are smaller than."""
+    times = FIGURES_7_TO_9_KB / ours_kb
+    return (
+        f"Its pages are of {FIGURES_7_TO_9_KB} KB, ours of {ours_kb} KB: {times:g} times as many answers of the same "
+        "bytes to judge by."
+    )

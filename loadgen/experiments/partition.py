@@ -16,10 +16,12 @@ from loadgen.experiments.course import CSV_HEAD, csv_rows, total_line
 from loadgen.experiments.evidence import DENIED
 from loadgen.experiments.findings import Check, Findings, Line, Mark, Panel, skip
 from loadgen.experiments.judging import HEAD_BYTES, judge_no_failures, judge_witnesses, served_of, shares, windows
+from loadgen.experiments.layout import TWO_SIDES, Layout
 from loadgen.experiments.namespaces import Network, NotAllowed
 from loadgen.experiments.nodes import Place
 from loadgen.experiments.outages import Stage, judge_floors, stage_table
 from loadgen.experiments.processes import CannotRun, wait_for
+from loadgen.spread import parse_spread, written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,10 +58,12 @@ class Partition(NamedTuple):
     title: str = "Five nodes are cut three to two under load, and healed"
     criterion: str = (
         "While cut, three nodes have a primary view and two have none; /a has at least 50 % and /b 30 % of the bytes "
-        "on each side (less 3 points), orders are all served by the three and none by the two. After it there is one "
-        "view of five, the order of all nodes is one, and so are their accounts."
+        f"on each side (less 3 points); of orders, {ORDERS_PERCENT:g} % or more are served by the three and none by "
+        "the two, and no node that is in a primary view denies one. Before and after it the same holds of all five; "
+        "after it there is one view of five, the order of all nodes is one, and so are their accounts."
     )
     printed: str = ""
+    layout: Layout = TWO_SIDES
 
     def carry_out(self, bench: Bench) -> Findings:
         network = Network(NAMES)
@@ -104,7 +108,10 @@ class Partition(NamedTuple):
                 Event(heal_s, HEALED, network.heal),
                 Event(heal_s + 0.01, ONE_VIEW, look_at_all),
             ]
-            evidence = bench.load(nodes.all, rates, lasting_s, nodes=nodes, events=events, at=network.at())
+            spread = within_sides(bench.size.spread)
+            evidence = bench.load(
+                nodes.all, rates, lasting_s, nodes=nodes, events=events, at=network.at(), spread=spread
+            )
             happened = bench.happened
             accounts = _accounts(nodes)
         stages = [
@@ -115,6 +122,18 @@ class Partition(NamedTuple):
         points = QUICK_POINTS if bench.size.quick else POINTS
         marks = [Mark(happened[name], name) for name in (CUT, HEALED, ONE_VIEW)]
         return judge(evidence, stages, views, [judge_order(orders), accounts], points, marks)
+
+
+def within_sides(spread: str) -> str:
+    """Weights of all nodes: each side is asked for as much as its nodes have pipes, spread within it as given.
+
+    A side that nobody asks has nothing to show.
+    """
+    weights: list[float] = []
+    for side in (MAJORITY, MINORITY):
+        mine = parse_spread(spread, len(side))
+        weights += [len(side) * weight / sum(mine) for weight in mine]
+    return written(weights)
 
 
 def judge(

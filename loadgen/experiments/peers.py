@@ -1,8 +1,9 @@
 """One class that matters behind a narrow pipe: what it gets here, and by what other servers can be told to do.
 
 /a is promised 60 %. Three situations at twice the pipe: /a asks for 30 % of all, for nothing, and for 70 %.
-The pipe is that of a plain node. Before it stand, one after the other, those of nginx, HAProxy and Apache with mod_qos
-that are installed, each told in its own words (`proxies`) what comes nearest to the promise.
+The pipe is that of a plain node. Before it stand, one after the other, a node with the promise (``--upstream``), and
+those of nginx, HAProxy and Apache with mod_qos that are installed, each told in its own words (`proxies`) what comes
+nearest to the promise. Beside them is a node with the promise that has the pages and the pipe itself.
 """
 
 from __future__ import annotations
@@ -10,12 +11,24 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from loadgen.experiments.bench import KB, MB
-from loadgen.experiments.evidence import DENIED, SERVED
+from loadgen.experiments.evidence import DENIED, FAILED, SERVED
 from loadgen.experiments.findings import Bars, Check, Findings, Stack, Table
-from loadgen.experiments.judging import HEAD_BYTES, bytes_served, count, used, windows
+from loadgen.experiments.judging import (
+    HEAD_BYTES,
+    bytes_served,
+    count,
+    judge_no_failures,
+    judge_witnesses,
+    used,
+    windows,
+)
+from loadgen.experiments.layout import SIDE_BY_SIDE, Layout
 from loadgen.experiments.proxies import apache, haproxy, nginx
 from loadgen.experiments.proxies.proxy import Task
+from loadgen.outcomes import UNSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +44,8 @@ LIFETIME_S = 0.5
 OVERLOAD = 2.0
 USUAL, IDLE, HEAVY = "/a asks for 30 %", "/a asks for nothing", "/a asks for 70 %"
 SITUATIONS = {USUAL: 0.3, IDLE: 0.0, HEAVY: 0.7}
-HERE = "qosweb"
+HERE, IN_FRONT = "qosweb", "qosweb, in front"
+OURS = (HERE, IN_FRONT)
 HELD, QUICK_HELD = 0.92, 0.8  # of what is promised to /a
 FILLED, QUICK_FILLED = 85.0, 65.0
 STARVED = 0.5  # of what is left to /b when /a has what is due to it
@@ -85,9 +99,12 @@ class Peers(NamedTuple):
     title: str = "A class that matters, here and with other servers"
     criterion: str = (
         "/a has 92 % or more of what it asks for, second by second, or of the 60 % it is promised, whichever is less, "
-        "and 85 % or more of the pipe are used also while /a asks for nothing. Other servers are measured, not judged."
+        "and 85 % or more of the pipe are used also while /a asks for nothing; every request is served or denied, and "
+        "logs and clients agree. This has to hold for a node that has the pages itself, and for one in front of a "
+        "plain node that has them, as the other servers are. These are measured, not judged."
     )
     printed: str = ""
+    layout: Layout = SIDE_BY_SIDE
 
     def carry_out(self, bench: Bench) -> Findings:
         pipe_bps = bench.pipe(MB)
@@ -99,14 +116,16 @@ class Peers(NamedTuple):
             ours = stack.enter_context(bench.nodes(sizes, pipe_bps, spec=bench.spec()))
             ours.begin("qosweb").wait()
             targets: list[tuple[str, Nodes, Target]] = [(HERE, ours, ours.all[0])]
+            slow = stack.enter_context(bench.nodes(sizes, pipe_bps, spec=None))
+            upstream = slow.begin("slow").wait()
+            front = stack.enter_context(bench.nodes({}, pipe_bps, spec=bench.spec()))
+            front.begin("front", more=["--upstream", upstream.url]).wait()
+            targets.append((IN_FRONT, front, front.all[0]))
             here = [peer for peer in PEERS_KNOWN if peer.installed()]
-            if here:
-                slow = stack.enter_context(bench.nodes(sizes, pipe_bps, spec=None))
-                upstream = slow.begin("slow").wait()
-                for at, peer in enumerate(here):
-                    folder = bench.scratch / f"peer{at}"
-                    task = Task(upstream, folder, PROMISED, capacity_per_s, LIFETIME_S)
-                    targets.append((peer.title, slow, stack.enter_context(peer.begin(f"peer{at}", task))))
+            for at, peer in enumerate(here):
+                folder = bench.scratch / f"peer{at}"
+                task = Task(upstream, folder, PROMISED, capacity_per_s, LIFETIME_S)
+                targets.append((peer.title, slow, stack.enter_context(peer.begin(f"peer{at}", task))))
             for situation, part in SITUATIONS.items():
                 asked = {"/a": OVERLOAD * part * capacity_per_s, "/b": OVERLOAD * (1 - part) * capacity_per_s}
                 asked = {name: per_s for name, per_s in asked.items() if per_s}
@@ -126,16 +145,18 @@ def judge(found: Sequence[Got], pipe_bps: float, *, quick: bool, absent: Sequenc
         span_s = (WARM_UP_S, one.evidence.lasted_s)
         got = _outcome(one.evidence, span_s, pipe_bps)
         outcomes.setdefault(one.server, {})[one.situation] = got
-        if one.server == HERE:
-            checks += _checks(one.situation, got, held, filled)
+        if one.server in OURS:
+            checks += _checks(f"{one.server}, {one.situation}", got, held, filled)
+            sound = [judge_no_failures(one.evidence.clients), judge_witnesses(one.evidence)]
+            checks += [replace(check, text=f"{one.server}, {one.situation}: {check.text}") for check in sound]
         rows.append(
             [one.situation, one.server, f"{got.a:.1f}", f"{got.b:.1f}", f"{got.used:.1f}",
              *(str(_denied(one.evidence, name)) for name in PROMISED),
+             *(str(count(one.evidence.clients, what)) for what in (FAILED, UNSENT)),
              *(f"{p99:.2f}" if (p99 := _p99_s(one.evidence, name)) else "" for name in PROMISED)]
         )  # fmt: skip
-    told = {peer.title: peer.told for peer in PEERS_KNOWN} | {
-        HERE: "/a is promised 60 %, what is left goes to who asks"
-    }
+    promise = "/a is promised 60 %, what is left goes to who asks"
+    told = {peer.title: peer.told for peer in PEERS_KNOWN} | dict.fromkeys(OURS, promise)
     return Findings(
         seen=_sentence(outcomes),
         checks=checks,
@@ -144,12 +165,12 @@ def judge(found: Sequence[Got], pipe_bps: float, *, quick: bool, absent: Sequenc
             Table("What is seen of each",
                   ["server", "told", "what is seen"],
                   [[server, told[server], describe(of)] for server, of in outcomes.items()]),
-            Table("Goodput in per cent of the pipe, denials, and response times of what was served",
-                  ["situation", "server", "/a, %", "/b, %", "used, %", "/a denied", "/b denied", "/a p99, s",
-                   "/b p99, s"], rows),
+            Table("Goodput in per cent of the pipe, what was not served, and response times of what was",
+                  ["situation", "server", "/a, %", "/b, %", "used, %", "/a denied", "/b denied", "failed", "unsent",
+                   "/a p99, s", "/b p99, s"], rows),
         ],
-        csv_head=["situation", "server", "a_percent", "b_percent", "used_percent", "a_denied", "b_denied", "a_p99_s",
-                  "b_p99_s"],
+        csv_head=["situation", "server", "a_percent", "b_percent", "used_percent", "a_denied", "b_denied", "failed",
+                  "unsent", "a_p99_s", "b_p99_s"],
         csv_rows=rows,
         notes=[f"Not installed here, and so not compared: {', '.join(absent)}."] if absent else [],
     )  # fmt: skip
@@ -207,7 +228,17 @@ def _sentence(outcomes: dict[str, dict[str, Outcome]]) -> str:
     return (
         f"Here /a, promised 60 %, has {ours[USUAL].a:.0f} % of the pipe where it asks for {ours[USUAL].due_a:.0f} %, "
         f"and {ours[HEAVY].a:.0f} % where it asks for far more, which leaves /b {ours[HEAVY].b:.0f} %; while /a is "
-        f"idle, {ours[IDLE].used:.0f} % of the pipe are used. What the others do is in the table."
+        f"idle, {ours[IDLE].used:.0f} % of the pipe are used.{_in_front(outcomes)} What the others do is in the table."
+    )
+
+
+def _in_front(outcomes: dict[str, dict[str, Outcome]]) -> str:
+    ours = outcomes.get(IN_FRONT)
+    if ours is None:
+        return ""
+    return (
+        f" In front of a plain node, as the others are, it is {ours[USUAL].a:.0f} % where it asks for "
+        f"{ours[USUAL].due_a:.0f} %, {ours[HEAVY].a:.0f} % and {ours[HEAVY].b:.0f} %, and {ours[IDLE].used:.0f} %."
     )
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from loadgen.experiments import paper
 from loadgen.experiments.bench import KB, MB
 from loadgen.experiments.evidence import SERVED
 from loadgen.experiments.findings import Check, Findings, Line, Panel, Table
 from loadgen.experiments.judging import HEAD_BYTES, judge_no_failures, judge_witnesses, windows
+from loadgen.experiments.layout import SIDE_BY_SIDE, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +42,9 @@ class Response(NamedTuple):
     )
     printed: str = (
         "In the paper the average response time stays fairly constant with promises (lifetime about 4 s) and increases "
-        "with the plain server; it prints no numbers."
+        f"with the plain server; it prints no numbers. {paper.sizes_beside(SIZE // KB)}"
     )
+    layout: Layout = SIDE_BY_SIDE
 
     def carry_out(self, bench: Bench) -> Findings:
         pipe_bps = bench.pipe(2 * MB)

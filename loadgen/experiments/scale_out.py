@@ -13,6 +13,7 @@ from loadgen.experiments.bench import KB, MB, Event
 from loadgen.experiments.course import CSV_HEAD, csv_rows, rate_lines, total_line
 from loadgen.experiments.findings import Check, Findings, Line, Mark, Panel
 from loadgen.experiments.judging import HEAD_BYTES, judge_witnesses, shares
+from loadgen.experiments.layout import CLUSTER, Layout
 from loadgen.experiments.outages import (
     Stage,
     judge_capacity,
@@ -78,6 +79,7 @@ class ScaleOut(NamedTuple):
         "but those that were sent on to the killed node."
     )
     printed: str = ""
+    layout: Layout = CLUSTER
 
     def carry_out(self, bench: Bench) -> Findings:
         node_bps = bench.pipe(NODE_BPS)

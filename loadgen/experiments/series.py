@@ -34,6 +34,8 @@ class Done(NamedTuple):
     findings: Findings
     picture: Path | None
     lasted_s: float
+    spread: str = ""  # of the load, if there was something to spread it over
+    not_applied: tuple[str, ...] = ()  # options that change nothing in this experiment, and why
 
 
 def carry_out(
@@ -60,6 +62,9 @@ def carry_out(
 
 def _one(experiment: Experiment, out: Path, size: Size, say: Callable[[str], None]) -> Done:
     begun_s = time.monotonic()
+    not_applied = tuple(experiment.layout.not_applied(size.nodes, size.spread))
+    for note in not_applied:
+        say(f"note: {note}")
     bench = Bench(experiment.name, out / experiment.name, size, say)
     try:
         findings = experiment.carry_out(bench)
@@ -69,6 +74,10 @@ def _one(experiment: Experiment, out: Path, size: Size, say: Callable[[str], Non
         bench.close()
     load = os.getloadavg()[0]
     findings.notes.append(f"Load average of the machine at the end: {load:.1f}, on {os.cpu_count()} cores.")
+    spread = "" if findings.skipped else experiment.layout.spread(size.nodes, size.spread)
+    if spread:
+        findings.notes.append(f"The load was spread over {experiment.layout.over}: {spread}.")
+    findings.notes += not_applied
     picture = None
     if findings.panels:
         picture = out / f"{experiment.name}.png"
@@ -76,7 +85,7 @@ def _one(experiment: Experiment, out: Path, size: Size, say: Callable[[str], Non
     if findings.csv_rows:
         with (out / f"{experiment.name}.csv").open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([findings.csv_head, *findings.csv_rows])
-    return Done(experiment, findings, picture, time.monotonic() - begun_s)
+    return Done(experiment, findings, picture, time.monotonic() - begun_s, spread, not_applied)
 
 
 def document(done: Sequence[Done], begun: str, size: Size) -> dict[str, object]:
@@ -93,6 +102,8 @@ def document(done: Sequence[Done], begun: str, size: Size) -> dict[str, object]:
                 "skipped": one.findings.skipped,
                 "checks": msgspec.to_builtins(one.findings.checks),
                 "lasted_s": round(one.lasted_s, 1),
+                "spread": one.spread or None,
+                "not_applied": one.not_applied,
             }
             for one in done
         ],
@@ -103,7 +114,7 @@ def _write(done: Sequence[Done], out: Path, size: Size, begun: str) -> None:
     shape = f"{'quick, ' if size.quick else ''}durations x{size.scale:g}, pipes x{size.pipe_scale:g}, seed {size.seed}"
     about = (
         f"{begun}, Python {platform.python_version()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} "
-        f"at the end; {shape}, spread {size.spread}. Pipes are set by hand, so the bottleneck is known; times tell "
+        f"at the end; {shape}. Pipes are set by hand, so the bottleneck is known; times tell "
         "also of what else the machine had to do."
     )
     (out / "report.html").write_text(page(done, about), "utf-8")

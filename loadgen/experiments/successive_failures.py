@@ -12,6 +12,7 @@ from loadgen.experiments.bench import KB, MB, Event
 from loadgen.experiments.course import CSV_HEAD, csv_rows, share_lines, total_line
 from loadgen.experiments.findings import Check, Findings, Mark, Panel
 from loadgen.experiments.judging import HEAD_BYTES, farthest, judge_witnesses, shares
+from loadgen.experiments.layout import CLUSTER, Layout
 from loadgen.experiments.outages import Stage, judge_capacity, judge_fixed, judge_losses, stage_table
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class SuccessiveFailures(NamedTuple):
         "sent on to a killed node."
     )
     printed: str = ""
+    layout: Layout = CLUSTER
 
     def carry_out(self, bench: Bench) -> Findings:
         node_bps = bench.pipe(NODE_BPS)

@@ -15,6 +15,7 @@ from loadgen.experiments.bench import KB, MB
 from loadgen.experiments.evidence import DENIED
 from loadgen.experiments.findings import Check, Findings, Line, Panel, Table
 from loadgen.experiments.judging import HEAD_BYTES, count, judge_no_failures, judge_witnesses, used
+from loadgen.experiments.layout import SIDE_BY_SIDE, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,8 +52,9 @@ class Throughput(NamedTuple):
     printed: str = (
         f"The paper's plain server had {paper.FIGURE_8_PLAIN_MBPS} MB/s and the other from "
         f"{paper.FIGURE_8_QOS_MBPS[0]} to {paper.FIGURE_8_QOS_MBPS[1]:.1f} MB/s, growing with the lifetime: "
-        "54 to 90 %."
+        f"54 to 90 %. {paper.sizes_beside(SIZE // KB)}"
     )
+    layout: Layout = SIDE_BY_SIDE
 
     def carry_out(self, bench: Bench) -> Findings:
         pipe_bps = bench.pipe(MB)

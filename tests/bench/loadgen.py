@@ -28,6 +28,8 @@ Nor do they load a server alike, as near as the two loops are brought to each ot
   does loadgen, besides; its own word is the latency from when it was due, of which its lateness is part. When the
   machine stands still, clients of a loop stand still with it and meet that once each, while here requests fall due all
   the time, are sent in a burst afterwards, and wait for each other in the server: the tail shows it, and the wire too.
+
+Exit code 1 if a goal is missed, by the rounds that count.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from tests.bench import wrk, wrk_stamps
 from tests.bench.calm import Calm
 from tests.bench.contenders import can_pin, running, version_of
 from tests.bench.loadgen_rounds import CLOSED, OPEN, WRK, Rounds, Seen, shown
-from tests.bench.loadgen_verdicts import VERDICT, judged
+from tests.bench.loadgen_verdicts import VERDICT, judged, missed
 
 SUSTAINED_PER_S = 8000
 SUSTAINED_S, SUSTAINED_ROUNDS = 5, 5
@@ -91,7 +93,9 @@ def main(arguments: list[str]) -> int:
     if not can_pin():
         print("one core only: the load and the node share it, and nothing here can be met")
     _save(options, busy, compared, sustained, verdicts)
-    return 0
+    if failed := missed(verdicts):
+        print(f"goals missed: {'; '.join(failed)}")
+    return 1 if failed else 0
 
 
 def _compare(options: argparse.Namespace, url: str, rounds: Rounds) -> Compared:
@@ -138,7 +142,11 @@ def _save(
     verdicts: list[dict[str, Any]],
 ) -> None:
     document = {
-        "versions": {"qosweb": version_of("qosweb"), "python": platform.python_version()},
+        "versions": {
+            "qosweb": version_of("qosweb"),
+            "wrk": wrk.version() or "not installed",
+            "python": platform.python_version(),
+        },
         "machine": {"cores": os.cpu_count(), "system": platform.platform(), "load_before": busy},
         "options": {"seconds": options.seconds, "rounds": options.rounds, "connections": options.connections},
         "saturation_per_s": {"node": compared.of_node_per_s, "loadgen": compared.of_loadgen_per_s}

@@ -94,6 +94,11 @@ def judged(found: Found) -> list[dict[str, Any]]:
     return verdicts + _judged("all rounds", found, counts=not verdicts)
 
 
+def missed(verdicts: Sequence[dict[str, Any]]) -> list[str]:
+    """The figures that count and are not as they should be."""
+    return [verdict["figure"] for verdict in verdicts if verdict.get("counts", True) and not verdict["met"]]
+
+
 def _judged(which: str, found: Found, *, counts: bool) -> list[dict[str, Any]]:
     print(f"\n{which}, medians (and quartiles) in ms since sent" + ("" if counts else ", for comparison"))
     known = {name: [one for one in seen if one.wire_p99_ms is not None] for name, seen in found.items()}

@@ -44,6 +44,15 @@ def require() -> None:
         )
 
 
+def version() -> str:
+    """As it says itself; empty if it is not installed."""
+    if shutil.which("wrk") is None:
+        return ""
+    said = subprocess.run(["wrk", "-v"], capture_output=True, text=True, check=False, timeout=60)  # ends with 1
+    found = re.search(r"^wrk (\S+)", said.stdout + said.stderr, re.MULTILINE)
+    return found[1] if found else "unknown"
+
+
 def load(
     url: str,
     *,

@@ -11,6 +11,7 @@ from loadgen.cli import main
 from loadgen.trace.files import read_trace
 from loadgen.trace.request import Request
 from tests.loadgen.runs import evenly, run
+from tests.support.clusters import KIB, make_site
 from tests.support.nodes import RunningNode
 from tests.support.sites import write_site
 from tests.support.tls import write_certificate
@@ -79,6 +80,40 @@ def test_assertions_set_the_exit_code(node: RunningNode, tmp_path: Path) -> None
     )  # fmt: skip
     assert (good.code, bad.code) == (0, 1)
     assert [verdict["holds"] for verdict in bad.summary["assertions"]] == [False, True]
+
+
+SPEC = """\
+set lifetime = 300ms
+set channel = 1MB in 1s
+</b>.num_requests < 2
+cookie("plan") = "free" => </a>.num_requests < 2
+"""
+
+
+def test_denials_have_the_class_and_the_reason_that_the_node_says(tmp_path: Path) -> None:
+    site = make_site(tmp_path / "site", {"a": KIB, "b": KIB, "c": KIB * KIB})
+    (tmp_path / "site.webqos").write_text(SPEC)
+    with RunningNode(site, tmp_path, "--spec", str(tmp_path / "site.webqos"), "--capacity", "2MB/s") as node:
+        # The trace says nothing of classes for /b: only the node knows.
+        trace = [Request(at / 400, "/b/page") for at in range(40)]
+        trace += [Request(0.1 + at / 400, "/a/page", "GET", "free", {"Cookie": "plan=free"}) for at in range(40)]
+        trace += [Request(0.2 + at / 400, "/c/page", "GET", "large") for at in range(40)]
+        ran = run(tmp_path / "run", trace, "--target", node.url)
+        wait_for(lambda: len(node.log()) >= len(trace), "the log")
+        logged = Counter(str(entry["class"]) for entry in node.log() if entry["status"] in (429, 503))
+    denied = [result for result in ran.results if result["outcome"] == "denied"]
+    assert {result["outcome"] for result in ran.results} == {"accepted", "denied"}
+    assert Counter(str(result["answered_as"]) for result in denied) == logged
+    pages = {page: [one for one in denied if one["url"] == f"/{page}/page"] for page in "abc"}
+    assert {(one["status"], one["reason"]) for one in pages["a"]} == {(429, "denied; reason=client_bound")}
+    assert {(one["status"], one["reason"]) for one in pages["b"]} == {(503, "denied; reason=bound")}
+    assert {one["status"] for one in pages["c"]} == {503}
+    assert {one["reason"] for one in pages["c"]} <= {"denied; reason=cannot_be_reached", "denied; reason=lifetime"}
+    (class_of_b,) = {one["answered_as"] for one in pages["b"]}
+    by_class = ran.summary["classes"]
+    assert by_class[class_of_b]["denied_by_reason"] == {"denied; reason=bound": len(pages["b"])}
+    assert by_class["free"]["denied_by_reason"] == {"denied; reason=client_bound": len(pages["a"])}
+    assert by_class["large"]["outcomes"]["denied"] == len(pages["c"]) > 0
 
 
 def test_tls(tmp_path: Path) -> None:

@@ -75,6 +75,43 @@ def test_steps() -> None:
     assert [_in(times, 0, 20), _in(times, 20, 40), _in(times, 40, 50), _in(times, 50, 60)] == [200, 1500, 0, 100]
 
 
+@pytest.mark.parametrize("kind", ["constant", "poisson"])
+def test_each_step_has_its_rate(kind: str) -> None:
+    """Counted on the clock of the area under the curve, arrivals are those of rate one; in each step, of its rate."""
+    curve = parse_curve("20@50s,200@20s,0@10s,5..100@40s,20@50s", None)
+    times = _times("20@50s,200@20s,0@10s,5..100@40s,20@50s", None, kind)
+    for piece in curve:
+        count = _in(times, piece.begin_s, piece.end_s)
+        allowed = 4 * math.sqrt(piece.area) if kind == "poisson" else 1
+        assert count == pytest.approx(piece.area, abs=allowed), piece
+    if kind == "constant":
+        return
+    for begin_s, end_s, rate in ((0, 50, 20), (50, 70, 200), (120, 170, 20)):
+        gaps = [b - a for a, b in itertools.pairwise(t for t in times if begin_s <= t < end_s)]
+        assert stats.kstest(gaps, "expon", args=(0, 1 / rate)).pvalue > P_MIN
+        assert stats.kstest(gaps, "expon", args=(0, 1 / (1.3 * rate))).pvalue < P_MIN  # it would be seen
+    passed = [sum(p.area if p.end_s <= t else p.cut(p.begin_s, t).area for p in curve if p.begin_s < t) for t in times]
+    assert stats.kstest([b - a for a, b in itertools.pairwise(passed)], "expon").pvalue > P_MIN
+
+
+def _by_then(t_s: float, low: float, high: float, length_s: float) -> float:
+    """The part of a day's requests that came by then: the integral of low + (high - low) (1 - cos) / 2."""
+    swing = (t_s - length_s / (2 * math.pi) * math.sin(2 * math.pi * t_s / length_s)) / 2
+    return (low * t_s + (high - low) * swing) / ((low + high) / 2 * length_s)
+
+
+def test_a_day_follows_its_integral_and_a_triangle_would_not() -> None:
+    def likely(times: list[float]) -> float:
+        found: float = stats.kstest([_by_then(t, 10, 200, 240.0) for t in times], "uniform").pvalue
+        return found
+
+    assert likely(_times("day:10..200", 240.0)) > P_MIN
+    assert likely(_times("day:10..200", 240.0, seed=2)) > P_MIN
+    assert likely(_times("10..200@120s,200..10@120s", None)) < 1e-9
+    evenly = _times("day:10..200", 240.0, "constant")
+    assert max(abs(_by_then(t, 10, 200, 240.0) - at / len(evenly)) for at, t in enumerate(evenly)) < 0.001
+
+
 def test_a_day_is_quiet_at_night_and_busy_at_noon() -> None:
     times = _times("day:10..200", 240.0)
     by_hour = [_in(times, hour * 10, hour * 10 + 10) for hour in range(24)]

@@ -138,3 +138,12 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         main([command, "--help"])
     assert ended.value.code == 0
     assert f"usage: loadgen {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["run", "replay", "report"])
+def test_help_says_of_what_latencies_are(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "latencies are of accepted requests" in text
+    assert command == "report" or "what takes longer counts as failed" in text

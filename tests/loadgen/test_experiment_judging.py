@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadgen.experiments import contention, flash_crowd, partition, peers, response, successive_failures, throughput
+from loadgen.experiments import (
+    contention,
+    flash_crowd,
+    partition,
+    peers,
+    response,
+    scale_out,
+    successive_failures,
+    throughput,
+)
 from loadgen.experiments.evidence import DENIED, FAILED, MOVED, SERVED, Evidence, Seen, log_lines, seen_in_log
 from loadgen.experiments.findings import FAIL, PASS, SKIPPED, Check, Findings, skip
 from loadgen.experiments.judging import (
@@ -23,6 +32,7 @@ from loadgen.experiments.judging import (
 from loadgen.experiments.outages import Stage, judge_capacity, judge_floors, judge_losses
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 PROMISED = {"/a": 50.0, "/b": 30.0, "/c": 20.0}
@@ -267,14 +277,151 @@ def test_orders_that_differ_in_one_place_are_not_one(tmp_path: Path) -> None:
     assert not partition.judge_order({"n1": first}).holds
 
 
-def with_peers(a: int, b: int, *, idle_b: int) -> list[peers.Got]:
-    """In a pipe of 100 a second, /a asks for 60, for nothing, and for 140."""
+GROWN = dict(zip((change.name for change in scale_out.CHANGES), (13.0, 26.0, 39.0, 52.0), strict=True))
+GROWN_NODES = {0: 2, 13: 3, 26: 5, 39: 3, 52: 2}  # by the second from which there are so many
+PER_NODE = {"/a": 12, "/b": 8, "/c": scale_out.PER_NODE}
+GROWN_SIZES = {"/a": 1000, "/b": 1000, "/c": 40}
+NODE_BPS = sum(count * (GROWN_SIZES[name] + HEAD_BYTES) for name, count in PER_NODE.items())
+
+
+def growing(per_node: dict[str, int], nodes: dict[int, int], lasted_s: int, more: Sequence[Seen] = ()) -> Evidence:
+    """Each second each node serves so many of each class."""
+    rows = list(more)
+    for second in range(lasted_s):
+        count = nodes[max(begin for begin in nodes if begin <= second)]
+        for name, each in per_node.items():
+            rows += [seen(name, second + 0.5, size=GROWN_SIZES[name]) for _ in range(each * count)]
+    return evidence(rows, lasted_s=float(lasted_s))
+
+
+def grown(
+    per_node: dict[str, int] = PER_NODE, nodes: dict[int, int] = GROWN_NODES, more: Sequence[Seen] = ()
+) -> Findings:
+    spans = [(2, 13), (15, 26), (28, 39), (41, 52), (56, 65)]
+    stages = [
+        Stage(f"{count} nodes", begin_s, end_s, count * NODE_BPS)
+        for count, (begin_s, end_s) in zip(GROWN_NODES.values(), spans, strict=True)
+    ]
+    return scale_out.judge(
+        growing(PER_NODE, {0: 1}, 10), Stage("1 node", 2.0, 10.0, NODE_BPS), growing(per_node, nodes, 65, more), stages,
+        GROWN, [], quick=False,
+    )  # fmt: skip
+
+
+def broken(findings: Findings) -> str:
+    return "; ".join(check.text for check in findings.checks if not check.holds)
+
+
+def test_a_cluster_that_grows_and_shrinks_keeps_its_promises() -> None:
+    good = grown()
+    assert (good.verdict, broken(good)) == (PASS, "")
+    assert len(good.tables[0].rows) == 6
+
+
+def test_a_cluster_that_does_not_use_what_joined_fails() -> None:
+    stuck = grown(nodes=GROWN_NODES | {26: 3})
+    assert "5 nodes: 75 % or more" in broken(stuck)
+    assert "3 nodes: 75 % or more" not in broken(stuck)
+
+
+@pytest.mark.parametrize(
+    ("per_node", "what"),
+    [
+        ({"/a": 9, "/b": 11, "/c": 10}, "at least /a 50 %, /b 30 %"),
+        ({"/a": 15, "/b": 5, "/c": 10}, "at least /a 50 %, /b 30 %"),
+        ({"/a": 12, "/b": 8, "/c": 11}, "/c at most"),
+        ({"/a": 12, "/b": 8, "/c": 6}, "/c at most"),
+    ],
+    ids=["a is short", "b is short", "c over its rate", "c far below it"],
+)
+def test_a_promise_that_is_broken_while_nodes_come_and_go(per_node: dict[str, int], what: str) -> None:
+    assert what in broken(grown(per_node))
+
+
+def test_requests_may_be_lost_with_the_killed_node_only() -> None:
+    lost = seen("/a", GROWN[scale_out.KILL] + 1.0, FAILED, sent_on=True)
+    assert grown(more=[lost]).verdict == PASS
+    assert "no request is lost" in broken(grown(more=[lost._replace(was_sent_on=False)]))
+    assert "no request is lost" in broken(grown(more=[seen("/a", 20.0, FAILED, sent_on=True)]))
+
+
+CUT_S = (14, 36)
+CUT_STAGES = [Stage("whole", 2.0, 14.0, 1.0), Stage("cut", 16.0, 36.0, 1.0), Stage("healed", 38.0, 56.0, 1.0)]
+CUT_VIEWS = partition.Views(
+    {name: list(partition.MAJORITY) if name in partition.MAJORITY else [] for name in partition.NAMES},
+    dict.fromkeys(partition.NAMES, sorted(partition.NAMES)),
+)
+AGREED = [Check("the order is one", True, "")]
+
+
+def cut_up(
+    *, two: dict[str, int] | None = None, orders_of_two: str = DENIED, orders_of_three: Sequence[str] = (SERVED,) * 10
+) -> Evidence:
+    """Each second each node serves 5 of /a and 4 of /b, and an order; while cut the two do as they are told."""
+    rows = []
+    for second in range(56):
+        for name in partition.NAMES:
+            apart = CUT_S[0] <= second < CUT_S[1]
+            alone = apart and name in partition.MINORITY
+            parts = two if alone and two else {"/a": 5, "/b": 4}
+            rows += [seen(one, second + 0.5, node=name) for one, count in parts.items() for _ in range(count)]
+            what = orders_of_two if alone else orders_of_three[second % 10] if apart else SERVED
+            order = seen(partition.ORDERS, second + 0.5, what, node=name)
+            rows.append(order._replace(in_primary=not alone and what == SERVED))
+    return evidence(rows, lasted_s=56.0)
+
+
+def parted(found: Evidence, views: partition.Views = CUT_VIEWS, agreement: Sequence[Check] = AGREED) -> str:
+    findings = partition.judge(found, CUT_STAGES, views, agreement, partition.POINTS, [])
+    assert (findings.verdict == PASS) == (not broken(findings))
+    return broken(findings)
+
+
+def test_a_cluster_that_is_cut_keeps_its_promises_on_both_sides() -> None:
+    assert parted(cut_up()) == ""
+
+
+def test_orders_of_the_three_are_served_but_for_a_tenth() -> None:
+    nine = (*(SERVED,) * 9, DENIED)
+    assert parted(cut_up(orders_of_three=nine)) == ""
+    assert "the three, cut: 90 % of orders or more" in parted(cut_up(orders_of_three=(*nine[1:9], DENIED, DENIED)))
+
+
+def test_an_order_that_the_two_serve_is_one_too_many() -> None:
+    assert "the two, cut: no order served" in parted(cut_up(orders_of_two=SERVED))
+
+
+def test_an_order_that_a_primary_view_denies_is_one_too_many() -> None:
+    found = cut_up(orders_of_three=(*(SERVED,) * 9, DENIED))
+    rows = [row._replace(in_primary=True) for row in found.clients]
+    assert "no order is denied by a node that is in a primary view" in parted(evidence(rows, lasted_s=56.0))
+
+
+def test_a_side_that_breaks_its_shares_fails() -> None:
+    assert "the two, cut: at least /a 50 %, /b 30 %" in parted(cut_up(two={"/a": 4, "/b": 5}))
+    assert "the two, cut: at least /a 50 %, /b 30 %" in parted(cut_up(two={"/a": 7, "/b": 2}))
+
+
+def test_two_primary_views_or_none_or_different_orders_fail() -> None:
+    both = CUT_VIEWS._replace(cut=CUT_VIEWS.cut | {name: list(partition.MINORITY) for name in partition.MINORITY})
+    assert "exactly one primary view" in parted(cut_up(), both)
+    assert "exactly one primary view" in parted(
+        cut_up(), CUT_VIEWS._replace(cut={name: [] for name in partition.NAMES})
+    )
+    assert "healed: one primary view of all five" in parted(cut_up(), CUT_VIEWS._replace(healed=CUT_VIEWS.cut))
+    assert parted(cut_up(), agreement=[Check("the order is one", False, "")]) == "the order is one"
+
+
+def with_peers(a: int, b: int, *, idle_b: int, server: str = peers.HERE, more: Sequence[Seen] = (),
+               unlogged: int = 0) -> list[peers.Got]:  # fmt: skip
+    """In a pipe of 100 a second, /a asks for 60, for nothing, and for 140. ``more`` rows are of each situation."""
     found = []
     for situation, got_a, asked_a, got_b in zip(peers.SITUATIONS, (a, 0, a), (60, 0, 140), (b, idle_b, b), strict=True):
         rows = [seen("/a", s + 0.5, size=peers.SIZE) for s in range(10) for _ in range(got_a)]
         rows += [seen("/a", s + 0.5, DENIED) for s in range(10) for _ in range(asked_a - got_a)]
         rows += [seen("/b", s + 0.5, size=peers.SIZE) for s in range(10) for _ in range(got_b)]
-        found.append(peers.Got(peers.HERE, situation, evidence(rows, lasted_s=10.0)))
+        rows += more
+        found.append(peers.Got(server, situation, evidence(rows, rows[unlogged:], lasted_s=10.0)))
     return found
 
 
@@ -283,6 +430,36 @@ def test_a_class_that_matters_has_its_part_and_leaves_what_it_does_not_need() ->
     assert peers.judge(with_peers(58, 40, idle_b=98), pipe_bps, quick=False).verdict == PASS
     assert peers.judge(with_peers(50, 50, idle_b=98), pipe_bps, quick=False).verdict == FAIL
     assert peers.judge(with_peers(58, 40, idle_b=40), pipe_bps, quick=False).verdict == FAIL
+
+
+@pytest.mark.parametrize("server", peers.OURS)
+def test_ours_must_not_fail_and_its_logs_must_agree_and_others_are_only_counted(server: str) -> None:
+    pipe_bps = 100 * (peers.SIZE + HEAD_BYTES)
+    good = with_peers(58, 40, idle_b=98) + with_peers(58, 40, idle_b=98, server=peers.IN_FRONT)
+    good = [one for one in good if one.server != server]
+    ill = [seen("/b", 5.0, FAILED), seen("/b", 5.0, FAILED), seen("/b", 5.0, "unsent")]
+
+    def judged(ours: list[peers.Got]) -> Findings:
+        return peers.judge(sorted(good + ours, key=lambda one: one.server), pipe_bps, quick=False)
+
+    assert judged(with_peers(58, 40, idle_b=98, server=server)).verdict == PASS
+    failed = judged(with_peers(58, 40, idle_b=98, server=server, more=ill))
+    assert failed.verdict == FAIL
+    told = [check.text for check in failed.checks if not check.holds]
+    assert told == [f"{server}, {one}: clients: every request was served or denied" for one in peers.SITUATIONS]
+    unlogged = judged(with_peers(58, 40, idle_b=98, server=server, unlogged=1))
+    assert unlogged.verdict == FAIL
+    assert all("logs and clients" in check.text for check in unlogged.checks if not check.holds)
+    peer = peers.PEERS_KNOWN[0].title
+    fine = judged(
+        with_peers(58, 40, idle_b=98, server=server) + with_peers(1, 1, idle_b=1, server=peer, more=ill, unlogged=1)
+    )
+    assert fine.verdict == PASS
+    columns = [fine.csv_head.index(name) for name in ("failed", "unsent")]
+    assert {tuple(row[at] for at in columns) for row in fine.csv_rows if row[1] == peer} == {("2", "1")}
+    assert {tuple(row[at] for at in columns) for row in fine.csv_rows if row[1] != peer} == {("0", "0")}
+    assert all(len(row) == len(fine.tables[1].head) == len(fine.csv_head) for row in fine.tables[1].rows)
+    assert "In front of a plain node" in fine.seen
 
 
 def test_what_is_said_of_a_peer_follows_from_its_numbers() -> None:

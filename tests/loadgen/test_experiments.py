@@ -13,16 +13,22 @@ import pytest
 
 from loadgen.cli import main
 from loadgen.errors import UsageError
+from loadgen.experiments import contention, partition, response, throughput
 from loadgen.experiments.bench import Bench, Size
-from loadgen.experiments.catalogue import CATALOGUE
+from loadgen.experiments.catalogue import BY_NAME, CATALOGUE
 from loadgen.experiments.findings import Check, Findings
+from loadgen.experiments.layout import ONE_PIPE, SIDE_BY_SIDE, Layout
 from loadgen.experiments.namespaces import Network, NotAllowed
+from loadgen.experiments.page import page
+from loadgen.experiments.partition import within_sides
 from loadgen.experiments.processes import CannotRun
-from loadgen.experiments.series import carry_out
+from loadgen.experiments.series import Done, carry_out
+from loadgen.spread import parse_spread
 from tests.analytics.logs.verifier import Given, verify
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -80,13 +86,32 @@ def test_three_nodes_of_which_the_first_gets_most_requests(tmp_path: Path, capsy
     assert all('"decision":"served"' in log for log in logs)
 
 
+def test_what_promises_cost_beside_a_plain_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--quick", "--scale", "0.8", "--no-analysis", "--nodes", "3", "--out", str(tmp_path), "--json"]
+    code = main(["experiments", "throughput", *options])
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert code == 0, told
+    (one,) = told["experiments"]
+    assert (one["name"], one["verdict"], one["spread"]) == ("throughput", "pass", None)
+    assert one["not_applied"] == [f"--nodes 3 is not applied: {_ALIKE}"]
+    assert f"note: --nodes 3 is not applied: {_ALIKE}" in said.err
+    assert (tmp_path / "throughput.png").read_bytes().startswith(_PNG)
+    rows = list(csv.DictReader((tmp_path / "throughput.csv").read_text().splitlines()))
+    assert {(row["lifetime_s"], row["witness"]) for row in rows} >= {("0.1", "clients"), ("1", "logs")}
+    assert {file.name for file in (tmp_path / "throughput").glob("*.access.log")} == {
+        "plain.access.log", "t100.access.log", "t1000.access.log",
+    }  # fmt: skip
+
+
 class _Broken:
     """An experiment that says what the test wants."""
 
     name, source, title, criterion, printed = "broken", "nowhere", "Broken", "None.", ""
 
-    def __init__(self, findings: Findings | None) -> None:
+    def __init__(self, findings: Findings | None, layout: Layout = ONE_PIPE) -> None:
         self._findings = findings
+        self.layout = layout
 
     def carry_out(self, bench: Bench) -> Findings:
         bench.say("about to fail")
@@ -107,6 +132,51 @@ def test_what_fails_is_told_and_the_page_is_there(tmp_path: Path, findings: Find
     assert "<why>" not in page
     assert "<holds>" not in page
     assert json.loads((tmp_path / "summary.json").read_text())["experiments"][0]["verdict"] == "fail"
+
+
+_ONE_NODE = "--spread skewed is not applied: there is one node; say with --nodes how many, such as 3."
+_ALIKE = "servers are compared side by side, and each gets the same load."
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "used", "notes"),
+    [
+        ("shares-16k", 1, "", [_ONE_NODE]),
+        ("flash-crowd", 1, "", [_ONE_NODE]),
+        ("contention", 3, "skewed", []),
+        ("throughput", 3, "", [f"--nodes 3 is not applied: {_ALIKE}", f"--spread skewed is not applied: {_ALIKE}"]),
+        ("response", 1, "", [f"--spread skewed is not applied: {_ALIKE}"]),
+        ("peers", 1, "", [f"--spread skewed is not applied: {_ALIKE}"]),
+        ("scale-out", 1, "skewed", []),
+        ("partition", 3, "skewed", ["--nodes 3 is not applied: the experiment says itself which nodes there are."]),
+    ],
+)
+def test_options_that_an_experiment_has_no_use_for_are_told(
+    name: str, nodes: int, used: str, notes: list[str], tmp_path: Path
+) -> None:
+    said: list[str] = []
+    one = _Broken(Findings("Fine.", [Check("it holds", True, "yes")]), BY_NAME[name].layout)
+    (done,) = carry_out([one], tmp_path, Size(nodes=nodes, spread="skewed"), said.append)
+    assert [text.removeprefix("  note: ") for text in said if "note: " in text] == notes
+    page = (tmp_path / "report.html").read_text()
+    assert all(note in page for note in notes)
+    assert ("was spread over" in page) == bool(used)
+    assert page.count("skewed") == bool(used) + sum("skewed" in note for note in notes)
+    told = json.loads((tmp_path / "summary.json").read_text())["experiments"][0]
+    assert (told["spread"], told["not_applied"]) == (used or None, notes)
+    assert done.findings.verdict == "pass"
+
+
+def test_nothing_is_told_of_options_that_were_not_given() -> None:
+    assert not any(one.layout.not_applied(1, "even") for one in CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("spread", "weights"),
+    [("even", [1, 1, 1, 1, 1]), ("one", [3, 0, 0, 2, 0]), ("skewed", [18 / 11, 9 / 11, 6 / 11, 4 / 3, 2 / 3])],
+)
+def test_a_cut_cluster_is_asked_on_both_sides(spread: str, weights: list[float]) -> None:
+    assert parse_spread(within_sides(spread), 5) == pytest.approx(weights)
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -171,6 +241,23 @@ def _greet(server: socket.socket, times: int) -> None:
             connection.sendall(b"hello")
 
 
+def test_one_that_fails_sets_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = _Broken(Findings("Nothing.", [Check("it holds", False, "no")]), SIDE_BY_SIDE)
+    good = _Broken(Findings("All.", [Check("it holds", True, "yes")]))
+    for name, one in (("good", good), ("bad", bad)):
+        monkeypatch.setattr(one, "name", name, raising=False)
+        monkeypatch.setitem(BY_NAME, name, one)
+    options = ["--quick", "--no-analysis", "--spread", "one", "--out", str(tmp_path / "out")]
+    assert main(["experiments", "good", *options]) == 0
+    assert main(["experiments", "good", "bad", *options]) == 1
+    out = capsys.readouterr().out
+    assert "PASS    good" in out
+    assert "FAIL    bad" in out
+    assert f"note:   --spread one is not applied: {_ALIKE}" in out
+
+
 def test_without_names_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["experiments"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [one.name for one in CATALOGUE]
@@ -186,6 +273,21 @@ def test_every_experiment_has_a_specification_and_says_what_it_shows(tmp_path: P
             bench.close()
         assert one.criterion.endswith(".")
         assert bool(one.printed) == (one.source != "beyond the paper")
+
+
+@pytest.mark.parametrize("one", [contention, throughput, response])
+def test_the_page_says_where_our_pages_are_smaller_than_the_papers(one: ModuleType) -> None:
+    (experiment,) = [known for known in CATALOGUE if type(known).__module__ == one.__name__]
+    ours = f"Its pages are of 128 KB, ours of {one.SIZE // 1024} KB"
+    assert ours in experiment.printed
+    shown = page([Done(experiment, Findings("Seen.", [Check("it holds", True, "")]), None, 1.0)], "about")
+    assert ours in shown
+
+
+def test_the_criterion_of_the_partition_is_what_is_checked() -> None:
+    said = " ".join(BY_NAME["partition"].criterion.split())
+    assert f"{partition.ORDERS_PERCENT:g} % or more are served by the three and none by the two" in said
+    assert f"less {partition.POINTS:g} points" in said
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -229,6 +230,19 @@ def test_processes_do_not_outlive_the_run_that_started_them(tmp_path: Path) -> N
     assert alive == []
 
 
+_TIME = r"[0-9.]+ m?s"
+_PLAIN = re.compile(
+    rf" of 150 +(?P<rate>[0-9.]+)/s  accepted [0-9]+  p50 (?P<p50>{_TIME})  p99 (?P<p99>{_TIME})  late p99 {_TIME}  in"
+)
+_ROW = r"│ *{name} *│ *(?P<rate>[0-9.]+) *│ *(?P<accepted>[0-9]+) *│ *(?P<p50>{time}) *│ *(?P<p99>{time}) *│"
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def _ms(text: str) -> float:
+    number, unit = text.split()
+    return float(number) * (1 if unit == "ms" else 1000)
+
+
 def test_progress_without_a_terminal_is_plain_lines(tmp_path: Path) -> None:
     with MisbehavingServer(_ok) as server:
         process = _start(tmp_path, evenly(150, 100), server.url)
@@ -239,6 +253,10 @@ def test_progress_without_a_terminal_is_plain_lines(tmp_path: Path) -> None:
     of_all = [line for line in lines[1:] if line not in of_classes]
     assert all(" of 150 " in line and "p99" in line and "late" in line for line in of_all)
     assert len(of_all) >= 2
+    told = [found for line in of_all if (found := _PLAIN.search(line))]
+    assert len(told) >= 2
+    assert any(50 < float(found["rate"]) < 200 for found in told)
+    assert all(_ms(found["p50"]) <= _ms(found["p99"]) for found in told)
     assert len(of_classes) >= 2  # the first lines may come before the first answer
     assert "\x1b" not in errors
 
@@ -271,6 +289,19 @@ def test_progress_in_a_terminal_is_a_table(tmp_path: Path) -> None:
     assert b"accepted" in shown
     assert b"[red]gold" in shown
     assert b"Ctrl-C ends it" in shown
+    text = _ANSI.sub("", shown.decode())
+    assert re.search(r"now/s.*accepted.*p50 now.*p99 now", text)
+    for name in ("all", re.escape("[red]gold")):
+        rows = list(re.finditer(_ROW.format(name=name, time=_TIME), text))
+        assert len(rows) >= 2, text
+        assert any(50 < float(row["rate"]) < 200 for row in rows)
+        assert all(0 < _ms(row["p50"]) <= _ms(row["p99"]) for row in rows)
+        accepted = [int(row["accepted"]) for row in rows]
+        assert accepted == sorted(accepted)
+        assert 0 < accepted[-1] <= 100
+    late = re.findall(rf"late p99 ({_TIME})", text)
+    assert len(late) >= 2
+    assert all(_ms(one) >= 0 for one in late)
 
 
 def test_results_are_json_lines_with_outcome_and_times(tmp_path: Path) -> None:

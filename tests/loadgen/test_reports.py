@@ -166,6 +166,19 @@ def test_report_of_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert compared["B"]["failed"] == {"a": 15, "b": 0, "difference": -15}
 
 
+def test_a_class_that_only_one_run_has_is_null_in_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both, only_a = _write(tmp_path / "both.jsonl", _results()), _write(tmp_path / "a.jsonl", _results()[:100])
+    assert main(["report", str(both), str(only_a), "--json"]) == 0
+    lost = json.loads(capsys.readouterr().out)
+    assert lost["B"]["accepted"] == {"a": 50, "b": None, "difference": None}
+    assert lost["B"]["p50"]["a"] == pytest.approx(10, rel=0.001)
+    assert all(figure["b"] is figure["difference"] is None for figure in lost["B"].values())
+    assert lost["A"]["accepted"] == {"a": 100, "b": 100, "difference": 0}
+    assert main(["report", str(only_a), str(both), "--json"]) == 0
+    won = json.loads(capsys.readouterr().out)
+    assert won["B"]["failed"] == {"a": None, "b": 15, "difference": None}
+
+
 def test_results_that_end_early_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(_write(tmp_path / "a.jsonl", _results()[:50]))]) == 0
     assert "150 requests of the trace were not run" in capsys.readouterr().out
