@@ -38,7 +38,7 @@ class Twice(NamedTuple):
     """Requests that ended more than once."""
 
     some: list[tuple[str, list[str]]]  # with what the lines say
-    count: int
+    how_many: int
     named: int  # lines with which a request ends, and that have its name: without any nobody can tell
 
 

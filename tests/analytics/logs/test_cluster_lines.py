@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from qosweb.analytics.conclusion import Findings
 
 ALWAYS = "</a>.available = always\n"
-WHOLE_VIEW = {
+WHOLE_VIEW: dict[str, object] = {
     "event": "view",
     "ts": BEGIN_S,
     "node": "n1",
@@ -36,7 +36,7 @@ WHOLE_VIEW = {
     "members": ["n1"],
     "primary": True,
 }
-BAD_EVENTS = [
+BAD_EVENTS: list[tuple[dict[str, object], str]] = [
     ({"ts": None}, "no field 'ts'"),
     ({"ts": -1}, "a number out of range"),
     ({"ts": "soon"}, "a field of the wrong type"),
