@@ -40,17 +40,17 @@ def analyse(
     say("reading the lines")
     lines = narrow(read_lines(spark, wanted.sources), wanted.response)
     scan, told = _scanned(lines, wanted, say)
-    lines = requests(lines)
+    all_lines, lines = lines, requests(lines)
     of_slots = scan.slots()
     try:
         with Beside() as beside:
             took = beside.begin(lambda: tables.percentiles(scan.times()))
-            twice = beside.begin(lambda: asks.twice(lines, scan.suspects()))
+            twice = beside.begin(lambda: asks.twice(lines, scan))
             busiest = beside.begin(lambda: tables.top(scan.asked_for()))
             seen = cells.survey(of_slots, limits)
             if not seen.requests:
                 if seen.bad and aside:
-                    asks.set_aside(lines, aside)
+                    asks.set_aside(all_lines, aside)
                 cause = f" ({seen.bad[0][2]} lines: {seen.bad[0][1]}, in {seen.bad[0][0]})" if seen.bad else ""
                 raise UsageError(f"no request could be read from the logs{cause}")
             gathered = Gathered(
@@ -65,7 +65,7 @@ def analyse(
             findings = conclude(gathered, seen, wanted, say, tell)
         if seen.bad and aside:
             say("setting bad lines aside")
-            asks.set_aside(lines, aside)
+            asks.set_aside(all_lines, aside)
         return findings
     finally:
         scan.kept.unpersist()

@@ -5,12 +5,13 @@ Neighbours: ``situations`` wants accesses, ``judge`` verdicts want samples, ``ch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from qosweb.analytics.cells import ENDED, TOO_MANY, has_given_up
+from qosweb.analytics.lines import OF_EVENTS
 from qosweb.analytics.policies import EVERY
 from qosweb.analytics.scan import with_names
 from qosweb.analytics.situations import Accesses
@@ -24,13 +25,21 @@ if TYPE_CHECKING:
 
     from qosweb.analytics.policies import Policy
     from qosweb.analytics.rows import Limits, Verdict
+    from qosweb.analytics.scan import Scan
 
 PAGES_MAX = 200_000
 SAMPLE = 5
 SAMPLED_MAX = 50
 TWICE_MAX = 20
+KNOWN = ("ts", "rid", "node", "class", "decision", "status", "bytes", "queue_ms", "event", "view", "policy", *OF_EVENTS)
 
-Twice = tuple[list[tuple[str, list[str]]], int]  # some requests with what the lines say, and how many there are
+
+class Twice(NamedTuple):
+    """Requests that ended more than once."""
+
+    some: list[tuple[str, list[str]]]  # with what the lines say
+    how_many: int
+    named: int  # lines with which a request ends, and that have its name: without any nobody can tell
 
 
 def accessed(spark: SparkSession, lines: DataFrame, policy: Policy, limits: Limits) -> DataFrame:
@@ -127,12 +136,12 @@ def _shows(limits: Limits, response: str, outside: Sequence[str]) -> Column:
     )
 
 
-def twice(lines: DataFrame, suspects: DataFrame) -> Twice:
-    """Requests that ended more than once, some of them with what the lines say, and how many there are."""
-    found = suspects.limit(PAGES_MAX).collect()
-    if not found:
-        return [], 0
-    first = found[: 10 * TWICE_MAX]
+def twice(lines: DataFrame, scan: Scan) -> Twice:
+    """The lines are looked at again only if there are more of them than names."""
+    (named, too_many), *_ = scan.names().collect()
+    if not too_many:
+        return Twice([], 0, named)
+    first = scan.suspects().limit(10 * TWICE_MAX).collect()
     ended = with_names(lines).where(
         f.col("cause").isNull()
         & f.col("decision").isin(*ENDED)
@@ -141,7 +150,7 @@ def twice(lines: DataFrame, suspects: DataFrame) -> Twice:
     )
     said = ended.groupBy("rid").agg(f.sort_array(f.collect_list(f.concat_ws(" at ", "decision", "node"))).alias("said"))
     rows = said.where(f.size("said") > 1).orderBy("rid").limit(TWICE_MAX).collect()
-    return [(row["rid"], list(row["said"])) for row in rows], sum(row["too_many"] for row in found) if rows else 0
+    return Twice([(row["rid"], list(row["said"])) for row in rows], too_many if rows else 0, named)
 
 
 def set_aside(lines: DataFrame, target: str) -> None:
@@ -149,10 +158,6 @@ def set_aside(lines: DataFrame, target: str) -> None:
     fields: list[Column] = [
         f.col("file"),
         f.col("cause"),
-        f.coalesce("bad", f.to_json(f.struct(*_known()))).alias("line"),
+        f.coalesce("bad", f.to_json(f.struct(*KNOWN))).alias("line"),
     ]
     lines.where(f.col("cause").isNotNull()).select(*fields).write.mode("overwrite").json(target)
-
-
-def _known() -> list[Column]:
-    return [f.col(name) for name in ("ts", "rid", "node", "class", "decision", "status", "bytes", "queue_ms")]

@@ -55,6 +55,7 @@ class Note(msgspec.Struct):
     events: list[Event] = []
     twice: dict[str, list[str]] = {}
     samples: list[Sample] = []
+    named: int = 0  # lines with which a request ends, and that have its name
 
 
 class Batches:
@@ -78,6 +79,7 @@ class Batches:
             whole.events += one.events
             whole.twice |= one.twice
             whole.samples += one.samples
+            whole.named += one.named
         return whole
 
     def _table(self, name: str, until: int, schema: str) -> DataFrame:

@@ -1,6 +1,7 @@
 """What the cluster itself promised, from the event lines: one chain of primary views, one place for each policy. Pure.
 
 A node that was cut off may believe for a while that it is still primary; only what is said of the order counts.
+Neighbours: ``switches`` knows what a switch at one index is.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED, Event, Verdict
+from qosweb.analytics.switches import wrong_switches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,28 +28,40 @@ CONFIRMED = "nothing is confirmed outside a primary view"
 ONCE = "no request is counted twice"
 
 
-def judge_cluster(events: Sequence[Event]) -> list[Verdict]:
-    """Verdicts on all of them but ``ONCE``, which needs the request lines."""
+def judge_cluster(events: Sequence[Event], *, is_all: bool = True) -> list[Verdict]:
+    """Verdicts on all of them but ``ONCE``, which needs the request lines.
+
+    Without ``is_all`` some event lines are not there: what follows from one that is missing is not tested then.
+    """
     views = [event for event in events if event.kind == "view" and event.primary and event.place is not None]
     switches = [event for event in events if event.kind == "policy" and event.place is not None]
     untold = "no event line tells of a primary view with its index"
     no_switch = "no event line tells of a policy with its index"
-    return [
+    judged = [
         _verdict(ONE_PLACE, views, _places(views), untold),
         _verdict(ONE_VIEW, views, _claims(views), untold),
         _verdict(RISING, views, _order(views), untold),
+    ]
+    if not is_all:
+        missing = "not all event lines were read"
+        return judged + [
+            Verdict("cluster", rule, "", None, NOT_TESTED, missing) for rule in (SHARED, SWITCHED, CONFIRMED)
+        ]
+    return [
+        *judged,
         _verdict(SHARED, views, _shared(views), untold),
-        _verdict(SWITCHED, switches, _switches(switches), no_switch),
+        _verdict(SWITCHED, switches, wrong_switches(events, _chain(views)), no_switch),
         _verdict(CONFIRMED, switches, _unconfirmed(events, switches), no_switch),
     ]
 
 
-def judge_once(twice: Sequence[tuple[str, Sequence[str]]], count: int, requests: int) -> Verdict:
-    """``twice``: some requests that ended more than once, with what the lines say of each."""
-    if not requests:
-        return Verdict("cluster", ONCE, "", None, NOT_TESTED, "there are no requests")
+def judge_once(twice: Sequence[tuple[str, Sequence[str]]], count: int, named: int) -> Verdict:
+    """``twice``: some requests that ended more than once, with what the lines say of each. ``named``: how many lines
+    with which a request ends have its name."""
+    if not named:
+        return Verdict("cluster", ONCE, "", None, NOT_TESTED, "no line with which a request ends has a rid")
     if not count:
-        return Verdict("cluster", ONCE, "", None, HELD, f"{requests} requests, each ended once")
+        return Verdict("cluster", ONCE, "", None, HELD, f"{named} requests, each ended once")
     shown = "; ".join(f"{rid}: {', '.join(said)}" for rid, said in twice[:FINDINGS_MAX])
     return Verdict("cluster", ONCE, "", None, VIOLATED, f"{count} requests ended more than once: {shown}")
 
@@ -104,22 +118,6 @@ def _id(view: str) -> tuple[int, str]:
     """``12:ab34`` is epoch 12."""
     number = _NUMBER.match(view)
     return (int(number[0]) if number else -1, view[number.end() :] if number else view)
-
-
-def _switches(switches: Sequence[Event]) -> Iterable[str]:
-    at_place: dict[int, dict[str, list[str]]] = {}
-    for event in switches:
-        assert event.place is not None
-        at_place.setdefault(event.place, {}).setdefault(event.policy, []).append(event.node)
-    for place, policies in at_place.items():
-        if len(policies) > 1:
-            said = ", ".join(f"{policy} at {nodes[0]}" for policy, nodes in sorted(policies.items()))
-            yield f"index {place} switches to different policies: {said}"
-    for before, after in pairwise(sorted(at_place)):
-        for policy in at_place[before].keys() & at_place[after].keys():
-            earlier, later = at_place[before][policy], at_place[after][policy]
-            if not set(earlier) & set(later):  # one node that saw both has seen a policy confirmed once more
-                yield f"policy {policy} begins at index {before} at {earlier[0]} and at {after} at {later[0]}"
 
 
 def _unconfirmed(events: Sequence[Event], switches: Sequence[Event]) -> Iterable[str]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from qosweb.analytics import asks, cells, chain, crowds, needs, parts, policies, tables
 from qosweb.analytics.judge import Bench, judge_run, outcome_of, to_show
+from qosweb.analytics.lines import EVENTS_MAX
+from qosweb.analytics.rows import NOT_TESTED, VIOLATED
 from qosweb.analytics.situations import Accesses, Situations, situations
 from qosweb.analytics.timeline import Timeline
 from qosweb.analytics.unjudged import unjudged
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from qosweb.analytics.wanted import Wanted
 
 ROWS_AT_ONCE = 50_000  # sums by slot on the driver; one window may have more
+REASONS_MAX = 3
 CLASSLESS = "-"  # the class of lines in the combined format
 
 
@@ -80,8 +83,10 @@ def conclude(
     tell: Callable[[Findings], None] = lambda _: None,
 ) -> Findings:
     """``say`` is told what is being done; ``tell`` the verdict as soon as it is known: all but ``top``."""
-    limits, events = wanted.limits, gathered.events
+    limits, events = wanted.limits, gathered.events[:EVENTS_MAX]
     known, notes = policies_of(wanted, events)
+    if is_cut := len(gathered.events) > EVENTS_MAX:
+        notes.append(f"the logs have more than {EVENTS_MAX} event lines: the others are left out")
     responses_ms = policies.response_limits(known)
     timeline = Timeline(events, seen.nodes)
     say("judging")
@@ -93,7 +98,10 @@ def conclude(
     of_run = list(judge_run(in_windows, limits))
     of_run += list(unjudged(known, when, of_run))
     say("looking for requests that ended twice")
-    cluster = [*chain.judge_cluster(events), chain.judge_once(*gathered.twice(), seen.requests)]
+    cluster = [*chain.judge_cluster(events, is_all=not is_cut), chain.judge_once(*gathered.twice())]
+    outcome = run_outcome(of_run, cluster)
+    if outcome == NOT_TESTED:
+        notes.append(f"no promise of a policy was tested: {_why_untested(of_run, known)}")
     broken = to_show(of_run, in_windows)
     if broken:
         say("looking up the lines that show violations")
@@ -102,7 +110,7 @@ def conclude(
     table = _table(seen.outcomes, gathered.took())
     findings = Findings(
         limits=limits,
-        outcome=outcome_of([*of_run, *cluster]),
+        outcome=outcome,
         run=of_run,
         windows=in_windows,
         cluster=cluster,
@@ -123,6 +131,18 @@ def conclude(
     say("looking for the pages and clients that were busiest")
     findings.top = gathered.busiest()
     return findings
+
+
+def run_outcome(of_run: Sequence[Verdict], cluster: Sequence[Verdict]) -> str:
+    """The cluster's own promises can be violated; but held is a run only by what its policies promise."""
+    return VIOLATED if outcome_of(cluster) == VIOLATED else outcome_of(of_run)
+
+
+def _why_untested(of_run: Sequence[Verdict], known: Mapping[str, Policy]) -> str:
+    if not known:
+        return "the logs tell of no policy that can be read, and --spec names none"
+    reasons = sorted({verdict.reason for verdict in of_run if verdict.reason})
+    return "; ".join(reasons[:REASONS_MAX]) or "nothing was asked for under one that promises something"
 
 
 def outside(events: Sequence[Event]) -> set[str]:

@@ -48,7 +48,9 @@ _TYPES: dict[str, t.DataType] = {
     "event": t.StringType(),
 }
 
-_OF_EVENTS = ("index", "members", "primary", "text", "of", "capacity_bps")  # with ts, node, view and policy
+OF_EVENTS = ("index", "members", "primary", "text", "of", "capacity_bps")  # with ts, node, view and policy
+_NEEDED = {"view": ("view", "members", "primary"), "policy": ("policy", "text"), "capacity": ("capacity_bps",)}
+_FORMS = {"index": "[0-9]{1,18}", "members": r"\[.*\]", "primary": "true|false", "capacity_bps": "[0-9]{1,18}"}
 _COMBINED = (
     r"^(\S+) \S+ .*?\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "
     r'"((?:[^"\\]|\\.)*)" (\d{3}) (\d+|-)(?: .*)?$'
@@ -57,7 +59,7 @@ _COMBINED = (
 
 REQUEST_SCHEMA = t.StructType([t.StructField(name, kind) for name, kind in _TYPES.items()])
 LINE_SCHEMA = t.StructType(
-    [*REQUEST_SCHEMA.fields, *(t.StructField(name, t.StringType()) for name in (*_OF_EVENTS, "bad"))]
+    [*REQUEST_SCHEMA.fields, *(t.StructField(name, t.StringType()) for name in (*OF_EVENTS, "bad"))]
 )
 
 
@@ -79,7 +81,7 @@ def read_lines(spark: SparkSession, sources: Sources) -> DataFrame:
 
 def as_text() -> Column:
     """An event as one text, which ``event_in`` reads."""
-    return f.to_json(f.struct("event", "ts", "node", "view", "policy", *_OF_EVENTS))
+    return f.to_json(f.struct("event", "ts", "node", "view", "policy", *OF_EVENTS))
 
 
 def event_in(line: str) -> Event | None:
@@ -94,7 +96,7 @@ def event_in(line: str) -> Event | None:
         return None
     texts = {
         name: value if isinstance(value, str) or value is None else json.dumps(value)
-        for name in ("event", "node", "view", "policy", *_OF_EVENTS)
+        for name in ("event", "node", "view", "policy", *OF_EVENTS)
         for value in (said.get(name),)
     }
     return _event(texts | {"ts": float(said["ts"])})
@@ -102,13 +104,13 @@ def event_in(line: str) -> Event | None:
 
 def requests(lines: DataFrame) -> DataFrame:
     """Without the events."""
-    return lines.where(f.col("event").isNull() | f.col("cause").isNotNull()).drop("event", *_OF_EVENTS)
+    return lines.where(f.col("event").isNull() | f.col("cause").isNotNull()).drop("event", *OF_EVENTS)
 
 
 def events(lines: DataFrame) -> list[Event]:
-    """All events, in no order."""
+    """All events, in no order; of more than ``EVENTS_MAX`` not all, but more than that."""
     told = lines.where(f.col("event").isNotNull() & f.col("ts").isNotNull() & f.col("cause").isNull())
-    rows = told.select("event", "ts", "node", "view", "policy", *_OF_EVENTS).limit(EVENTS_MAX).collect()
+    rows = told.select("event", "ts", "node", "view", "policy", *OF_EVENTS).limit(EVENTS_MAX + 1).collect()
     return [_event(row.asDict()) for row in rows]
 
 
@@ -117,7 +119,7 @@ def _event(row: Mapping[str, Any]) -> Event:
     return Event(
         row["event"], row["ts"], row["of"] or row["node"] or "", _whole(row["index"]), row["view"] or "",
         _names(row["members"]), row["primary"] == "true", row["policy"] or "", row["text"] or "",
-        _whole(row["capacity_bps"]) or 0,
+        _whole(row["capacity_bps"]) or 0, (row["node"] or "") if row["of"] else "",
     )  # fmt: skip
 
 
@@ -144,7 +146,7 @@ def _of_parquet(raw: DataFrame) -> DataFrame:
             raw = raw.withColumn(field.name, f.lit(None).cast(field.dataType))
         elif isinstance(kinds[field.name], t.ArrayType):
             raw = raw.withColumn(field.name, f.to_json(field.name))
-        elif field.name in _OF_EVENTS:
+        elif field.name in OF_EVENTS:
             raw = raw.withColumn(field.name, f.col(field.name).cast("string"))
     return raw
 
@@ -160,24 +162,38 @@ def judged(raw: DataFrame) -> DataFrame:
         .when(f.coalesce("rid", "node", "class", "decision", "event").isNull(), "not valid JSON")
         .otherwise("a field of the wrong type"),
     )
-    for name in ("ts", "rid", "node", "class", "decision", "status", *numbers):
-        cause = cause.when(f.col("event").isNull() & f.col(name).isNull(), f"no field '{name}'")
     is_request = f.col("event").isNull()
-    cause = cause.when(is_request & ~f.col("decision").isin(*DECISIONS), "unknown decision")
+    cause = cause.when(~is_request, _wrong_with_event())
+    for name in ("ts", "rid", "node", "class", "decision", "status", *numbers):
+        cause = cause.when(f.col(name).isNull(), f"no field '{name}'")
+    cause = cause.when(~f.col("decision").isin(*DECISIONS), "unknown decision")
     out_of_range = reduce(lambda one, other: one | other, (~(f.col(name) >= 0) for name in ("ts", *numbers)))
-    cause = cause.when(is_request & out_of_range, "a number out of range")
+    cause = cause.when(out_of_range, "a number out of range")
     return (
         raw.withColumn("cause", cause)
         .where(~is_request | ~f.col("method").eqNullSafe("-") | f.col("bad").isNotNull())
         .select(
             *_TYPES,
-            *_OF_EVENTS,
+            *OF_EVENTS,
             "cause",
             "bad",
             f.input_file_name().alias("file"),  # not ``_metadata``: that copies every line once more
             (f.col("ts") + f.col("queue_ms") / 1000).alias("at"),
         )
     )
+
+
+def _wrong_with_event() -> Column:
+    """Null if nothing is. Of events that nobody looks at only the time and the node are."""
+    cause = f.when(f.col("ts").isNull(), "no field 'ts'").when(~(f.col("ts") >= 0), "a number out of range")
+    cause = cause.when(f.col("node").isNull(), "no field 'node'")
+    for kind, names in _NEEDED.items():
+        for name in names:
+            cause = cause.when((f.col("event") == kind) & f.col(name).isNull(), f"no field '{name}'")
+    for name, form in _FORMS.items():
+        is_wrong = f.col("event").isin(*_NEEDED) & ~f.col(name).rlike(f"^({form})$")
+        cause = cause.when(is_wrong, "a field of the wrong type")
+    return cause
 
 
 def narrow(lines: DataFrame, response: str) -> DataFrame:
@@ -218,7 +234,7 @@ def _combined(raw: DataFrame) -> DataFrame:
         "queue_ms": f.lit(0.0),
         "service_ms": f.lit(0.0),
         "total_ms": f.lit(0.0),
-        **{name: f.lit(None).cast("string") for name in ("event", *_OF_EVENTS)},
+        **{name: f.lit(None).cast("string") for name in ("event", *OF_EVENTS)},
     }
     bad = f.when(~is_line, f.col("value"))
     blank = f.trim("value") == ""

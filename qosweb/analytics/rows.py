@@ -21,6 +21,11 @@ class Event(NamedTuple):
     policy: str = ""
     text: str = ""
     capacity_bps: int = 0
+    said_by: str = ""  # if that is not the node that it is about
+
+    @property
+    def writer(self) -> str:
+        return self.said_by or self.node
 
 
 class PartKey(NamedTuple):

@@ -132,6 +132,12 @@ class Scan:
             )
         )
 
+    def names(self) -> DataFrame:
+        """One row: ``named``, how many lines have the name of a request that ends with them; ``too_many`` of these."""
+        named = f.coalesce(f.sum("lines"), f.lit(0))
+        too_many = f.coalesce(f.sum(f.col("lines") - f.bit_count("bits")), f.lit(0))
+        return self._part("names").agg(named.alias("named"), too_many.alias("too_many"))
+
     def suspects(self) -> DataFrame:
         """Groups of names with more lines than names."""
         too_many = f.col("lines") - f.bit_count("bits")
@@ -142,8 +148,8 @@ class Scan:
         )
 
     def events(self) -> list[Event]:
-        """All that the lines tell, in no order."""
-        told = self._part("slots").where(f.col("how") == _EVENT).select("key_who", "lines").limit(EVENTS_MAX)
+        """All that the lines tell, in no order; of more than ``EVENTS_MAX`` not all, but more than that."""
+        told = self._part("slots").where(f.col("how") == _EVENT).select("key_who", "lines").limit(EVENTS_MAX + 1)
         return [
             event
             for row in told.collect()

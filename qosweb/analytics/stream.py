@@ -150,15 +150,16 @@ class Stream:
         facts = lines.agg(
             f.max(f.when(f.col("cause").isNull(), f.col("at"))).alias("latest"),
             f.count(f.when(f.col("cause").isNotNull(), 1)).alias("bad"),
+            f.count(f.when(f.col("cause").isNull() & _ends_named(), 1)).alias("named"),
             f.count(f.lit(1)).alias("lines"),
             f.sort_array(f.collect_set("cut")).alias("cuts"),
         ).first()
         assert facts is not None
         if facts["bad"] and self._aside:
-            asks.set_aside(asked, str(self._aside / f"{number:09d}"))
+            asks.set_aside(lines, str(self._aside / f"{number:09d}"))
         latest_s, cuts = facts["latest"], list(facts["cuts"])
         watermark_s = self._watermark(before.watermark_s, latest_s, cuts)
-        note = batches.Note(watermark_s, latest_s, cuts, new, self._twice(good))
+        note = batches.Note(watermark_s, latest_s, cuts, new, self._twice(good), named=facts["named"])
         self._batches.end(number, note)
         lines.unpersist()
         self.lines += facts["lines"]
@@ -198,7 +199,7 @@ class Stream:
                 of_slots,
                 lambda: tables.percentiles(times),
                 lambda: tables.top(sums[batches.ASKED_FOR]),
-                lambda: (twice[: asks.TWICE_MAX], len(twice)),
+                lambda: asks.Twice(twice[: asks.TWICE_MAX], len(twice), note.named),
                 lambda broken: self._samples(broken, note),
                 lambda policy: asks.accesses(sums[batches.ACCESSED], policy),
             )
@@ -244,11 +245,10 @@ class Stream:
 
     def _twice(self, good: DataFrame) -> dict[str, list[str]]:
         """Requests of this batch that ended more than once, in it or in one before it that is still remembered."""
-        ended = f.col("decision").isin(*_ENDED) & (f.col("rid") != "")
-        here = good.where(ended).select("rid").distinct()
+        here = good.where(_ends_named()).select("rid").distinct()
         said = (
             self._batches.lines()
-            .where(ended)
+            .where(_ends_named())
             .join(here, "rid")
             .groupBy("rid")
             .agg(f.sort_array(f.collect_list(f.concat_ws(" at ", "decision", "node"))).alias("said"))
@@ -275,6 +275,10 @@ class Stream:
         if before.watermark_s is not None:
             self._batches.forget_lines(number, before.watermark_s - self._late_s - self._wanted.limits.window_s)
         self._batches.put_together(number - 2, policies.response_limits(known))
+
+
+def _ends_named() -> Column:
+    return f.col("decision").isin(*_ENDED) & (f.col("rid") != "")
 
 
 def _name(verdict: Verdict) -> list[str | int]:

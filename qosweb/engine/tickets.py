@@ -1,12 +1,13 @@
 """Tickets: with one, a client that is sent to another node (307) finds there the channel that is held for it. Once.
 
 A ticket says whose request it is (the owner and its number), for which node, in which class, for which page (a digest
-of host and target), until when, in milliseconds of the cluster's time, and how long it may still wait for room. It is
-signed with HMAC-SHA256, cut to 128 bits (RFC 2104 section 5), under a key that is derived from the cluster's, so that
-neither can be had from the other. It travels as the query parameter ``qos-ticket`` behind the target that the client
-asked for, and is taken out again before anybody looks at that target.
+of host and target), until when, in milliseconds of the cluster's time, how long it may still wait for room, and its
+name in the access logs, so that it has the same at every node. It is signed with HMAC-SHA256, cut to 128 bits (RFC 2104
+section 5), under a key that is derived from the cluster's, so that neither can be had from the other. It travels as the
+query parameter ``qos-ticket`` behind the target that the client asked for, and is taken out again before anybody looks
+at that target.
 
-    ticket = base64url(version | MessagePack(owner, number, class, node, page, expiry, left) | tag)
+    ticket = base64url(version | MessagePack(owner, number, class, node, page, expiry, left, rid) | tag)
 
 ``host`` is the one that the client will ask the other node under: the authority of the address it is sent to.
 
@@ -33,11 +34,12 @@ import hmac
 import re
 from hashlib import blake2b, sha256
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from cluster.names import ProcessId
+from qosweb.engine.rids import LIFE_LEN, Rid
 
 PARAMETER = "qos-ticket"
 SKEW_MS = 2_000
@@ -45,7 +47,7 @@ VALID_MS_MAX = 60_000
 USED_MAX = 100_000
 TEXT_LEN_MAX = 240
 
-_VERSION = b"\x02"
+_VERSION = b"\x03"
 _TAG_LEN = 16
 _KEY_LEN_MIN = 16
 _DIGEST_LEN = 9
@@ -67,6 +69,7 @@ class Ticket(NamedTuple):
     class_number: int
     expires_ms: int
     left_ms: int | None  # of the time that the request may wait, if there is an end to it
+    rid: Rid  # for the log, where the ticket is good
 
 
 class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -78,6 +81,8 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     page: bytes
     expires_ms: int
     left_ms: int | None
+    rid_life: Annotated[bytes, msgspec.Meta(min_length=LIFE_LEN, max_length=LIFE_LEN)]
+    rid_number: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class TicketOffice:
@@ -106,7 +111,8 @@ class TicketOffice:
         host: str,
         target: str,
         expires_ms: int,
-        left_ms: int | None = None,
+        left_ms: int | None,
+        rid: Rid,
     ) -> str:
         """A ticket of this node's for ``node``."""
         wire = _Wire(
@@ -118,6 +124,7 @@ class TicketOffice:
             _page(host, target),
             expires_ms,
             left_ms,
+            *rid,
         )
         said = _VERSION + msgspec.msgpack.encode(wire)
         return base64.urlsafe_b64encode(said + self._tag(said)).rstrip(b"=").decode()
@@ -131,7 +138,8 @@ class TicketOffice:
             return Verdict.FORGED, None
         wire, tag = genuine
         owner = ProcessId(wire.name, wire.incarnation)
-        ticket = Ticket(owner, wire.number, wire.class_number, wire.expires_ms, wire.left_ms)
+        rid = Rid(wire.rid_life, wire.rid_number)
+        ticket = Ticket(owner, wire.number, wire.class_number, wire.expires_ms, wire.left_ms, rid)
         if wire.node != _digest_of(self._me):
             return Verdict.OTHER_NODE, ticket
         if wire.page != _page(host, target):

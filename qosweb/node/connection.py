@@ -284,7 +284,12 @@ class Connection(Closing):
         )
 
     def _relayed(self, answer: Answer | None) -> None:
-        """The relay has ended, or is cancelled."""
+        """The relay has ended, or is cancelled.
+
+        What another node answers ends in its log. That holds also where the client left: it sees that. But where that
+        node broke off, or could not be asked, nobody here knows what it has written, if anything: then this line is for
+        what happened here, under a name of its own.
+        """
         relay, exchange = self._relay, self._relayed_exchange
         if relay is None or exchange is None:
             return
@@ -292,6 +297,9 @@ class Connection(Closing):
         if exchange.has_body:
             self._reader = None  # its parser expects a body
         self.active_at = self._clock.read()
+        client_left = answer is None and self._transport is None
+        if relay.place.peer and not relay.is_complete and not client_left:
+            exchange.rid = None
         if answer is not None:
             exchange.outcome = ""  # it came to nothing there
             self._send(exchange, answer)
@@ -303,6 +311,8 @@ class Connection(Closing):
                 self._linger()
             else:
                 self._unblock()
+        elif relay.place.peer and client_left:
+            self._record(exchange, "forwarded", relay.status, relay.sent)
         else:
             self._record(exchange, "failed", relay.status, relay.sent)
             self.abort()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from aiohttp.http import RawRequestMessage
 
     from qosweb.engine.requests import Decision, Request
+    from qosweb.engine.rids import Rid
     from qosweb.engine.tickets import Ticket
     from qosweb.http.targets import Target
     from qosweb.node.ledger import ClassAccount
@@ -50,6 +51,7 @@ class Exchange:
     request: Request | None = None  # as the engine knows it
     decision: Decision | None = None  # what the engine decided
     ticket: Ticket | None = None  # with which another node sent its client here
+    rid: Rid | None = None  # its name in the log, if it came from another node or goes to one; else it has none yet
     outcome: str = ""  # what the log says was decided, where that does not follow from the answer
     rate_bps: int | None = None  # of its channel, set when it is admitted; None: as fast as it goes
     fixed_bytes: int = 0  # what it costs beside its body; see qosweb.node.pacing

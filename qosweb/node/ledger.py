@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from qosweb.engine.rids import LIFE_LEN, Rid
 from qosweb.node.clock import THOUSANDTHS
 from qosweb.node.exchange import PATH_LOGGED_MAX
 from qosweb.node.logline import Combined, Entry, JsonLines, quoted
@@ -93,7 +94,8 @@ class Ledger:
         self._lines: list[str] = []
         self._announced = ""
         self._clock = clock
-        self._rid_prefix = os.urandom(4).hex() + "-"
+        self._life = os.urandom(LIFE_LEN)
+        self._rid_prefix = self._life.hex() + "-"
         self._requests = 0
         self._noted_bytes = 0  # of requests that were no plain ones
         self._noted_s = 0.0
@@ -174,7 +176,7 @@ class Ledger:
         message = exchange.message
         entry = Entry(
             at_s=self._clock.wall(exchange.arrived),
-            rid=self._next_rid(),
+            rid=self._new_rid() if exchange.rid is None else str(exchange.rid),
             client=exchange.client,
             method=message.method,
             host=exchange.host,
@@ -199,7 +201,7 @@ class Ledger:
         self._write(
             Entry(
                 at_s=self._clock.wall(arrived),
-                rid=self._next_rid(),
+                rid=self._new_rid(),
                 client=client,
                 method="-",
                 host="",
@@ -257,6 +259,11 @@ class Ledger:
             if len(self._lines) >= BATCH_LINES:
                 self.flush()
 
-    def _next_rid(self) -> str:
+    def next_rid(self) -> Rid:
+        """A name that no other request has, for one that goes to another node."""
+        self._requests += 1
+        return Rid(self._life, self._requests)
+
+    def _new_rid(self) -> str:
         self._requests += 1
         return f"{self._rid_prefix}{self._requests}"

@@ -293,7 +293,7 @@ class Node:
             say(f"{'founds' if settings.bootstrap else 'joins'} a cluster; others can join at {addresses} (--join)")
             self._clock_watch = ClockWatch(say)
             self.policy.change_scope(is_local=self.primary is None)
-            self.visits.open(engine, self.membership.replica.options.key)
+            self.visits.open(engine, self.membership.replica.options.key, self.ledger.next_rid)
             if settings.bootstrap and engine.replicated.generation == 0:
                 await self._found(law)
         self._report_capacity()

@@ -4,6 +4,9 @@ The client is sent with 307 and a ticket behind the target, which holds a channe
 ``set redirect = forward``, the node asks for the page there with that ticket, and passes the answer on. What was passed
 on once is not passed on again: where its ticket came too late, its client is sent. A ticket that is no good is no
 reason to refuse the request: it is one like any other then, and waits for its turn. Both are counted.
+
+The request has one name in the logs of both nodes: the first gives it, the ticket carries it. Only a good ticket does:
+with any other a client could write lines under the name of somebody else's request.
 Neighbours: `qosweb.engine.tickets`; `qosgate` asks.
 """
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId
     from qosweb.engine.engine import Engine
     from qosweb.engine.requests import GoTo
+    from qosweb.engine.rids import Rid
     from qosweb.node.exchange import Exchange
     from qosweb.node.ledger import ClassAccount
 
@@ -39,10 +43,12 @@ class Visits:
         self._key = b""
         self._me: ProcessId | None = None
         self._office: TicketOffice | None = None
+        self._next_rid: Callable[[], Rid] | None = None
 
-    def open(self, engine: Engine, cluster_key: bytes) -> None:
-        """The node is a member of a cluster."""
+    def open(self, engine: Engine, cluster_key: bytes, next_rid: Callable[[], Rid]) -> None:
+        """The node is a member of a cluster. ``next_rid`` names requests for the log."""
         self._engine = engine
+        self._next_rid = next_rid
         self._key = cluster_key
         self.renamed()
 
@@ -56,15 +62,16 @@ class Visits:
         """A request that was granted a channel elsewhere: its client goes there, or this node asks for it."""
         assert self._office is not None
         assert self._engine is not None
+        assert self._next_rid is not None
         assert exchange.request is not None
         assert exchange.target is not None
         target = exchange.target.escaped_path + (f"?{exchange.target.query}" if exchange.target.query else "")
         forwards = self._engine.machine.law.forwards and exchange.ticket_text is None
         authority = exchange.host if forwards else decision.url.partition("://")[2]
         until_ms = self._engine.time_ms + VISIT_MS
-        text = self._office.issue(
-            exchange.request.number, account.number, decision.node, authority, target, until_ms, decision.left_ms
-        )
+        exchange.rid = rid = exchange.rid or self._next_rid()
+        number, left_ms = exchange.request.number, decision.left_ms
+        text = self._office.issue(number, account.number, decision.node, authority, target, until_ms, left_ms, rid)
         if forwards:
             exchange.outcome = "forwarded"
             return Elsewhere(decision.url, with_ticket(target, text), decision.node.name)
@@ -86,8 +93,8 @@ class Visits:
         target = exchange.target.escaped_path + (f"?{exchange.target.query}" if exchange.target.query else "")
         verdict, ticket = self._office.check(exchange.ticket_text, exchange.host, target, self._engine.time_ms)
         self.verdicts[verdict.value] += 1
-        if verdict is Verdict.GOOD:
-            exchange.ticket = ticket
+        if verdict is Verdict.GOOD and ticket is not None:
+            exchange.ticket, exchange.rid = ticket, ticket.rid
         elif self._engine.now_ms >= self._next_word_ms.get(verdict, self._engine.now_ms):
             self._next_word_ms[verdict] = self._engine.now_ms + WORD_EVERY_MS
             self._say(

@@ -76,6 +76,102 @@ def test_the_order_of_ids_is_that_of_their_numbers() -> None:
     assert violated([view("a", 1, "9:aaaa", "a"), view("a", 2, "10:aaaa", "a")]) == {}
 
 
+def switched(node: str, *at: int | str) -> list[Event]:
+    """In the view 20:vvvv of a, b and c, which begins at index 10: policies and their indices."""
+    pairs = zip(at[::2], at[1::2], strict=True)
+    events = [policy(node, int(place), str(name), ts=3.0 + int(place)) for name, place in pairs]
+    return [view(node, 10, "20:vvvv", "abc", ts=2.0), *events]
+
+
+SWITCHES = [
+    pytest.param(
+        switched("a", "p", 12, "q", 20, "r", 30) + switched("b", "p", 12, "r", 30),
+        "index 20 switches to policy q at a, and b passed over it",
+        id="one is passed over",
+    ),
+    pytest.param(
+        switched("a", "p", 12, "q", 13) + switched("b", "p", 14) + switched("c", "q", 15),
+        "policy p begins at index 12 at a and at 14 at b",
+        id="one after the other",
+    ),
+    pytest.param(
+        switched("a", "p", 12, "q", 20, "r", 30)[1:] + switched("b", "p", 12, "r", 30)[1:],
+        "index 20 switches to policy q at a, and b passed over it",
+        id="without views",
+    ),
+    pytest.param(
+        switched("a", "p", 12, "q", 13)[1:] + switched("b", "p", 14)[1:],
+        "policy p begins at index 12 at a and at 14 at b",
+        id="one after the other, without views",
+    ),
+    pytest.param(
+        [*switched("a", "p", 12, "q", 20), *switched("b", "p", 12), Event("capacity", 30.0, "a", 22, said_by="b")],
+        "index 20 switches to policy q at a, and b passed over it",
+        id="a capacity shows that it went on",
+    ),
+    pytest.param(
+        [
+            *switched("a", "p", 12, "q", 20), view("a", 25, "21:wwww", "ab", ts=40.0),
+            *switched("b", "p", 12), view("b", 25, "21:wwww", "ab", ts=40.0),
+        ],
+        "index 20 switches to policy q at a, and b passed over it",
+        id="it went on into the next view",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("events", "said"), SWITCHES)
+def test_a_switch_that_is_not_everywhere_at_one_index(events: list[Event], said: str) -> None:
+    assert said in violated(events)[chain.SWITCHED]
+
+
+A_ALL_THE_TIME = [
+    *switched("a", "p", 12, "q", 20, "r", 30),
+    view("a", 15, "21:wwww", "ac", ts=16.0),
+    view("a", 25, "22:xxxx", "abc", ts=26.0),
+]
+MAY_PASS_OVER = [
+    pytest.param(
+        [view("b", 10, "20:vvvv", "abc", ts=2.0), policy("b", 12, "p", 15.0), view("b", None, "", "b", ts=16.0,
+         primary=False), view("b", 25, "22:xxxx", "abc", ts=26.0), policy("b", 30, "r", 33.0)],
+        id="it was outside",
+    ),
+    pytest.param(
+        [*switched("b", "p", 12, "r", 30), view("b", 25, "22:xxxx", "abc", ts=26.0)],
+        id="so short that it did not say so, and others had a view without it",
+    ),
+    pytest.param([view("b", 25, "22:xxxx", "abc", ts=26.0), policy("b", 30, "r", 33.0)], id="it joined"),
+    pytest.param([*switched("b", "p", 12), policy("b", None, "p", 22.0)], id="it ended and began again"),
+    pytest.param(
+        [*switched("b", "p", 12), policy("b", None, "q", 25.5), policy("b", 30, "r", 33.0),
+         view("b", 25, "22:xxxx", "abc", ts=33.1)],
+        id="it got the state, and its view is said after an entry of it",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("events", MAY_PASS_OVER)
+def test_who_got_the_state_and_not_the_entries_may_pass_over_switches(events: list[Event]) -> None:
+    assert violated([*A_ALL_THE_TIME, *events]) == {}
+
+
+def test_who_ended_while_the_others_went_on_owes_nothing() -> None:
+    assert violated([*switched("a", "p", 12, "q", 20), *switched("b", "p", 12)]) == {}
+
+
+def test_a_policy_may_be_there_again_for_others() -> None:
+    """The one who had it first has left, who has it now came later."""
+    first = [view("a", 1, "1:aaaa", "ab"), policy("a", 2, "p")]
+    then = [view("b", 5, "2:bbbb", "bc", ts=6.0), view("c", 5, "2:bbbb", "bc", ts=6.0), policy("c", 9, "p", ts=9.0)]
+    assert violated([*first, *then]) == {}
+
+
+def test_where_event_lines_are_missing_nothing_is_concluded_from_that() -> None:
+    broken = switched("a", "p", 12, "q", 20, "r", 30) + switched("b", "p", 12, "r", 30)
+    found = {v.rule: v.outcome for v in chain.judge_cluster(broken, is_all=False)}
+    assert (found[chain.SWITCHED], found[chain.ONE_VIEW]) == (NOT_TESTED, HELD)
+
+
 def test_requests_that_end_twice() -> None:
     assert chain.judge_once([], 0, 0).outcome == NOT_TESTED
     assert chain.judge_once([], 0, 9).outcome == HELD

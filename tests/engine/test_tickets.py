@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.names import ProcessId
+from qosweb.engine.rids import Rid
 from qosweb.engine.tickets import (
     SKEW_MS,
     TEXT_LEN_MAX,
@@ -24,10 +25,11 @@ KEY = b"k" * 32
 HERE, THERE = ProcessId("here", 7), ProcessId("there")
 HOST, PAGE = "there.example:8080", "/shop/cart?item=1"
 NOW = 1_700_000_000_000
+RID = Rid(b"\xb1\x24\x4d\xbf", 17)
 
 
 def issued(expires_ms: int = NOW + 1000, number: int = 12, key: bytes = KEY) -> str:
-    return TicketOffice(key, HERE).issue(number, 3, THERE, HOST, PAGE, expires_ms, 250)
+    return TicketOffice(key, HERE).issue(number, 3, THERE, HOST, PAGE, expires_ms, 250, RID)
 
 
 def there(used_max: int = 100) -> TicketOffice:
@@ -36,17 +38,31 @@ def there(used_max: int = 100) -> TicketOffice:
 
 def test_a_ticket_is_good_once() -> None:
     office, text = there(), issued()
-    assert office.check(text, HOST, PAGE, NOW) == (Verdict.GOOD, Ticket(HERE, 12, 3, NOW + 1000, 250))
+    assert office.check(text, HOST, PAGE, NOW) == (Verdict.GOOD, Ticket(HERE, 12, 3, NOW + 1000, 250, RID))
     assert office.check(text, HOST, PAGE, NOW)[0] is Verdict.USED
     assert office.check(issued(number=13), HOST, PAGE, NOW)[0] is Verdict.GOOD
 
 
 def test_a_ticket_is_short_and_safe_in_an_address() -> None:
-    text = TicketOffice(KEY, ProcessId("n" * 64, 2**63 - 1)).issue(2**63 - 1, 5000, THERE, HOST, PAGE, NOW, 2**31)
+    rid = Rid(b"\xff" * 4, 2**63 - 1)
+    office = TicketOffice(KEY, ProcessId("n" * 64, 2**63 - 1))
+    text = office.issue(2**63 - 1, 5000, THERE, HOST, PAGE, NOW, 2**31, rid)
     assert len(text) <= TEXT_LEN_MAX
     assert len(issued()) < 90
     assert all(c.isascii() and (c.isalnum() or c in "-_") for c in text)
     assert there().check(text, HOST, PAGE, NOW)[0] is Verdict.GOOD
+
+
+def test_it_carries_the_name_that_the_request_has_in_the_log() -> None:
+    _, ticket = there().check(issued(), HOST, PAGE, NOW)
+    assert ticket is not None
+    assert str(ticket.rid) == "b1244dbf-17"
+
+
+@pytest.mark.parametrize("rid", [Rid(b"", 1), Rid(b"12345", 1), Rid(b"1234", -1)])
+def test_what_is_no_name_for_a_log_makes_no_ticket(rid: Rid) -> None:
+    text = TicketOffice(KEY, HERE).issue(12, 3, THERE, HOST, PAGE, NOW, None, rid)
+    assert there().check(text, HOST, PAGE, NOW) == (Verdict.FORGED, None)
 
 
 def test_it_is_for_one_node_and_one_page() -> None:

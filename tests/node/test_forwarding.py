@@ -88,7 +88,9 @@ def test_a_page_passes_with_its_fields(cluster: RunningCluster) -> None:
     assert forwarded(cluster, "/small.txt", f"If-None-Match: {reply.headers['etag']}").status == 304
     part = forwarded(cluster, "/small.txt", "Range: bytes=1-2")
     assert (part.status, part.body) == (206, b"ma")
-    logged(cluster, "b", path="/small.txt", decision="served", status=206)
+    there = logged(cluster, "b", path="/small.txt", decision="served", status=206)
+    here = logged(cluster, "a", path="/small.txt", decision="forwarded", status=206)
+    assert here["rid"] == there["rid"]  # one request, one name
     assert cluster.status("b")["tickets"] == {"good": 3}
 
 
@@ -131,6 +133,8 @@ def test_a_client_that_goes_away_takes_its_request_along(cluster: RunningCluster
             connection.send(b"GET /slow.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
             wait_for(lambda: channels(cluster, "b") or None, "it runs at b")
         wait_for(lambda: not channels(cluster, "b") or None, "it runs no more")
+    there = logged(cluster, "b", path="/slow.bin", decision="failed")  # it ends there, and only there
+    assert logged(cluster, "a", rid=there["rid"])["decision"] == "forwarded"
 
 
 def test_what_was_forwarded_is_not_forwarded_again(cluster: RunningCluster) -> None:
@@ -157,5 +161,6 @@ def test_a_peer_that_dies_in_the_middle(cluster: RunningCluster) -> None:
             connection.read_reply()  # it sees that this was not all
     line = logged(cluster, "a", path="/large.bin", decision="failed", status=200)
     assert line["bytes"] < len(LARGE)
+    assert not any(other["rid"] == line["rid"] for other in cluster.requests("b"))  # who knows what it has written
     wait_for(lambda: a.get("/small.txt").status == 200 or None, "a goes on")
     assert not any("internal fault" in said for said in a.stderr)

@@ -4,64 +4,27 @@ like anybody else's. No channel is lost for them."""
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, NamedTuple
+from collections import defaultdict
+from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.engine.visitors import VISIT_MS
-from tests.support.clusters import KIB, RunningCluster, make_site
+from tests.support.clusters import RunningCluster, make_site
+from tests.support.redirects import PAGES, PIPE, SPEC, Sent, ask, in_use, sent_to_b
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.raw import RawConnection
-
-SPEC = "set lifetime = 20s\nset channel = 64KB in 1s\n"
-PIPE = ("--capacity", "64KB/s")  # one page at a time, for a second
 LATE_MS = 4_500  # how long a channel is held, and what clocks may differ by
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     folder = tmp_path_factory.mktemp("tickets")
-    site = make_site(folder / "site", {"thick": 64 * KIB, "thin": 16, "other": 16})
+    site = make_site(folder / "site", PAGES)
     with RunningCluster(site, folder, SPEC, "ab", *PIPE) as cluster:
         yield cluster
-
-
-class Sent(NamedTuple):
-    target: str
-    until_ms: int  # it is good for so long, by the time of the cluster
-
-
-def sent_to_b(cluster: RunningCluster) -> Sent:
-    """Where a client of `a` is sent to at `b`, with its ticket: a's pipe is full, b's is not."""
-    a, b = cluster.nodes["a"], cluster.nodes["b"]
-
-    def try_once() -> Sent | None:
-        wait_for(lambda: not in_use(cluster) or None, "both pipes are free")
-        with a.connect() as first, a.connect() as second:
-            ask(first, "/thick/page")
-            wait_for(lambda: in_use(cluster) or None, "the pipe of a is full")
-            now_ms = int(cluster.status("b")["time_ms"])
-            ask(second, "/thin/page")
-            reply = second.read_reply()
-            first.read_reply()
-        location = reply.headers.get("location", "")
-        if reply.status != 307 or not location.startswith(b.url):
-            return None
-        return Sent(location.removeprefix(b.url), now_ms + VISIT_MS)
-
-    return wait_for(try_once, "a client to be sent to b", 60)
-
-
-def ask(connection: RawConnection, target: str) -> None:
-    connection.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-
-
-def in_use(cluster: RunningCluster) -> int:
-    return sum(one["channels"] for one in cluster.status("a")["nodes"].values())
 
 
 def judged(cluster: RunningCluster, name: str, verdict: str) -> int:
@@ -71,9 +34,8 @@ def judged(cluster: RunningCluster, name: str, verdict: str) -> int:
 def present(cluster: RunningCluster, name: str, target: str, verdict: str) -> None:
     """Bring a ticket: it is judged so, and the page is served all the same."""
     node, before = cluster.nodes[name], judged(cluster, name, verdict)
-    host = "Host: " + node.url.partition("//")[2]
     with node.connect() as connection:
-        connection.send(f"GET {target} HTTP/1.1\r\n{host}\r\n\r\n".encode())
+        ask(connection, target, node.url.partition("//")[2])
         assert connection.read_reply().status == 200
     assert judged(cluster, name, verdict) == before + 1
     if verdict != "good":
@@ -123,6 +85,24 @@ def test_one_that_is_late_and_the_channel_that_was_held_for_it(cluster: RunningC
     wait_for(lambda: cluster.status("b")["time_ms"] > late_ms or None, "the ticket is late")
     present(cluster, "b", target, "late")
     wait_for(lambda: not in_use(cluster) or None, "no channel is held for anybody")
+
+
+def test_only_a_good_one_gives_its_name_to_a_line(cluster: RunningCluster) -> None:
+    """A request is redirected at one node and ends at the other, under one name; no other name is there twice."""
+    b = cluster.nodes["b"]
+    with b.connect() as connection:
+        ask(connection, "/the-last")
+        assert connection.read_reply().status == 404
+    wait_for(lambda: any(line["path"] == "/the-last" for line in cluster.requests("b")) or None, "all lines of b")
+    said = defaultdict(list)
+    for name in "ab":
+        for line in cluster.requests(name):
+            said[line["rid"]].append(f"{line['decision']} at {name}")
+    both = [of_one for of_one in said.values() if len(of_one) > 1]
+    assert both == [["redirected at a", "served at b"]] * judged(cluster, "b", "good")
+    assert both
+    assert judged(cluster, "b", "used")
+    assert judged(cluster, "b", "forged")
 
 
 def test_nothing_is_left_of_them(cluster: RunningCluster) -> None:

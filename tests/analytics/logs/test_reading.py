@@ -88,6 +88,6 @@ def test_all_forms_and_all_that_is_wrong(spark: SparkSession, tmp_path: Path) ->
 
 def test_logs_without_a_request_are_bad_input(spark: SparkSession, tmp_path: Path) -> None:
     log = tmp_path / "x.log"
-    log.write_text('{"event":"view","ts":1,"node":"n","primary":true}\nnonsense\n')
+    log.write_text('{"event":"view","ts":1,"node":"n","view":"1:a","members":["n"],"primary":true}\nnonsense\n')
     with pytest.raises(UsageError, match=r"no request could be read from the logs \(1 lines: not a JSON object"):
         analyse(spark, Wanted(sources.find([str(log)])))
