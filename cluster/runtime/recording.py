@@ -12,6 +12,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from cluster.runtime.appending import end_torn_line
 from cluster.specs.traces import FORMAT, Life, action_line, life_line
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Recorder:
     __slots__ = ("_around", "_descriptor", "_notes", "_taken")
 
     def __init__(self, path: Path, process: ProcessId, boot: int, founder: ProcessId | None) -> None:
+        end_torn_line(path)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._notes: deque[tuple[int, bytes]] = deque()  # how many effects come before it, and its line
         self._taken = 0  # effects that left the outbox before

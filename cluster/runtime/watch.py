@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.entries import VIEW
+from cluster.runtime.appending import end_torn_line
 from cluster.runtime.fields import fields, of_set, of_view
 
 if TYPE_CHECKING:
@@ -200,6 +201,7 @@ class OrderLog:
     """
 
     def __init__(self, path: Path) -> None:
+        end_torn_line(path)
         self._file = path.open("ab", buffering=0)
         self._path = path
         self._lost = 0

@@ -76,14 +76,16 @@ def action_line(at: float, action: Action, process: ProcessId | None = None) -> 
 
 
 def read_trace(name: str, lines: Iterable[bytes]) -> Iterator[Step | Life]:
-    """The lives and steps of one file. A last line that is cut short is what a killed process leaves behind."""
+    """The lives and steps of one file. A line that is cut short, the last of a life, is what a kill leaves behind."""
     life: Life | None = None
     cut = ""
     for number, line in enumerate(lines, 1):
-        if cut:
+        begins = line.startswith(b"{")
+        if cut and not begins:
             raise BadTrace(cut)
+        cut = ""
         try:
-            if line.startswith(b"{"):
+            if begins:
                 life = _decode_life(line)
                 if life.trace != FORMAT:
                     raise BadTrace(f"{name}:{number}: a trace of format {life.trace}; this is a reader of {FORMAT}")

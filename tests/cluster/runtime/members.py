@@ -168,16 +168,17 @@ class Cluster:
 
     def _spawn(self, name: str, *more: str, before: tuple[str, ...] = ()) -> Member:
         life = self._lives[name] = self._lives.get(name, 0) + 1
-        file = name if self.durable else f"{name}-{life}"
+        own = f"{name}-{life}"  # of this life: its last line may be torn
+        file = name if self.durable else own
         arguments = [
             "--key-file",
             str(self.key_file),
             "--log-level",
             "INFO",
             "--confirmed",
-            self._file("confirmed", file),
+            self._file("confirmed", own),
         ]
-        arguments += ["--order-log", self._file("order", file)]
+        arguments += ["--order-log", self._file("order", own)]
         place = self.network.address(name) if self.network is not None else "127.0.0.1"
         listen = self._addresses.get(name, f"{place}:0")
         if self.wires is not None:
