@@ -81,7 +81,7 @@ def read_trace(name: str, lines: Iterable[bytes]) -> Iterator[Step | Life]:
     cut = ""
     for number, line in enumerate(lines, 1):
         begins = line.startswith(b"{")
-        if cut and not begins:
+        if cut and not (begins and life is not None):
             raise BadTrace(cut)
         cut = ""
         try:
