@@ -87,6 +87,8 @@ class Backfill:
                     os.fdatasync(descriptor)  # SQLite syncs only what is the whole log
                 self._copied.set()
                 self._begin.clear()
+                if self._ends:  # said just before, so that the word was taken back with the other
+                    return
         finally:
             connection.close()
             os.close(descriptor)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from cluster.runtime.options import Bounds
 
 TLS_ENDS_S = 0.25  # the system ends a TLS handshake by itself; this much later nobody waits for its word any more
-
-
 UNREAD = 4096  # bytes at a time, of a connection that is closed and still open at the other end
 JOINED_MAX = 16 * 1024  # bytes that are put together for one write; more of them leave from where they are
 

@@ -109,3 +109,24 @@ def test_a_disk_that_was_closed_has_no_thread_and_no_descriptors_left(tmp_path: 
     store.close()
     assert not any(thread.name == "cluster-backfill" for thread in threading.enumerate())
     assert open_descriptors() == descriptors
+
+
+def test_who_closes_at_the_end_of_a_round_does_not_wait(tmp_path: Path) -> None:
+    """The word that it is over comes just before the last order is taken back."""
+
+    class ClosedJustBefore(threading.Event):
+        def clear(self) -> None:
+            backfill._ends = True
+            self.set()
+            super().clear()
+
+    store = open_store(tmp_path)
+    backfill = store._backfill
+    backfill._begin = ClosedJustBefore()
+    for position in range(COUNT):
+        append(store, position)
+    thread = backfill._thread
+    assert thread is not None
+    thread.join(5)
+    assert not thread.is_alive()
+    store.close()
