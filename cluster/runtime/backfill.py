@@ -78,17 +78,18 @@ class Backfill:
         # long as the connection.
         descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            while True:
+            while not self._ends:  # looked at behind `clear`, too, which takes back the word that it is over
                 self._begin.wait()
-                if self._ends:
-                    return
-                with suppress(sqlite3.Error, OSError):
-                    connection.execute(_CHECKPOINT).fetchone()
-                    os.fdatasync(descriptor)  # SQLite syncs only what is the whole log
-                self._copied.set()
-                self._begin.clear()
-                if self._ends:  # said just before, so that the word was taken back with the other
-                    return
+                self._round(connection, descriptor)
         finally:
             connection.close()
             os.close(descriptor)
+
+    def _round(self, connection: sqlite3.Connection, descriptor: int) -> None:
+        if self._ends:
+            return
+        with suppress(sqlite3.Error, OSError):
+            connection.execute(_CHECKPOINT).fetchone()
+            os.fdatasync(descriptor)  # SQLite syncs only what is the whole log
+        self._copied.set()
+        self._begin.clear()
