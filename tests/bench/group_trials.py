@@ -25,6 +25,7 @@ from tests.cluster.runtime.namespaces import Namespaces, NotAllowed
 from tests.support.standstill import Standstill
 
 SATURATED = 512  # outstanding
+FULL = 2048  # outstanding, where members have no reason to wait for each other
 FEW = 8  # outstanding, where something goes wrong meanwhile
 STOP_S, EVERY_S = 0.2, 1.0
 AWAKE = 0.95  # of the usual rate, while a member that naps is awake: all of it, less what two measurements may differ
@@ -118,25 +119,34 @@ def half(session: Session) -> None:
 
 
 def sizes(session: Session) -> None:
-    """More members, on the same two cores; beside the floor, whose members do next to nothing with an entry."""
-    print(f"\nmembers on the same two cores, {SATURATED} outstanding:")
-    figures: dict[tuple[str, int], list[dict[str, float]]] = {}
+    """More members, on the same two cores; beside the floor, whose members do next to nothing with an entry.
+
+    Seven wait longer for each other than three, so it takes more outstanding entries to keep them busy: the goal is
+    for loads that fill both.
+    """
+    figures: dict[tuple[str, int, int], list[dict[str, float]]] = {}
     for _ in range(session.rounds):
         for kind, count in product(("ours", "floor"), (3, 5, 7)):
             names = "abcdefg"[:count]
             members = _ours(names=names) if kind == "ours" else Members("floor", 0, names)
             try:
-                members.load(SATURATED, 0.5)
-                figures.setdefault((kind, count), []).append(members.load(SATURATED, session.seconds))
+                for outstanding in (SATURATED, FULL):
+                    members.load(outstanding, 0.5)
+                    found = members.load(outstanding, session.seconds)
+                    figures.setdefault((kind, outstanding, count), []).append(found)
             finally:
                 members.close()
-    ratios = {}
-    for (kind, count), found in figures.items():
-        per_s, cpu_us = (median(each[key] for each in found) for key in ("per_s", "cpu_us"))
-        ratio = ratios[kind, count] = per_s / median(each["per_s"] for each in figures[kind, 3])
-        print(f"  {kind:<6} {count} members {per_s:>9,.0f} entries/s, {ratio:.2f} of three; CPU of all {cpu_us:.1f} us")
-    what = f"7 members, of what 3 do on the same cores (the floor: {ratios['floor', 7]:.2f})"
-    session.verdicts.least(what, ratios["ours", 7], goals.SEVEN_OF_THREE, "{:.2f}")
+    of_three = {}
+    for outstanding in (SATURATED, FULL):
+        print(f"\nmembers on the same two cores, {outstanding} outstanding:")
+        for kind, count in product(("ours", "floor"), (3, 5, 7)):
+            found_all, three = (figures[kind, outstanding, size] for size in (count, 3))
+            per_s, cpu_us = (median(each[key] for each in found_all) for key in ("per_s", "cpu_us"))
+            ratio = median(one["per_s"] / of["per_s"] for one, of in zip(found_all, three, strict=True))
+            of_three[kind, outstanding, count] = ratio
+            print(f"  {kind:<6} {count} members {per_s:>9,.0f} entries/s, {ratio:.2f} of three, CPU {cpu_us:.1f} us")
+    what = f"7 members, of what 3 do on the same cores (the floor: {of_three['floor', FULL, 7]:.2f})"
+    session.verdicts.least(what, of_three["ours", FULL, 7], goals.SEVEN_OF_THREE, "{:.2f}")
 
 
 def slow(session: Session) -> None:
