@@ -32,7 +32,7 @@ from cluster.layer import (
     PrimaryChanged,
     Send,
 )
-from cluster.messages import Data, LinkAck
+from cluster.messages import Ack, Data, LinkAck
 from cluster.runtime.memory import MemoryStore
 from cluster.runtime.recording import Recorder
 from cluster.runtime.refusals import DiskFull, StoreError
@@ -173,9 +173,13 @@ class Driver:
             error.add_note(f"while a {type(frame).__name__} of {peer} was handled")
             self._fail(error)
             return
-        if type(frame) is not Data and type(frame) is not LinkAck:
-            self._rearm = True
-        self._dirty = True
+        kind = type(frame.body) if type(frame) is Data else type(frame)
+        if kind is not Ack and kind is not LinkAck:
+            self._dirty = True
+            if kind is type(frame):
+                self._rearm = True
+        elif self.process.around.outbox:  # most acknowledgements but the last one change nothing
+            self._dirty = True
 
     def belongs(self, founding: str) -> None:
         """This process was told which founding of the cluster it belongs to, by the first member that it met.
