@@ -351,7 +351,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "confirm before safe", "cluster.total_order",
         "        self.around.outbox.append(Persist(Appended(position, run)))",
         "        self.around.outbox.append(Persist(Appended(position, run)))\n"
-        "        self.next_confirm = self.length\n        self._report()",
+        "        self.next_confirm = self.length\n        self._report(run.pack.count)",
         "an entry is delivered before everybody has it",
     ),
     Mutant(

@@ -2,7 +2,8 @@
 
 No paper has it: DVS tells its client of views that begin, and not that one has ended. The stack promises its
 application both. In every state, what a process was told is the current view of VS if it was attempted as a primary
-view and established here, and otherwise none. (That others have left that view already, it cannot know.)
+view and established here, and otherwise none. (That others have left that view already, it cannot know.) One who comes
+back is told when it has been delivered what was confirmed without it.
 Who is told too late answers clients for a group that has gone on without it.
 """
 
@@ -47,7 +48,9 @@ class ReplicaInvariants(Spec):
 
     def invariant_not_told(self, state: ProcessState) -> None:
         cur, order = state.primary.cur, state.total_order
-        if cur is not None and order.status == NORMAL:
+        if cur is not None and order.status == NORMAL and not order.is_behind:
             self.require(
-                cur != state.primary.client_cur, "primary view: p was told of cur, if it is established at p", cur
+                cur != state.primary.client_cur,
+                "primary view: p was told of cur, if it is established at p and p has what is confirmed",
+                cur,
             )

@@ -144,6 +144,7 @@ class Order:
     base: int = 0
     current: View | None = AB
     status: str = "normal"
+    is_behind: bool = False
 
 
 @dataclass
@@ -503,7 +504,10 @@ REPLICA_STATES = [
         Process(Primary(), Order(current=AB), replica=TOLD_OF_ABC),
         "primary view: the one that p was told of is established at p",
     ),
-    (Process(Primary(), IN_ORDER), "primary view: p was told of cur, if it is established at p"),
+    (
+        Process(Primary(), IN_ORDER),
+        "primary view: p was told of cur, if it is established at p and p has what is confirmed",
+    ),
 ]
 
 
@@ -517,6 +521,7 @@ def test_replica_good_states() -> None:
         Process(Primary(), IN_ORDER, replica=TOLD_OF_ABC),
         Process(Primary(cur=BC), IN_ORDER),  # the view is over, and p was told so
         Process(Primary(), Order(current=ABC, status="collect")),  # attempted, and not established yet
+        Process(Primary(), Order(current=ABC, is_behind=True)),  # established, and not caught up yet
         Process(Primary(cur=None, client_cur=None), Order(current=None)),  # just started
     ):
         assert judged([ReplicaInvariants()], primary(ABC), B, {B: state}) == ""
