@@ -74,8 +74,8 @@ class TotalOrder:
 
     __slots__ = ("_aside", "_due", "_incoming", "_interrupted", "_outcome", "_report_end", "_reporting", "_safe_count",
                  "above", "around", "below", "content", "current", "delay", "gotstate", "high_primary", "highest",
-                 "links", "log", "next_confirm", "next_report", "nextseqno", "reported_highest", "safe_exch", "settings",
-                 "snapshot", "status")  # fmt: skip
+                 "links", "log", "next_confirm", "next_report", "nextseqno", "reported_highest", "safe_exch",
+                 "settings", "snapshot", "status")  # fmt: skip
 
     above: Above
     below: Below

@@ -446,6 +446,25 @@ MUTANTS: tuple[Mutant, ...] = (
         "what was ordered while supplies were awaited is dropped",
         shown_by=74,
     ),
+    Mutant(
+        "told before it has caught up", "cluster.total_order",
+        "        self._due = self.next_confirm\n",
+        "        self._due = 0\n",
+        "the application decides in a primary view without what was decided before it",
+    ),
+    Mutant(
+        "caught up in a view that is over", "cluster.total_order",
+        "        self._due = -1\n        self.above.primary_lost()",
+        "        self.above.primary_lost()",
+        "who catches up when its view ends is told of the view all the same",
+        shown_by=29,
+    ),
+    Mutant(
+        "the past waits for ever", "cluster.total_order",
+        "    def tick(self) -> None:\n        self._report(self.settings.report_len_max)",
+        "    def tick(self) -> None:\n        pass",
+        "who comes back delivers the first of what it missed, and no more",
+    ),
     # ---- summaries
     Mutant(
         "ordered again after truncation", "cluster.summaries",
