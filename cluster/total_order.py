@@ -29,7 +29,7 @@ from cluster.durable import Appended, Image, Labelled, Rebuilt, Snapshotted, Tru
 from cluster.entries import Entry
 from cluster.layer import Ejected, Persist, Surroundings
 from cluster.messages import Batch, ClientMessage, Payload, Resume, Summary, Supply
-from cluster.runlog import Run, RunLog
+from cluster.runlog import Run, RunLog, runs_of
 from cluster.summaries import Outcome, exchange
 from cluster.supplies import Supplies, supplies
 from cluster.unlabelled import Unlabelled
@@ -97,8 +97,8 @@ class TotalOrder:
         # the greatest label of each origin among all that is ordered, and among what is reported
         self.reported_highest = {label.origin: label for label in (image.snapshot.highest if image.snapshot else ())}
         self.highest = dict(self.reported_highest)
-        for label, _ in self.log.since(self.next_report):
-            self.highest[label.origin] = label
+        for run in self.log.runs(self.next_report):
+            self.highest[run.origin] = run.last
         self.gotstate: dict[ProcessId, Summary] = {}
         self.safe_exch: set[ProcessId] = set()
         self._safe_count = 0  # positions below this are safe, once the exchange is
@@ -262,8 +262,8 @@ class TotalOrder:
             snapshot = self.snapshot if position < self.base else None
             if snapshot is not None:
                 position = snapshot.position
-            entries = list(self.log.since(position, outcome.position))
-            self.links.feed(member, supplies(self.current.id, snapshot, position, entries, self.settings.supply_bytes))
+            runs = self.log.runs(position, outcome.position)
+            self.links.feed(member, supplies(self.current.id, snapshot, position, runs, self.settings.supply_bytes))
 
     def supplied(self, sender: ProcessId, supply: Supply) -> None:
         """A piece of the confirmed past, perhaps for a view that is not attempted here yet."""
@@ -311,14 +311,12 @@ class TotalOrder:
     def _establish(self, outcome: Outcome, supply: Supplies | None) -> None:
         assert self.current is not None
         restored = supply.snapshot() if supply is not None else None
-        if supply is None:
-            position, entries = outcome.position, outcome.order
-        else:
-            position, entries = supply.position, (*supply.entries, *outcome.order)
+        position, runs = (supply.position, supply.runs) if supply is not None else (outcome.position, [])
+        runs = [*runs, *runs_of(outcome.order)]
         if restored is not None:
             self.log, self.snapshot = RunLog(position), restored
         self.log.cut(position)
-        self.log.extend(entries)
+        self.log.extend(runs)
         self.highest = outcome.highest
         self.content = {}
         self.next_confirm = outcome.next_confirm
@@ -330,7 +328,7 @@ class TotalOrder:
         if self.around.trace is not None:
             self.around.trace(Established(self.current, self.length))
         self.around.outbox.append(
-            Persist(Rebuilt(position, entries, self.current.id, self.next_confirm, restored)),
+            Persist(Rebuilt(position, tuple(runs), self.current.id, self.next_confirm, restored)),
         )
         if restored is not None:
             self.next_report = restored.position
