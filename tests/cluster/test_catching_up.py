@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from cluster.settings import Settings
 from tests.cluster.vs_service import Member, VsService
+
+if TYPE_CHECKING:
+    from cluster.names import View
 
 STEP = 16
 MISSED = 4_000
@@ -27,6 +32,11 @@ def comes_back(settings: Settings = SETTINGS) -> tuple[VsService, list[bytes]]:
     return service, missed
 
 
+def told(member: Member) -> View | None:
+    """The primary view that its application knows of."""
+    return member.replica.primary
+
+
 def arrears(member: Member) -> int:
     return member.total_order.next_confirm - member.total_order.next_report
 
@@ -43,12 +53,12 @@ def test_every_step_is_small_and_the_application_is_told_at_the_end() -> None:
     assert c.machine.entries == missed[: len(c.machine.entries)]
     assert len(c.machine.entries) <= STEP
     steps = 0
-    while c.replica.primary is None:
+    while told(c) is None:
         before = len(c.machine.entries)
         c.total_order.tick()
         steps += 1
         assert len(c.machine.entries) - before <= STEP
-        assert c.total_order.next_deadline() <= c.around.now or c.replica.primary is not None
+        assert c.total_order.next_deadline() <= c.around.now or told(c) is not None
     assert c.machine.entries == missed
     assert steps >= MISSED // STEP - 1
     service.run()
@@ -66,10 +76,10 @@ def test_what_is_ordered_meanwhile_comes_behind_and_does_not_add_to_what_is_left
         while c._receive_supply() or c._receive() or c._safe():  # all that c does but to go on with the past
             assert arrears(c) <= left
         left = arrears(c)
-    assert c.replica.primary is None
+    assert told(c) is None
     service.run()
     assert [member.machine.entries for member in service.members.values()] == [[*missed, *more]] * 3
-    assert c.replica.primary == service["a"].replica.primary
+    assert told(c) == told(service["a"])
 
 
 def test_the_own_entries_of_one_who_catches_up_have_their_end() -> None:
@@ -88,12 +98,12 @@ def test_a_view_that_ends_in_the_middle_is_never_told_of(at: int) -> None:
     for _ in range(at):
         c.total_order.tick()
     service.views("ab", "c").run()  # c delivers what is confirmed, wherever it is
-    assert c.replica.primary is None
+    assert told(c) is None
     assert c.machine.entries == missed
     service["a"].replica.submit(b"last")
     service.run()
     service.views("abc").run()
-    assert c.replica.primary == service["a"].replica.primary is not None
+    assert told(c) == told(service["a"]) is not None
     assert [member.machine.entries for member in service.members.values()] == [[*missed, b"last"]] * 3
 
 
@@ -108,9 +118,9 @@ def test_another_primary_view_in_the_middle(at: int) -> None:
     while c.offered is not None or c.total_order.status != "normal":
         assert service.run(1) == 1
     assert arrears(c) > 0
-    assert c.replica.primary is None
+    assert told(c) is None
     service.run()
-    assert c.replica.primary == service["a"].replica.primary is not None
+    assert told(c) == told(service["a"]) is not None
     assert c.machine.entries == missed
     service.views("abc").run()
     assert [member.machine.entries for member in service.members.values()] == [missed] * 3

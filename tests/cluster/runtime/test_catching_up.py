@@ -48,7 +48,7 @@ class Counted(Tally):
         self.told_early = False
         self.is_in_the_middle = asyncio.Event()
 
-    def apply(self, position: int, origin: ProcessId, body: bytes) -> int:
+    def apply(self, position: int, origin: ProcessId, body: bytes) -> object:
         self.in_turn[self.turns] += 1
         self.positions.append(position)
         if len(self.positions) == MISSED // 5:
