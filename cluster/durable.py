@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.entries import Entry
 from cluster.names import Label, ProcessId, View, ViewId, founding_view
 from cluster.runlog import Run, RunLog
 
@@ -67,7 +66,7 @@ class Rebuilt(Record, frozen=True):
     """
 
     position: int
-    entries: tuple[tuple[Label, Entry], ...]
+    runs: tuple[Run, ...]
     high_primary: ViewId
     next_confirm: int
     snapshot: Snapshotted | None
@@ -125,7 +124,7 @@ class Image:
                     self.snapshot = record.snapshot
                     self.log = RunLog(record.position)
                 self.log.cut(record.position)
-                self.log.extend(record.entries)
+                self.log.extend(record.runs)
                 self.high_primary, self.next_confirm = record.high_primary, record.next_confirm
                 self.labelled.clear()
             case Snapshotted():

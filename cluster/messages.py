@@ -13,6 +13,7 @@ import msgspec
 
 from cluster.entries import Entry, Pack
 from cluster.names import Label, ProcessId, View, ViewId
+from cluster.runlog import Run
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
@@ -154,7 +155,8 @@ class Supply(Message, frozen=True):
     """What a member of a new primary view lacks of the confirmed past, from the chosen representative.
 
     One piece of a series: pieces 0 .. `pieces` - 1. A snapshot, cut into pieces, comes first where there is one
-    (`snapshot_at` >= 0, the position it covers), then entries at `position`, `position` + 1, ...
+    (`snapshot_at` >= 0, the position it covers), then entries at `position`, `position` + 1, ..., in the runs in which
+    they travelled before.
     """
 
     view_id: ViewId
@@ -163,7 +165,7 @@ class Supply(Message, frozen=True):
     snapshot_at: int
     snapshot: bytes
     position: int
-    entries: tuple[tuple[Label, Entry], ...]
+    runs: tuple[Run, ...]
     digest: str = ""  # of the whole snapshot
 
 

@@ -33,6 +33,7 @@ from cluster.durable import Epoch, Primaries, Rebuilt, Record
 from cluster.messages import Summary
 from cluster.names import ProcessId, View, make_view
 from cluster.primary import is_quorum
+from cluster.runlog import runs_of
 from cluster.summaries import NO_PRIMARY, exchange
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def plan(images: Mapping[ProcessId, Image]) -> Plan:
     summary = _summary(image)
     outcome = exchange(view, {leader: summary})
     given_up = {member for each in used for member in each.members} - set(images)
-    rebuilt = Rebuilt(outcome.position, outcome.order, view.id, outcome.next_confirm, None)
+    rebuilt = Rebuilt(outcome.position, tuple(runs_of(outcome.order)), view.id, outcome.next_confirm, None)
     return Plan(
         leader,
         view,

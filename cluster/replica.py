@@ -271,6 +271,9 @@ class ReplicaLayer:
     # ---- the primary view
 
     def established(self, view: View) -> None:
+        """Nobody is told before the machine has what was decided until then."""
+
+    def caught_up(self, view: View) -> None:
         self.primary = view
         self.around.outbox.append(PrimaryChanged(view))
 

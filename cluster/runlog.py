@@ -6,7 +6,7 @@ A run costs the same however many entries it has. Positions count from 0 over th
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -92,8 +92,8 @@ class RunLog:
         self._runs.append(run)
         self.end += run.pack.count
 
-    def extend(self, labelled: Iterable[tuple[Label, Entry]]) -> None:
-        for run in runs_of(labelled):
+    def extend(self, runs: Iterable[Run]) -> None:
+        for run in runs:
             self.append(run)
 
     def find(self, position: int) -> tuple[Run, int]:
@@ -110,12 +110,20 @@ class RunLog:
 
     def since(self, position: int, end: int | None = None) -> Iterator[tuple[Label, Entry]]:
         """The entries at `position`, `position` + 1, ... (before `end`), with their labels."""
+        for run in self.runs(position, end):
+            yield from run.labelled()
+
+    def runs(self, position: int, end: int | None = None) -> list[Run]:
+        """The same as runs: those that are held, without what the first has before and the last behind."""
         end = self.end if end is None else end
-        while position < end:
-            run, offset = self.find(position)
-            part = run.part(offset, min(run.pack.count, offset + end - position))
-            yield from part.labelled()
-            position += part.pack.count
+        if position >= end:
+            return []
+        _, offset = self.find(position)
+        first, behind = bisect_right(self._starts, position) - 1, bisect_left(self._starts, end)
+        runs = self._runs[first:behind]
+        runs[-1] = runs[-1].part(0, min(runs[-1].pack.count, end - self._starts[behind - 1]))
+        runs[0] = runs[0].part(offset, runs[0].pack.count)
+        return runs
 
     def cut(self, position: int) -> None:
         """Drop everything from this position on."""

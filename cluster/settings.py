@@ -28,6 +28,7 @@ class Settings(msgspec.Struct, frozen=True):
     batch_len_max: int = 256  # entries in one message
     delay_len_max: int = 10_000  # entries waiting for a label; more are refused
     snapshot_every: int = 1_000  # positions between two snapshots
+    report_len_max: int = 32  # entries of the past that one who comes back takes in at once, before it looks around
     supply_bytes: int = 256 * 1024  # size of one piece of a snapshot or of supplied entries
 
 

@@ -103,6 +103,7 @@ class Process:
         self.links.tick()
         self.detector.tick()
         self.membership.tick()
+        self.total_order.tick()
         self._leave_when_done()
 
     def connected(self, now: float, peer: ProcessId) -> None:
@@ -146,6 +147,11 @@ class Process:
         if self.replica.leaving and not self.replica.unresolved:
             self.membership.leave()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more to deliver, which it wants to be called for at once: `tick` brings some of it."""
+        return self.total_order.is_behind
+
     # ---- outputs
 
     def take(self, *, more: bool = False) -> list[Effect]:
@@ -158,4 +164,9 @@ class Process:
         return outbox
 
     def next_deadline(self) -> float:
-        return min(self.links.next_deadline(), self.detector.next_deadline(), self.membership.next_deadline())
+        return min(
+            self.links.next_deadline(),
+            self.detector.next_deadline(),
+            self.membership.next_deadline(),
+            self.total_order.next_deadline(),
+        )

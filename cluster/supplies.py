@@ -14,49 +14,61 @@ from cluster.durable import Snapshotted
 from cluster.messages import Supply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from cluster.entries import Entry
-    from cluster.names import Label, ViewId
+    from cluster.names import ViewId
+    from cluster.runlog import Run
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_snapshot = msgspec.msgpack.Decoder(Snapshotted).decode
 
-ENTRY_OVERHEAD = 64  # bytes that an entry costs beside its body, roughly
+RUN_OVERHEAD = 64  # bytes that a run costs beside its entries, roughly
 
 
 def supplies(
     view_id: ViewId,
     snapshot: Snapshotted | None,
     position: int,
-    entries: Sequence[tuple[Label, Entry]],
+    runs: Iterable[Run],
     piece_bytes: int,
 ) -> list[Supply]:
-    """The pieces that bring a member to `position + len(entries)`, in the order in which they have to be sent."""
+    """The pieces that bring a member from `position` to behind these runs, in the order in which they are sent."""
     encoded = _encode(snapshot) if snapshot is not None else b""
     chunks = [encoded[start : start + piece_bytes] for start in range(0, len(encoded), piece_bytes)]
-    runs = list(_runs(entries, piece_bytes)) or [()]
-    count = len(chunks) + len(runs)
+    parts = list(_parts(runs, piece_bytes)) or [()]
+    count = len(chunks) + len(parts)
     at = snapshot.position if snapshot is not None else -1
     digest = digest_of(encoded) if snapshot is not None else ""
     pieces = [Supply(view_id, i, count, at, chunk, position, (), digest) for i, chunk in enumerate(chunks)]
-    for run in runs:
-        pieces.append(Supply(view_id, len(pieces), count, at, b"", position, run))
-        position += len(run)
+    for part in parts:
+        pieces.append(Supply(view_id, len(pieces), count, at, b"", position, part))
+        position += sum([run.pack.count for run in part])
     return pieces
 
 
-def _runs(entries: Sequence[tuple[Label, Entry]], piece_bytes: int) -> Iterator[tuple[tuple[Label, Entry], ...]]:
-    run: list[tuple[Label, Entry]] = []
+def _parts(runs: Iterable[Run], piece_bytes: int) -> Iterator[tuple[Run, ...]]:
+    part: list[Run] = []
     size = 0
-    for label, entry in entries:
-        if run and size + len(entry.body) > piece_bytes:
-            yield tuple(run)
-            run, size = [], 0
-        run.append((label, entry))
-        size += len(entry.body) + ENTRY_OVERHEAD
-    if run:
-        yield tuple(run)
+    for run in runs:
+        length = len(run.pack.packed)
+        if part and size + length > piece_bytes:
+            yield tuple(part)
+            part, size = [], 0
+        if length > piece_bytes:
+            yield from ((piece,) for piece in _cut(run, piece_bytes))
+        else:
+            part.append(run)
+            size += length + RUN_OVERHEAD
+    if part:
+        yield tuple(part)
+
+
+def _cut(run: Run, piece_bytes: int) -> Iterator[Run]:
+    """A long run in pieces of about this size. An entry is not cut."""
+    count = run.pack.count
+    step = max(1, count * piece_bytes // len(run.pack.packed))
+    for low in range(0, count, step):
+        yield run.part(low, min(count, low + step))
 
 
 def digest_of(snapshot: bytes) -> str:
@@ -69,12 +81,12 @@ class Supplies:
     What came of a snapshot is of use for a later view too: snapshots of one position are equal, whoever has them.
     """
 
-    __slots__ = ("_chunks", "_count", "_digest", "_next", "entries", "position", "view_id")
+    __slots__ = ("_chunks", "_count", "_digest", "_next", "end", "position", "runs", "view_id")
 
     def __init__(self, view_id: ViewId) -> None:
         self.view_id = view_id
-        self.position = -1  # of entries[0]
-        self.entries: list[tuple[Label, Entry]] = []
+        self.position = self.end = -1  # where the runs begin, and behind them
+        self.runs: list[Run] = []
         self._chunks: list[bytes] = []
         self._digest = ""
         self._next = 0
@@ -84,11 +96,13 @@ class Supplies:
         if supply.piece != self._next:
             return
         if self._next == 0:
-            self.position, self._count, self._digest = supply.position, supply.pieces, supply.digest
+            self.position = self.end = supply.position
+            self._count, self._digest = supply.pieces, supply.digest
         self._next += 1
         if supply.snapshot:
             self._chunks.append(supply.snapshot)
-        self.entries.extend(supply.entries)
+        self.runs.extend(supply.runs)
+        self.end += sum([run.pack.count for run in supply.runs])
 
     def go_on_from(self, earlier: Supplies) -> int:
         """After the first piece: take what an earlier series had of the same snapshot. The next piece needed."""
@@ -118,4 +132,4 @@ class Supplies:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return False
         begins = base <= self.position <= length if snapshot is None else self.position == snapshot.position
-        return begins and self.position + len(self.entries) == end
+        return begins and self.end == end

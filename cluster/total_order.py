@@ -13,11 +13,15 @@ Departs:
   acknowledges nothing of the exchange, so that nothing becomes safe that it does not hold, and keeps aside what is
   ordered meanwhile.
 - All members end the order of a new view with the entry for the view itself (`summaries.view_entry`).
+- Who comes back and has much to report does so in steps (`settings.report_len_max`), one whenever it is called with the
+  time: who runs it has its own work between them. What is confirmed meanwhile brings as many reports as it has entries,
+  so what is in arrears never grows. `caught_up` comes when all is reported that was confirmed before the view.
 Above: replica.  Below: primary views.  `links` carries supplies.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import Broadcast, CatchUp, Confirm, Deliver, Established
@@ -25,7 +29,7 @@ from cluster.durable import Appended, Image, Labelled, Rebuilt, Snapshotted, Tru
 from cluster.entries import Entry
 from cluster.layer import Ejected, Persist, Surroundings
 from cluster.messages import Batch, ClientMessage, Payload, Resume, Summary, Supply
-from cluster.runlog import Run, RunLog
+from cluster.runlog import Run, RunLog, runs_of
 from cluster.summaries import Outcome, exchange
 from cluster.supplies import Supplies, supplies
 from cluster.unlabelled import Unlabelled
@@ -44,6 +48,7 @@ class Above(Protocol):
     def deliver(self, position: int, run: Run) -> None: ...
     def restore(self, snapshot: Snapshotted) -> None: ...
     def established(self, view: View) -> None: ...
+    def caught_up(self, view: View) -> None: ...
     def primary_lost(self) -> None: ...
 
 
@@ -67,10 +72,10 @@ class Links(Protocol):
 class TotalOrder:
     """DVS-TO-TO_p."""
 
-    __slots__ = ("_aside", "_incoming", "_interrupted", "_outcome", "_reporting", "_safe_count", "above", "around",
-                 "below", "content", "current", "delay", "gotstate", "high_primary", "highest", "links", "log",
-                 "next_confirm", "next_report", "nextseqno", "reported_highest", "safe_exch", "settings", "snapshot",
-                 "status")  # fmt: skip
+    __slots__ = ("_aside", "_due", "_incoming", "_interrupted", "_outcome", "_report_end", "_reporting", "_safe_count",
+                 "above", "around", "below", "content", "current", "delay", "gotstate", "high_primary", "highest",
+                 "links", "log", "next_confirm", "next_report", "nextseqno", "reported_highest", "safe_exch",
+                 "settings", "snapshot", "status")  # fmt: skip
 
     above: Above
     below: Below
@@ -92,8 +97,8 @@ class TotalOrder:
         # the greatest label of each origin among all that is ordered, and among what is reported
         self.reported_highest = {label.origin: label for label in (image.snapshot.highest if image.snapshot else ())}
         self.highest = dict(self.reported_highest)
-        for label, _ in self.log.since(self.next_report):
-            self.highest[label.origin] = label
+        for run in self.log.runs(self.next_report):
+            self.highest[run.origin] = run.last
         self.gotstate: dict[ProcessId, Summary] = {}
         self.safe_exch: set[ProcessId] = set()
         self._safe_count = 0  # positions below this are safe, once the exchange is
@@ -102,6 +107,8 @@ class TotalOrder:
         self._interrupted: Supplies | None = None  # the most that came in an earlier view, before it ended
         self._aside: list[tuple[ProcessId, Batch]] = []
         self._reporting = False
+        self._report_end = 0  # where the present step of reports ends
+        self._due = -1  # what is below has to be reported before `caught_up`, if that is still to come
 
     @property
     def base(self) -> int:
@@ -121,11 +128,22 @@ class TotalOrder:
         """Whether this process takes part in a primary view that it has established."""
         return self.status is NORMAL and self.current is not None and self.below.is_primary
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is confirmed that was not reported yet."""
+        return self.next_report < self.next_confirm
+
     def start(self) -> None:
         """After a restart: the snapshot, then all that is known to be confirmed."""
         if self.snapshot is not None:
             self.above.restore(self.snapshot)
-        self._report()
+        self._report(self.next_confirm - self.next_report)
+
+    def tick(self) -> None:
+        self._report(self.settings.report_len_max)
+
+    def next_deadline(self) -> float:
+        return self.around.now if self.is_behind else inf
 
     # input BCAST(a)_p, for several a's with the tickets of their submissions
     def broadcast(self, tickets: Sequence[int], kind: str, bodies: Sequence[bytes]) -> None:
@@ -190,6 +208,7 @@ class TotalOrder:
         )
 
     def primary_lost(self) -> None:
+        self._due = -1
         self.above.primary_lost()
 
     def takes(self, sender: ProcessId, body: ClientMessage) -> bool:
@@ -243,8 +262,8 @@ class TotalOrder:
             snapshot = self.snapshot if position < self.base else None
             if snapshot is not None:
                 position = snapshot.position
-            entries = list(self.log.since(position, outcome.position))
-            self.links.feed(member, supplies(self.current.id, snapshot, position, entries, self.settings.supply_bytes))
+            runs = self.log.runs(position, outcome.position)
+            self.links.feed(member, supplies(self.current.id, snapshot, position, runs, self.settings.supply_bytes))
 
     def supplied(self, sender: ProcessId, supply: Supply) -> None:
         """A piece of the confirmed past, perhaps for a view that is not attempted here yet."""
@@ -292,14 +311,12 @@ class TotalOrder:
     def _establish(self, outcome: Outcome, supply: Supplies | None) -> None:
         assert self.current is not None
         restored = supply.snapshot() if supply is not None else None
-        if supply is None:
-            position, entries = outcome.position, outcome.order
-        else:
-            position, entries = supply.position, (*supply.entries, *outcome.order)
+        position, runs = (supply.position, supply.runs) if supply is not None else (outcome.position, [])
+        runs = [*runs, *runs_of(outcome.order)]
         if restored is not None:
             self.log, self.snapshot = RunLog(position), restored
         self.log.cut(position)
-        self.log.extend(entries)
+        self.log.extend(runs)
         self.highest = outcome.highest
         self.content = {}
         self.next_confirm = outcome.next_confirm
@@ -311,7 +328,7 @@ class TotalOrder:
         if self.around.trace is not None:
             self.around.trace(Established(self.current, self.length))
         self.around.outbox.append(
-            Persist(Rebuilt(position, entries, self.current.id, self.next_confirm, restored)),
+            Persist(Rebuilt(position, tuple(runs), self.current.id, self.next_confirm, restored)),
         )
         if restored is not None:
             self.next_report = restored.position
@@ -329,7 +346,8 @@ class TotalOrder:
         self.below.register()  # output DVS-REGISTER_p
         self.below.processed(processed)
         self.above.established(self.current)
-        self._report()
+        self._due = self.next_confirm
+        self._report(self.settings.report_len_max)
         self._label()
 
     # input DVS-SAFE(m)_{q,p}, and internal CONFIRM_p
@@ -341,23 +359,25 @@ class TotalOrder:
                 return
         else:
             self._safe_count += body.pack.count
-        if self._safe_count > self.next_confirm:
+        more = self._safe_count - self.next_confirm
+        if more > 0:
             self.next_confirm = self._safe_count
             if self.around.trace is not None:
                 self.around.trace(Confirm(self.next_confirm))
-            self._report()
+            self._report(more)
 
-    # output BRCV(a)_{q,p}, for runs of a's that no snapshot has to be taken within
-    def _report(self) -> None:
+    # output BRCV(a)_{q,p}, for runs of a's that no snapshot has to be taken within; for the next `count` a's at most
+    def _report(self, count: int) -> None:
         if self._reporting:  # what is delivered may submit, and so bring us here again
+            self._report_end += count
             return
         self._reporting = True
+        self._report_end = self.next_report + count
         every = self.settings.snapshot_every
-        while self.next_report < self.next_confirm:
-            position = self.next_report
+        while (position := self.next_report) < (limit := min(self.next_confirm, self._report_end)):
             run, offset = self.log.find(position)
             end = position + run.pack.count - offset
-            limit = min(self.next_confirm, position - position % every + every)
+            limit = min(limit, position - position % every + every)
             if offset or end > limit:
                 end = min(end, limit)
                 run = run.part(offset, offset + end - position)
@@ -368,6 +388,10 @@ class TotalOrder:
                     self.around.trace(Deliver(i, label, entry))
             self.above.deliver(position, run)
         self._reporting = False
+        if 0 <= self._due <= self.next_report:
+            self._due = -1
+            assert self.current is not None
+            self.above.caught_up(self.current)
 
     def keep_snapshot(self, state: bytes) -> None:
         """The state machine's state after all that was reported. Called inside a delivery."""

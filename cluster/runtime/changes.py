@@ -21,7 +21,6 @@ from cluster.durable import (
     Snapshotted,
     Truncated,
 )
-from cluster.runlog import Run, runs_of
 from cluster.runtime import rows
 from cluster.runtime.rows import PIECE_BYTES, SnapshotHead, encode, meta_row, number_sum
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from cluster.names import Label
+    from cluster.runlog import Run
 
 SWEPT_RUNS = 4  # that a transaction deletes below the base, and twice as many as it adds
 
@@ -181,7 +181,7 @@ class Changes:
             self._meta["base"] = self.extent.base = self.extent.end = self.extent.floor = record.position
         if record.position != self.extent.end:
             self._cut(record.position)
-        for run in runs_of(record.entries):
+        for run in record.runs:
             self._append(run)
         self._meta["high_primary"] = record.high_primary
         self._meta["next_confirm"] = record.next_confirm

@@ -5,6 +5,10 @@ everything for one peer leaves in one write and everything for the disk in one t
 wait until it is durable; what is to be written meanwhile goes with the next transaction (group commit). How much can
 wait there is bounded by the window of the view order: nobody's messages become safe without this process.
 
+A process that comes back may have thousands of entries to deliver. It does so for a few milliseconds in each turn, as
+its timer, and connections and timers of others have theirs in between: no peer misses it, and no deadline of the
+application waits for it to catch up.
+
 Entries that this member submits collect in `submissions`, which says when the next batch of them leaves.
 Above: group.  Below: transport, store, `cluster.stack.Process`.
 """
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
 
 WRITE_AGAIN_S = 0.5  # after the disk refused
 EARLY_S = 0.0005  # a deadline this close is reached: timers of the loop count milliseconds
+CATCH_UP_S = 0.003  # of the past at once
 DRAIN_S = 2.0  # how long a process that ends waits for its disk
 EFFECTS_MAX = 200_000  # that may wait for the disk
 
@@ -255,7 +260,7 @@ class Driver:
             self.transport.flush()
             if not self._effects:
                 self.transport.answered()
-            if self._rearm:
+            if self._rearm or self.process.is_behind:
                 self._arm()
         except Exception as error:
             self._fail(error)
@@ -291,6 +296,9 @@ class Driver:
         deadline = self.process.next_deadline()
         if deadline <= now + EARLY_S:
             self.process.tick(max(now, deadline))
+            enough = now + CATCH_UP_S
+            while self.process.is_behind and (now := time.monotonic()) < enough:
+                self.process.tick(now)
 
     # ---- effects
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAGIC = "qosweb-group"
-VERSION = 1
+VERSION = 2
 NONCE_LEN = 32
 HANDSHAKE_LEN_MAX = 4096  # bytes of one frame of a handshake
 ADDRESSES_EACH_MAX = 8

@@ -41,7 +41,7 @@ def vet(payload: Payload) -> None:
             return
         body = ordered.body
         if type(body) is Batch:
-            _vet_pack(body.pack)
+            _vet_pack(body.pack, CHECKPOINT)
         elif type(body) is Summary:
             _vet_summary(body)
         elif type(body) is Info:
@@ -54,13 +54,13 @@ def vet(payload: Payload) -> None:
         _vet_view(payload.view)  # type: ignore[union-attr]
 
 
-def _vet_pack(pack: Pack) -> None:
+def _vet_pack(pack: Pack, *kinds: str) -> None:
     if not pack.is_sound:
         raise Garbage(f"{pack.count} entries that are not what they are said to be")
     if pack.others:
         for entry in pack.entries():
             if entry.kind != APPLICATION:
-                _vet_entry(entry, CHECKPOINT)
+                _vet_entry(entry, *kinds)
 
 
 def _vet_summary(summary: Summary) -> None:
@@ -72,7 +72,10 @@ def _vet_summary(summary: Summary) -> None:
 def _vet_supply(supply: Supply) -> None:
     if not (0 <= supply.piece < supply.pieces <= PIECES_MAX and 0 <= supply.position < POSITION_MAX):
         raise Garbage(f"piece {supply.piece} of {supply.pieces} at {supply.position}")
-    _vet_labelled(entry for _, entry in supply.entries)
+    for run in supply.runs:
+        if not run.pack.count:
+            raise Garbage("a run without entries")
+        _vet_pack(run.pack, CHECKPOINT, VIEW)
 
 
 def _vet_view(view: View) -> None:

@@ -172,6 +172,10 @@ class OrderTap:
         log.info("established(%s): primary %s", view, fields("established", **of_view(view), took_ms=took_ms))
         self._replica.established(view)
 
+    def caught_up(self, view: View) -> None:
+        log.info("caught up in %s %s", view, fields("caught_up", **of_view(view), took_ms=self._watch.took_ms()))
+        self._replica.caught_up(view)
+
     def primary_lost(self) -> None:
         before, self._primary = self._primary, None
         shown = fields("primary_lost", **(of_view(before) if before is not None else {}))

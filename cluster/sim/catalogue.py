@@ -351,7 +351,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "confirm before safe", "cluster.total_order",
         "        self.around.outbox.append(Persist(Appended(position, run)))",
         "        self.around.outbox.append(Persist(Appended(position, run)))\n"
-        "        self.next_confirm = self.length\n        self._report()",
+        "        self.next_confirm = self.length\n        self._report(run.pack.count)",
         "an entry is delivered before everybody has it",
     ),
     Mutant(
@@ -445,6 +445,25 @@ MUTANTS: tuple[Mutant, ...] = (
         "        for sender, batch in aside[:0]:",
         "what was ordered while supplies were awaited is dropped",
         shown_by=74,
+    ),
+    Mutant(
+        "told before it has caught up", "cluster.total_order",
+        "        self._due = self.next_confirm\n",
+        "        self._due = 0\n",
+        "the application decides in a primary view without what was decided before it",
+    ),
+    Mutant(
+        "caught up in a view that is over", "cluster.total_order",
+        "        self._due = -1\n        self.above.primary_lost()",
+        "        self.above.primary_lost()",
+        "who catches up when its view ends is told of the view all the same",
+        shown_by=29,
+    ),
+    Mutant(
+        "the past waits for ever", "cluster.total_order",
+        "    def tick(self) -> None:\n        self._report(self.settings.report_len_max)",
+        "    def tick(self) -> None:\n        pass",
+        "who comes back delivers the first of what it missed, and no more",
     ),
     # ---- summaries
     Mutant(

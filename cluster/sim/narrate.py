@@ -152,9 +152,9 @@ def told(message: Message) -> str:
             return f"sync_msg cid {cid} in {view_id} cut {numbers(cut)}"
         case Ack(view_id=view_id, count=count, safe=safe):
             return f"ack {count} in {view_id}, safe {safe}"
-        case Supply(piece=piece, pieces=pieces, snapshot_at=at, position=position, entries=entries):
+        case Supply(piece=piece, pieces=pieces, snapshot_at=at, position=position, runs=runs):
             what = f"snapshot at {at}, " if at >= 0 else ""
-            return f"supply {piece + 1}/{pieces}: {what}{len(entries)} entries from {position}"
+            return f"supply {piece + 1}/{pieces}: {what}{sum(run.pack.count for run in runs)} entries from {position}"
         case Resume(piece=piece):
             return f"go on with the supply from {piece + 1}"
         case Slot(body=None, dist_id=dist, seqno=seqno, count=count):

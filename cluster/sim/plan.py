@@ -108,6 +108,7 @@ def _settings(chance: Chance, count: int) -> Settings:
         batch_len_max=chance.choice((1, 4, 256)),
         snapshot_every=chance.choice((4 * count, 10 * count, 1_000)),
         supply_bytes=chance.choice((64, 1_024, 256 * 1_024)),
+        report_len_max=chance.choice((1, 4, 32)),
     )
 
 

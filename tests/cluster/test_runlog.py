@@ -52,6 +52,21 @@ def test_every_position_is_found_after_the_beginning_was_dropped(position: int) 
     _check(log)
 
 
+@pytest.mark.parametrize("position", range(10, 25))
+def test_a_part_of_it_as_runs_and_as_entries(position: int) -> None:
+    log = _log()
+    for end in range(10, 25):
+        runs = log.runs(position, end)
+        assert [entry.body for run in runs for entry in run.entries] == [b"%d" % at for at in range(position, end)]
+        assert [pair for run in runs for pair in run.labelled()] == list(log.since(position, end))
+    assert log.runs(position) == log.runs(position, 24)
+
+
+def test_what_is_dropped_is_not_there_in_part() -> None:
+    with pytest.raises(IndexError):
+        _log().runs(9, 12)
+
+
 def test_one_run_alone() -> None:
     log = RunLog(7)
     log.append(Run(VIEW, 7, A, pack_bodies([b"7", b"8"])))

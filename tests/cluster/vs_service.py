@@ -126,7 +126,7 @@ class Member:
 
     def step(self) -> bool:
         """One action, if one is enabled."""
-        done = self._new_view() or self._receive_supply() or self._receive() or self._safe()
+        done = self._new_view() or self._receive_supply() or self._receive() or self._safe() or self._catch_up()
         self.flush()
         return done
 
@@ -165,6 +165,12 @@ class Member:
         sender, body = queue.messages[queue.next_safe[self.me]]
         queue.next_safe[self.me] += 1
         self.primary.safe(sender, body)
+        return True
+
+    def _catch_up(self) -> bool:
+        if not self.total_order.is_behind:
+            return False
+        self.total_order.tick()
         return True
 
     def flush(self) -> None:

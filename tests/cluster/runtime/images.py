@@ -102,8 +102,8 @@ class Writer:
         log = self.image.log
         snapshot = self.snapshot(self.number(0, log.end + 20)) if self.number(0, 1) else None
         position = snapshot.position if snapshot else self.number(log.base, log.end)
-        entries = tuple(pair for _ in range(self.number(0, 3)) for pair in self.run(OTHER).labelled())
-        return Rebuilt(position, entries, self.view().id, self.number(0, position + 5), snapshot)
+        runs = tuple(self.run(OTHER) for _ in range(self.number(0, 3)))
+        return Rebuilt(position, runs, self.view().id, self.number(0, position + 5), snapshot)
 
     def snapshotted(self) -> Record:
         return self.snapshot(self.number(0, self.image.log.end))

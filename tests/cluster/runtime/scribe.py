@@ -39,8 +39,8 @@ def transaction(seed: int, i: int, image: Image) -> list[Record]:
         records.append(Snapshotted(log.end, (Label(VIEW, i, ME),), chance.randbytes(chance.randrange(400_000))))
         records.append(Truncated(log.end))
     elif chance.random() < 0.06:
-        entries = tuple(run(100 * i, OTHER).labelled())
-        records.append(Rebuilt(chance.randint(log.base, log.end), entries, ViewId(i, "y"), log.base, None))
+        runs = (run(100 * i, OTHER),)
+        records.append(Rebuilt(chance.randint(log.base, log.end), runs, ViewId(i, "y"), log.base, None))
     records.append(Epoch(i))
     return records
 

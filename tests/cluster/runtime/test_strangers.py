@@ -26,6 +26,7 @@ from cluster.messages import (
     ViewMsg,
 )
 from cluster.names import Label, ProcessId, View, ViewId
+from cluster.runlog import Run
 from cluster.runtime.commands import make_tls
 from cluster.runtime.handshake import (
     CROWD,
@@ -191,6 +192,10 @@ def test_a_peer_with_the_key_that_sends_garbage_is_ejected_and_the_others_go_on(
     run(story)
 
 
+def supply(entries: Pack) -> Supply:
+    return Supply(ViewId(1, "x"), 0, 1, -1, b"", 0, (Run(ViewId(1, "x"), 1, ProcessId("c"), entries),))
+
+
 NO_CHECKPOINT = Batch(99, pack([Entry(CHECKPOINT, b"nonsense")]))
 
 
@@ -202,7 +207,7 @@ NO_CHECKPOINT = Batch(99, pack([Entry(CHECKPOINT, b"nonsense")]))
         AppMsg(Slot(0, 1, 1, None, 0, Batch(99, pack([Entry("unheard of", b"")])))),
         FwdMsg(ProcessId("c"), ViewId(1, "x"), Plain(0, NO_CHECKPOINT), 1),
         AppMsg(Plain(0, Summary(0, 0, ((Label(ViewId(1, "x"), 1, ProcessId("c")), Entry(VIEW, b"x")),), (), None, ()))),
-        Supply(ViewId(1, "x"), 0, 1, -1, b"", 0, ((Label(ViewId(1, "x"), 1, ProcessId("c")), Entry(VIEW, b"x")),)),
+        supply(pack([Entry(VIEW, b"x")])),
     ],
     ids=["checkpoint", "view", "unknown", "forwarded", "summary", "supply"],
 )
@@ -215,6 +220,13 @@ def test_entries_that_no_replica_could_apply_do_not_get_in(body: Payload) -> Non
 def test_entries_that_are_not_what_they_are_said_to_be_do_not_get_in(unsound: Pack) -> None:
     with pytest.raises(Garbage, match="entries that are not what they are said to be"):
         vet(AppMsg(Slot(0, 1, 1, None, 0, Batch(99, unsound))))
+    with pytest.raises(Garbage, match="entries that are not what they are said to be"):
+        vet(supply(unsound))
+
+
+def test_a_run_without_entries_does_not_get_in() -> None:
+    with pytest.raises(Garbage, match="a run without entries"):
+        vet(supply(pack([])))
 
 
 def test_what_no_process_would_say_does_not_disturb_the_others() -> None:

@@ -95,8 +95,8 @@ class Toy:
                     new = [entry for entry in pack.entries() if entry.body not in known]
                     at = len(self.log)
                     self._append([(Label(NO_VIEW, at + i, peer), entry) for i, entry in enumerate(new)])
-            case Data(body=Supply(entries=entries)):
-                self._append(list(entries[len(self.log) :]))
+            case Data(body=Supply(runs=runs)):
+                self._append([pair for run in runs for pair in run.labelled()][len(self.log) :])
 
     def submit(self, now: float, body: bytes) -> int:
         self.around.now = now
@@ -130,7 +130,7 @@ class Toy:
 
     def _share(self, peer: ProcessId) -> None:
         if self.leads:
-            supply = Supply(NO_VIEW, 0, 1, -1, b"", 0, tuple(self.log))
+            supply = Supply(NO_VIEW, 0, 1, -1, b"", 0, tuple(runs_of(self.log)))
             self._send(peer, Data(1, 1, supply))
         elif peer == self.leader and self.tickets:
             self._send(peer, Data(1, 1, AppMsg(Plain(0, Batch(1, pack_bodies(list(self.tickets)))))))

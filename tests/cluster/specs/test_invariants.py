@@ -144,6 +144,7 @@ class Order:
     base: int = 0
     current: View | None = AB
     status: str = "normal"
+    next_report: int = 0
 
 
 @dataclass
@@ -503,23 +504,39 @@ REPLICA_STATES = [
         Process(Primary(), Order(current=AB), replica=TOLD_OF_ABC),
         "primary view: the one that p was told of is established at p",
     ),
-    (Process(Primary(), IN_ORDER), "primary view: p was told of cur, if it is established at p"),
+    (
+        Process(Primary(), IN_ORDER),
+        "primary view: p was told of cur, if it is established at p and p was delivered what is confirmed",
+    ),
+    (
+        Process(
+            Primary(),
+            Order(current=ABC, high_primary=ABC.id, next_confirm=3, next_report=2),
+            replica=TOLD_OF_ABC,
+        ),
+        "primary view: p was delivered what was confirmed before the one that it is told of",
+    ),
+]
+CONFIRMED_BEFORE_ABC: Trace = [
+    *primary(ABC),
+    *((p, DvsSend(Summary(0, count, (), (), AB.id, ()))) for p, count in ((A, 3), (B, 1), (C, 2))),
 ]
 
 
 @pytest.mark.parametrize(("state", "clause"), REPLICA_STATES)
 def test_replica_states(state: Process, clause: str) -> None:
-    assert judged([ReplicaInvariants()], primary(ABC), B, {B: state}) == clause
+    assert judged([ReplicaInvariants()], CONFIRMED_BEFORE_ABC, B, {B: state}) == clause
 
 
 def test_replica_good_states() -> None:
     for state in (
-        Process(Primary(), IN_ORDER, replica=TOLD_OF_ABC),
+        Process(Primary(), Order(current=ABC, next_confirm=4, next_report=3), replica=TOLD_OF_ABC),
         Process(Primary(cur=BC), IN_ORDER),  # the view is over, and p was told so
         Process(Primary(), Order(current=ABC, status="collect")),  # attempted, and not established yet
+        Process(Primary(), Order(current=ABC, next_confirm=3, next_report=2)),  # established, and not caught up yet
         Process(Primary(cur=None, client_cur=None), Order(current=None)),  # just started
     ):
-        assert judged([ReplicaInvariants()], primary(ABC), B, {B: state}) == ""
+        assert judged([ReplicaInvariants()], CONFIRMED_BEFORE_ABC, B, {B: state}) == ""
 
 
 def test_every_clause_of_the_replica_is_broken() -> None:

@@ -1,0 +1,148 @@
+"""One who comes back delivers what it missed in steps: in order, once, and to the end, whatever happens in between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster.settings import Settings
+from tests.cluster.vs_service import Member, VsService
+
+if TYPE_CHECKING:
+    from cluster.names import View
+
+STEP = 16
+MISSED = 4_000
+SETTINGS = Settings(snapshot_every=100_000, report_len_max=STEP)
+
+
+def comes_back(settings: Settings = SETTINGS) -> tuple[VsService, list[bytes]]:
+    """A group whose c was away while the others ordered thousands of entries, when c has just established the view."""
+    service = VsService("abc", settings)
+    service.views("abc").run()
+    service.views("ab", "c").run()
+    missed = [b"%d" % i for i in range(MISSED)]
+    for first in range(0, MISSED, 100):
+        service["a" if first % 200 else "b"].replica.submit_all(missed[first : first + 100])
+        service.run()
+    c = service.views("abc")["c"]
+    while not c.total_order.is_behind:
+        assert service.run(1) == 1
+    return service, missed
+
+
+def told(member: Member) -> View | None:
+    """The primary view that its application knows of."""
+    return member.replica.primary
+
+
+def arrears(member: Member) -> int:
+    return member.total_order.next_confirm - member.total_order.next_report
+
+
+def others_run(service: VsService) -> None:
+    """All but c, until nothing is left to do without it."""
+    while any(service[name].step() for name in "ab"):
+        pass
+
+
+def test_every_step_is_small_and_the_application_is_told_at_the_end() -> None:
+    service, missed = comes_back()
+    c = service["c"]
+    assert c.machine.entries == missed[: len(c.machine.entries)]
+    assert len(c.machine.entries) <= STEP
+    steps = 0
+    while told(c) is None:
+        before = len(c.machine.entries)
+        c.total_order.tick()
+        steps += 1
+        assert len(c.machine.entries) - before <= STEP
+        assert c.total_order.next_deadline() <= c.around.now or told(c) is not None
+    assert c.machine.entries == missed
+    assert steps >= MISSED // STEP - 1
+    service.run()
+    assert [member.machine.entries for member in service.members.values()] == [missed] * 3
+
+
+def test_what_is_ordered_meanwhile_comes_behind_and_does_not_add_to_what_is_left() -> None:
+    service, missed = comes_back()
+    c = service["c"]
+    left = arrears(c)
+    more = [b"more %d" % i for i in range(300)]
+    for entry in more:
+        service["a"].replica.submit(entry)
+        others_run(service)
+        while c._receive_supply() or c._receive() or c._safe():  # all that c does but to go on with the past
+            assert arrears(c) <= left
+        left = arrears(c)
+    assert told(c) is None
+    service.run()
+    assert [member.machine.entries for member in service.members.values()] == [[*missed, *more]] * 3
+    assert told(c) == told(service["a"])
+
+
+def test_the_own_entries_of_one_who_catches_up_have_their_end() -> None:
+    service, missed = comes_back()
+    tickets = service["c"].replica.submit_all([b"mine", b"too"])
+    assert len(tickets) == service["c"].replica.unresolved == 2
+    service.run()
+    assert service["c"].replica.unresolved == 0
+    assert service["c"].machine.entries == [*missed, b"mine", b"too"] == service["a"].machine.entries
+
+
+@pytest.mark.parametrize("at", [0, 1, 100])
+def test_a_view_that_ends_in_the_middle_is_never_told_of(at: int) -> None:
+    service, missed = comes_back()
+    c = service["c"]
+    for _ in range(at):
+        c.total_order.tick()
+    service.views("ab", "c").run()  # c delivers what is confirmed, wherever it is
+    assert told(c) is None
+    assert c.machine.entries == missed
+    service["a"].replica.submit(b"last")
+    service.run()
+    service.views("abc").run()
+    assert told(c) == told(service["a"]) is not None
+    assert [member.machine.entries for member in service.members.values()] == [[*missed, b"last"]] * 3
+
+
+@pytest.mark.parametrize("at", [0, 1, 100])
+def test_another_primary_view_in_the_middle(at: int) -> None:
+    """The application is told of the second one, when it has what was confirmed before it."""
+    service, missed = comes_back()
+    c = service["c"]
+    for _ in range(at):
+        c.total_order.tick()
+    service.views("ac", "b")
+    while c.offered is not None or c.total_order.status != "normal":
+        assert service.run(1) == 1
+    assert arrears(c) > 0
+    assert told(c) is None
+    service.run()
+    assert told(c) == told(service["a"]) is not None
+    assert c.machine.entries == missed
+    service.views("abc").run()
+    assert [member.machine.entries for member in service.members.values()] == [missed] * 3
+
+
+@pytest.mark.parametrize("at", [0, 1, 100])
+def test_one_that_is_stopped_in_the_middle_has_it_all_on_its_disk(at: int) -> None:
+    service, missed = comes_back()
+    for _ in range(at):
+        service["c"].total_order.tick()
+    service["c"].flush()
+    service.restart("c")
+    assert service["c"].machine.entries == missed
+    service.views("abc").run()
+    assert [member.machine.entries for member in service.members.values()] == [missed] * 3
+
+
+def test_a_snapshot_in_the_middle_is_that_of_its_position() -> None:
+    """c takes snapshots as it goes, and its peers find that they are theirs."""
+    service, missed = comes_back(Settings(snapshot_every=3_000, report_len_max=STEP))
+    service.run()
+    for member in service.members.values():
+        assert member.machine.entries == missed
+        assert member.total_order.snapshot is not None
+        assert member.total_order.snapshot == service["a"].total_order.snapshot
