@@ -36,6 +36,11 @@ SLOT_ROW = (
 KEYS = ("slot", "policy", "view", "node", "class", "cause", "file")
 
 
+def window_of(slot: Column, limits: Limits) -> Column:
+    """When the window of a slot begins, in seconds."""
+    return f.floor(slot * limits.slot_s / limits.window_s) * limits.window_s
+
+
 def kind(limits: Limits) -> Column:
     """Which of ``COUNTS`` a good line counts for, by its number."""
     decision = f.col("decision")
@@ -111,7 +116,7 @@ class Survey(NamedTuple):
 
 def survey(of_slots: DataFrame, limits: Limits) -> Survey:
     """One look at all slots: sums by window and class or node, by node, class and policy, and bad lines by file."""
-    window = (f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s).alias("window_s")
+    window = window_of(f.col("slot"), limits).alias("window_s")
     table = of_slots.select(window, *(f.col(name) for name in of_slots.columns))
     at = {name: f.col(name) for name in ("window_s", "node", "class", "policy", "cause", "file")}
     sets = (
