@@ -45,9 +45,8 @@ def analyse(
     try:
         with Beside() as beside:
             took = beside.begin(lambda: tables.percentiles(scan.times()))
-            twice = partial(asks.twice, lines, scan)
-            if not isinstance(of_slots, list):  # else there is nothing else to wait for
-                twice = beside.begin(twice)
+            ask_twice = partial(asks.twice, lines, scan)  # of a small log when it is wanted: nothing else is to be done
+            twice = ask_twice if isinstance(of_slots, list) else beside.begin(ask_twice)
             busiest = beside.begin(lambda: tables.top(scan.asked_for()))
             seen = cells.survey(of_slots, limits)
             if not seen.requests:
