@@ -8,6 +8,7 @@ Neighbours: ``conclusion`` judges; ``stream`` does the same for logs that grow.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from qosweb.analytics import asks, cells, policies, sources, tables
@@ -39,13 +40,13 @@ def analyse(
     limits = wanted.limits
     say("reading the lines")
     lines = narrow(read_lines(spark, wanted.sources), wanted.response)
-    scan, told = _scanned(lines, wanted, say)
+    scan, of_slots, told = _scanned(lines, wanted, say)
     all_lines, lines = lines, requests(lines)
-    of_slots = scan.slots()
     try:
         with Beside() as beside:
             took = beside.begin(lambda: tables.percentiles(scan.times()))
-            twice = beside.begin(lambda: asks.twice(lines, scan))
+            ask_twice = partial(asks.twice, lines, scan)  # of a small log when it is wanted: nothing else is to be done
+            twice = ask_twice if isinstance(of_slots, list) else beside.begin(ask_twice)
             busiest = beside.begin(lambda: tables.top(scan.asked_for()))
             seen = cells.survey(of_slots, limits)
             if not seen.requests:
@@ -79,21 +80,22 @@ def _accesses(spark: SparkSession, lines: DataFrame, policy: Policy, limits: Lim
         return None
 
 
-def _scanned(lines: DataFrame, wanted: Wanted, say: Callable[[str], None]) -> tuple[Scan, list[Event]]:
-    """What was added up, kept, and the events.
+def _scanned(lines: DataFrame, wanted: Wanted, say: Callable[[str], None]) -> tuple[Scan, cells.OfSlots, list[Event]]:
+    """What was added up, kept; the sums by slot, and the events.
 
     Who was too slow is counted on the way, and that takes the policies, which are events: those at the beginning of the
     logs are looked at first. If others promise more, the lines have to be read once more.
     """
     at_first = [event for line in sources.first_lines(wanted.sources) if (event := event_in(line)) is not None]
     responses_ms = policies.response_limits(policies_of(wanted, at_first)[0])
+    is_tiny = sources.is_tiny(wanted.sources)
     while True:
         say("adding up the lines")
         scan = Scan(lines, wanted.limits, responses_ms, one_policy=wanted.spec is not None, response=wanted.response)
         scan.kept.cache()
-        told = scan.events()
+        of_slots, told = scan.few() if is_tiny else (scan.slots(), scan.events())
         promised_ms = policies.response_limits(policies_of(wanted, told)[0])
         if set(promised_ms) <= set(responses_ms):
-            return scan, told
+            return scan, of_slots, told
         scan.kept.unpersist()
         responses_ms = promised_ms

@@ -7,18 +7,22 @@ Neighbours: ``scan`` makes them in one pass over the lines; ``parts`` makes wind
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as f
 
 from qosweb.analytics.tables import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, Row
 
     from qosweb.analytics.rows import Limits
+
+    OfSlots = DataFrame | list[Row]  # of a small log the rows themselves: they are added up here, and not by Spark
+    Rows = Iterable[Row | Mapping[str, Any]]
 
 TOO_MANY = 429  # a bound on the client itself
 
@@ -34,6 +38,11 @@ SLOT_ROW = (
     "waited", *_MAXIMA,
 )  # fmt: skip
 KEYS = ("slot", "policy", "view", "node", "class", "cause", "file")
+
+
+def window_of(slot: Column, limits: Limits) -> Column:
+    """When the window of a slot begins, in seconds."""
+    return f.floor(slot * limits.slot_s / limits.window_s) * limits.window_s
 
 
 def kind(limits: Limits) -> Column:
@@ -109,9 +118,22 @@ class Survey(NamedTuple):
         return sum(self.classes.values())
 
 
-def survey(of_slots: DataFrame, limits: Limits) -> Survey:
+def survey(of_slots: OfSlots, limits: Limits) -> Survey:
     """One look at all slots: sums by window and class or node, by node, class and policy, and bad lines by file."""
-    window = (f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s).alias("window_s")
+    if not isinstance(of_slots, list):
+        return _surveyed(*_summed(of_slots, limits))
+    rows = []
+    for row in of_slots:
+        slot = row["slot"]
+        window_s = slot * limits.slot_s // limits.window_s * limits.window_s if slot is not None else None
+        rows.append(row.asDict() | {"window_s": window_s, "first": slot, "last": slot})
+    good = [row for row in rows if row["cause"] is None]
+    return _surveyed(good, good, good, [row for row in rows if row["cause"] is not None])
+
+
+def _summed(of_slots: DataFrame, limits: Limits) -> tuple[list[Row], ...]:
+    """By window and class, by window and node, by node, class and policy; and bad lines."""
+    window = window_of(f.col("slot"), limits).alias("window_s")
     table = of_slots.select(window, *(f.col(name) for name in of_slots.columns))
     at = {name: f.col(name) for name in ("window_s", "node", "class", "policy", "cause", "file")}
     sets = (
@@ -127,22 +149,22 @@ def survey(of_slots: DataFrame, limits: Limits) -> Survey:
         .agg(of_what, *totals, f.min("slot").alias("first"), f.max("slot").alias("last"))
         .collect()
     )
-    of_window, of_window_and_node, of_node, of_file = (grouping_number(one, tuple(at)) for one in sets)
-    known = [row for row in rows if row["of_what"] == of_node and row["cause"] is None]
-    in_windows, at_nodes = (
-        [row for row in rows if row["of_what"] == of_what and row["cause"] is None]
-        for of_what in (of_window, of_window_and_node)
+    return tuple(
+        [row for row in rows if row["of_what"] == number and (row["cause"] is not None) == ("file" in one)]
+        for one in sets
+        for number in (grouping_number(one, tuple(at)),)
     )
-    classes: dict[tuple[str, str], int] = {}
+
+
+def _surveyed(in_windows: Rows, at_nodes: Rows, known: Rows, bad: Rows) -> Survey:
+    classes: Counter[tuple[str, str]] = Counter()
     for row in known:
-        key = row["policy"], row["class"]
-        classes[key] = classes.get(key, 0) + row["lines"]
+        classes[row["policy"], row["class"]] += row["lines"]
+    wrong: Counter[tuple[str, str]] = Counter()
+    for row in bad:
+        wrong[row["file"], row["cause"]] += row["lines"]
     return Survey(
-        sorted(
-            (row["file"], row["cause"], row["lines"])
-            for row in rows
-            if row["of_what"] == of_file and row["cause"] is not None
-        ),
+        sorted((file, cause, lines) for (file, cause), lines in wrong.items()),
         dict(sorted(classes.items())),
         frozenset(row["node"] for row in known),
         min((row["first"] for row in known), default=0),
@@ -160,7 +182,7 @@ def grouping_number(chosen: tuple[str, ...], names: tuple[str, ...]) -> int:
     return sum(1 << place for place, name in enumerate(reversed(names)) if name not in chosen)
 
 
-def _outcomes(rows: Iterable[Row], *names: str) -> list[Outcome]:
+def _outcomes(rows: Rows, *names: str) -> list[Outcome]:
     found: dict[tuple[int | str, ...], list[int]] = {}
     for row in rows:
         totals = found.setdefault(tuple(row[name] for name in names), [0] * (len(COUNTS) + 1))
@@ -175,15 +197,33 @@ def _outcomes(rows: Iterable[Row], *names: str) -> list[Outcome]:
 
 
 def by_slot(
-    of_slots: DataFrame, slots: range, outside: Sequence[str], responses_ms: Sequence[int]
+    of_slots: OfSlots, slots: range, outside: Sequence[str], responses_ms: Sequence[int]
 ) -> list[tuple[int | str, ...]]:
     """``SLOT_ROW`` and what was slow, of good lines; ``scope`` is the node if the view is not primary."""
-    scope = f.when(f.col("view").isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
     totals = (*SLOT_ROW[4:-2], *map(_slow, responses_ms))
+    order = (*SLOT_ROW, *map(_slow, responses_ms))
+    if isinstance(of_slots, list):
+        return _few_by_slot(of_slots, slots, outside, totals, order)
+    scope = f.when(f.col("view").isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
     rows = (
         of_slots.where(f.col("cause").isNull() & f.col("slot").between(slots.start, slots.stop - 1))
         .groupBy("slot", "policy", scope.alias("scope"), "class")
         .agg(*(f.max(name).alias(name) for name in _MAXIMA), *(f.sum(name).alias(name) for name in totals))
     )
-    order = (*SLOT_ROW, *map(_slow, responses_ms))
     return [tuple(row) for row in rows.select(*order).collect()]
+
+
+def _few_by_slot(
+    rows: list[Row], slots: range, outside: Sequence[str], totals: Sequence[str], order: Sequence[str]
+) -> list[tuple[int | str, ...]]:
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        if row["cause"] is not None or row["slot"] not in slots:
+            continue
+        scope = row["node"] if row["view"] in outside else ""
+        one = row.asDict() | {"scope": scope}
+        known = found.setdefault((row["slot"], row["policy"], scope, row["class"]), one)
+        if known is not one:
+            known |= {name: known[name] + one[name] for name in totals}
+            known |= {name: max(known[name], one[name]) for name in _MAXIMA}
+    return [tuple(one[name] for name in order) for one in found.values()]

@@ -35,10 +35,13 @@ EVERY_MIN_S, EVERY_MAX_S = 0.2, 3600.0
 
 _MASTER = re.compile(r"local(\[(\*|[0-9]+)(,[0-9]+)?\])?|local-cluster\[.*\]|spark://.+:[0-9]+(,.+)*|yarn|k8s://.+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+# The loop that Spark makes of the pass over the lines is beyond what the JVM compiles as a rule (8000 bytes), where a
+# policy has response times: it would be interpreted.
+_JVM = "-XX:-DontCompileHugeMethods"
 # Of a JVM that has little to do: most of its time goes into loading some 20,000 classes, and part of that
 # into looking through Spark's own once more for what a compiler would not have written.
 _HASTY_JVM = (
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    f"{_JVM} -XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 
@@ -213,6 +216,9 @@ def settings(master: str, size: int | None) -> dict[str, str]:
         "spark.sql.codegen.cache.maxEntries": "1000",  # what is thrown out is compiled again, by the JVM's compiler too
         "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",  # names of requests fill the first level at once
         "spark.sql.json.filterPushdown.enabled": "false",  # next to no line is passed over
+        "spark.sql.limit.initialNumPartitions": "4",  # whoever asks first waits for the sums: of all partitions at once
+        "spark.driver.extraJavaOptions": _JVM,
+        "spark.executor.extraJavaOptions": _JVM,
     }
     if not master.startswith("local"):
         conf["spark.executor.memory"] = "1g"

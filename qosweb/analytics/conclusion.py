@@ -22,8 +22,6 @@ from qosweb.analytics.unjudged import unjudged
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
-
     from qosweb.analytics.policies import Policy
     from qosweb.analytics.rows import Event, Limits, Part, Verdict
     from qosweb.analytics.wanted import Wanted
@@ -62,7 +60,7 @@ class Gathered:
     """What was added up of the lines, and what may still be asked of them."""
 
     events: list[Event]
-    of_slots: DataFrame  # see cells.slots
+    of_slots: cells.OfSlots  # see ``Scan.slots``
     took: Callable[[], tables.Times]
     busiest: Callable[[], list[tables.Top]]
     twice: Callable[[], asks.Twice]

@@ -10,6 +10,7 @@ Neighbours: ``shares``, ``rates`` and ``orders`` judge on this ground.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -85,16 +86,13 @@ class Ground:
         for number in binding.always:  # what it was denied is held against nobody but its own promise
             self.asked[number], self.counted_asked[number] = self.got[number], self.counted_got[number]
         self._satisfy_the_bounded()
-        self._moments: list[Divided] | None = None
 
-    @property
+    @cached_property
     def moments(self) -> list[Divided]:
         """The contended time bit by bit: what is not used in one is not saved for the next one."""
-        if self._moments is None:
-            self._moments = self._divide() if self.total > 0 else []
-        return self._moments
+        return self._divide() if self.total > 0 else []
 
-    @property
+    @cached_property
     def expected(self) -> list[float]:
         """What the division gives to each class, moment by moment, added up."""
         return [sum(one.expected[at] for one in self.moments) for at in range(len(self.got))]

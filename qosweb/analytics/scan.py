@@ -23,7 +23,7 @@ from qosweb.analytics.policies import EVERY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
     from qosweb.analytics.rows import Event, Limits
 
@@ -49,7 +49,7 @@ _EACH_LINE_IN_ALL = f"""
 """
 # Numbers of ``how``: what became of a request, as it is counted; and what is no request.
 _BAD, _EVENT = -1, -2
-_WAITED = 16
+_WAITED, _AT_ONCE = 16, 32  # waited for long, and not at all; bits beside the kind
 _SERVED = cells.COUNTS.index("served")
 _ENDED_MAX = cells.COUNTS.index("refused")  # those before it have ended, too
 _SENT = tuple(cells.COUNTS.index(name) for name in ("served", "failed", "gave_up"))
@@ -62,7 +62,7 @@ class Scan:
     def __init__(
         self, lines: DataFrame, limits: Limits, responses_ms: Sequence[int], *, one_policy: bool, response: str
     ) -> None:
-        self._slow = cells.slow(limits, responses_ms, response)
+        self._limits, self._slow = limits, cells.slow(limits, responses_ms, response)
         ready = _with_keys(with_names(lines), limits, one_policy=one_policy).select(
             *dict.fromkeys(name for of_question in _QUESTIONS.values() for name in of_question[1:]),
             *(_asked(what, f.col(of_question[0])).alias(f"how_{what}") for what, of_question in _QUESTIONS.items()),
@@ -86,6 +86,19 @@ class Scan:
 
     def slots(self) -> DataFrame:
         """Sums by slot, policy, view, node, class, several rows for each; bad lines by file and cause."""
+        return self._slots_and_events().where(f.col("event").isNull()).drop("event")
+
+    def few(self) -> tuple[list[Row], list[Event]]:
+        """What ``slots`` and ``events`` have, of a small log: a further query would take longer than all its sums."""
+        slots, told = [], []
+        for row in self._slots_and_events().collect():
+            if row["event"] is None:
+                slots.append(row)
+            elif (event := event_in(row["event"])) is not None:
+                told += [event] * row["lines"]
+        return slots, told
+
+    def _slots_and_events(self) -> DataFrame:
         how, lines = f.col("how"), f.col("lines")
         is_good, kind = how >= 0, how.bitwiseAND(_WAITED - 1)
         keys = {
@@ -94,26 +107,35 @@ class Scan:
             "view": f.col("key_view"),
             "node": f.when(is_good, f.col("key_who")),
             "class": f.when(is_good, f.col("key_name")),
-            "cause": f.when(~is_good, f.col("key_who")),
-            "file": f.when(~is_good, f.col("key_name")),
+            "cause": f.when(how == _BAD, f.col("key_who")),
+            "file": f.when(how == _BAD, f.col("key_name")),
+            "event": f.when(how == _EVENT, f.col("key_who")),
         }
         counts = {
             name: f.when(is_good & (kind == number), lines).otherwise(0) for number, name in enumerate(cells.COUNTS)
-        } | {"waited": f.when(is_good & (how >= _WAITED), lines).otherwise(0)}
-        return self._part("slots").where(how != _EVENT).select(
+        } | {"waited": f.when(is_good & _has(_WAITED), lines).otherwise(0)}
+        return self._part("slots").select(
             *(column.alias(name) for name, column in (keys | {"lines": lines} | counts).items()),
             "sent_bytes", "size_max", "wait_ms_max", *self._slow,
         )  # fmt: skip
 
     def times(self) -> DataFrame:
-        """How many requests waited, and took, how long: by window, node, class and step of time."""
-        return self._part("waits", "services").select(
-            f.col("key_time").alias("window_s"),
-            f.col("key_who").alias("node"),
-            f.col("key_name").alias("name"),
-            f.when(f.col("what") == _NUMBER["waits"], 0).otherwise(1).alias("what"),
-            f.col("how").cast("int").alias("step"),
-            f.col("lines").alias("requests"),
+        """How many requests waited, and took, how long: by window, node, class and step of time, several rows for each.
+
+        Who did not wait at all is counted in the slots, and not for a second time in a group of waits.
+        """
+        is_slot, time, how = f.col("what") == _NUMBER["slots"], f.col("key_time"), f.col("how")
+        return (
+            self._part("slots", "waits", "services")
+            .where(~is_slot | ((how >= 0) & _has(_AT_ONCE)))
+            .select(
+                f.when(is_slot, cells.window_of(time, self._limits)).otherwise(time).alias("window_s"),
+                f.col("key_who").alias("node"),
+                f.col("key_name").alias("name"),
+                f.when(f.col("what") == _NUMBER["services"], 1).otherwise(0).alias("what"),
+                f.when(is_slot, 0).otherwise(how).cast("int").alias("step"),
+                f.col("lines").alias("requests"),
+            )
         )
 
     def asked_for(self) -> DataFrame:
@@ -196,6 +218,10 @@ def _asked(what: str, how: Column) -> Column:
     return f.shiftleft(how, _NUMBER_BITS).bitwiseOR(f.lit(_NUMBER[what]).cast("long"))
 
 
+def _has(bit: int) -> Column:
+    return f.col("how").bitwiseAND(bit) != 0
+
+
 def _ended() -> Column:
     return f.col("kind").between(0, _ENDED_MAX)
 
@@ -208,23 +234,25 @@ def _with_keys(lines: DataFrame, limits: Limits, *, one_policy: bool) -> DataFra
     is_bad, is_event = f.col("cause").isNotNull(), f.col("event").isNotNull()
     is_good, is_served = f.col("kind") >= 0, f.col("kind") == _SERVED
     policy = f.lit(EVERY) if one_policy else f.coalesce("policy", f.lit(""))
-    waited = f.when(_ended() & (f.col("queue_ms") >= limits.waited_ms), _WAITED).otherwise(0)
+    wait_ms = f.col("queue_ms")
+    is_at_once = wait_ms < tables.SHORTEST_MS
+    waited = f.when(_ended() & (wait_ms >= limits.waited_ms), _WAITED).otherwise(0)
+    at_once = f.when(_ended() & is_at_once, _AT_ONCE).otherwise(0)
     slot = f.floor(f.col("at") / limits.slot_s)
-    window = f.floor(f.col("slot") * limits.slot_s / limits.window_s) * limits.window_s
     kind = f.when(is_bad, _BAD).when(is_event, _EVENT).otherwise(cells.kind(limits))
     return (
         lines.withColumn("kind", kind)
         .withColumn("slot", f.when(is_good, slot))
         .withColumns(
             {
-                "how": (f.col("kind") + waited).cast("long"),
+                "how": (f.col("kind") + waited + at_once).cast("long"),
                 "how_asked": f.when(is_good, f.when(is_served, _SERVED).otherwise(_OTHERWISE)).cast("long"),
-                "window_s": window,
+                "window_s": cells.window_of(f.col("slot"), limits),
                 "who": f.when(is_good, f.col("node")).when(is_bad, f.col("cause")).otherwise(as_text()),
                 "name": f.when(is_good, f.col("class")).when(is_bad, f.col("file")),
                 "policy": f.when(is_good, policy),
                 "view": f.when(is_good, f.coalesce("view", f.lit(""))),
-                "wait_step": f.when(_ended(), tables.step(f.col("queue_ms"))).cast("long"),
+                "wait_step": f.when(_ended() & ~is_at_once, tables.step(wait_ms)).cast("long"),
                 "service_step": f.when(is_served, tables.step(f.col("service_ms"))).cast("long"),
                 "is_named": f.when(_ended() & (f.col("rid") != ""), 0).cast("long"),
                 _NOTHING: f.lit(None).cast("string"),

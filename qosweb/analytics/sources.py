@@ -93,6 +93,12 @@ def size(sources: Sources) -> int | None:
     return total
 
 
+def is_tiny(sources: Sources) -> bool:
+    """So small that what Spark does first takes longer than all it does with the lines."""
+    total = size(sources)
+    return total is not None and total < TINY
+
+
 def first_lines(sources: Sources) -> Iterator[str]:
     """Of files of this machine with JSON lines: some lines at the beginning of each of the first ones."""
     for name in sources.json[:HEADS_MAX]:

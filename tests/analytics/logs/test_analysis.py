@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from qosweb.analytics.conclusion import Findings
+    from tests.analytics.logs.story import Story
 
 
 def test_response_times_are_judged_wherever_the_log_tells_of_them(
@@ -111,6 +112,26 @@ def test_the_driver_holds_some_windows_at_a_time(
     assert {verdict.key.window_s for verdict in in_pieces.windows if verdict.key} == {
         row.window_s for row in in_pieces.table if row.window_s is not None
     }
+
+
+def test_of_a_small_log_the_same_is_found_as_of_a_long_one(
+    spark: SparkSession, story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums by slot that are added up on the driver are those that Spark adds up: of bad lines and minorities, too."""
+    log = story.log.write(tmp_path / "a.log")
+    with log.open("a") as file:
+        file.write('{"ts":1\n{"event":"view","ts":1.0,"node":"n1"}\nnothing\nnothing\n')
+    wanted = Wanted(sources.find([str(log)]))
+    found = []
+    for tiny in (1 << 40, 0):
+        monkeypatch.setattr(sources, "TINY", tiny)
+        assert sources.is_tiny(wanted.sources) == bool(tiny)
+        found.append(analyse(spark, wanted))
+    few, many = found
+    assert sum(count for _, _, count in few.bad) == 4
+    assert few.table == many.table
+    assert few.windows == many.windows
+    assert as_json(few) == as_json(many)
 
 
 def test_time_in_which_nothing_happened_is_not_looked_at(
