@@ -1,8 +1,8 @@
 """The whole analysis of logs that are complete, on one session: from sources and limits to findings.
 
-The lines are read once for all that is added up. They are read again only for what is asked of single lines: those that
-show a violation, or that are bad, or pages that were accessed; and where a response time is promised of which the logs
-do not tell at their beginning.
+The lines are read once for all that is added up, of a long log without the text of bad ones. They are read again only
+for what is asked of single lines: those that show a violation, or that are bad, or pages that were accessed; and where
+a response time is promised of which the logs do not tell at their beginning.
 Neighbours: ``conclusion`` judges; ``stream`` does the same for logs that grow.
 """
 
@@ -39,9 +39,11 @@ def analyse(
     """``say`` is told what is being done, ``tell`` the verdict (see ``conclude``); ``aside`` is where bad lines go."""
     limits = wanted.limits
     say("reading the lines")
-    lines = narrow(read_lines(spark, wanted.sources), wanted.response)
+    is_tiny = sources.is_tiny(wanted.sources)
+    whole = narrow(read_lines(spark, wanted.sources), wanted.response)
+    lines = whole if is_tiny else narrow(read_lines(spark, wanted.sources, with_text=False), wanted.response)
     scan, of_slots, told = _scanned(lines, wanted, say)
-    all_lines, lines = lines, requests(lines)
+    lines = requests(lines)
     try:
         with Beside() as beside:
             took = beside.begin(lambda: tables.percentiles(scan.times()))
@@ -49,9 +51,12 @@ def analyse(
             twice = ask_twice if isinstance(of_slots, list) else beside.begin(ask_twice)
             busiest = beside.begin(lambda: tables.top(scan.asked_for()))
             seen = cells.survey(of_slots, limits)
+            if seen.bad and not is_tiny:
+                say("looking for what is wrong with bad lines")
+                seen = seen._replace(bad=asks.bad_lines(whole))
             if not seen.requests:
                 if seen.bad and aside:
-                    asks.set_aside(all_lines, aside)
+                    asks.set_aside(whole, aside)
                 cause = f" ({seen.bad[0][2]} lines: {seen.bad[0][1]}, in {seen.bad[0][0]})" if seen.bad else ""
                 raise UsageError(f"no request could be read from the logs{cause}")
             gathered = Gathered(
@@ -66,7 +71,7 @@ def analyse(
             findings = conclude(gathered, seen, wanted, say, tell)
         if seen.bad and aside:
             say("setting bad lines aside")
-            asks.set_aside(all_lines, aside)
+            asks.set_aside(whole, aside)
         return findings
     finally:
         scan.kept.unpersist()

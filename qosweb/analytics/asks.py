@@ -153,6 +153,12 @@ def twice(lines: DataFrame, scan: Scan) -> Twice:
     return Twice([(row["rid"], list(row["said"])) for row in rows], too_many if rows else 0, named)
 
 
+def bad_lines(lines: DataFrame) -> list[tuple[str, str, int]]:
+    """File, cause, and how many: as ``cells.Survey`` has them, from lines that were read with their text."""
+    rows = lines.where(f.col("cause").isNotNull()).groupBy("file", "cause").count().collect()
+    return sorted((row["file"], row["cause"], row["count"]) for row in rows)
+
+
 def set_aside(lines: DataFrame, target: str) -> None:
     """The bad lines as JSON: file, cause, and the line as far as it is known."""
     fields: list[Column] = [
