@@ -11,7 +11,7 @@ import sys
 import urllib.request
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from loadgen.experiments.processes import CannotRun, end, environment, last_line, start, wait_for
+from loadgen.experiments.processes import CannotRun, await_end, end, environment, last_line, start, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,6 +95,9 @@ class Node:
 
     def end(self) -> None:
         end(self.process)
+
+    def await_end(self) -> None:
+        await_end(self.process)
 
 
 class Nodes:

@@ -39,11 +39,16 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """Politely, and then not."""
     if process.poll() is None:
         process.terminate()
-        try:
-            process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        await_end(process)
+
+
+def await_end(process: subprocess.Popen[bytes]) -> None:
+    """Of one that was asked to end, once: asked for a second time, a node breaks off what it is answering."""
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def wait_for(condition: Callable[[], T | None], what: str, within_s: float) -> T:

@@ -57,7 +57,7 @@ def _leave(nodes: Nodes) -> None:
     for node in leaving:
         node.process.terminate()
     for node in leaving:
-        node.end()
+        node.await_end()
     nodes.settle()
 
 
