@@ -133,12 +133,11 @@ class Driver:
         await self.transport.start()
 
     async def close(self) -> None:
+        self._disarm()
         if not self._stopped:
             self.turn()
             await self._drained()
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
         await self.transport.close()
         if self._writer is not None:
             await self._writer.close()
@@ -287,6 +286,12 @@ class Driver:
                 self._timer.cancel()
             self._timer_at = deadline
             self._timer = self._loop.call_later(max(0.0, deadline - time.monotonic()), self._wake)
+
+    def _disarm(self) -> None:
+        """For good. A member that ends takes no further step of what it missed: it would be writing all the while."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = None, -inf
 
     def _wake(self) -> None:
         self._timer, self._timer_at = None, inf

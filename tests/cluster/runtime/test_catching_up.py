@@ -6,6 +6,7 @@ Counted, not timed: between two turns of the loop it delivers one step at most.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,15 @@ import pytest
 from cluster import Group, Options
 from cluster.runtime import driver
 from cluster.runtime.options import RUNTIME_SETTINGS
+from cluster.runtime.store import Store
 from cluster.runtime.tally import Tally
 from tests.cluster.runtime.loops import eventually, run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from cluster.durable import Record
     from cluster.names import ProcessId
 
 KEY = b"k" * 32
@@ -119,13 +123,24 @@ def test_what_is_submitted_meanwhile_comes_behind_it_and_is_answered() -> None:
     run(story)
 
 
-def test_one_that_is_closed_in_the_middle_goes_on_from_its_disk(tmp_path: Path) -> None:
+def test_one_that_is_closed_in_the_middle_goes_on_from_its_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a slow disk there is time for all that it missed while it ends: it does not take it."""
+    write = Store.write
+
+    def slowly(store: Store, records: Sequence[Record]) -> None:
+        time.sleep(0.1)  # the fault
+        write(store, records)
+
     async def story() -> None:
         theirs, ours, again = Tally(), Counted(), Counted()
         async with await with_a_past(theirs) as a:
             b = await Group.join(options("b", a.addresses[0], data=tmp_path / "b"), ours)
             await ours.is_in_the_middle.wait()
-            await b.close()
+            with monkeypatch.context() as disk:
+                disk.setattr(Store, "write", slowly)
+                await b.close()
             assert len(ours.positions) < MISSED
             assert ours.positions == sorted(set(ours.positions))
             async with await Group.join(options("b", a.addresses[0], data=tmp_path / "b"), again) as b:
