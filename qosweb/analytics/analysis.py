@@ -48,7 +48,7 @@ def analyse(
         with Beside() as beside:
             took = beside.begin(lambda: tables.percentiles(scan.times()))
             ask_twice = partial(asks.twice, lines, scan)  # of a small log when it is wanted: nothing else is to be done
-            twice = ask_twice if isinstance(of_slots, list) else beside.begin(ask_twice)
+            twice = ask_twice if is_tiny else beside.begin(ask_twice)
             busiest = beside.begin(lambda: tables.top(scan.asked_for()))
             seen = cells.survey(of_slots, limits)
             if seen.bad and not is_tiny:

@@ -160,9 +160,8 @@ def judged(raw: DataFrame) -> DataFrame:
     numbers = ("bytes", "queue_ms", "service_ms", "total_ms")
     bad, trimmed = f.col("bad"), f.rtrim("bad")
     is_request = f.col("event").isNull()
-    is_spoiled = bad.isNotNull() & (is_request | f.col("ts").isNull())  # events do without the numbers of requests
     cause = f.when(
-        is_spoiled,
+        bad.isNotNull() & (is_request | f.col("ts").isNull()),  # events do without the numbers of requests
         f.when(~f.ltrim("bad").startswith("{"), "not a JSON object")
         .when(~trimmed.endswith("}"), "cut off")
         .when(f.coalesce("rid", "node", "class", "decision", "event").isNull(), "not valid JSON")
@@ -174,9 +173,10 @@ def judged(raw: DataFrame) -> DataFrame:
     cause = cause.when(~f.col("decision").isin(*DECISIONS), "unknown decision")
     out_of_range = reduce(lambda one, other: one | other, (~(f.col(name) >= 0) for name in ("ts", *numbers)))
     cause = cause.when(out_of_range, "a number out of range")
+    lacks_number = reduce(lambda one, other: one + other, (f.col(name) for name in ("ts", "status", *numbers))).isNull()
     return (
         raw.withColumn("cause", cause)
-        .where(~is_request | ~f.col("method").eqNullSafe("-"))
+        .where(~is_request | ~f.col("method").eqNullSafe("-") | lacks_number)
         .select(
             *_TYPES,
             *OF_EVENTS,
