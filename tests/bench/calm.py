@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+def stolen_s() -> float:
+    """What the host gave to others since the machine started, of all cores, as far as it says so."""
+    return float(getattr(psutil.cpu_times(), "steal", 0.0))
+
+
 class Stood(NamedTuple):
     """Of some stretch of time."""
 
@@ -61,7 +66,7 @@ class Calm:
             ours_s += times.user + times.system
         every = psutil.cpu_times()
         busy_s = sum(getattr(every, kind, 0.0) for kind in ("user", "nice", "system", "irq", "softirq"))
-        return Before(time.time(), getattr(every, "steal", 0.0), busy_s, ours_s)
+        return Before(time.time(), stolen_s(), busy_s, ours_s)
 
     def since(self, before: Before) -> Stood:
         now = self.now()

@@ -15,20 +15,23 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import msgspec
 
 from tests.bench import group_goals as goals
+from tests.bench.calm import stolen_s
 from tests.bench.group_layers import show_layers
 from tests.bench.group_processes import Members
 from tests.cluster.runtime.namespaces import Namespaces, NotAllowed
-from tests.support.standstill import Standstill
 
 SATURATED = 512  # outstanding
 FULL = 2048  # outstanding, where members have no reason to wait for each other
 FEW = 8  # outstanding, where something goes wrong meanwhile
 STOP_S, EVERY_S = 0.2, 1.0
 AWAKE = 0.95  # of the usual rate, while a member that naps is awake: all of it, less what two measurements may differ
+CALM = 0.005  # of the processors' time: what the host may take in a round that is judged
+TRIES = 4  # as many rounds as are asked for, to find calm ones
 STRIKE_S = 0.7  # after the load began
 
 
@@ -96,7 +99,11 @@ def _longest_wait_ms(members: Members, strike: Callable[[], None], seconds: floa
 
 
 def half(session: Session) -> None:
-    """Waits at half of the rate that is the most; and how long the machine itself stood still meanwhile."""
+    """Waits at half of the rate that is the most.
+
+    A host that takes a core away for 20 ms makes everybody wait who comes until the backlog is gone, 1 in 50 in a round
+    of two seconds. So rounds of which it took more than a little are shown and not judged, as long as there are others.
+    """
     print("\nwaits at half of saturation, from when an entry was due:")
     for mode in ("volatile", "durable"):
         members = _ours(session.folder if mode == "durable" else "")
@@ -104,18 +111,39 @@ def half(session: Session) -> None:
             members.load(SATURATED, 0.5)
             most = median(members.load(SATURATED, session.seconds)["per_s"] for _ in range(session.rounds))
             order = {"do": "paced", "per_s": most / 2, "seconds": session.seconds}
-            found, stalls = [], []
-            for _ in range(session.rounds):
-                with Standstill() as stood_still:
-                    found.append(members.submit(order))
-                stalls.append(stood_still.longest_s())
+            rounds: list[Waits] = []
+            while len(rounds) < TRIES * session.rounds and sum(one.is_calm for one in rounds) < session.rounds:
+                rounds.append(_waits(members, order))
         finally:
             members.close()
-        p50, p99 = (median(each[key] / 1000 for each in found) for key in ("p50_us", "p99_us"))
+        judged = [one for one in rounds if one.is_calm] or rounds
+        p50, p99 = median(one.p50_ms for one in judged), median(one.p99_ms for one in judged)
         print(f"  {mode:<9} {most / 2:,.0f} of {most:,.0f} entries/s: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
-        each = "  ".join(f"{one['p99_us'] / 1000:.1f} ({1000 * s:.0f})" for one, s in zip(found, stalls, strict=True))
-        print(f"            p99 of each round (and the longest that the machine stood still), in ms: {each}")
-        session.verdicts.most(f"{mode}, p99 at half of saturation", p99, goals.HALF_P99_MS, "{:.1f} ms")
+        each = "  ".join(f"{one.p99_ms:.1f} ({1000 * one.stolen_s:.0f})" for one in rounds)
+        print(f"            p99 of each round (and what the host took of all processors meanwhile), in ms: {each}")
+        of = f"{len(judged)} calm rounds of {len(rounds)}" if judged[0].is_calm else "no calm round"
+        session.verdicts.most(f"{mode}, p99 at half of saturation ({of})", p99, goals.HALF_P99_MS, "{:.1f} ms")
+
+
+class Waits(NamedTuple):
+    """Of one round."""
+
+    p50_ms: float
+    p99_ms: float
+    stolen_s: float
+    lasted_s: float
+
+    @property
+    def is_calm(self) -> bool:
+        return self.stolen_s <= CALM * self.lasted_s * len(os.sched_getaffinity(0))
+
+
+def _waits(members: Members, order: dict[str, object]) -> Waits:
+    began, before = time.perf_counter(), stolen_s()
+    found = members.submit(order)
+    return Waits(
+        found["p50_us"] / 1000, found["p99_us"] / 1000, stolen_s() - before, time.perf_counter() - began
+    )  # fmt: skip
 
 
 def sizes(session: Session) -> None:
