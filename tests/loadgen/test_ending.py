@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
+
+import pytest
 
 from loadgen.experiments.processes import await_end, end
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 COUNTS = """
 import signal, sys, time
@@ -17,6 +23,7 @@ signal.signal(signal.SIGTERM, ask)
 print("ready", flush=True)
 while not asked:
     time.sleep(0.01)
+print("asked", flush=True)
 until = time.monotonic() + 0.3
 while time.monotonic() < until:
     time.sleep(0.01)
@@ -24,23 +31,25 @@ sys.exit(asked)
 """
 
 
-def _ready() -> subprocess.Popen[bytes]:
-    process = subprocess.Popen([sys.executable, "-c", COUNTS], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    with process.stdout as said:
-        assert said.readline() == b"ready\n"
-    return process
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    """Is ready, takes a moment to end once it was asked to, and its exit code is how often it was."""
+    with subprocess.Popen([sys.executable, "-c", COUNTS], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield process
+        process.kill()
 
 
-def test_who_was_asked_already_is_only_waited_for() -> None:
-    process = _ready()
+def test_who_was_asked_already_is_only_waited_for(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"asked\n"  # two signals that it had not looked at would be one
     await_end(process)
     assert process.returncode == 1
 
 
-def test_who_was_not_is_asked_once() -> None:
-    process = _ready()
+def test_who_was_not_is_asked_once(process: subprocess.Popen[bytes]) -> None:
     end(process)
     end(process)
     assert process.returncode == 1
