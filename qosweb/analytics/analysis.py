@@ -40,10 +40,9 @@ def analyse(
     limits = wanted.limits
     say("reading the lines")
     is_tiny = sources.is_tiny(wanted.sources)
-    whole = narrow(read_lines(spark, wanted.sources), wanted.response)
-    lines = whole if is_tiny else narrow(read_lines(spark, wanted.sources, with_text=False), wanted.response)
-    scan, of_slots, told = _scanned(lines, wanted, say)
-    lines = requests(lines)
+    all_lines = narrow(read_lines(spark, wanted.sources, with_text=is_tiny), wanted.response)
+    scan, of_slots, told = _scanned(all_lines, wanted, is_tiny, say)
+    lines = requests(all_lines)
     try:
         with Beside() as beside:
             took = beside.begin(lambda: tables.percentiles(scan.times()))
@@ -53,10 +52,11 @@ def analyse(
             seen = cells.survey(of_slots, limits)
             if seen.bad and not is_tiny:
                 say("looking for what is wrong with bad lines")
-                seen = seen._replace(bad=asks.bad_lines(whole))
+                all_lines = narrow(read_lines(spark, wanted.sources), wanted.response)
+                seen = seen._replace(bad=asks.bad_lines(all_lines))
             if not seen.requests:
                 if seen.bad and aside:
-                    asks.set_aside(whole, aside)
+                    asks.set_aside(all_lines, aside)
                 cause = f" ({seen.bad[0][2]} lines: {seen.bad[0][1]}, in {seen.bad[0][0]})" if seen.bad else ""
                 raise UsageError(f"no request could be read from the logs{cause}")
             gathered = Gathered(
@@ -71,7 +71,7 @@ def analyse(
             findings = conclude(gathered, seen, wanted, say, tell)
         if seen.bad and aside:
             say("setting bad lines aside")
-            asks.set_aside(whole, aside)
+            asks.set_aside(all_lines, aside)
         return findings
     finally:
         scan.kept.unpersist()
@@ -85,7 +85,9 @@ def _accesses(spark: SparkSession, lines: DataFrame, policy: Policy, limits: Lim
         return None
 
 
-def _scanned(lines: DataFrame, wanted: Wanted, say: Callable[[str], None]) -> tuple[Scan, cells.OfSlots, list[Event]]:
+def _scanned(
+    lines: DataFrame, wanted: Wanted, is_tiny: bool, say: Callable[[str], None]
+) -> tuple[Scan, cells.OfSlots, list[Event]]:
     """What was added up, kept; the sums by slot, and the events.
 
     Who was too slow is counted on the way, and that takes the policies, which are events: those at the beginning of the
@@ -93,7 +95,6 @@ def _scanned(lines: DataFrame, wanted: Wanted, say: Callable[[str], None]) -> tu
     """
     at_first = [event for line in sources.first_lines(wanted.sources) if (event := event_in(line)) is not None]
     responses_ms = policies.response_limits(policies_of(wanted, at_first)[0])
-    is_tiny = sources.is_tiny(wanted.sources)
     while True:
         say("adding up the lines")
         scan = Scan(lines, wanted.limits, responses_ms, one_policy=wanted.spec is not None, response=wanted.response)

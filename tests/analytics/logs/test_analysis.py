@@ -127,6 +127,7 @@ def test_of_a_small_log_the_same_is_found_as_of_a_long_one(
         for name, value in {"ts": "late", "status": [], "bytes": 1.5, "rid": None, "method": "-"}.items():
             file.write(json.dumps(good | {name: value}) + "\n")
         file.write(json.dumps(good | {"method": "-", "bytes": "many"}) + "\n")
+        file.write(json.dumps(good | {"method": "-"})[:-1] + "\n")
         file.write(json.dumps(good)[:-1] + "\n" + json.dumps(good) + ",\n[]\nnull\n5\n\n{}\n")
         file.write('{"event":"other","ts":1.0,"node":"n1","status":"x"}\n{"event":"other","ts":"x","node":"n1"}\n')
     wanted = Wanted(sources.find([str(log)]))
@@ -139,7 +140,7 @@ def test_of_a_small_log_the_same_is_found_as_of_a_long_one(
     assert Counter({cause: count for _, cause, count in few.bad}) == {
         "a field of the wrong type": 5,
         "not a JSON object": 4,
-        "cut off": 2,
+        "cut off": 3,
         "no field 'rid'": 1,
         "no field 'ts'": 1,
         "no field 'view'": 1,
