@@ -184,3 +184,38 @@ class Recovered(Action, frozen=True):
     """The process runs again, from its disk."""
 
     boot: int
+
+
+# The name of each action in recorded traces. It never changes; the class may be renamed.
+NAMES: dict[type[Action], str] = {
+    LinkSend: "LinkSend",
+    LinkDeliver: "LinkDeliver",
+    LinkReliable: "LinkReliable",
+    LinkLive: "LinkLive",
+    StartChange: "StartChange",
+    MembershipView: "MembershipView",
+    GcsSend: "GcsSend",
+    GcsDeliver: "GcsDeliver",
+    GcsView: "GcsView",
+    Block: "Block",
+    BlockOk: "BlockOk",
+    VsSend: "VsSend",
+    VsReceive: "VsReceive",
+    VsSafe: "VsSafe",
+    VsNewView: "VsNewView",
+    DvsSend: "DvsSend",
+    DvsReceive: "DvsReceive",
+    DvsSafe: "DvsSafe",
+    DvsNewView: "DvsNewView",
+    DvsRegister: "DvsRegister",
+    Broadcast: "Broadcast",
+    Deliver: "Deliver",
+    CatchUp: "CatchUp",
+    Confirm: "Confirm",
+    Established: "Established",
+    Submitted: "Submitted",
+    Resolved: "Resolved",
+    StateDigest: "StateDigest",
+    Crashed: "Crashed",
+    Recovered: "Recovered",
+}

@@ -28,37 +28,37 @@ from cluster.names import Label, ProcessId, View, ViewId, founding_view
 from cluster.runlog import Run, RunLog
 
 
-class Record(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
-    """Base of what goes to disk."""
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of what goes to disk. The tag names the type there, so it never changes; the class may be renamed."""
 
 
-class Boot(Record, frozen=True):
+class Boot(Record, frozen=True, tag="Boot"):
     boot: int
 
 
-class Epoch(Record, frozen=True):
+class Epoch(Record, frozen=True, tag="Epoch"):
     epoch: int
 
 
-class Primaries(Record, frozen=True):
+class Primaries(Record, frozen=True, tag="Primaries"):
     act: View | None
     amb: tuple[View, ...]
 
 
-class Labelled(Record, frozen=True):
+class Labelled(Record, frozen=True, tag="Labelled"):
     """Entries with labels of this process that no order has yet."""
 
     run: Run
 
 
-class Appended(Record, frozen=True):
+class Appended(Record, frozen=True, tag="Appended"):
     """The order goes on with these, from `position` on."""
 
     position: int
     run: Run
 
 
-class Rebuilt(Record, frozen=True):
+class Rebuilt(Record, frozen=True, tag="Rebuilt"):
     """The order from `position` on is this and no more; all other content beyond it is dropped.
 
     With a snapshot (that of another process, at `position`) nothing below `position` is kept either. It is one record,
@@ -72,7 +72,7 @@ class Rebuilt(Record, frozen=True):
     snapshot: Snapshotted | None
 
 
-class Snapshotted(Record, frozen=True):
+class Snapshotted(Record, frozen=True, tag="Snapshotted"):
     """The state machine after all below `position`, with what the total order needs to go on from there."""
 
     position: int
@@ -80,7 +80,7 @@ class Snapshotted(Record, frozen=True):
     state: bytes
 
 
-class Truncated(Record, frozen=True):
+class Truncated(Record, frozen=True, tag="Truncated"):
     """Positions below `base` are dropped from the order and the content."""
 
     base: int

@@ -16,15 +16,18 @@ from cluster.names import Label, ProcessId, View, ViewId
 from cluster.runlog import Run
 
 
-class Message(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
-    """Base of everything that travels. Equal when equal in all fields. (`gc`: a tree of values is in no cycle.)"""
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of everything that travels. Equal when equal in all fields. (`gc`: a tree of values is in no cycle.)
+
+    The tag names the type on the wire, so it never changes; the class may be renamed.
+    """
 
 
 # ---- client messages of the primary views layer (M_c): the total order
 
 
 @final
-class Batch(Message, frozen=True):
+class Batch(Message, frozen=True, tag="Batch"):
     """<l, a> for a run of labels: seqno, seqno + 1, ... of the sender in its current view."""
 
     seqno: int
@@ -32,7 +35,7 @@ class Batch(Message, frozen=True):
 
 
 @final
-class Summary(Message, frozen=True):
+class Summary(Message, frozen=True, tag="Summary"):
     """x = <con, ord, next, high> of fig. 5, less what can be spared.
 
     Positions count from 0 over the whole history. What lies below `next_confirm` is confirmed and so the same for all:
@@ -53,7 +56,7 @@ class Summary(Message, frozen=True):
 
 
 @final
-class Info(Message, frozen=True):
+class Info(Message, frozen=True, tag="Info"):
     """<"info", act, amb>. `act` is None for a process that knows of no primary view."""
 
     act: View | None
@@ -61,7 +64,7 @@ class Info(Message, frozen=True):
 
 
 @final
-class Registered(Message, frozen=True):
+class Registered(Message, frozen=True, tag="Registered"):
     """<"registered">"""
 
 
@@ -73,7 +76,7 @@ ViewMessage = Info | Registered | Batch | Summary
 # much of the view's order the sender has dealt with (`ack`), and how much of it everybody has (`safe`).
 
 
-class Slot(Message, frozen=True):
+class Slot(Message, frozen=True, tag="Slot"):
     """ATOP: what the sender does with its next `count` slots: the first is for `body`, if any, the others are given up.
 
     Without a body it is a null message; one of no slots says only that the sender has moved on to the distribution.
@@ -89,7 +92,7 @@ class Slot(Message, frozen=True):
     safe: int = 0
 
 
-class Plain(Message, frozen=True):
+class Plain(Message, frozen=True, tag="Plain"):
     """Fixed sequencer: a message that the sequencer has yet to place."""
 
     ack: int
@@ -97,7 +100,7 @@ class Plain(Message, frozen=True):
     safe: int = 0
 
 
-class Sequence(Message, frozen=True):
+class Sequence(Message, frozen=True, tag="Sequence"):
     """Fixed sequencer: the next places of the order go to one message each of these members (by rank)."""
 
     ack: int
@@ -111,19 +114,19 @@ Ordered = Slot | Plain | Sequence
 # ---- payloads: what the reliable FIFO links (CO_RFIFO) carry
 
 
-class ViewMsg(Message, frozen=True):
+class ViewMsg(Message, frozen=True, tag="ViewMsg"):
     """<'view_msg', v>: what I send from here on, I send in v."""
 
     view: View
 
 
-class AppMsg(Message, frozen=True):
+class AppMsg(Message, frozen=True, tag="AppMsg"):
     """<'app_msg', m>"""
 
     body: Ordered
 
 
-class FwdMsg(Message, frozen=True):
+class FwdMsg(Message, frozen=True, tag="FwdMsg"):
     """<'fwd_msg', r, v, m, i>: the i-th message of r in v (from 1), for one who misses it."""
 
     origin: ProcessId
@@ -132,7 +135,7 @@ class FwdMsg(Message, frozen=True):
     index: int
 
 
-class SyncMsg(Message, frozen=True):
+class SyncMsg(Message, frozen=True, tag="SyncMsg"):
     """<'sync_msg', cid, v, cut>: the cut in member order of v."""
 
     cid: int
@@ -140,7 +143,7 @@ class SyncMsg(Message, frozen=True):
     cut: tuple[int, ...]
 
 
-class Ack(Message, frozen=True):
+class Ack(Message, frozen=True, tag="Ack"):
     """The first `count` messages of the view's order are with me, and what they brought is on my disk.
 
     Of the first `safe` of them I know that this holds for every member.
@@ -151,7 +154,7 @@ class Ack(Message, frozen=True):
     safe: int = 0
 
 
-class Supply(Message, frozen=True):
+class Supply(Message, frozen=True, tag="Supply"):
     """What a member of a new primary view lacks of the confirmed past, from the chosen representative.
 
     One piece of a series: pieces 0 .. `pieces` - 1. A snapshot, cut into pieces, comes first where there is one
@@ -169,7 +172,7 @@ class Supply(Message, frozen=True):
     digest: str = ""  # of the whole snapshot
 
 
-class Resume(Message, frozen=True):
+class Resume(Message, frozen=True, tag="Resume"):
     """I have the snapshot that you began to supply, up to this piece: go on from there."""
 
     view_id: ViewId
@@ -182,7 +185,7 @@ Payload = ViewMsg | AppMsg | FwdMsg | SyncMsg | Ack | Supply | Resume
 # ---- frames: what one connection carries
 
 
-class Hello(Message, frozen=True):
+class Hello(Message, frozen=True, tag="Hello"):
     """First on a new connection: which life of me this is, and how far I have your stream (0, 0: nothing of it)."""
 
     boot: int
@@ -191,7 +194,7 @@ class Hello(Message, frozen=True):
     seqno: int
 
 
-class Data(Message, frozen=True):
+class Data(Message, frozen=True, tag="Data"):
     """The `seqno`-th payload (from 1) of the sender's `stream` to this peer."""
 
     stream: int
@@ -199,7 +202,7 @@ class Data(Message, frozen=True):
     body: Payload
 
 
-class LinkAck(Message, frozen=True):
+class LinkAck(Message, frozen=True, tag="LinkAck"):
     """I have your `stream` up to `seqno`."""
 
     stream: int
@@ -215,7 +218,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 @final
-class Proposal(Message, frozen=True):
+class Proposal(Message, frozen=True, tag="Proposal"):
     """In this epoch I would form the view of these members. `rows`: whom everybody hears, as far as I know.
 
     Sent at once when it is made, and again as the heartbeat. `leaving`: I am on my way out, count me no more.

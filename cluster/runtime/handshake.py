@@ -35,19 +35,19 @@ NONCES_KEPT = 4096
 REASON_LEN_MAX = 400  # of a refusal, as far as it is shown
 
 
-class Hail(Message, frozen=True):
+class Hail(Message, frozen=True, tag="Hail"):
     magic: str
     version: int
     cluster: str
     nonce: bytes
 
 
-class Proof(Message, frozen=True):
+class Proof(Message, frozen=True, tag="Proof"):
     who: bytes
     code: bytes
 
 
-class Refusal(Message, frozen=True):
+class Refusal(Message, frozen=True, tag="Refusal"):
     """From one of this name who was shown the proof and has a reason all the same."""
 
     name: str

@@ -32,13 +32,13 @@ ADDRESSES_MAX = 256  # processes named in one frame, and known at all
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError, MemoryError)
 
 
-class Addresses(Message, frozen=True):
+class Addresses(Message, frozen=True, tag="Addresses"):
     """Where processes can be reached, by name: what the sender knows, itself included. No part of the protocol."""
 
     of: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-class Past(Message, frozen=True):
+class Past(Message, frozen=True, tag="Past"):
     """When an operator went on without a majority: told to all, for ever. No part of the protocol."""
 
     recoveries: tuple[Recovery, ...]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cluster.sim.world import World
 
 
-class Fault(msgspec.Struct, frozen=True, tag=True):
+class Fault(msgspec.Struct, frozen=True):
     at: float
     lasts: float
 
@@ -268,7 +268,7 @@ class Join(Fault, frozen=True):
 class Ambush(Fault, frozen=True):
     """Another fault, at the next moment when some process does something: in the middle of a view change, say."""
 
-    action: str  # the name of a class in cluster.actions
+    action: str  # its name in cluster.actions
     fault: SimpleFault
 
     def begin(self, world: World) -> None:

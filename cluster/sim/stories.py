@@ -124,12 +124,18 @@ def laggard(world: World) -> Story:
 
 LAGGARD_SNAPSHOTS = 20  # positions between two snapshots in the stories
 STORIES: dict[str, Callable[[World], Story]] = {
-    story.__name__.replace("_", "-"): story
-    for story in (
-        founding, broadcast, joining, leaving, crash, partition, partition_in_exchange, falling, even_split,
-        total_restart, laggard,
-    )
-}  # fmt: skip
+    "founding": founding,
+    "broadcast": broadcast,
+    "joining": joining,
+    "leaving": leaving,
+    "crash": crash,
+    "partition": partition,
+    "partition-in-exchange": partition_in_exchange,
+    "falling": falling,
+    "even-split": even_split,
+    "total-restart": total_restart,
+    "laggard": laggard,
+}
 
 
 def tell(

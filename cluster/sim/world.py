@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
+from cluster.actions import NAMES
 from cluster.settings import DEFAULT, Settings
 from cluster.sim.chance import Chance
 from cluster.sim.events import Events
@@ -87,7 +88,7 @@ class World:
         if self._watcher is not None:
             self._watcher.step(process, action)
         if self.ambushes:
-            self._spring(process, type(action).__name__)
+            self._spring(process, NAMES[type(action)])
 
     def sent(self, process: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None:
         self.frames += 1

@@ -1,6 +1,6 @@
 """What a specification is here: an automaton that follows a trace and stops at the first step it does not allow.
 
-A specification names its transitions after the actions of `cluster.actions`: `MembershipView` is judged by
+A specification names its transitions after the names of `cluster.actions`: `MembershipView` is judged by
 `membership_view_pre` and followed by `membership_view_eff`. Each precondition is one `require` with its text; each
 choice that a specification leaves open is one `branch`. How often each was met is its coverage.
 
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from cluster import actions
-from cluster.actions import Action
+from cluster.actions import NAMES, Action
 from cluster.names import ProcessId, ViewId
 
 if TYPE_CHECKING:
@@ -74,15 +73,11 @@ def shown(value: object) -> str:
     return str(value)
 
 
-def _transition_name(action: type[Action]) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", action.__name__).lower()
+def _transition_name(action: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", action).lower()
 
 
-ACTIONS: dict[str, type[Action]] = {
-    _transition_name(kind): kind
-    for kind in vars(actions).values()
-    if isinstance(kind, type) and issubclass(kind, Action) and kind is not Action
-}
+ACTIONS: dict[str, type[Action]] = {_transition_name(name): kind for kind, name in NAMES.items()}
 
 Transition = Callable[[Any, ProcessId], None]
 

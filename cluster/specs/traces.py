@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.actions import Action, Crashed, Recovered
+from cluster.actions import NAMES, Action, Crashed, Recovered
 from cluster.names import ProcessId
 from cluster.specs.checkers import Checkers
-from cluster.specs.spec import ACTIONS, Violation
+from cluster.specs.spec import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -62,8 +62,7 @@ Step = tuple[float, ProcessId, Action]
 _encode = msgspec.json.Encoder().encode
 _decode_life = msgspec.json.Decoder(Life).decode
 _decode_line = msgspec.json.Decoder(Line).decode
-_KINDS = {kind.__name__: kind for kind in ACTIONS.values()}
-_DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
+_DECODERS = {name: msgspec.json.Decoder(kind) for kind, name in NAMES.items()}
 
 
 def life_line(life: Life) -> bytes:
@@ -71,7 +70,7 @@ def life_line(life: Life) -> bytes:
 
 
 def action_line(at: float, action: Action, process: ProcessId | None = None) -> bytes:
-    named = (at, type(action).__name__, action)
+    named = (at, NAMES[type(action)], action)
     return _encode(named if process is None else (*named, process)) + b"\n"
 
 
