@@ -1,0 +1,37 @@
+"""The files of a follower's checkpoint: golden bytes of its JSON files, and the columns of its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from qosweb.analytics import batches, cells, checkpoint, tail
+from qosweb.analytics.rows import Event
+from tests.support.golden import Case, assert_all_types_occur, check
+
+DATA = Path(__file__).parent / "data"
+EVENT = Event("view", 12.5, "a", 41, "3:ab", ("a", "b"), True, "p1", "text", 2_000_000, "b")
+VALUES: dict[str, Any] = {
+    "tail.json": tail.State(7, True, [tail.Log("access.log", 1, 2, 300, "ab", 256)], ["access.log"]),
+    "note.json": batches.Note(
+        12.5, 12.25, ["000000000007-end"], [EVENT], {"r": ["1", "2"]}, [batches.Sample(["a", 1], ["b1244dbf-17"])], 9
+    ),
+    "note.json.empty": batches.Note(),
+    "options.json": checkpoint.Fixed(60, 1, 5.0, 2.5, "100ms", "ab"),
+}
+
+
+def test_files_of_a_checkpoint(write_golden: bool) -> None:
+    cases = {
+        name: Case(value, msgspec.json.encode, msgspec.json.Decoder(type(value)).decode)
+        for name, value in VALUES.items()
+    }
+    tables = {**batches._SCHEMAS, batches.SLOTS: cells.schema((100, 2_000))}
+    cases |= {f"table.{name}": Case(columns, str.encode, bytes.decode) for name, columns in tables.items()}
+    check(DATA / "checkpoint.txt", cases, write=write_golden)
+
+
+def test_every_type_has_a_golden_value() -> None:
+    assert_all_types_occur([type(value) for value in VALUES.values()], VALUES.values())

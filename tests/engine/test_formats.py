@@ -1,0 +1,104 @@
+"""The formats of the engine: golden bytes of batches, snapshots and tickets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cluster.names import ProcessId, make_view
+from qosweb.engine import entries, saved
+from qosweb.engine.buckets import Bucket
+from qosweb.engine.classes import Totals, Waiter
+from qosweb.engine.entries import UNUSED, Batch, PolicyText, Report, Restated
+from qosweb.engine.flows import Flow
+from qosweb.engine.pipes import Held
+from qosweb.engine.rids import Rid
+from qosweb.engine.saved import Saved, SavedClass, SavedPipe
+from qosweb.engine.tickets import Ticket, TicketOffice, Verdict
+from tests.support.golden import Case, assert_all_types_occur, check
+
+DATA = Path(__file__).parent / "data"
+A, B = ProcessId("a", 7), ProcessId("b")
+BATCH = Batch(
+    at_ms=70_000,
+    generation=2,
+    policy=PolicyText("text", b"model", 1),
+    report=Report(2_000_000, 300_000, 1_700_000_000_000, "http://a.example", 1),
+    restated=Restated(1, [(1, 0, 9_000)], [(2, 1, 70_000)]),
+    accounts=[(0, 1, 2, 3, 4, 5, 6)],
+    accessed=[(0, 69_000)],
+    served=[(0, 3, 9_000)],
+    denied=[(1, 2, 8_000)],
+    started=[(3, 0, 7_000)],
+    submitted=[(4, 1, 6_000)],
+    cancelled=[2],
+    finished=[(1, 8_900)],
+    visited=[(B, 5, 4_000), (B, 6, UNUSED)],
+)
+CLASS = SavedClass("a", [(A, [(4, Waiter(9, 6_000, 69_500))])], 12, 13, 14, Flow(1, 2), Flow(3, 4), Totals(*range(6)))
+PIPE = SavedPipe(2_000_000, 300_000, 1_700_000_000_000, "http://a.example", 1, [(B, 5, Held(1, 2, 3, 4, 5, 6))])
+STATE = Saved(
+    time_ms=70_000,
+    generation=2,
+    view=make_view(3, {A: 4, B: 5}),
+    text="text",
+    model=b"model",
+    language=1,
+    names=[(1, ["default"]), (2, ["a", "default"])],
+    accessed_ms=[(0, 69_000)],
+    classes=[CLASS],
+    pipes=[(A, PIPE)],
+    buckets=[(0, Bucket(-5, 69_000))],
+    virtual=15,
+    seq=9,
+    shares_at_ms=69_000,
+    shares=(500_000, 500_000),
+    bound_ms=69_900,
+    environment=(3_600, 2, 365, 300_000, 2, [(0, 1_000)], 2_000_000),
+    spare=16,
+    era=17,
+)
+
+
+def issued(good: tuple[Verdict, Ticket]) -> bytes:
+    ticket = good[1]
+    return (
+        TicketOffice(b"k" * 32, ticket.owner)
+        .issue(
+            ticket.number,
+            ticket.class_number,
+            B,
+            "b.example:8080",
+            "/shop?item=1",
+            ticket.expires_ms,
+            ticket.left_ms,
+            ticket.rid,
+        )
+        .encode()
+    )
+
+
+def checked(text: bytes) -> Any:
+    return TicketOffice(b"k" * 32, B).check(text.decode(), "b.example:8080", "/shop?item=1", 1_700_000_000_000)
+
+
+def test_batches_and_snapshots(write_golden: bool) -> None:
+    cases = {
+        "batch.full": Case(BATCH, entries.encode, entries.decode),
+        "batch.empty": Case(Batch(1, 0), entries.encode, entries.decode),
+        "snapshot.full": Case(STATE, saved.encode, saved.decode),
+    }
+    check(DATA / "entries.txt", cases, write=write_golden)
+
+
+def test_tickets(write_golden: bool) -> None:
+    rid = Rid(b"\xb1\x24\x4d\xbf", 17)
+    cases = {
+        "ticket": Case((Verdict.GOOD, Ticket(A, 12, 3, 1_700_000_001_000, 250, rid)), issued, checked),
+        "ticket.unlimited": Case((Verdict.GOOD, Ticket(A, 12, 3, 1_700_000_001_000, None, rid)), issued, checked),
+    }
+    check(DATA / "tickets.txt", cases, write=write_golden)
+
+
+def test_every_type_has_a_golden_value() -> None:
+    assert_all_types_occur([Batch, Saved], [BATCH, STATE])
