@@ -1,0 +1,73 @@
+"""A data directory that an earlier version wrote: this version opens it, and a member goes on from it.
+
+`tests/cluster/data/node` is the disk of a founder after two boots, as a crash left it: a snapshot, a log, and an entry
+that was labelled and not ordered. `node.json` is what `python -m cluster inspect --json` said of it. Neither is ever
+written anew.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cluster.runtime.inspection import as_json, inspect
+from cluster.runtime.keys import make_key_file
+from cluster.runtime.store import Purpose, Store
+from tests.cluster.runtime.members import Member
+from tests.support.waiting import wait_for
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+ENTRIES = 33  # of the application, in the order
+LABELLED = b"labelled, in no order yet"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    return shutil.copytree(DATA / "node", tmp_path / "node")
+
+
+def test_it_holds_what_was_written(disk: Path) -> None:
+    found = json.loads(as_json(inspect(disk, 100)))
+    del found["directory"], found["file_sizes"]
+    assert found == json.loads((DATA / "node.json").read_text())
+
+
+def test_a_store_opens_it(disk: Path) -> None:
+    store = Store.open(disk, create_for=Purpose.JOINING, name="a", cluster_id="shop")
+    try:
+        image = store.load()
+        assert store.founder
+        assert [body for run in image.labelled.values() for body in run.pack.bodies()] == [LABELLED]
+        bodies = [entry.body for _, entry in image.log.since(image.log.base) if entry.kind == "a"]
+        assert bodies == [b"entry %d" % number for number in range(28, ENTRIES)]
+        assert image.snapshot is not None
+        _view, _checkpoints, machine = msgspec.msgpack.decode(image.snapshot.state)
+        assert msgspec.msgpack.decode(machine)[0] == 28  # entries that the state machine had counted
+    finally:
+        store.close()
+
+
+def test_a_member_goes_on_from_it(disk: Path, tmp_path: Path) -> None:
+    key, order_log = tmp_path / "key", tmp_path / "order"
+    make_key_file(key)
+    common = ["--key-file", str(key), "--cluster", "shop"]
+    member = Member("a", [*common, "--data", str(disk), "--order-log", str(order_log)], tmp_path, [])
+    other = Member("b", [*common, "--join", member.address], tmp_path, [])
+    try:
+        member.say("more")
+        wait_for(lambda: member.confirmed("more"), "a new entry to be confirmed")
+        wait_for(
+            lambda: other.status.get("count") == ENTRIES + 2 and other.status["state"] == member.status["state"],
+            "a new member to have the same state",
+        )
+    finally:
+        codes = other.stop(), member.stop()
+    assert codes == (0, 0), member.stderr
+    lines = [json.loads(line) for line in order_log.read_text().splitlines()]
+    assert sha256(LABELLED).hexdigest() in [line["sha256"] for line in lines if line["i"] >= 40]
+    assert member.status["count"] == ENTRIES + 2
