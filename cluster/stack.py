@@ -6,7 +6,9 @@ returns. Whoever runs it (a simulator, sockets and disks) does what the effects 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from inspect import get_annotations
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cluster.atop import Atop
 from cluster.detector import Detector
@@ -14,7 +16,7 @@ from cluster.durable import Boot, Image
 from cluster.layer import Chance, Effect, Persist, Surroundings
 from cluster.links import Links
 from cluster.membership import Membership
-from cluster.messages import Ack, AppMsg, Frame, FwdMsg, Proposal, Resume, Supply, SyncMsg, ViewMsg
+from cluster.messages import Ack, AppMsg, Frame, FwdMsg, Message, Proposal, Resume, Supply, SyncMsg, ViewMsg
 from cluster.primary import PrimaryViews
 from cluster.replica import ReplicaLayer, StateMachine
 from cluster.self_delivery import SelfDelivery
@@ -22,29 +24,89 @@ from cluster.sequencer import Sequencer
 from cluster.total_order import TotalOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from cluster.actions import Action
     from cluster.names import ProcessId
     from cluster.settings import Settings
+    from cluster.view_order import ViewOrder
 
-# Bottom to top. Each layer speaks to its neighbours and to nobody else, but for two short cuts: acknowledgements of the
-# view order and supplies of the total order go straight to the links, because they need no order of their own.
+ORDERS: dict[str, type[Atop | Sequencer]] = {"atop": Atop, "sequencer": Sequencer}
+
+
+class Parts(NamedTuple):
+    """What the layers of a process are made from."""
+
+    around: Surroundings
+    settings: Settings
+    image: Image
+    boot: int
+    machine: StateMachine
+
+
+class Layer(NamedTuple):
+    """A row of the stack: its name in the process, how it is made, and the payloads of the links that are for it."""
+
+    name: str
+    make: Callable[[Parts], Any]
+    receives: Mapping[type[Message], Callable[..., None]] = {}
+
+
+# Bottom to top. A layer says in the annotations of its class which neighbours it speaks to: `above` and `below` are the
+# next layers of this list; a name is the layer of that name. Acknowledgements of the view order and supplies of the
+# total order need no order of their own, so these two layers speak to the links as well.
 STACK = (
-    Links,  # CO_RFIFO: reliable FIFO links to the peers asked for
-    Detector,  # who can be heard
-    Membership,  # MBRSHP: start_change, view
-    SelfDelivery,  # WV_RFIFO > VS_RFIFO+TS > SELF: virtual synchrony, one round
-    (Atop, Sequencer),  # VS: one order in the view, and safe; either of the two
-    PrimaryViews,  # VS-TO-DVS: which views may decide
-    TotalOrder,  # DVS-TO-TO: one order over all primary views
-    ReplicaLayer,  # a deterministic state machine
+    # CO_RFIFO: reliable FIFO links to the peers asked for
+    Layer("links", lambda of: Links(of.around, of.settings, of.boot)),
+    # who can be heard
+    Layer("detector", lambda of: Detector(of.around, of.settings)),
+    # MBRSHP: start_change, view
+    Layer("membership", lambda of: Membership(of.around, of.settings, of.image.epoch, of.boot)),
+    # WV_RFIFO > VS_RFIFO+TS > SELF: virtual synchrony, one round
+    Layer(
+        "endpoint",
+        lambda of: SelfDelivery(of.around),
+        dict.fromkeys((ViewMsg, AppMsg, FwdMsg, SyncMsg), SelfDelivery.link_deliver),
+    ),
+    # VS: one order in the view, and safe; one of two
+    Layer("order", lambda of: ORDERS[of.settings.order](of.around, of.settings), {Ack: Atop.ack_received}),
+    # VS-TO-DVS: which views may decide
+    Layer("primary", lambda of: PrimaryViews(of.around, of.image)),
+    # DVS-TO-TO: one order over all primary views
+    Layer(
+        "total_order",
+        lambda of: TotalOrder(of.around, of.settings, of.image),
+        {Supply: TotalOrder.supplied, Resume: TotalOrder.resume},
+    ),
+    # a deterministic state machine
+    Layer("replica", lambda of: ReplicaLayer(of.around, of.settings, of.machine)),
 )
+
+# Observers, by the layer that they stand above. Each is given the process and the layer above, and returns what takes
+# the place of that layer: it hands all calls on, and sees them.
+Taps = Mapping[str, Callable[["Process", Any], object]]
+NO_TAPS: Taps = {}
+
+
+def neighbours(kind: type) -> list[str]:
+    """The attributes of a layer that are other layers."""
+    return [name for parent in kind.__mro__ for name in get_annotations(parent)]
 
 
 class Process:
+    """A member: all layers of `STACK`, made and wired."""
+
     __slots__ = ("around", "boot", "detector", "endpoint", "links", "membership", "order", "primary", "replica",
                  "settings", "total_order")  # fmt: skip
+
+    links: Links
+    detector: Detector
+    membership: Membership
+    endpoint: SelfDelivery
+    order: ViewOrder
+    primary: PrimaryViews
+    total_order: TotalOrder
+    replica: ReplicaLayer
 
     def __init__(
         self,
@@ -54,40 +116,29 @@ class Process:
         machine: StateMachine,
         chance: Chance,
         trace: Callable[[Action], None] | None = None,
+        taps: Taps = NO_TAPS,
     ) -> None:
+        """`trace` is called with every action of every layer, `taps` stand between layers: two kinds of observers."""
         self.settings = settings
-        self.around = around = Surroundings(me, chance, trace)
+        self.around = Surroundings(me, chance, trace)
         self.boot = image.boot + 1
-        self.links = Links(around, settings, self.boot)
-        self.detector = Detector(around, settings)
-        self.membership = Membership(around, settings, image.epoch, self.boot)
-        self.endpoint = SelfDelivery(around)
-        self.order = {"atop": Atop, "sequencer": Sequencer}[settings.order](around, settings)
-        self.primary = PrimaryViews(around, image)
-        self.total_order = TotalOrder(around, settings, image)
-        self.replica = ReplicaLayer(around, settings, machine)
-        self._wire()
+        parts = Parts(self.around, settings, image, self.boot, machine)
+        for row in STACK:
+            setattr(self, row.name, row.make(parts))
+        self._wire(taps)
 
-    def _wire(self) -> None:
-        endpoint, order = self.endpoint, self.order
-        self.links.above = {
-            ViewMsg: endpoint.link_deliver,
-            AppMsg: endpoint.link_deliver,
-            FwdMsg: endpoint.link_deliver,
-            SyncMsg: endpoint.link_deliver,
-            Ack: order.ack_received,
-            Supply: self.total_order.supplied,
-            Resume: self.total_order.resume,
-        }
-        self.links.detector, self.links.membership = self.detector, self.membership
-        self.detector.above = self.membership
-        self.membership.links, self.membership.detector, self.membership.above = self.links, self.detector, endpoint
-        endpoint.below, endpoint.above = self.links, order
-        order.below, order.above, order.links = endpoint, self.primary, self.links
-        self.primary.below, self.primary.above = order, self.total_order
-        self.total_order.below, self.total_order.above = self.primary, self.replica
-        self.total_order.links = self.links
-        self.replica.below = self.total_order
+    def _wire(self, taps: Taps) -> None:
+        layers = {row.name: getattr(self, row.name) for row in STACK}
+        if unknown := taps.keys() - layers.keys():
+            raise ValueError(f"no layer has the name {', '.join(sorted(unknown))}")
+        in_order = [None, *layers.values(), None]
+        for row, below, layer, above in zip(STACK, in_order, in_order[1:], in_order[2:], strict=False):
+            tap = taps.get(row.name)
+            near = {**layers, "below": below, "above": tap(self, above) if tap is not None else above}
+            for name in neighbours(type(layer)):
+                setattr(layer, name, near[name])
+            for kind, handler in row.receives.items():
+                self.links.above[kind] = getattr(layer, handler.__name__)
 
     # ---- inputs
 

@@ -124,7 +124,7 @@ class VirtualSynchrony(WithinView):
         missing = tuple(member for member in members if member not in self.sync_set)
         if missing:
             self.sync_set = members
-            self.below.send(missing, self.sync_msg[self.around.me])
+            self.links.send(missing, self.sync_msg[self.around.me])
 
     # ---- the cut
 
@@ -198,7 +198,7 @@ class VirtualSynchrony(WithinView):
                 if lacking:
                     self.forwarded_set.update((member, origin, index) for member in lacking)
                     body = self.of[origin].msgs[index]
-                    self.below.send(lacking, FwdMsg(origin, self.current_view.id, body, index))
+                    self.links.send(lacking, FwdMsg(origin, self.current_view.id, body, index))
 
     # ---- the view
 

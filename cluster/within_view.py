@@ -91,11 +91,11 @@ class WithinView:
     """WV_RFIFO_p"""
 
     __slots__ = (
-        "_again", "_own", "_running", "above", "around", "below", "current_view", "last_sent", "mbrshp_view", "of",
+        "_again", "_own", "_running", "above", "around", "current_view", "last_sent", "links", "mbrshp_view", "of",
         "others", "reliable_set",
     )  # fmt: skip
 
-    below: Carrier
+    links: Carrier
     above: Client
 
     def __init__(self, around: Surroundings) -> None:
@@ -119,7 +119,7 @@ class WithinView:
         own.msgs.append(body)
         self.last_sent += 1
         if self.others:
-            self.below.send(self.others, AppMsg(body))
+            self.links.send(self.others, AppMsg(body))
         if not self._running:
             self._running = True
             self._deliver_from(self.around.me, own)
@@ -249,7 +249,7 @@ class WithinView:
         self.ask_reliable()
         self._own.view_msg = view
         if self.others:
-            self.below.send(self.others, ViewMsg(view))
+            self.links.send(self.others, ViewMsg(view))
         self.above.view(view, transitional)
 
     def view_eff(self, view: View) -> None:
@@ -278,4 +278,4 @@ class WithinView:
         wanted = self.wanted_reliable()
         if wanted != self.reliable_set:
             self.reliable_set = wanted
-            self.below.reliable(wanted)
+            self.links.reliable(wanted)

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from cluster.actions import Action
     from cluster.durable import Record
     from cluster.messages import Frame
     from cluster.names import ProcessId, View
@@ -98,12 +99,12 @@ class Driver:
         self.me = me
         self.above = above
         self.store = store
-        self.process = Process(me, options.settings, image, machine, random.Random())
-        self.watch = Watch(self.process, order_log)
+        self.watch = Watch(order_log)
         self.recorder: Recorder | None = None
         if trace is not None:
-            self.recorder = Recorder(trace, me, self.process.boot, me if founder else None)
-            self.recorder.follow(self.process.around)
+            self.recorder = Recorder(trace, me, image.boot + 1, me if founder else None)
+        observe = self._record if self.recorder is not None else None
+        self.process = Process(me, options.settings, image, machine, random.Random(), observe, self.watch.taps)
         self.transport = Transport(options, me, self.process.boot, store.founding, self)
         self.transport.recoveries = store.recoveries
         self.writes = 0  # transactions
@@ -123,6 +124,10 @@ class Driver:
         self._timer_at = inf
         self._rearm = True  # an input came that may have moved the next deadline
         self._stopped = False
+
+    def _record(self, action: Action) -> None:
+        assert self.recorder is not None
+        self.recorder.note(action, len(self.process.around.outbox))
 
     # ---- life
 

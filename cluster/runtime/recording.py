@@ -19,28 +19,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cluster.actions import Action
-    from cluster.layer import Surroundings
     from cluster.names import ProcessId
 
 
 class Recorder:
-    __slots__ = ("_around", "_descriptor", "_notes", "_taken")
+    __slots__ = ("_descriptor", "_notes", "_taken")
 
     def __init__(self, path: Path, process: ProcessId, boot: int, founder: ProcessId | None) -> None:
         end_torn_line(path)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._notes: deque[tuple[int, bytes]] = deque()  # how many effects come before it, and its line
         self._taken = 0  # effects that left the outbox before
-        self._around: Surroundings | None = None
         self._write(life_line(Life(FORMAT, process, boot, time.monotonic(), founder)))
 
-    def follow(self, around: Surroundings) -> None:
-        self._around = around
-        around.trace = self._note
-
-    def _note(self, action: Action) -> None:
-        assert self._around is not None
-        self._notes.append((self._taken + len(self._around.outbox), action_line(time.monotonic(), action)))
+    def note(self, action: Action, waiting: int) -> None:
+        """An action, while so many effects are in the outbox."""
+        self._notes.append((self._taken + waiting, action_line(time.monotonic(), action)))
 
     def taken(self, count: int) -> None:
         """So many effects left the outbox."""

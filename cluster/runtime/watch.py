@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cluster.membership import Endpoint
     from cluster.names import ProcessId, View
     from cluster.runlog import Run
-    from cluster.stack import Process
+    from cluster.stack import Process, Taps
     from cluster.total_order import Above, TotalOrder
     from cluster.view_order import ViewOrder
 
@@ -36,9 +36,9 @@ log = logging.getLogger("cluster.views")
 
 
 class Watch:
-    """What was seen so far."""
+    """What was seen so far. `taps` are for the process that is to be watched."""
 
-    def __init__(self, process: Process, order_log: Path | None = None) -> None:
+    def __init__(self, order_log: Path | None = None) -> None:
         self.start_changes = 0
         self.views = 0  # delivered by the end-point
         self.suspicions = 0  # processes that were heard and then no more
@@ -47,13 +47,18 @@ class Watch:
         self.change_s_sum = 0.0  # from the first start_change to the view
         self.change_s_max = 0.0
         self.change_seen = time.monotonic()  # when the change to the current view began
-        process.detector.above = HearingTap(self, process, process.membership)
-        process.membership.above = ChangeTap(self, process.endpoint)  # type: ignore[assignment]  # nobody sets it
-        process.endpoint.above = ViewTap(self, process.order)
-        process.primary.above = AttemptTap(self, process.total_order)
-        tap = OrderTap(self, process.replica, OrderLog(order_log) if order_log is not None else None)
-        process.total_order.above = tap
-        self.close = tap.close
+        self._order_log = OrderLog(order_log) if order_log is not None else None
+        self.taps: Taps = {
+            "detector": lambda process, above: HearingTap(self, process, above),
+            "membership": lambda _, above: ChangeTap(self, above),
+            "endpoint": lambda _, above: ViewTap(self, above),
+            "primary": lambda _, above: AttemptTap(self, above),
+            "total_order": lambda _, above: OrderTap(self, above, self._order_log),
+        }
+
+    def close(self) -> None:
+        if self._order_log is not None:
+            self._order_log.close()
 
     def took_ms(self) -> str:
         """Since the change to the current view began."""
@@ -181,10 +186,6 @@ class OrderTap:
         shown = fields("primary_lost", **(of_view(before) if before is not None else {}))
         log.info("the primary view is over %s", shown)
         self._replica.primary_lost()
-
-    def close(self) -> None:
-        if self._order_log is not None:
-            self._order_log.close()
 
 
 class OrderLine(msgspec.Struct, frozen=True):

@@ -72,7 +72,7 @@ class Node:
         self.detector.above = self.membership
         self.membership.links, self.membership.detector = self.links, self.detector
         self.membership.above = self.endpoint
-        self.endpoint.below, self.endpoint.above = self.links, self.client
+        self.endpoint.links, self.endpoint.above = self.links, self.client
         self.deaf = False  # takes nothing but proposals
         self.membership.start()
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from cluster.sim import stories
 from cluster.sim.narrate import Detail
-from cluster.stack import STACK, Process
+from cluster.stack import Process
+from tests.cluster.test_stack import layers_of_the_stack
 
 README = Path(__file__).resolve().parent.parent.parent / "cluster" / "README.md"
 
@@ -22,8 +23,7 @@ def test_the_broadcast_in_the_readme_is_the_one_that_is_told() -> None:
 
 def test_every_layer_of_the_stack_is_in_the_readme() -> None:
     text = README.read_text("utf-8")
-    layers = [layer for entry in STACK for layer in (entry if isinstance(entry, tuple) else (entry,))]
-    assert all(f"`{layer.__module__.removeprefix('cluster.')}.py`" in text for layer in layers)
+    assert all(f"`{layer.__module__.removeprefix('cluster.')}.py`" in text for layer in layers_of_the_stack())
 
 
 def test_the_replica_in_the_readme_runs() -> None:

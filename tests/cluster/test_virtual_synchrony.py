@@ -30,7 +30,7 @@ class Seat:
 
     def __init__(self) -> None:
         self.endpoint = SelfDelivery(Surroundings(B, Random(0)))
-        self.endpoint.below = self.endpoint.above = self
+        self.endpoint.links = self.endpoint.above = self
         self.sent: list[tuple[str, Payload]] = []
         self.reliable_now: tuple[ProcessId, ...] = (B,)
         self.delivered: list[tuple[ProcessId, int]] = []

@@ -10,7 +10,7 @@ from cluster.sim.catalogue import MUTANTS
 from cluster.sim.explore import Task
 from cluster.sim.mutants import hunt
 from cluster.sim.real import run_task
-from cluster.stack import STACK
+from tests.cluster.test_stack import layers_of_the_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +35,8 @@ def test_there_are_enough_of_them_in_every_layer() -> None:
 
 def layers() -> Iterator[str]:
     """The modules of the stack, and those of the automata that they inherit from."""
-    for place in STACK:
-        for layer in place if isinstance(place, tuple) else (place,):
-            yield from (parent.__module__ for parent in layer.__mro__ if parent is not object)
+    for layer in layers_of_the_stack():
+        yield from (parent.__module__ for parent in layer.__mro__ if parent is not object)
 
 
 def test_the_layers_are_all_there() -> None:

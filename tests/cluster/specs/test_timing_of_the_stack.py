@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -65,9 +65,13 @@ class SlowToBlock(Process):
 
     __slots__ = ("hesitant",)
 
-    def _wire(self) -> None:
-        super()._wire()
-        self.hesitant = self.endpoint.above = Hesitant(self, self.order)
+    def __init__(self, *parts: Any, **more: Any) -> None:
+        more["taps"] = {"endpoint": self._hesitate}
+        super().__init__(*parts, **more)
+
+    def _hesitate(self, _process: Process, order: ViewOrder) -> Hesitant:
+        self.hesitant = Hesitant(self, order)
+        return self.hesitant
 
     def tick(self, now: float) -> None:
         super().tick(now)
