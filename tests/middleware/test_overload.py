@@ -22,6 +22,8 @@ from tests.support.machine import Starved
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = pytest.mark.timing
+
 SPEC = """\
 set lifetime = 300ms
 set channel = 64KB in 1s

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tests.support.raw import Reply
 
+pytestmark = pytest.mark.timing
+
 SPEC = """\
 set lifetime = 300ms
 set channel = 1MB in 1s

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from tests.support.nodes import RunningNode
 
+pytestmark = pytest.mark.timing
+
 HOUR_S = 3600
 SPEC = "set lifetime = 20s\nset channel = 64KB in 1s\n"
 

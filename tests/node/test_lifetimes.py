@@ -8,6 +8,8 @@ import time
 from signal import SIGCONT, SIGSTOP
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.clusters import Load, RunningCluster
 from tests.support.fiveclasses import (
     EVENLY,
@@ -23,6 +25,8 @@ from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.timing
 
 STOPPED_S = 2.0
 SUSPECTED_S = 1.0  # a stopped peer holds up the group for so long: twice the lifetime

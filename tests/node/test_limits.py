@@ -15,6 +15,8 @@ from tests.support.sites import LARGE, write_site
 from tests.support.tls import client_context, write_certificate
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.timing
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -25,7 +25,7 @@ def group(folder: Path, names: str) -> Iterator[tuple[Cluster, Namespaces]]:
         try:
             network = stack.enter_context(Namespaces(names))
         except NotAllowed as reason:
-            pytest.skip(f"network namespaces are not allowed here: {reason}")
+            pytest.skip(f"needs network namespaces (root, and ./dev setup --full): {reason}")
         cluster = stack.enter_context(Cluster(folder, network=network))
         cluster.begin(names).load(2).wait_until_confirmed_at(names, 20)
         yield cluster.wait_for_primary(names), network
