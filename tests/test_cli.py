@@ -173,11 +173,11 @@ def test_a_port_that_is_not_permitted(site: Path) -> None:
     without_right = []
     if os.geteuid() == 0:
         if shutil.which("setpriv") is None:
-            pytest.skip("needs setpriv, to give up root's right")
+            pytest.skip("needs setpriv (./dev setup --full)")
         without_right = ["setpriv", "--bounding-set=-net_bind_service"]
     first_permitted = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
     if first_permitted.exists() and int(first_permitted.read_text()) <= 1:
-        pytest.skip("every port is permitted to everybody here")
+        pytest.skip("needs ports that are not everybody's (sysctl net.ipv4.ip_unprivileged_port_start)")
     options = ["--root", str(site), "--listen", "127.0.0.1:1", "--admin", "none", "--access-log", "none"]
     done = run_process(*without_right, *COMMAND, "serve", *options)
     assert (done.returncode, done.stderr) == (2, "qosweb: error: --listen 127.0.0.1:1: Permission denied\n")

@@ -75,7 +75,7 @@ def check_trivial_job(report: dict[str, Any]) -> None:
 def test_trivial_job_on_the_systems_java(tmp_path: Path) -> None:
     home = system_java()
     if home is None:
-        pytest.skip("this machine has no Java 17 or newer of its own")
+        pytest.skip("needs Java 17 or newer of the system (./dev setup --full)")
     report = json.loads(run("trivial_job.py", dict(os.environ), tmp_path))
     check_trivial_job(report)
     assert Path(report["java_home"]).samefile(home)

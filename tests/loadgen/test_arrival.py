@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from loadgen.arrival import Ancillary
 
+pytestmark = pytest.mark.timing
+
 CAME = 1_794_900_000  # a time of day
 STOOD_STILL_S = 1.0
 

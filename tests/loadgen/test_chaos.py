@@ -16,6 +16,8 @@ from tests.support.misbehaving import OK, MisbehavingServer, Talk
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.timing
+
 DENIED = b"HTTP/1.1 503 No\r\nQoS-Decision: expired\r\nContent-Length: 0\r\n\r\n"
 REDIRECT = b"HTTP/1.1 307 Go\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from loadgen.cli import main
 from tests.loadgen.runs import evenly, run
 from tests.support.misbehaving import OK, MisbehavingServer, Talk, free_port
@@ -12,7 +14,7 @@ from tests.support.misbehaving import OK, MisbehavingServer, Talk, free_port
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+pytestmark = pytest.mark.timing
 
 
 def _ok(talk: Talk) -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
+pytestmark = pytest.mark.timing
+
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -222,7 +224,7 @@ def test_a_cut_network_is_silent_and_heals() -> None:
             network.heal()
             assert network.within("n2", lambda: ask(port)) == b"hello"
     except NotAllowed as error:
-        pytest.skip(str(error))
+        pytest.skip(f"needs network namespaces (root, and ./dev setup --full): {error}")
 
 
 def _listen(server: socket.socket, host: str) -> bytes:

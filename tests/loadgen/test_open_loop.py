@@ -25,6 +25,8 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.timing
+
 LOADGEN = [sys.executable, "-m", "loadgen.cli"]
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from loadgen.pacer import Pacer
 
+pytestmark = pytest.mark.timing
+
 KINDS = [LoopTimer, *([KernelTimer] if sys.platform == "linux" else [])]
 
 

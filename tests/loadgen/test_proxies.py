@@ -17,21 +17,22 @@ from loadgen.experiments.site import make_site
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from loadgen.experiments.peers import Peer
 
-def test_each_peer_that_is_installed_passes_pages_on(tmp_path: Path) -> None:
-    here = [peer for peer in PEERS_KNOWN if peer.installed()]
-    if not here:
-        pytest.skip("none of nginx, HAProxy and Apache with mod_qos is installed")
+
+@pytest.mark.parametrize("peer", PEERS_KNOWN, ids=lambda peer: peer.title)
+def test_a_peer_passes_pages_on(tmp_path: Path, peer: Peer) -> None:
+    if not peer.installed():
+        pytest.skip(f"needs {peer.needs} (./dev setup --full)")
     root = make_site(tmp_path / "site", dict.fromkeys(PROMISED, 1000))
     with Nodes(tmp_path, ["--root", str(root)], cluster=False) as nodes:
         upstream = nodes.begin("slow").wait()
-        for at, peer in enumerate(here):
-            with peer.begin("peer", Task(upstream, tmp_path / f"peer{at}", PROMISED, 60.0, 0.5)) as proxy:
-                for name in PROMISED:
-                    with urllib.request.urlopen(f"{proxy.url}{name}/page.html", timeout=10) as reply:
-                        assert (peer.title, len(reply.read())) == (peer.title, 1000)
-            with pytest.raises(urllib.error.URLError, match="refused"):
-                urllib.request.urlopen(f"{proxy.url}/a/page.html", timeout=10)
+        with peer.begin("peer", Task(upstream, tmp_path / "peer", PROMISED, 60.0, 0.5)) as proxy:
+            for name in PROMISED:
+                with urllib.request.urlopen(f"{proxy.url}{name}/page.html", timeout=10) as reply:
+                    assert len(reply.read()) == 1000
+        with pytest.raises(urllib.error.URLError, match="refused"):
+            urllib.request.urlopen(f"{proxy.url}/a/page.html", timeout=10)
 
 
 def test_a_pipe_is_divided_up_as_promised_and_a_server_that_ends_says_why(tmp_path: Path) -> None:

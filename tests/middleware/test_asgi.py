@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from qosweb.middleware import AsgiAdmission, Doorkeeper
 from tests.cluster.runtime.loops import run
+
+pytestmark = pytest.mark.timing
 
 SPEC = "set lifetime = 100ms\nset channel = 64KB in 1s\n</a>.server_resource = 25%\n"
 

@@ -18,6 +18,8 @@ from tests.support.raw import RawConnection
 from tests.support.sites import write_site
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.timing
+
 IDLE = 10_000
 GARBAGE = 3_000
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -38,7 +40,7 @@ def resident(node: RunningNode) -> int:
 def many_files(count: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count:
-        pytest.skip(f"needs {count} open files; the system allows {hard}")
+        pytest.skip(f"needs {count} open files (ulimit -n); the system allows {hard}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
     try:
         yield

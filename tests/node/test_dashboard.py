@@ -93,7 +93,7 @@ def test_pages_of_other_sites_change_nothing(node: RunningNode) -> None:
 def test_a_browser_shows_the_classes(node: RunningNode, tmp_path: Path) -> None:
     browser = _browser()
     if browser is None:
-        pytest.skip("no Chromium here")
+        pytest.skip("needs Chromium (./dev setup --full)")
     seen = _seen(browser, node, tmp_path)
     assert '<h1 id="name">n1</h1>' in seen
     assert ">alone</span>" in seen

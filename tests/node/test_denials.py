@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tests.support.raw import Reply
 
+pytestmark = pytest.mark.timing
+
 SPEC = """\
 set lifetime = 300ms
 set channel = 1MB in 1s
@@ -24,6 +26,7 @@ cookie("plan") = "free" => </a>.num_bytes < 2KB/s
 </b>.num_requests < 2
 """
 CROWD = 12
+LATE = "denied; reason=lifetime"
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +48,15 @@ def crowd(node: RunningNode, target: str, *fields: str, source: str = "127.0.0.1
         return [client.read_reply() for client in clients]
 
 
-def denied(replies: list[Reply], status: int) -> list[Reply]:
-    assert {reply.status for reply in replies} == {200, status}
-    found = [reply for reply in replies if reply.status == status]
+def decision(reply: Reply) -> str:
+    return reply.headers["qos-decision"]
+
+
+def denied(replies: list[Reply], reason: str, status: int) -> list[Reply]:
+    """The denials for this reason. On a slow machine others may have waited for too long before they were judged."""
+    assert {decision(reply) for reply in replies} - {LATE} == {"served", f"denied; reason={reason}"}
+    found = [reply for reply in replies if decision(reply) == f"denied; reason={reason}"]
+    assert {reply.status for reply in found} == {status}
     assert all(int(reply.headers["retry-after"]) >= 1 and reply.headers["qos-class"] for reply in found)
     return found
 
@@ -61,23 +70,24 @@ def denied(replies: list[Reply], status: int) -> list[Reply]:
     ids=["address", "cookie"],
 )
 def test_a_bound_on_who_asks_is_429(node: RunningNode, fields: tuple[str, ...], source: str, bound: str) -> None:
-    for reply in denied(crowd(node, "/a/page", *fields, source=source), 429):
-        assert reply.headers["qos-decision"] == "denied; reason=client_bound"
+    for reply in denied(crowd(node, "/a/page", *fields, source=source), "client_bound", 429):
         assert bound in reply.body.decode()
 
 
 def test_it_is_no_bound_on_others(node: RunningNode) -> None:
-    assert {reply.status for reply in crowd(node, "/a/page")} == {200}
+    assert {decision(reply) for reply in crowd(node, "/a/page")} - {LATE} == {"served"}
 
 
 def test_a_bound_on_pages_is_503(node: RunningNode) -> None:
-    for reply in denied(crowd(node, "/b/page", source="127.0.0.2"), 503):
-        assert reply.headers["qos-decision"] == "denied; reason=bound"
+    for reply in denied(crowd(node, "/b/page", source="127.0.0.2"), "bound", 503):
         assert "over a bound (&lt;/b&gt;.num_requests &lt; 2)" in reply.body.decode()
 
 
 def test_lack_of_capacity_is_503(node: RunningNode) -> None:
-    for reply in denied(crowd(node, "/c/page", source="127.0.0.2"), 503):
-        reason = reply.headers["qos-decision"].removeprefix("denied; reason=")
-        assert reason in ("cannot_be_reached", "lifetime")
-        assert {"cannot_be_reached": "is over its share", "lifetime": "It waited for"}[reason] in reply.body.decode()
+    replies = crowd(node, "/c/page", source="127.0.0.2")
+    for reply in denied(replies, "cannot_be_reached", 503):
+        assert "is over its share" in reply.body.decode()
+    for reply in replies:
+        if decision(reply) == LATE:
+            assert reply.status == 503
+            assert "It waited for" in reply.body.decode()

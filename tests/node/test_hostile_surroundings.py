@@ -15,6 +15,8 @@ import pytest
 
 from tests.cluster.runtime.preloaded import Preloaded
 from tests.support.clusters import KIB, Load, RunningCluster, make_site, shares
+from tests.support.fiveclasses import points
+from tests.support.machine import Starved
 from tests.support.nodes import version
 from tests.support.smalldisk import as_seen_by, fill, small_disk
 from tests.support.waiting import wait_for
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.nodes import RunningNode
+
+pytestmark = pytest.mark.timing
 
 HOUR_S = 3600
 SPEC = "set lifetime = 20s\nset channel = 64KB in 1s\n"
@@ -143,10 +147,12 @@ def test_full_disks_of_one_node(tmp_path: Path) -> None:
         began = float(cluster.requests("ab")[-1]["ts"])
         assert "cluster: waits for its disk, which is full\n" in readiness(c)
         assert c.get("/a/page").headers["qos-scope"] == "local"
+        starved = Starved([a.process.pid, b.process.pid])
         with Load(tmp_path, [a, b], ["a=50:/a/page", "b=50:/b/page"], "--rate", "260", "--duration", "5s") as load:
             load.wait()
+        allowed = 0.04 + points(starved.part())  # of few pages: 16 KB are 0.2 % of what is sent
         requests = [line for line in cluster.requests("ab") if float(line["ts"]) > began]
-        assert shares(requests, 1, 5)["/b"] == pytest.approx(0.75, abs=0.06)  # as if c had never been there
+        assert shares(requests, 1, 5)["/b"] == pytest.approx(0.75, abs=allowed)  # as if c had never been there
         says(c, "access log: cannot write", "No space left on device")
         says(c, "the order log", "takes nothing", "No space left on device")
         filler.unlink()

@@ -16,6 +16,8 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.timing
+
 LATE_MS = 4_500  # how long a channel is held, and what clocks may differ by
 
 

@@ -15,6 +15,8 @@ from tests.support.switching import LOAD, NODE, medians, switches
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.timing
+
 PROMISED_MS = 100
 ANSWER_MS = 100  # one that is on its way keeps its channel for so long
 BUSY_MS = 150  # room for a machine that has other things to do

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.support.raw import Reply
 
+pytestmark = pytest.mark.timing
+
 SPEC = "set lifetime = 20s\nset channel = 16KB in 250ms\n</a>.server_resource > 50%\n"
 PIPE = ("--capacity", "128KB/s", "--grace", "60s")  # two channels
 MANY = 12

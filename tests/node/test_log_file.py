@@ -153,7 +153,7 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True, check=False
     )
     if mount.returncode:
-        pytest.skip("needs the right to mount a small file system")
+        pytest.skip("needs the right to mount a small file system (root)")
     try:
         yield folder
     finally:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from qosweb.node.load import PPM, LoadWatch
 from tests.support.nodes import RunningNode
 from tests.support.sites import write_site
@@ -11,6 +13,8 @@ from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.timing
 
 PRIOR = float(1 << 30)
 

@@ -157,7 +157,7 @@ def test_what_is_no_regular_file_is_refused_at_once(node: RunningNode, root: Pat
 def test_a_file_that_may_not_be_read(root: Path, tmp_path: Path) -> None:
     powerless: tuple[str, ...] = ()
     if os.geteuid() == 0:  # root may read everything, until it gives that up
-        setpriv = shutil.which("setpriv") or pytest.skip("root reads everything, and there is no setpriv")
+        setpriv = shutil.which("setpriv") or pytest.skip("needs setpriv (./dev setup --full)")
         powerless = (setpriv, "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search")
     (root / "locked.html").write_bytes(SECRET)
     (root / "locked").mkdir()

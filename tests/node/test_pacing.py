@@ -31,6 +31,7 @@ SPEC = """\
 set channel = 64KB in 250ms
 </wide*>.channel = 16MB in 100ms
 </narrow*>.channel = 1KB in 1s
+</slow*>.channel = 1KB in 4s
 </soon*>.response_time < 250ms
 """
 EARLY_S = 0.005
@@ -53,6 +54,8 @@ def running(scratch: Path, *options: str) -> RunningNode:
         "wide.bin": LONG,
         "empty.bin": b"",
         "narrow.bin": PAGE[:3000],
+        "slow-page.bin": PAGE,  # minutes: nobody sees the end of it
+        "slow-file.bin": FILE,
     }.items():
         (root / name).write_bytes(content)
     spec = scratch / "site.webqos"
@@ -122,7 +125,7 @@ def test_a_class_has_its_own_channel(node: RunningNode) -> None:
 
 
 def test_a_client_that_goes_away_gives_its_channel_back(node: RunningNode) -> None:
-    for path in ("/page.bin", "/file.bin"):
+    for path in ("/slow-page.bin", "/slow-file.bin"):
         with node.connect() as connection:
             connection.send(f"GET {path}?gone HTTP/1.1\r\nHost: gone.example\r\n\r\n".encode())
             assert connection.sock.recv(100)
@@ -131,7 +134,7 @@ def test_a_client_that_goes_away_gives_its_channel_back(node: RunningNode) -> No
     for line in node.log():
         if line["host"] == "gone.example":
             assert line["decision"] == "failed"
-            assert line["bytes"] < len(PAGE if line["path"] == "/page.bin" else FILE)
+            assert line["bytes"] < len(PAGE if line["path"] == "/slow-page.bin" else FILE)
     assert node.metric("qosweb_open_files") == 0
 
 
@@ -149,11 +152,11 @@ def test_a_reader_that_stalls_is_cut_off_and_one_in_a_narrow_channel_is_not(tmp_
 
 def test_a_file_that_changes_on_its_way_is_broken_off(tmp_path: Path) -> None:
     with running(tmp_path) as node, node.connect() as connection:
-        connection.send(b"GET /file.bin HTTP/1.1\r\nHost: h\r\n\r\n")
-        begun = connection.sock.recv(100)
-        (tmp_path / "site" / "file.bin").write_bytes(bytes(len(FILE)))
+        connection.send(b"GET /wide.bin HTTP/1.1\r\nHost: h\r\n\r\n")
+        begun = connection.sock.recv(100)  # and no more: the rest waits for this client
+        (tmp_path / "site" / "wide.bin").write_bytes(bytes(len(LONG)))
         _head, _, body = (begun + connection.read_to_end()).partition(b"\r\n\r\n")
-        assert len(body) < len(FILE)
+        assert len(body) < len(LONG)
         wait_for(lambda: settled(node), "the channel to be free")
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from loadgen.experiments.nodes import Node
     from tests.support.clusters import Lines
 
+pytestmark = pytest.mark.timing
+
 THREE, TWO = ("n1", "n2", "n3"), ("n4", "n5")
 NAMES = THREE + TWO
 ORDERS = "/orders"
@@ -49,7 +51,7 @@ def test_three_go_on_as_the_cluster_two_by_themselves_and_all_are_one_again(tmp_
         network = Network(NAMES)
         network.__enter__()
     except NotAllowed as reason:
-        pytest.skip(f"network namespaces are not allowed here: {reason}")
+        pytest.skip(f"needs network namespaces (root, and ./dev setup --full): {reason}")
     try:
         with Stalls() as stalls, Nodes(tmp_path, common, cluster=True) as nodes:
             begin(nodes, network)

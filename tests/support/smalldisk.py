@@ -29,9 +29,9 @@ def small_disk(folder: Path, size: str = SIZE) -> tuple[str, ...]:
     try:
         done = subprocess.run([*before, "true"], capture_output=True, text=True, check=False, timeout=20)
     except FileNotFoundError:
-        pytest.skip("there is no 'unshare' command (util-linux)")
+        pytest.skip("needs unshare (./dev setup --full)")
     if done.returncode:
-        pytest.skip(f"no file system of one's own can be mounted here: {done.stderr.strip()}")
+        pytest.skip(f"needs mount namespaces (root, or a kernel that lets users have them): {done.stderr.strip()}")
     return before
 
 

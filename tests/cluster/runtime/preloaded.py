@@ -21,7 +21,7 @@ class Preloaded:
     def __init__(self, folder: Path, name: str) -> None:
         compiler = shutil.which("cc")
         if compiler is None:
-            pytest.skip(f"there is no C compiler for {name}.c")
+            pytest.skip("needs a C compiler (./dev setup --full)")
         self._folder = folder
         self._name = name
         self._library = folder / f"{name}.so"

@@ -61,11 +61,11 @@ def test_packets_that_are_late_lost_and_out_of_order(tmp_path: Path) -> None:
                          "reorder", "20%"]  # fmt: skip
                 done = subprocess.run([*network.command(name), *netem], capture_output=True, text=True, check=False)
                 if done.returncode:
-                    pytest.skip(f"this kernel has no netem: {done.stderr.strip()}")
+                    pytest.skip(f"needs a kernel with netem (modprobe sch_netem): {done.stderr.strip()}")
             with Cluster(tmp_path, network=network) as cluster:
                 cluster.begin("abc").load(4).wait_until_confirmed_at("abc", 40)
                 cluster.quiet().stop().judge()
     except NotAllowed as reason:
-        pytest.skip(f"network namespaces are not allowed here: {reason}")
+        pytest.skip(f"needs network namespaces (root, and ./dev setup --full): {reason}")
     except FileNotFoundError:
-        pytest.skip("there is no 'tc' command (iproute2)")
+        pytest.skip("needs tc (./dev setup --full)")

@@ -25,7 +25,7 @@ def group(folder: Path, names: str) -> Iterator[tuple[Cluster, Namespaces]]:
         try:
             network = stack.enter_context(Namespaces(names))
         except NotAllowed as reason:
-            pytest.skip(f"network namespaces are not allowed here: {reason}")
+            pytest.skip(f"needs network namespaces (root, and ./dev setup --full): {reason}")
         cluster = stack.enter_context(Cluster(folder, network=network))
         cluster.begin(names).load(2).wait_until_confirmed_at(names, 20)
         yield cluster.wait_for_primary(names), network
@@ -41,7 +41,7 @@ def no_primary(cluster: Cluster, names: str) -> None:
     )
 
 
-FLAPS_S = 4.0  # how long a link flaps
+FLAPS = 10  # how often a link is cut and mended
 FLAP_S = (0.1, 0.3)  # how long it is cut, and then whole, each time: less than it takes to suspect anybody
 
 
@@ -118,16 +118,12 @@ def test_a_link_that_flaps_faster_than_anybody_is_suspected(tmp_path: Path, pair
     with group(tmp_path, "abc") as (cluster, network):
         one, other = pair[0], pair[1]
         before = {name: cluster.members[name].delivered for name in "abc"}
-        until = time.monotonic() + FLAPS_S
-        flaps = 0
-        while time.monotonic() < until:
+        for _ in range(FLAPS):
             for change in (network.cut, network.mend):
                 change(one, other)
                 change(other, one)
                 time.sleep(chance.uniform(*FLAP_S))
-            flaps += 1
         network.heal()
-        assert flaps > 3
         cluster.wait_for_primary("abc").wait_until_confirmed_at("abc", 20)
         assert all(cluster.members[name].delivered > before[name] for name in "abc")
         end(cluster)

@@ -279,7 +279,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, text=True, check=False
     )
     if made.returncode != 0:
-        pytest.skip(f"no small disk can be mounted here: {made.stderr.strip()}")
+        pytest.skip(f"needs the right to mount a small file system (root): {made.stderr.strip()}")
     yield place
     subprocess.run(["umount", str(place)], check=True)
 
