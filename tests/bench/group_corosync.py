@@ -115,7 +115,7 @@ class CorosyncMembers(Members):
             self._others.remove(client)
         raise RuntimeError(f"corosync does not answer after {START_S:g} s")
 
-    def load(self, outstanding: int, seconds: float, futures: bool = False) -> dict[str, float]:  # noqa: ARG002
+    def load(self, outstanding: int, seconds: float) -> dict[str, float]:
         before = self._cpu_s()
         command = [*self._spaces.command("a"), str(self._client), "1", str(outstanding), str(seconds)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + JOIN_S, check=True)

@@ -75,9 +75,9 @@ class Members:
         """Have the submitter do this."""
         return self.order(self.processes[self.submitter], order)
 
-    def load(self, outstanding: int, seconds: float, futures: bool = False) -> dict[str, float]:
+    def load(self, outstanding: int, seconds: float) -> dict[str, float]:
         before = self._cpu_s()
-        found = self.submit({"do": "load", "outstanding": outstanding, "seconds": seconds, "futures": futures})
+        found = self.submit({"do": "load", "outstanding": outstanding, "seconds": seconds})
         found["cpu_us"] = 1e6 * (self._cpu_s() - before) / found["count"]
         return found
 

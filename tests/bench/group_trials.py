@@ -281,7 +281,7 @@ def long_load(session: Session, minutes: float) -> None:
 
 
 def _load(outstanding: int, seconds: float) -> dict[str, object]:
-    return {"do": "load", "outstanding": outstanding, "seconds": seconds, "futures": False}
+    return {"do": "load", "outstanding": outstanding, "seconds": seconds}
 
 
 TRIALS: dict[str, Trial] = {
