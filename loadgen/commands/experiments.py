@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadgen.commands.values import read
-from loadgen.errors import UsageError
+from loadgen.errors import UsageError, read
 from loadgen.spread import parse_spread
 from loadgen.units import parse_count, parse_number
 

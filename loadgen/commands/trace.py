@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from loadgen.commands.aslog import add_options, cluster_of, write_log
-from loadgen.commands.values import read, read_body, read_method
-from loadgen.errors import UsageError
+from loadgen.commands.values import read_body, read_method
+from loadgen.errors import UsageError, read
 from loadgen.trace import edit
 from loadgen.trace.arrivals import KINDS, requests, stages
 from loadgen.trace.crowds import Crowd, parse_crowd
