@@ -31,7 +31,7 @@ class Display(Protocol):
     def end(self) -> None: ...
 
 
-def make_display(*, quiet: bool, every_s: float | None, to: TextIO | None = None) -> Display:
+def make_display(*, quiet: bool, every_s: float | None = None, to: TextIO | None = None) -> Display:
     to = to or sys.stderr
     if quiet:
         return Silent()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from loadgen.trace.request import Request
+
+_SECRET = re.compile(
+    r"\bauth\b|authori[sz]ation|authenti|cookie|token|secret|passw|credential|api-?key|session", re.IGNORECASE
+)
 
 
 class RunFacts(msgspec.Struct, omit_defaults=True):
@@ -31,6 +37,11 @@ class RunFacts(msgspec.Struct, omit_defaults=True):
     body_max: int = 1 << 30
     insecure: bool = False
     ca: str = ""
+
+
+def suggests_secret(name: str) -> bool:
+    """Whether the value of a header field must not be written down: Authorization, Cookie, X-Api-Key, ..."""
+    return _SECRET.search(name) is not None
 
 
 class FirstLine(msgspec.Struct):

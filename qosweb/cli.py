@@ -9,7 +9,6 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from qosweb.analytics.cli import FLAGS as ANALYZE_FLAGS
 from qosweb.analytics.cli import add_analyze
 from qosweb.errors import UsageError
 from qosweb.settings import ENV_PREFIX, OPTIONS, did_you_mean, gather
@@ -27,14 +26,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
-
-
-_FLAGS = {
-    "serve": ["--config", *(spec.flag for spec in OPTIONS)],
-    "demo": ["--nodes", "--port"],
-    "analyze": list(ANALYZE_FLAGS),
-    **{command: tools.flags(command) for command in tools.COMMANDS},
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,7 +53,8 @@ def _run(argv: list[str]) -> int:
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         what = "unknown option" if unknown[0].startswith("-") else "unexpected argument"
-        known = ["--help", *_FLAGS.get(arguments.command, ["--version"])]
+        chosen = commands.choices.get(arguments.command, parser)
+        known = [flag for action in chosen._actions for flag in action.option_strings]  # noqa: SLF001
         raise UsageError(f"{what} '{unknown[0]}'{did_you_mean(unknown[0].partition('=')[0], known)}")
     if arguments.command is None:
         parser.print_help()

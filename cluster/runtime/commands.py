@@ -41,7 +41,6 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     key.set_defaults(run=_key)
     check = commands.add_parser("check", help="judge recorded traces of members of one group by the specifications")
     check.add_argument("traces", type=Path, nargs="+", metavar="TRACE")
-    check.add_argument("--coverage", action="store_true", help="show how often each clause was met")
     check.set_defaults(run=_check)
 
 
@@ -77,7 +76,6 @@ def _member_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions, for 'check'; slow")
     parser.add_argument("--metrics", type=_address, metavar="ADDRESS", help="serve figures for Prometheus there")
     parser.add_argument("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
-    parser.add_argument("--order", choices=("atop", "sequencer"), default=RUNTIME_SETTINGS.order, help="in a view")
     for option, default, help_text in (
         ("heartbeat", RUNTIME_SETTINGS.heartbeat, "say so often that one lives"),
         ("suspect-min", RUNTIME_SETTINGS.suspect_min, "a peer that is silent for less is not suspected"),
@@ -105,7 +103,6 @@ def _options(arguments: argparse.Namespace) -> Options:
         bounds=Bounds(disk_wait_s=arguments.disk_wait),
         settings=msgspec.structs.replace(
             RUNTIME_SETTINGS,
-            order=arguments.order,
             heartbeat=arguments.heartbeat,
             suspect_min=arguments.suspect_min,
             suspect_max=arguments.suspect_max,
@@ -190,10 +187,6 @@ def _check(arguments: argparse.Namespace) -> int:
     except (BadTrace, OSError) as error:
         print(f"python -m cluster check: {error}", file=sys.stderr)
         return 2
-    if arguments.coverage:
-        for spec, clauses in verdict.coverage.items():
-            for clause, count in clauses.items():
-                print(f"{count:>9}  {spec}: {clause}")
     if verdict.violation is not None:
         print(verdict.violation)
         return 1

@@ -82,7 +82,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=_seed, metavar="S", help="run this seed alone")
     parser.add_argument("--narrate", action="store_true", help="tell the story of the run (with --seed, or --story)")
     parser.add_argument("--shrink", action="store_true", help="reduce the plan of a seed that fails (with --seed)")
-    parser.add_argument("--no-shrink", action="store_true", help="do not reduce the first seed that fails")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions, for 'check' (with --seed)")
     parser.add_argument("--hash", action="store_true", help="print a digest of the trace of each seed")
     parser.add_argument("--mutants", action="store_true", help="run wrong versions of the layers and say who noticed")
@@ -155,7 +154,7 @@ def _explore(
     if report.failed is None:
         write("no violation, and every run was live after healing")
         return 0
-    _report_failure(report.failed, Task(report.failed.seed, *options.nodes), write, reduce=not options.no_shrink)
+    _report_failure(report.failed, Task(report.failed.seed, *options.nodes), write, reduce=True)
     return 1
 
 

@@ -144,7 +144,6 @@ def _lives(name: str, lines: Iterable[bytes]) -> Iterator[Life]:
 class Verdict(msgspec.Struct):
     steps: int
     violation: Violation | None
-    coverage: dict[str, dict[str, int]]
 
 
 def judge(founder: ProcessId, steps: Iterable[Step]) -> Verdict:
@@ -156,4 +155,4 @@ def judge(founder: ProcessId, steps: Iterable[Step]) -> Verdict:
             checkers.observe(process, action, at)
     except Violation as found:
         violation = found
-    return Verdict(checkers.count, violation, checkers.coverage())
+    return Verdict(checkers.count, violation)

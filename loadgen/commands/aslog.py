@@ -6,8 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from loadgen.commands.values import read
-from loadgen.errors import UsageError
+from loadgen.errors import UsageError, read
 from loadgen.trace.aslog import Cluster, log_lines
 from loadgen.trace.files import Surveyor, TraceFacts
 from loadgen.units import parse_count, parse_number, parse_positive_duration_s, parse_size

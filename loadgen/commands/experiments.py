@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadgen.commands.values import read
-from loadgen.errors import UsageError
+from loadgen.errors import UsageError, read
 from loadgen.spread import parse_spread
 from loadgen.units import parse_count, parse_number
 
@@ -50,8 +49,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _act(arguments: argparse.Namespace) -> int:
-    from loadgen.experiments.bench import Size  # here, because pictures are slow to import
+    from loadgen.experiments.bench import Size  # here, so that the other commands start without them
     from loadgen.experiments.catalogue import BY_NAME, CATALOGUE
+    from loadgen.experiments.pictures import require_matplotlib
     from loadgen.experiments.series import carry_out, document
 
     if not arguments.names:
@@ -75,6 +75,7 @@ def _act(arguments: argparse.Namespace) -> int:
         arguments.quick, _scale(arguments.scale, "--scale"), _scale(arguments.pipe_scale, "--pipe-scale"), count,
         arguments.spread, int(arguments.seed),
     )  # fmt: skip
+    require_matplotlib()
     begun = datetime.now(UTC).isoformat(timespec="seconds")
     done = carry_out(
         chosen,

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from loadgen.commands.aslog import add_options, cluster_of, write_log
-from loadgen.commands.values import read, read_body, read_method
-from loadgen.errors import UsageError
+from loadgen.commands.values import read_body, read_method
+from loadgen.errors import UsageError, read
 from loadgen.trace import edit
 from loadgen.trace.arrivals import KINDS, requests, stages
 from loadgen.trace.crowds import Crowd, parse_crowd
-from loadgen.trace.curves import Piece, parse_curve, repeated
+from loadgen.trace.curves import Piece, parse_curve
 from loadgen.trace.files import lines_of, read_trace, reading, write_trace, writing
 from loadgen.trace.logs import NOT_A_LINE, LogReader, as_trace
 from loadgen.trace.mix import MixPart, parse_mix
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _EXAMPLE = "loadgen trace --rate 200 --duration 60s --mix A=30:/a.html --mix B=70:/b.html --out trace.jsonl"
 _REQUESTS_MAX = 100_000_000
-_MAKING = ("duration", "arrivals", "mix", "zipf", "flash", "method", "body", "day_length")
+_MAKING = ("duration", "arrivals", "mix", "zipf", "flash", "method", "body")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -56,14 +56,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--flash", metavar="CLASS=xF@T+D", action="append", default=[],
         help="a flash crowd: A=x10@50s+20s is ten times as much of A from 50 s to 70 s; repeatable",
     )  # fmt: skip
-    new.add_argument("--day-length", metavar="TIME", help="of day:LOW..HIGH (the whole duration is one day)")
     new.add_argument("--method", metavar="M", help="(GET; POST with --body)")
     new.add_argument("--body", metavar="SIZE|@FILE", help="of every request: 4KB of anything, or a file's bytes")
     given = parser.add_argument_group("traces out of others")
     given.add_argument(
         "--from-log", metavar="FILE", action="append", default=[], help="an access log: JSON lines or combined"
     )
-    given.add_argument("--with-host", action="store_true", help="keep the hosts that the log names")
     given.add_argument("--speed", metavar="X", help="the same requests X times as fast")
     given.add_argument("--from", dest="begin", metavar="TIME", help="leave out what comes before")
     given.add_argument("--to", dest="end", metavar="TIME", help="leave out what comes then or later")
@@ -131,16 +129,7 @@ def _check_crowd(crowd: Crowd, names: list[str]) -> None:
 
 def _curve(arguments: argparse.Namespace) -> list[Piece]:
     duration_s = read(parse_positive_duration_s, arguments.duration, "--duration") if arguments.duration else None
-    if not arguments.day_length:
-        return read(lambda text: parse_curve(text, duration_s), arguments.rate, "--rate")
-    if not arguments.rate.startswith("day:"):
-        raise UsageError("--day-length is for days; write --rate as day:LOW..HIGH, such as day:10..200")
-    if duration_s is None:
-        raise UsageError("--duration is missing: how long the trace is, such as 24h")
-    length_s = read(parse_positive_duration_s, arguments.day_length, "--day-length")
-    if duration_s / length_s > 10_000:
-        raise UsageError("--day-length: more than 10,000 days in the duration")
-    return repeated(read(lambda text: parse_curve(text, length_s), arguments.rate, "--rate"), duration_s)
+    return read(lambda text: parse_curve(text, duration_s), arguments.rate, "--rate")
 
 
 def _given(arguments: argparse.Namespace, dice: random.Random) -> Iterator[Request]:
@@ -180,7 +169,7 @@ def _factor(text: str, option: str) -> float:
 def _from_logs(arguments: argparse.Namespace, dice: random.Random) -> list[Request]:
     found: list[Request] = []
     for name in arguments.from_log:
-        reader = LogReader(with_host=arguments.with_host, dice=dice)
+        reader = LogReader(dice)
         with reading(name) as file:
             before = len(found)
             found += reader.requests(lines_of(file, name))

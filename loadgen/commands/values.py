@@ -1,24 +1,15 @@
-"""Values of options: read by a function that says what is wrong, told with the option's name."""
+"""Reads the values of options that are not plain numbers: methods, bodies, header fields."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from loadgen.errors import UsageError
 from loadgen.trace.request import TOKEN, fault_in_body, fault_in_field
 from loadgen.units import parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-T = TypeVar("T")
-
-
-def read(parse: Callable[[str], T], text: str, option: str) -> T:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from None
+    from collections.abc import Sequence
 
 
 def read_method(text: str) -> str:

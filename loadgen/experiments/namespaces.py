@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _NOBODY = "02:00:00:00:fe:fe"
 _NET = "10.78.0"
@@ -92,18 +92,25 @@ class Network:
         self._made.clear()
 
     def part(self, *sides: Sequence[str]) -> None:
-        """Only nodes of one side hear each other. One command a node, so that it is a cut and not a gradual fading."""
+        """Partition the nodes: only those of one side hear each other. All routes of a node change in one command."""
         for one in self._names:
-            lines = []
-            for other in self._names:
-                if one != other:
-                    together = any(one in side and other in side for side in sides)
-                    mac = self._mac(other) if together else _NOBODY
-                    lines.append(f"neigh replace {self.address(other)} lladdr {mac} dev eth0 nud permanent\n")
-            _ip("-n", self._space(one), "-batch", "-", told="".join(lines))
+            others = [other for other in self._names if other != one]
+            self._route(one, {other: any(one in side and other in side for side in sides) for other in others})
+
+    def cut(self, source: str, destination: str) -> None:
+        """Drop everything that one node sends to another; the other direction still works."""
+        self._route(source, {destination: False})
+
+    def mend(self, source: str, destination: str) -> None:
+        self._route(source, {destination: True})
 
     def heal(self) -> None:
         self.part(self._names)
+
+    def _route(self, source: str, reached: Mapping[str, bool]) -> None:
+        macs = {to: self._mac(to) if is_reached else _NOBODY for to, is_reached in reached.items()}
+        lines = [f"neigh replace {self.address(to)} lladdr {mac} dev eth0 nud permanent\n" for to, mac in macs.items()]
+        _ip("-n", self._space(source), "-batch", "-", told="".join(lines))
 
     def _space(self, name: str) -> str:
         return f"{self._tag}-{name}"

@@ -1,13 +1,10 @@
-"""Findings as a picture: a PNG file of one panel, or of several one above the other."""
+"""Draws findings as a PNG file of one or more panels, with matplotlib, which is an optional dependency."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-
+from loadgen.errors import UsageError
 from loadgen.experiments.findings import Bars
 
 if TYPE_CHECKING:
@@ -25,7 +22,19 @@ _EDGE = 0.1  # inches round about, so that no legend touches the rim
 _NEAR = 0.12  # of the width: closer marks would have their names over each other
 
 
+def require_matplotlib() -> None:
+    """Raise UsageError if pictures cannot be drawn: better before an experiment than after it."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise UsageError(f"experiments draw pictures with matplotlib ({error}): pip install 'qosweb[plots]'") from None
+
+
 def draw(panels: Sequence[Panel | Bars], target: Path) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     figure = Figure(figsize=(8.4, 3.3 * len(panels)), layout=ConstrainedLayoutEngine(w_pad=_EDGE, h_pad=_EDGE))
     FigureCanvasAgg(figure)
     for at, panel in enumerate(panels):

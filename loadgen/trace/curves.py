@@ -100,16 +100,3 @@ def _day(low: float, high: float, duration_s: float) -> list[Piece]:
         )
         for at in range(_PIECES_PER_DAY)
     ]
-
-
-def repeated(day: list[Piece], duration_s: float) -> list[Piece]:
-    """A curve again and again, for ``duration_s``."""
-    length_s = day[-1].end_s
-    pieces: list[Piece] = []
-    for turn in range(math.ceil(duration_s / length_s)):
-        for piece in day:
-            shifted = piece._replace(begin_s=piece.begin_s + turn * length_s, end_s=piece.end_s + turn * length_s)
-            if shifted.begin_s >= duration_s:
-                return pieces
-            pieces.append(shifted if shifted.end_s <= duration_s else shifted.cut(shifted.begin_s, duration_s))
-    return pieces

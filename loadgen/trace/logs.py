@@ -36,7 +36,6 @@ class _Line(msgspec.Struct):
     ts: float
     method: str
     path: str
-    host: str = ""
     class_name: str = msgspec.field(default="", name="class")
 
 
@@ -47,8 +46,7 @@ class _Event(msgspec.Struct):
 class LogReader:
     """``requests`` of a log; afterwards ``skipped`` says how many lines of which kind were left out."""
 
-    def __init__(self, *, with_host: bool, dice: Dice) -> None:
-        self._with_host = with_host
+    def __init__(self, dice: Dice) -> None:
         self._dice = dice
         self._line = msgspec.json.Decoder(_Line)
         self._event = msgspec.json.Decoder(_Event)
@@ -81,7 +79,7 @@ class LogReader:
             return EVENTS
         if entry.method == "-" or entry.path == "-":
             return NO_REQUEST
-        return Request(entry.ts, self._url(entry), entry.method, entry.class_name[:CLASS_LEN_MAX])
+        return Request(entry.ts, _escaped(entry.path, "utf-8"), entry.method, entry.class_name[:CLASS_LEN_MAX])
 
     def _combined(self, line: bytes) -> Request | str:
         match = _COMBINED.fullmatch(line.decode("latin-1").rstrip("\r\n"))
@@ -96,10 +94,6 @@ class LogReader:
             return NO_REQUEST
         # The format knows whole seconds only: within its second, a request may have come at any time.
         return Request(second + self._dice.random(), _escaped(request_line[2], "latin-1"), request_line[1])
-
-    def _url(self, entry: _Line) -> str:
-        path = _escaped(entry.path, "utf-8")
-        return f"http://{entry.host}{path}" if entry.host and self._with_host else path
 
 
 def _escaped(text: str, encoding: str) -> str:

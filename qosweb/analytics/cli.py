@@ -7,12 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-FLAGS = (
-    "--spec", "--out", "--format", "--window", "--slot", "--tolerance", "--run-tolerance", "--rate-tolerance",
-    "--slack", "--slow", "--waited", "--response", "--request-cost", "--capacity", "--skip", "--master", "--json",
-    "--quiet", "--keep-lines", "--follow", "--checkpoint", "--every", "--late", "--each",
-)  # fmt: skip
-
 
 def add_analyze(parser: argparse.ArgumentParser) -> None:
     parser.description = (

@@ -24,25 +24,6 @@ def add_commands(commands: Any) -> None:
     _add_drain(commands.add_parser("drain", help="end a node in order", allow_abbrev=False))
 
 
-def flags(command: str) -> list[str]:
-    """The options of a command, for did-you-mean."""
-    return {
-        "check": ["--json", "--strict"],
-        "fmt": ["--json", "--check", "--stdout"],
-        "explain": [
-            "--json", "--client", "--size", "--at", "--method", "--header", "--cookie", "--owner", "--last-access",
-            "--last-modified", "--load", "--nodes", "--capacity", "--accessed", "--linked-from",
-        ],
-        "shares": [
-            "--json", "--capacity", "--nodes", "--demand", "--request-size", "--at", "--load", "--accessed", "--png",
-            "--with-shadow",
-        ],
-        "status": ["--json", "--admin", "--token-file", "--watch"],
-        "reload": ["--json", "--admin", "--token-file"],
-        "drain": ["--json", "--admin", "--token-file"],
-    }.get(command, [])  # fmt: skip
-
-
 def run(arguments: argparse.Namespace) -> int:
     if arguments.command == "check":
         from qosweb.tools.check import check

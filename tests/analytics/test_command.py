@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.analytics.cli import FLAGS
 from qosweb.cli import main
 
 if TYPE_CHECKING:
@@ -43,10 +42,3 @@ def test_bad_input_is_one_line(
     assert out == ""
     assert err.count("\n") == 1
     assert said.replace("LOG: ", f"{log}: ") in err if "required" not in said else said in err
-
-
-def test_every_option_is_known_to_did_you_mean(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["analyze", "--help"])
-    shown = capsys.readouterr().out
-    assert {flag for flag in FLAGS if flag in shown} == set(FLAGS)

@@ -12,11 +12,9 @@ BENCHMARKS = {
     "http": "static files beside nginx and aiohttp's add_static",
     "loadgen": "the load generator beside wrk at the same rate",
     "memory": "a million requests, and what the process holds before and after",
-    "pacing": "how exact channels are, and what pacing costs",
     "shares": "dividing the capacity among 5, 20 and 50 classes, beside a linear program of scipy",
     "stack": "one broadcast through the whole group stack, by batch size and by layer",
     "store": "a transaction on disk, beside plain appends to a file",
-    "switching": "how soon an idle share flows, and how soon it is back",
     "webqos": "the class of a request at 10 and at 5,000 rules",
 }
 

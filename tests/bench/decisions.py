@@ -10,9 +10,7 @@ time goes on as at 5,000 decisions per second and node.
 from __future__ import annotations
 
 import argparse
-import cProfile
 import gc
-import pstats
 import time
 from collections import deque
 from typing import TYPE_CHECKING
@@ -128,13 +126,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench decisions", description=__doc__)
     parser.add_argument("--decisions", type=int, default=6_000, help="how many in each measurement")
     parser.add_argument("--runs", type=int, default=5, help="measurements of each, of which the best counts")
-    parser.add_argument("--profile", action="store_true", help="say where the time goes, with batches of 10")
     options = parser.parse_args(arguments)
-    if options.profile:
-        profile = cProfile.Profile()
-        profile.runcall(measure, 10, 10, 5, options.decisions, 1)
-        pstats.Stats(profile).sort_stats("tottime").print_stats(25)
-        return 0
     print(f"Microseconds of processor time per decision and replica (goal: {GOAL_US:.0f}), best of {options.runs};")
     print(f"and what that is of one core, over three nodes of {PER_S} decisions per second each.")
     print(f"{'batch':>6}{'waiting':>9}{'classes':>9}{'us':>8}{'cores':>8}")

@@ -36,7 +36,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=2.0, help="for each figure")
     parser.add_argument("--rounds", type=int, default=3, help="of which the median is shown")
     parser.add_argument("--outstanding", type=int, nargs="+", default=[1, 64, 512])
-    parser.add_argument("--futures", action="store_true", help="a future for each entry, not a callback")
     parser.add_argument("--only", nargs="+", help="only these contenders, or none, and no trials but those named")
     parser.add_argument("--trials", nargs="+", choices=group_trials.TRIALS, help="only these trials of ours")
     parser.add_argument("--minutes", type=float, default=0.0, help="of full load at the end, to count suspicions")
@@ -101,8 +100,8 @@ def _measure(contenders: dict[str, Callable[[], Members]], options: argparse.Nam
             members = begin()
             try:
                 for outstanding in options.outstanding:
-                    members.load(outstanding, min(0.5, options.seconds), options.futures)
-                    found = members.load(outstanding, options.seconds, options.futures)
+                    members.load(outstanding, min(0.5, options.seconds))
+                    found = members.load(outstanding, options.seconds)
                     figures.setdefault((name, outstanding), []).append(found)
             finally:
                 members.close()

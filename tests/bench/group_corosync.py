@@ -17,8 +17,8 @@ from pathlib import Path
 
 import psutil
 
+from loadgen.experiments.namespaces import Network, NotAllowed
 from tests.bench.group_processes import CORES, Members
-from tests.cluster.runtime.namespaces import Namespaces, NotAllowed
 
 SOURCE = Path(__file__).with_name("group_corosync.c")
 NAMES = "abc"
@@ -62,7 +62,7 @@ def missing() -> str:
     if not shutil.which("cc"):
         return "corosync is not measured: its client needs a C compiler (cc)"
     try:
-        with Namespaces("a"):
+        with Network("a"):
             return ""
     except NotAllowed as error:
         return f"corosync is not measured: it needs network namespaces ({error})"
@@ -72,7 +72,7 @@ class CorosyncMembers(Members):
     def __init__(self) -> None:
         self.processes = []
         self._folder = Path(tempfile.mkdtemp())
-        self._spaces = Namespaces(NAMES)
+        self._spaces = Network(NAMES)
         self._others: list[subprocess.Popen[bytes]] = []
         try:
             self._spaces.__enter__()
@@ -96,7 +96,7 @@ class CorosyncMembers(Members):
 
     def _run(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [*self._spaces.command(name), *command],
+            [*self._spaces.at(name), *command],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.sched_setaffinity(process.pid, sorted(os.sched_getaffinity(0))[:CORES])
@@ -115,9 +115,9 @@ class CorosyncMembers(Members):
             self._others.remove(client)
         raise RuntimeError(f"corosync does not answer after {START_S:g} s")
 
-    def load(self, outstanding: int, seconds: float, futures: bool = False) -> dict[str, float]:  # noqa: ARG002
+    def load(self, outstanding: int, seconds: float) -> dict[str, float]:
         before = self._cpu_s()
-        command = [*self._spaces.command("a"), str(self._client), "1", str(outstanding), str(seconds)]
+        command = [*self._spaces.at("a"), str(self._client), "1", str(outstanding), str(seconds)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + JOIN_S, check=True)
         found: dict[str, float] = json.loads(done.stdout)
         found["cpu_us"] += 1e6 * (self._cpu_s() - before) / found["count"]

@@ -151,16 +151,13 @@ class Etcd:
         return cls(client)
 
     async def whole(self, _count: int) -> None:
-        await self.call(b"x")
+        end: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self.post(b"x", lambda: end.set_result(None))
+        await end
 
     def post(self, body: bytes, done: Callable[[], None]) -> None:
         self._count += 1
         self._client.put(b"key%d" % (self._count % KEYS), body, done)
-
-    async def call(self, body: bytes) -> object:
-        end: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self.post(body, lambda: end.set_result(None))
-        return await end
 
 
 def missing() -> str:

@@ -1,6 +1,6 @@
 """The processes of ``./dev bench group``: members of ours, and of a bare sequencer, told what to do line by line.
 
-{"do": "load", "outstanding": 64, "seconds": 2.0, "futures": false}  ->  {"count": ..., "p50_us": ..., ...}
+{"do": "load", "outstanding": 64, "seconds": 2.0}  ->  {"count": ..., "p50_us": ..., ...}
 {"do": "paced", "per_s": 5000, "seconds": 2.0}  ->  the same, with waits that count from when an entry was due
 {"do": "long", "outstanding": 64, "seconds": 600.0}  ->  {"count": ..., "per_s": ..., "max_us": ...}
 
@@ -87,9 +87,6 @@ class Ours:
 
     async def whole(self, count: int) -> None:
         await self.group.primary_of(count)
-
-    async def call(self, body: bytes) -> object:
-        return await self.group.broadcast(body)
 
     def post(self, body: bytes, done: Callable[..., None]) -> None:
         self.group.broadcast_nowait(body, done)
@@ -186,16 +183,6 @@ class Floor:
         self.waiting.append((body, done))
         self._soon()
 
-    async def call(self, body: bytes) -> object:
-        end: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-
-        def done() -> None:
-            if not end.done():
-                end.set_result(None)
-
-        self.post(body, done)
-        return await end
-
     def _soon(self) -> None:
         if not self._due and self.waiting:
             self._due = True
@@ -225,10 +212,7 @@ async def load(to: Contender, order: dict[str, Any]) -> dict[str, float]:
     latencies: list[float] = []
     stop = time.perf_counter() + seconds
     began, cpu = time.perf_counter(), _cpu()
-    if order["futures"]:
-        await asyncio.gather(*(_caller(to, stop, latencies) for _ in range(outstanding)))
-    else:
-        await _post_all(to, stop, outstanding, latencies.append)
+    await _post_all(to, stop, outstanding, latencies.append)
     return _figures(latencies, time.perf_counter() - began, _cpu() - cpu)
 
 
@@ -294,13 +278,6 @@ def _figures(latencies: list[float], lasted: float, cpu: float) -> dict[str, flo
         "max_us": 1e6 * latencies[-1],
         "cpu_us": 1e6 * cpu / count,
     }
-
-
-async def _caller(to: Contender, stop: float, latencies: list[float]) -> None:
-    clock = time.perf_counter
-    while (began := clock()) < stop:
-        await to.call(BODY)
-        latencies.append(clock() - began)
 
 
 async def _post_all(to: Contender, stop: float, outstanding: int, add: Callable[[float], None]) -> None:

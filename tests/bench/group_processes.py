@@ -16,7 +16,7 @@ import psutil
 from tests.bench import group_etcd
 
 if TYPE_CHECKING:
-    from tests.cluster.runtime.namespaces import Namespaces
+    from loadgen.experiments.namespaces import Network
 
 TOP = Path(__file__).resolve().parents[2]
 CORES = 2  # that all members of a contender share, however many there are
@@ -26,7 +26,7 @@ class Members:
     """Members of one kind, each a process of its own, and each in its own namespace of a `network`. One submits."""
 
     def __init__(
-        self, kind: str, submitter: int, names: str = "abc", network: Namespaces | None = None, **role: Any
+        self, kind: str, submitter: int, names: str = "abc", network: Network | None = None, **role: Any
     ) -> None:
         self.processes: list[subprocess.Popen[str]] = []
         self._network = network
@@ -47,7 +47,7 @@ class Members:
             raise
 
     def _start(self, role: dict[str, Any]) -> subprocess.Popen[str]:
-        before = self._network.command(role["name"]) if self._network is not None else []
+        before = self._network.at(role["name"]) if self._network is not None else []
         process = subprocess.Popen(
             [*before, sys.executable, "-m", "tests.bench.group_members", json.dumps(role)],
             cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -75,9 +75,9 @@ class Members:
         """Have the submitter do this."""
         return self.order(self.processes[self.submitter], order)
 
-    def load(self, outstanding: int, seconds: float, futures: bool = False) -> dict[str, float]:
+    def load(self, outstanding: int, seconds: float) -> dict[str, float]:
         before = self._cpu_s()
-        found = self.submit({"do": "load", "outstanding": outstanding, "seconds": seconds, "futures": futures})
+        found = self.submit({"do": "load", "outstanding": outstanding, "seconds": seconds})
         found["cpu_us"] = 1e6 * (self._cpu_s() - before) / found["count"]
         return found
 

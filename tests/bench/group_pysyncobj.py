@@ -47,12 +47,6 @@ class PySyncObj:
 
         self._replica.put(body, callback=ended)  # in its own thread
 
-    async def call(self, body: bytes) -> object:
-        loop = asyncio.get_running_loop()
-        end: asyncio.Future[object] = loop.create_future()
-        self.post(body, lambda: loop.call_soon_threadsafe(end.set_result, None))  # type: ignore[arg-type]
-        return await end
-
 
 def _make(role: dict[str, Any]) -> Any:
     library = importlib.import_module("pysyncobj")

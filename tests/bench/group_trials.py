@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from loadgen.experiments.namespaces import Network, NotAllowed
 from tests.bench import group_goals as goals
 from tests.bench.calm import stolen_s
 from tests.bench.group_layers import show_layers
 from tests.bench.group_processes import Members
-from tests.cluster.runtime.namespaces import Namespaces, NotAllowed
 
 SATURATED = 512  # outstanding
 FULL = 2048  # outstanding, where members have no reason to wait for each other
@@ -47,7 +47,7 @@ class Session(msgspec.Struct, frozen=True):
 Trial = Callable[[Session], None]
 
 
-def _ours(folder: str = "", names: str = "abc", network: Namespaces | None = None) -> Members:
+def _ours(folder: str = "", names: str = "abc", network: Network | None = None) -> Members:
     """Durable if there is a folder."""
     data = {"data": tempfile.mkdtemp(dir=folder)} if folder else {}
     return Members("ours", 1, names, network, **data)
@@ -74,10 +74,10 @@ def cuts(session: Session) -> None:
     waits = []
     try:
         for _ in range(session.rounds):
-            with Namespaces("abc") as network:
+            with Network("abc") as network:
                 members = _ours(network=network)
                 try:
-                    waits.append(_longest_wait_ms(members, lambda: network.partition("ab", "c"), 3.0))
+                    waits.append(_longest_wait_ms(members, lambda: network.part("ab", "c"), 3.0))
                 finally:
                     members.close()
     except NotAllowed as error:
@@ -281,7 +281,7 @@ def long_load(session: Session, minutes: float) -> None:
 
 
 def _load(outstanding: int, seconds: float) -> dict[str, object]:
-    return {"do": "load", "outstanding": outstanding, "seconds": seconds, "futures": False}
+    return {"do": "load", "outstanding": outstanding, "seconds": seconds}
 
 
 TRIALS: dict[str, Trial] = {

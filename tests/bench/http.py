@@ -25,15 +25,6 @@ from tests.bench import wrk
 from tests.bench.contenders import available, can_pin, running
 
 SIZES = {"1 KiB": 1 << 10, "16 KiB": 16 << 10, "128 KiB": 128 << 10}
-BROWSER = (
-    "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36",
-    "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8",
-    "Accept-Encoding: gzip, deflate, br, zstd",
-    "Accept-Language: en-US,en;q=0.9",
-    "Sec-Fetch-Dest: document",
-    "Sec-Fetch-Mode: navigate",
-    "Sec-Fetch-Site: same-origin",
-)
 GOALS = (  # peer, size, figure, at least (or, for latency, at most)
     ("nginx", "1 KiB", "rate", 0.8),
     ("nginx", "16 KiB", "rate", 0.8),
@@ -66,7 +57,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=int, default=3, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--browser", action="store_true", help="send the header fields that a browser sends")
     parser.add_argument("--distinct", action="store_true", help="make every request head different")
     parser.add_argument("--only", help="comma-separated servers; else all that are installed")
     parser.add_argument("--out", type=Path, default=Path("bench-results/http.json"))
@@ -97,7 +87,6 @@ def main(arguments: list[str]) -> int:
                         url,
                         connections=options.connections,
                         seconds=options.seconds,
-                        fields=BROWSER if options.browser else (),
                         script=script if options.distinct else None,
                     )
                     cpu_us = (_cpu_s(server.pid) - cpu_before_s) / load.requests * 1e6
@@ -170,7 +159,6 @@ def _save(
             "seconds": options.seconds,
             "rounds": options.rounds,
             "connections": options.connections,
-            "browser": options.browser,
             "distinct": options.distinct,
         },
         "rates_per_s": {f"{name} {size}": [m.rate for m in found] for (name, size), found in results.items()},

@@ -25,6 +25,7 @@ from tests.cluster.ideal import Ideal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+ORDERS = ("atop", "sequencer")
 SIZES = (1, 10, 100)
 BODY = b"x" * 50
 
@@ -32,15 +33,14 @@ BODY = b"x" * 50
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench stack", description=__doc__)
     parser.add_argument("--entries", type=int, default=20_000, help="entries for each figure")
-    parser.add_argument("--order", choices=("atop", "sequencer"), default=None, help="only this order in the view")
     options = parser.parse_args(arguments)
     print(f"{'order':<11}{'frames':<9}{'batch':>6}{'per entry':>13}{'per broadcast':>16}{'plain':>11}{'ratio':>8}")
-    for order in (options.order,) if options.order else ("atop", "sequencer"):
+    for order in ORDERS:
         for wire in (False, True):
             for size in SIZES:
                 _measure(order, wire, size, options.entries)
     print("\nwhere it goes (batches of 10, frames as objects), share of processor time by file:")
-    for order in (options.order,) if options.order else ("atop", "sequencer"):
+    for order in ORDERS:
         _profile(order, options.entries // 4)
     return 0
 

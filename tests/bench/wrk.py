@@ -58,7 +58,6 @@ def load(
     *,
     connections: int,
     seconds: int,
-    fields: tuple[str, ...] = (),
     script: Path | None = None,
     stamping: Path | None = None,
 ) -> Measured:
@@ -69,8 +68,6 @@ def load(
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", url]
     if script is not None:
         command[1:1] = ["-s", str(script)]
-    for field in fields:
-        command[1:1] = ["-H", field]
     done = subprocess.run(
         command,
         capture_output=True,

@@ -15,7 +15,7 @@ from scipy import stats
 
 from loadgen.trace.arrivals import arrivals, requests, stages
 from loadgen.trace.crowds import parse_crowd
-from loadgen.trace.curves import Piece, parse_curve, repeated
+from loadgen.trace.curves import Piece, parse_curve
 from loadgen.trace.mix import MixPart, parse_mix
 
 if TYPE_CHECKING:
@@ -119,13 +119,6 @@ def test_a_day_is_quiet_at_night_and_busy_at_noon() -> None:
     assert by_hour[12] == pytest.approx(2000, rel=0.1)
     assert len(times) == pytest.approx(105 * 240, rel=0.02)
     assert sum(by_hour[:12]) == pytest.approx(sum(by_hour[12:]), rel=0.05)
-
-
-def test_days_repeat() -> None:
-    days = repeated(parse_curve("day:10..200", 60.0), 150.0)
-    assert days[-1].end_s == 150.0
-    assert sum(piece.area for piece in days if piece.end_s <= 60) == pytest.approx(105 * 60)
-    assert [piece.rate_at(75.0) for piece in days if piece.begin_s <= 75.0 < piece.end_s] == pytest.approx([105.0])
 
 
 @given(

@@ -108,7 +108,6 @@ REFUSED = [
     (["trace", "--rate", "5", "--duration", "5s", "--flash", "Z=x2@1s+1s"], "no class 'Z'"),
     (["trace", "--rate", "5", "--duration", "5s", "--seed", "x"], "--seed"),
     (["trace", "--rate", "9999999", "--duration", "9999s"], "requests, at most"),
-    (["trace", "--rate", "5", "--duration", "5s", "--day-length", "1s"], "--day-length is for days"),
     (["trace", "T", "--rate", "5"], "write such as x2"),
     (["trace", "T", "--duration", "5s"], "--duration is for new traces"),
     (["trace", "T", "--out", "T"], "is also read"),

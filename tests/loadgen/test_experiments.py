@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import socket
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,20 @@ def test_one_node_keeps_always_and_shares(tmp_path: Path, capsys: pytest.Capture
     report = json.loads((tmp_path / "analysis" / "always-16k" / "report.json").read_text())
     assert report["outcome"] != "not tested"
     _check_with_the_verifier(report, tmp_path / "always-16k" / "n1.access.log")
+
+
+def test_without_matplotlib_nothing_is_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert main(["experiments"]) == 0
+    capsys.readouterr()
+    assert main(["experiments", "always-16k", "--quick", "--out", str(tmp_path / "report")]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "pip install 'qosweb[plots]'" in err
+    assert not (tmp_path / "report").exists()
 
 
 def _check_with_the_verifier(report: dict[str, Any], log: Path) -> None:

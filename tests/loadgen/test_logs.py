@@ -13,8 +13,8 @@ from loadgen.trace.logs import EVENTS, NO_REQUEST, NO_TRACE, NOT_A_LINE, LogRead
 from loadgen.trace.request import Request
 
 
-def _read(*lines: str, with_host: bool = False) -> tuple[list[Request], LogReader]:
-    reader = LogReader(with_host=with_host, dice=random.Random(1))
+def _read(*lines: str) -> tuple[list[Request], LogReader]:
+    reader = LogReader(random.Random(1))
     found = list(reader.requests((number, line.encode("latin-1")) for number, line in enumerate(lines, 1)))
     return found, reader
 
@@ -32,7 +32,6 @@ def test_json_lines() -> None:
     found, reader = _read(_entry(), _entry(ts=1794802650.0, path="/", method="HEAD"), "\n")
     assert as_trace(found) == [Request(0.0, "/", "HEAD", "A"), Request(5.871, "/a%20b", "GET", "A")]
     assert reader.skipped == {}
-    assert _read(_entry(), with_host=True)[0][0].url == "http://h:80/a%20b"
 
 
 def test_combined() -> None:
@@ -84,6 +83,6 @@ def test_what_cannot_be_used_is_counted(line: str, kind: str) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_line_is_used_or_counted(line: bytes) -> None:
-    reader = LogReader(with_host=True, dice=random.Random(1))
+    reader = LogReader(random.Random(1))
     found = list(reader.requests([(1, line)]))
     assert len(found) + sum(reader.skipped.values()) + (not line or line.isspace()) >= 1

@@ -8,7 +8,7 @@ import pytest
 
 from loadgen import outcomes as o
 from loadgen.cli import main
-from loadgen.commands.kept import suggests_secret
+from loadgen.results import suggests_secret
 from tests.loadgen.runs import evenly, replay, run
 from tests.support.misbehaving import OK, MisbehavingServer, Talk
 from tests.support.nodes import RunningNode

@@ -1,6 +1,6 @@
 """Paced answers over real sockets: never faster than their channel, whole, and a channel that is always given back.
 
-Only lower bounds on time are asserted: that an answer is not late is the benchmark's matter (``./dev bench pacing``).
+Only lower bounds on time are asserted: on a busy machine an answer may be late.
 """
 
 from __future__ import annotations

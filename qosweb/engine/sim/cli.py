@@ -6,10 +6,7 @@ Pure: the clock and the place where text goes are handed in.
 from __future__ import annotations
 
 import argparse
-from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from cluster.sim.explore import Report
 from cluster.sim.mutants import hunt, row
@@ -44,13 +41,12 @@ def main(arguments: Sequence[str], clock: Callable[[], float], write: Callable[[
     parser.add_argument("--seed-from", type=_count, default=0, metavar="S", help="the first of them (else 0)")
     parser.add_argument("--seed", type=_count, metavar="S", help="run this seed alone")
     parser.add_argument("--narrate", action="store_true", help="tell the story of the run (with --seed)")
-    parser.add_argument("--shrink", action="store_true", help="reduce the plan of a seed that fails (with --seed)")
     parser.add_argument("--steady", action="store_true", help="shares in a quiet world instead of faults")
     parser.add_argument("--wide", action="store_true", help="nodes with many channels, and crowds that fill them")
     parser.add_argument("--mutants", action="store_true", help="run wrong versions of the engine, say who noticed")
     options = parser.parse_args(arguments)
-    if (options.narrate or options.shrink) and options.seed is None:
-        parser.error("--narrate and --shrink need --seed")
+    if options.narrate and options.seed is None:
+        parser.error("--narrate needs --seed")
     seeds = range(options.seed_from, options.seed_from + options.seeds) if options.seed is None else [options.seed]
     make = make_wide_plan if options.wide else make_plan
     if options.mutants:
@@ -89,9 +85,6 @@ def line(outcome: Outcome) -> str:
 
 def _one(options: argparse.Namespace, make: Make, write: Callable[[str], None]) -> int:
     plan = make(options.seed)
-    if options.shrink:
-        plan = shrink(plan)
-        write("\n".join(f"  {one}" for one in plan.arrivals))
     write(str(plan))
     narrator = Narrator(write, Detail.STORY) if options.narrate else None
     outcome = play(plan, narrator)
@@ -102,45 +95,6 @@ def _one(options: argparse.Namespace, make: Make, write: Callable[[str], None]) 
         return 0
     write(line(outcome))
     return 1
-
-
-def shrink(plan: Plan) -> Plan:
-    """The same failure with fewer faults and fewer requests, found by halves."""
-    wanted = play(plan).failure
-    if wanted is None:
-        return plan
-
-    def fails(smaller: Plan) -> bool:
-        failure = play(smaller).failure
-        return failure is not None and failure.kind == wanted.kind
-
-    for field in ("arrivals", "reports", "changes", "faults"):
-        make = partial(_with, plan, field)
-        items = list(getattr(plan.group if field == "faults" else plan, field))
-        plan = make(tuple(_fewest(items, lambda some, make=make: fails(make(some)))))  # type: ignore[misc]
-    return plan
-
-
-def _with(plan: Plan, field: str, items: tuple[Any, ...]) -> Plan:
-    if field == "faults":
-        return msgspec.structs.replace(plan, group=msgspec.structs.replace(plan.group, faults=items))
-    return msgspec.structs.replace(plan, **{field: items})
-
-
-def _fewest(items: list[Any], fails: Callable[[tuple[Any, ...]], bool]) -> list[Any]:
-    size = max(1, len(items) // 2)
-    while items:
-        at = 0
-        while at < len(items):
-            without = items[:at] + items[at + size :]
-            if fails(tuple(without)):
-                items = without
-            else:
-                at += size
-        if size == 1:
-            break
-        size = max(1, size // 2)
-    return items
 
 
 def _steady(seeds: Sequence[int], wider: int, write: Callable[[str], None]) -> int:

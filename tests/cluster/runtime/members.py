@@ -22,7 +22,7 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from tests.cluster.runtime.namespaces import Namespaces
+    from loadgen.experiments.namespaces import Network
     from tests.cluster.runtime.wires import Wires
 
 TOP = Path(__file__).resolve().parents[3]
@@ -135,7 +135,7 @@ class Cluster:
     """A group of members; the first founds it. At the end, what they recorded is judged."""
 
     def __init__(
-        self, folder: Path, *, durable: bool = False, network: Namespaces | None = None, wires: Wires | None = None
+        self, folder: Path, *, durable: bool = False, network: Network | None = None, wires: Wires | None = None
     ) -> None:
         self.folder = folder
         self.durable = durable
@@ -197,7 +197,7 @@ class Cluster:
             name,
             [*arguments, *more],
             self.folder,
-            [*(self.network.command(name) if self.network is not None else ()), *before],
+            [*(self.network.at(name) if self.network is not None else ()), *before],
         )
         return member
 

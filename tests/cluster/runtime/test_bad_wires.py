@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loadgen.experiments.namespaces import Network, NotAllowed
 from tests.cluster.runtime.members import Cluster
-from tests.cluster.runtime.namespaces import Namespaces, NotAllowed
 from tests.cluster.runtime.wires import GOOD, Badness, Wires
 from tests.support.waiting import wait_for
 
@@ -55,11 +55,11 @@ def test_wires_that_get_stuck_for_longer_than_anybody_waits(tmp_path: Path) -> N
 def test_packets_that_are_late_lost_and_out_of_order(tmp_path: Path) -> None:
     """The same to packets, where the kernel can: tc netem."""
     try:
-        with Namespaces("abc") as network:
+        with Network("abc") as network:
             for name in "abc":
                 netem = ["tc", "qdisc", "add", "dev", "eth0", "root", "netem", "delay", "10ms", "10ms", "loss", "2%",
                          "reorder", "20%"]  # fmt: skip
-                done = subprocess.run([*network.command(name), *netem], capture_output=True, text=True, check=False)
+                done = subprocess.run([*network.at(name), *netem], capture_output=True, text=True, check=False)
                 if done.returncode:
                     pytest.skip(f"needs a kernel with netem (modprobe sch_netem): {done.stderr.strip()}")
             with Cluster(tmp_path, network=network) as cluster:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loadgen.experiments.namespaces import Network, NotAllowed
 from tests.cluster.runtime.members import Cluster
-from tests.cluster.runtime.namespaces import Namespaces, NotAllowed
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def group(folder: Path, names: str) -> Iterator[tuple[Cluster, Namespaces]]:
+def group(folder: Path, names: str) -> Iterator[tuple[Cluster, Network]]:
     """Members under load, each in a namespace of its own."""
     with ExitStack() as stack:
         try:
-            network = stack.enter_context(Namespaces(names))
+            network = stack.enter_context(Network(names))
         except NotAllowed as reason:
             pytest.skip(f"needs network namespaces (root, and ./dev setup --full): {reason}")
         cluster = stack.enter_context(Cluster(folder, network=network))
@@ -52,7 +52,7 @@ def end(cluster: Cluster) -> None:
 @pytest.mark.parametrize(("majority", "minority"), [("abc", "de"), ("abde", "c"), ("bcde", "a")])
 def test_the_larger_side_goes_on_and_the_smaller_delivers_nothing(tmp_path: Path, majority: str, minority: str) -> None:
     with group(tmp_path, "abcde") as (cluster, network):
-        network.partition(majority, minority)
+        network.part(majority, minority)
         cluster.wait_for_primary(majority)
         no_primary(cluster, minority)
         positions = {name: cluster.members[name].status["position"] for name in minority}
@@ -65,9 +65,9 @@ def test_the_larger_side_goes_on_and_the_smaller_delivers_nothing(tmp_path: Path
 
 def test_two_two_one_has_no_primary_view_until_it_heals(tmp_path: Path) -> None:
     with group(tmp_path, "abcde") as (cluster, network):
-        network.partition("ab", "cd", "e")
+        network.part("ab", "cd", "e")
         no_primary(cluster, "abcde")
-        network.partition("abcd", "e")
+        network.part("abcd", "e")
         cluster.wait_for_primary("abcd").wait_until_confirmed_at("abcd", 20)
         network.heal()
         cluster.wait_for_primary("abcde")
@@ -76,7 +76,7 @@ def test_two_two_one_has_no_primary_view_until_it_heals(tmp_path: Path) -> None:
 
 def test_half_of_an_even_view_goes_on_if_it_has_the_lowest(tmp_path: Path) -> None:
     with group(tmp_path, "abcd") as (cluster, network):
-        network.partition("ad", "bc")
+        network.part("ad", "bc")
         cluster.wait_for_primary("ad").wait_until_confirmed_at("ad", 20)
         no_primary(cluster, "bc")
         network.heal()
@@ -101,10 +101,10 @@ def test_a_cut_in_one_direction_leaves_one_out(tmp_path: Path) -> None:
 def test_a_link_that_flaps_and_a_merge_in_the_middle_of_a_merge(tmp_path: Path) -> None:
     with group(tmp_path, "abcde") as (cluster, network):
         for _ in range(3):
-            network.partition("abc", "de")
+            network.part("abc", "de")
             cluster.wait_for_primary("abc")
             before = len(cluster.members["a"].stderr)
-            network.partition("abcd", "e")
+            network.part("abcd", "e")
             wait_for(lambda: "start_change" in cluster.members["a"].stderr[before:], "a begins to take in d")  # noqa: B023
             network.heal()
         cluster.wait_for_primary("abcde").wait_until_confirmed_at("abcde", 20)

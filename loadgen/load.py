@@ -1,0 +1,227 @@
+"""Sends a trace to servers: divides it over processes, collects their results, and returns the summary.
+
+The command line (``loadgen run``, ``loadgen replay``) and Python programs (``run_load``) meet here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import resource
+import tempfile
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from loadgen.bodies import check_files
+from loadgen.errors import UsageError
+from loadgen.job import Job
+from loadgen.progress import Silent, make_display
+from loadgen.resolve import parse_target
+from loadgen.results import RunFacts, suggests_secret
+from loadgen.run import Run
+from loadgen.spread import parse_spread
+from loadgen.trace.files import TraceFacts, read_trace, survey, write_trace, writing
+from loadgen.trace.request import Request, fault_in_field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from loadgen.progress import Display
+    from loadgen.summary import Summary
+    from loadgen.targets import Target
+
+_PER_PROCESS_PER_S = 5000  # what a process is given by default; it can do about twice as many
+_PROCESSES_MAX = 64
+_CONNECTIONS_MAX = 50_000
+_SPARE_FILES = 100
+_TARGETS_MAX = 100
+_TELL_EVERY_S, _TELL_QUIETLY_EVERY_S = 0.2, 1.0
+
+
+class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a trace is sent. The options of ``loadgen run`` have the same names and defaults."""
+
+    spread: str = "even"  # over targets: one (the first), even, skewed[:S], or weights such as 70,20,10
+    allow_remote: bool = False  # targets may be other machines than this one
+    processes: int = 0  # 0: as many as the trace needs, one core left free
+    connections: int = 1000  # open at a time to each target
+    timeout_s: float = 10.0  # from sending to the whole answer
+    connect_timeout_s: float = 5.0
+    send_within_s: float = 5.0  # of being due, else a request counts as unsent
+    body_max: int = 1 << 30  # bytes of the largest answer that is read
+    redirects_max: int = 5  # followed for each request; 0: none
+    headers: dict[str, str] = {}  # of every request
+    ca: str = ""  # a file of certificates to trust, for https
+    insecure: bool = False  # do not check certificates
+    clients: int = 0  # closed loop: so many clients, each of which asks again when it has its answer
+    lasting_s: float = 10.0  # of a closed loop
+    pause_s: float = 0.0  # of a client of a closed loop before it asks again, on average
+
+
+def run_load(
+    trace: str | Iterable[Request],
+    targets: Sequence[str],
+    options: LoadOptions | None = None,
+    *,
+    results: str | None = None,
+    show_progress: bool = False,
+) -> Summary:
+    """Send the requests of a trace (a file name, or requests in order of time) and wait for their outcomes.
+
+    ``targets`` are URLs such as http://127.0.0.1:8080. ``results`` is a file for a line of JSON for each request;
+    .gz is compressed. Raises UsageError for what cannot work.
+    """
+    options = options or LoadOptions()
+    for name, value in options.headers.items():
+        if fault := fault_in_field(name, value):
+            raise UsageError(fault)
+    with contextlib.ExitStack() as stack:
+        file = trace if isinstance(trace, str) else stack.enter_context(spooled(trace))
+        shown_name = trace if isinstance(trace, str) else "(requests)"
+        return send_trace(
+            file,
+            shown_name,
+            survey(read_trace(file)),
+            parse_targets(targets, options),
+            options,
+            make_display(quiet=not show_progress),
+            results,
+        )
+
+
+def send_trace(
+    file: str,
+    shown_name: str,
+    known: TraceFacts,
+    targets: list[Target],
+    options: LoadOptions,
+    display: Display,
+    results: str | None,
+) -> Summary:
+    """``known`` is what a survey of the trace in ``file`` found; ``shown_name`` is its name for people."""
+    if not known.requests:
+        raise UsageError(f"{shown_name}: has no requests")
+    check_files(known.body_files, shown_name)
+    weights = parse_spread(options.spread, len(targets))
+    tell_every_s = _TELL_QUIETLY_EVERY_S if isinstance(display, Silent) else _TELL_EVERY_S
+    jobs = _jobs(file, known, targets, weights, options, want_results=bool(results), tell_every_s=tell_every_s)
+    facts = _facts(shown_name, known, targets, weights, options, jobs)
+    with contextlib.ExitStack() as stack:
+        to = stack.enter_context(writing(results)) if results else None
+        return Run(jobs, facts, display, to).go()
+
+
+def parse_targets(urls: Sequence[str], options: LoadOptions) -> list[Target]:
+    if not urls:
+        raise UsageError("--target is missing: where to send the requests, such as --target http://127.0.0.1:8080")
+    if len(urls) > _TARGETS_MAX:
+        raise UsageError(f"--target: at most {_TARGETS_MAX} of them")
+    return [parse_target(url, allow_remote=options.allow_remote) for url in urls]
+
+
+@contextlib.contextmanager
+def spooled(requests: Iterable[Request]) -> Iterator[str]:
+    """The requests as a temporary file, which every process of a run reads for itself."""
+    with tempfile.TemporaryDirectory(prefix="loadgen-") as folder:
+        name = str(Path(folder) / "trace.jsonl")
+        with writing(name) as file:
+            write_trace(file, requests)
+        yield name
+
+
+def _jobs(
+    file: str,
+    known: TraceFacts,
+    targets: list[Target],
+    weights: list[float],
+    options: LoadOptions,
+    *,
+    want_results: bool,
+    tell_every_s: float,
+) -> list[Job]:
+    clients = options.clients
+    limit = clients or options.connections
+    if limit > _CONNECTIONS_MAX:
+        raise UsageError(f"{'-c' if clients else '--connections'}: at most {_CONNECTIONS_MAX}")
+    needed = 1 if clients else min(math.ceil(known.peak_per_s / _PER_PROCESS_PER_S), (os.cpu_count() or 1) - 1)
+    processes = options.processes or max(1, needed)
+    if processes > _PROCESSES_MAX:
+        raise UsageError(f"--processes: at most {_PROCESSES_MAX}")
+    processes = min(processes, limit)
+    _allow_files(math.ceil(limit / processes) * len(targets))
+    if options.ca and not Path(options.ca).is_file():
+        raise UsageError(f"--ca {options.ca}: no such file")
+    shares = [limit // processes + (at < limit % processes) for at in range(processes)]
+    return [
+        Job(
+            trace=file,
+            part=at,
+            parts=processes,
+            targets=targets,
+            weights=weights,
+            connections=share,
+            timeout_s=options.timeout_s,
+            connect_timeout_s=options.connect_timeout_s,
+            send_within_s=options.send_within_s,
+            body_max=options.body_max,
+            redirects_max=options.redirects_max,
+            allow_remote=options.allow_remote,
+            want_results=want_results,
+            headers=options.headers,
+            tls_verify=not options.insecure,
+            tls_ca=options.ca,
+            tell_every_s=tell_every_s,
+            closed_loop_s=options.lasting_s if clients else 0.0,
+            closed_loop_clients=share if clients else 0,
+            pause_s=options.pause_s,
+        )
+        for at, share in enumerate(shares)
+    ]
+
+
+def _allow_files(wanted: int) -> None:
+    """A connection is an open file: raise the limit as far as it goes, and say so if that is not enough."""
+    wanted += _SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        if hard != resource.RLIM_INFINITY and hard < wanted:
+            raise UsageError(f"--connections: needs {wanted} open files, {hard} are allowed (see ulimit -Hn)")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _facts(
+    shown_name: str,
+    known: TraceFacts,
+    targets: list[Target],
+    weights: list[float],
+    options: LoadOptions,
+    jobs: list[Job],
+) -> RunFacts:
+    """What the first line of the results and the summary say of the run, and a replay takes over."""
+    return RunFacts(
+        trace=shown_name,
+        targets=[target.url for target in targets],
+        spread=weights,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        requests=0 if options.clients else known.requests,
+        duration_s=options.lasting_s if options.clients else known.duration_s,
+        processes=len(jobs),
+        connections=sum(job.connections for job in jobs),
+        timeout_s=options.timeout_s,
+        send_within_s=options.send_within_s,
+        version=version("qosweb"),
+        closed_loop=options.clients > 0,
+        follow=options.redirects_max > 0,
+        headers={name: value for name, value in options.headers.items() if not suggests_secret(name)},
+        headers_left_out=[name for name in options.headers if suggests_secret(name)],
+        redirects_max=options.redirects_max,
+        connect_timeout_s=options.connect_timeout_s,
+        body_max=options.body_max,
+        insecure=options.insecure,
+        ca=options.ca,
+    )
