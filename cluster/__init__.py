@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cluster.replica import StateMachine as StateMachine
-    from cluster.runtime.group import Group as Group
-    from cluster.runtime.group import NotDelivered as NotDelivered
-    from cluster.runtime.options import Options as Options
-    from cluster.runtime.replica import Replica as Replica
+    from cluster.runtime.api.group import Group as Group
+    from cluster.runtime.api.group import NotDelivered as NotDelivered
+    from cluster.runtime.api.options import Options as Options
+    from cluster.runtime.api.replica import Replica as Replica
 
 _PUBLIC = {
-    "Group": "cluster.runtime.group",
-    "NotDelivered": "cluster.runtime.group",
-    "Options": "cluster.runtime.options",
-    "Replica": "cluster.runtime.replica",
+    "Group": "cluster.runtime.api.group",
+    "NotDelivered": "cluster.runtime.api.group",
+    "Options": "cluster.runtime.api.options",
+    "Replica": "cluster.runtime.api.replica",
     "StateMachine": "cluster.replica",
 }
 

@@ -13,16 +13,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from cluster.runtime import operator
-from cluster.runtime.commands import add_commands
-from cluster.sim import cli
-from cluster.sim.explore import Task
-from cluster.sim.run import Outcome
+from cluster.runtime.commands import recovery_commands
+from cluster.runtime.commands.command_line import add_commands
+from cluster.sim import command_line
+from cluster.sim.explore import SeedTask
+from cluster.sim.run import RunResult
 
 WAITING_PER_JOB = 4  # tasks handed out before their turn, so that nobody is idle
 
 
-def spread(function: Callable[[Task], Outcome], tasks: Iterator[Task], jobs: int) -> Iterator[Outcome]:
+def spread(function: Callable[[SeedTask], RunResult], tasks: Iterator[SeedTask], jobs: int) -> Iterator[RunResult]:
     """The outcomes in the order of the tasks, of which there may be no end."""
     if jobs == 1:
         yield from map(function, tasks)
@@ -39,9 +39,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m cluster", description="The group communication stack on its own.")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     sim = commands.add_parser("sim", help="run the stack in a simulated world that tries to break it")
-    cli.add_options(sim)
+    command_line.add_options(sim)
     add_commands(commands)
-    operator.add_commands(commands)
+    recovery_commands.add_commands(commands)
     options = parser.parse_args(argv)
     if options.command is None:
         parser.print_help()
@@ -49,7 +49,9 @@ def main(argv: list[str] | None = None) -> int:
     if options.command != "sim":
         code: int = options.run(options)
         return code
-    return cli.main(options, sim, clock=time.monotonic, write=lambda text: print(text, flush=True), spread=spread)
+    return command_line.main(
+        options, sim, clock=time.monotonic, write=lambda text: print(text, flush=True), spread=spread
+    )
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from cluster.layer import Surroundings
+    from cluster.layer import Context
     from cluster.names import ProcessId
     from cluster.settings import Settings
 
 
-class Listener(Protocol):
+class DetectorListener(Protocol):
     def hears_changed(self) -> None: ...
 
 
@@ -50,15 +50,15 @@ class Pulse:
 
 
 class Detector:
-    __slots__ = ("_beat_at_least", "_pulses", "_shunned", "_ticked_at", "above", "around", "hears", "settings")
+    __slots__ = ("_beat_at_least", "_pulses", "_shunned", "_ticked_at", "above", "context", "hears", "settings")
 
-    above: Listener
+    above: DetectorListener
 
-    def __init__(self, around: Surroundings, settings: Settings) -> None:
-        self.around = around
+    def __init__(self, context: Context, settings: Settings) -> None:
+        self.context = context
         self.settings = settings
         self._beat_at_least = settings.heartbeat / 2  # what comes sooner is no heartbeat
-        self.hears: tuple[ProcessId, ...] = (around.me,)  # sorted
+        self.hears: tuple[ProcessId, ...] = (context.me,)  # sorted
         self._pulses: dict[ProcessId, Pulse] = {}  # of the connected peers that ever spoke
         self._shunned: dict[ProcessId, float] = {}  # until when
         self._ticked_at = -inf
@@ -67,11 +67,11 @@ class Detector:
         """A new connection: what its predecessor taught of the peer's pauses no longer holds."""
         before = self._pulses.get(peer)
         if before is not None:
-            pulse = self._pulses[peer] = Pulse(self.around.now, self.settings)
+            pulse = self._pulses[peer] = Pulse(self.context.now, self.settings)
             pulse.silent = before.silent  # until it is heard
 
     def heard(self, peer: ProcessId) -> None:
-        now = self.around.now
+        now = self.context.now
         pulse = self._pulses.get(peer)
         if pulse is None:
             self._pulses[peer] = Pulse(now, self.settings)
@@ -99,7 +99,7 @@ class Detector:
             self._changed()
 
     def tick(self) -> None:
-        now = self.around.now
+        now = self.context.now
         slept = now - self._ticked_at > self.settings.heartbeat + self.settings.suspect_min / 2
         self._ticked_at = now
         changed = False
@@ -117,7 +117,7 @@ class Detector:
 
     def _changed(self) -> None:
         heard = (peer for peer, pulse in self._pulses.items() if not pulse.silent and peer not in self._shunned)
-        hears = tuple(sorted([self.around.me, *heard]))
+        hears = tuple(sorted([self.context.me, *heard]))
         if hears != self.hears:
             self.hears = hears
             self.above.hears_changed()

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class DivergenceVerdict(msgspec.Struct, frozen=True):
     digest: str  # of the state that counts
     kept: tuple[ProcessId, ...]  # who has it
     wrong: ProcessId  # who starts anew
 
 
-def judge_states(view: View, said: Mapping[ProcessId, str]) -> Verdict | None:
+def judge_states(view: View, said: Mapping[ProcessId, str]) -> DivergenceVerdict | None:
     """None as long as not all members have said what their state is, and when all states are equal."""
     if any(member not in said for member in view.members):
         return None
@@ -52,4 +52,4 @@ def judge_states(view: View, said: Mapping[ProcessId, str]) -> Verdict | None:
     lowest = said[view.members[0]]
     digest = next((each for each in holders if is_quorum(holders[each], view)), lowest)
     wrong = next(member for member in reversed(view.members) if said[member] != digest)
-    return Verdict(digest, tuple(holders[digest]), wrong)
+    return DivergenceVerdict(digest, tuple(holders[digest]), wrong)

@@ -39,7 +39,7 @@ class Persist(Effect, frozen=True):
     record: Record
 
 
-class Known(Effect, frozen=True):
+class KnownPeers(Effect, frozen=True):
     """These processes exist; the runtime keeps a connection to each of them as far as it can."""
 
     peers: tuple[ProcessId, ...]
@@ -108,18 +108,18 @@ class Ejected(Effect, frozen=True):
     reason: str
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """A seeded source of random numbers, handed in."""
 
     def random(self) -> float: ...
 
 
-class Surroundings:
+class Context:
     """What all layers of one process share: who it is, what time it is, its outbox, and who listens to its trace."""
 
     __slots__ = ("chance", "me", "now", "outbox", "trace")
 
-    def __init__(self, me: ProcessId, chance: Chance, trace: Callable[[Action], None] | None = None) -> None:
+    def __init__(self, me: ProcessId, chance: RandomSource, trace: Callable[[Action], None] | None = None) -> None:
         self.me = me
         self.now = 0.0  # seconds of a clock that only goes forward; set before each input
         self.chance = chance

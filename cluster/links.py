@@ -19,7 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.actions import LinkDeliver, LinkLive, LinkReliable, LinkSend
-from cluster.layer import Send, Surroundings
+from cluster.layer import Context, Send
 from cluster.messages import Data, Hello, LinkAck, Payload, Supply
 
 if TYPE_CHECKING:
@@ -88,22 +88,32 @@ class Links:
     """CO_RFIFO at one process."""
 
     __slots__ = (
-        "_ack_at", "_links", "above", "around", "boot", "connected_peers", "detector", "live_set", "membership",
-        "reliable_set", "resent", "settings",
+        "_ack_at",
+        "_links",
+        "above",
+        "boot",
+        "connected_peers",
+        "context",
+        "detector",
+        "live_set",
+        "membership",
+        "reliable_set",
+        "resent",
+        "settings",
     )  # fmt: skip
 
     detector: Suspicion
     membership: Lives
 
-    def __init__(self, around: Surroundings, settings: Settings, boot: int) -> None:
-        self.around = around
+    def __init__(self, context: Context, settings: Settings, boot: int) -> None:
+        self.context = context
         self.settings = settings
         self.above: dict[type, Callable[[ProcessId, Any], None]] = {}
         self.boot = boot  # which life of this process it is
         self._links: dict[ProcessId, Link] = {}
         self.connected_peers: tuple[ProcessId, ...] = ()
-        self.reliable_set: tuple[ProcessId, ...] = (around.me,)
-        self.live_set: tuple[ProcessId, ...] = (around.me,)
+        self.reliable_set: tuple[ProcessId, ...] = (context.me,)
+        self.live_set: tuple[ProcessId, ...] = (context.me,)
         self._ack_at = inf
         self.resent = 0  # payloads that went into a connection at its beginning: sent before, or held meanwhile
 
@@ -116,9 +126,9 @@ class Links:
     # ---- from above
 
     def send(self, to: tuple[ProcessId, ...], body: Payload) -> None:
-        if self.around.trace is not None:
-            self.around.trace(LinkSend(to, body))
-        links, outbox = self._links, self.around.outbox
+        if self.context.trace is not None:
+            self.context.trace(LinkSend(to, body))
+        links, outbox = self._links, self.context.outbox
         for peer in to:
             link = links.get(peer)
             if link is None or not link.reliable:
@@ -129,9 +139,9 @@ class Links:
                 outbox.append(Send((peer,), Data(link.stream, link.seqno, body)))
 
     def reliable(self, members: tuple[ProcessId, ...]) -> None:
-        if self.around.trace is not None:
-            self.around.trace(LinkReliable(members))
-        me, before = self.around.me, self.reliable_set
+        if self.context.trace is not None:
+            self.context.trace(LinkReliable(members))
+        me, before = self.context.me, self.reliable_set
         self.reliable_set = members
         for peer in before:
             if peer not in members and peer != me:
@@ -146,8 +156,8 @@ class Links:
                 link.new_stream()
 
     def live(self, members: tuple[ProcessId, ...]) -> None:
-        if self.around.trace is not None:
-            self.around.trace(LinkLive(members))
+        if self.context.trace is not None:
+            self.context.trace(LinkLive(members))
         self.live_set = members
 
     def feed(self, peer: ProcessId, pieces: Sequence[Payload]) -> None:
@@ -195,7 +205,7 @@ class Links:
 
     def _greet(self, peer: ProcessId, link: Link) -> None:
         link.owed = 0
-        self.around.outbox.append(Send((peer,), Hello(self.boot, link.boot, link.in_stream, link.in_seqno)))
+        self.context.outbox.append(Send((peer,), Hello(self.boot, link.boot, link.in_stream, link.in_seqno)))
 
     def received(self, peer: ProcessId, frame: Hello | Data | LinkAck) -> None:
         link = self._links.get(peer)
@@ -229,15 +239,15 @@ class Links:
         if link.owed >= ACK_EVERY or type(frame.body) is Supply:  # a feed goes on when it is told
             self._acknowledge(peer, link)
         elif self._ack_at == inf:
-            self._ack_at = self.around.now + self.settings.heartbeat
+            self._ack_at = self.context.now + self.settings.heartbeat
         body = frame.body
-        if self.around.trace is not None:
-            self.around.trace(LinkDeliver(peer, body))
+        if self.context.trace is not None:
+            self.context.trace(LinkDeliver(peer, body))
         self.above[type(body)](peer, body)
 
     def _acknowledge(self, peer: ProcessId, link: Link) -> None:
         link.owed = 0
-        self.around.outbox.append(Send((peer,), LinkAck(link.in_stream, link.in_seqno)))
+        self.context.outbox.append(Send((peer,), LinkAck(link.in_stream, link.in_seqno)))
 
     def _hello(self, peer: ProcessId, link: Link, hello: Hello) -> None:
         link.greeted = True
@@ -258,7 +268,7 @@ class Links:
         self.resent += len(link.unacked)
         first = link.seqno - len(link.unacked) + 1
         for seqno, body in enumerate(link.unacked, first):
-            self.around.outbox.append(Send((peer,), Data(link.stream, seqno, body)))
+            self.context.outbox.append(Send((peer,), Data(link.stream, seqno, body)))
         self._feed(peer, link)
 
     # ---- time
@@ -269,8 +279,8 @@ class Links:
             if overfull != link.overfull:
                 # Not heard until what waits for it was given up, and a while longer, or it would be back at once.
                 link.overfull = overfull
-                self.detector.shun(peer, inf if overfull else self.around.now + 4 * self.settings.suspect_max)
-        if self.around.now >= self._ack_at:
+                self.detector.shun(peer, inf if overfull else self.context.now + 4 * self.settings.suspect_max)
+        if self.context.now >= self._ack_at:
             self._ack_at = inf
             for peer, link in self._links.items():
                 if link.owed and link.greeted:

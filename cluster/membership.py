@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import MembershipView, StartChange
 from cluster.durable import Epoch
-from cluster.layer import Known, Persist, Send, Surroundings
+from cluster.layer import Context, KnownPeers, Persist, Send
 from cluster.messages import Proposal, Row
 from cluster.names import NAME_LEN_MAX, ProcessId, View, initial_view, make_view
 from cluster.reachability import clique_of, is_whole, within_hearing
@@ -35,7 +35,7 @@ PATIENCE_MAX = 4  # how often the time for an attempt is doubled at most
 ATTEMPTS_MAX = 3  # attempts at one view before those who disagree are left out
 
 
-class Endpoint(Protocol):
+class ViewListener(Protocol):
     """Who is told of changes and views."""
 
     current_view: View
@@ -44,7 +44,7 @@ class Endpoint(Protocol):
     def membership_view(self, view: View) -> None: ...
 
 
-class Wires(Protocol):
+class LinkControl(Protocol):
     """What the membership needs of the links."""
 
     connected_peers: tuple[ProcessId, ...]
@@ -52,7 +52,7 @@ class Wires(Protocol):
     def live(self, members: tuple[ProcessId, ...]) -> None: ...
 
 
-class Hearing(Protocol):
+class PeerHearing(Protocol):
     """What the membership needs of the failure detector."""
 
     hears: tuple[ProcessId, ...]
@@ -63,23 +63,45 @@ class Hearing(Protocol):
 
 class Membership:
     __slots__ = (
-        "_attempts", "_count", "_fresh_at", "_heartbeat_at", "_known", "_left", "_patience", "_retry_at",
-        "_rows_changed", "_rows_told", "_settle_at", "_target", "_unheard_since", "above", "around", "boot",
-        "detector", "epoch", "epoch_seen", "links", "mbrshp_view", "proposals", "rows", "settings", "start_change",
+        "_attempts",
+        "_count",
+        "_fresh_at",
+        "_heartbeat_at",
+        "_known",
+        "_left",
+        "_patience",
+        "_retry_at",
+        "_rows_changed",
+        "_rows_told",
+        "_settle_at",
+        "_target",
+        "_unheard_since",
+        "above",
+        "boot",
+        "context",
+        "detector",
+        "epoch",
+        "epoch_seen",
+        "links",
+        "mbrshp_view",
+        "proposals",
+        "rows",
+        "settings",
+        "start_change",
         "under_way",
     )  # fmt: skip
 
-    links: Wires
-    detector: Hearing
-    above: Endpoint
+    links: LinkControl
+    detector: PeerHearing
+    above: ViewListener
 
-    def __init__(self, around: Surroundings, settings: Settings, epoch: int, boot: int) -> None:
-        self.around = around
+    def __init__(self, context: Context, settings: Settings, epoch: int, boot: int) -> None:
+        self.context = context
         self.settings = settings
         self.boot = boot  # which life of this process it is
         self.epoch = epoch  # the last one that I proposed in, in any life
         self.epoch_seen = epoch  # the greatest that anybody spoke of
-        self.mbrshp_view = initial_view(around.me)
+        self.mbrshp_view = initial_view(context.me)
         self.start_change: tuple[int, tuple[ProcessId, ...]] = (0, ())  # my last proposal in this life
         self.under_way = False  # it did not lead to a view yet
         self.proposals: dict[ProcessId, tuple[int, tuple[ProcessId, ...]]] = {}  # the last of each, me included
@@ -87,8 +109,8 @@ class Membership:
         self._count = 0  # version of my row
         self._rows_changed = True
         self._rows_told: tuple[Row, ...] = ()
-        self._target: tuple[ProcessId, ...] = (around.me,)
-        self._known: set[ProcessId] = {around.me}
+        self._target: tuple[ProcessId, ...] = (context.me,)
+        self._known: set[ProcessId] = {context.me}
         self._unheard_since: dict[ProcessId, float] = {}
         self._attempts = 0  # at a view of these members, in vain
         self._patience = 0  # how often the time for an attempt was doubled: what the network taught
@@ -96,9 +118,9 @@ class Membership:
         self._heartbeat_at = self._retry_at = self._fresh_at = self._settle_at = inf
 
     def start(self) -> None:
-        self._heartbeat_at = self.around.now
+        self._heartbeat_at = self.context.now
         # Everybody needs a view of this life, even if nobody else is there: soon, in case somebody is.
-        self._fresh_at = self.around.now + self.settings.retry
+        self._fresh_at = self.context.now + self.settings.retry
         self._new_row()
 
     # ---- inputs
@@ -141,7 +163,7 @@ class Membership:
         self._send(Proposal(self.epoch, (), (), True))
 
     def tick(self) -> None:
-        now = self.around.now
+        now = self.context.now
         if now >= self._fresh_at:
             self._propose()
         if now >= self._settle_at:
@@ -159,12 +181,12 @@ class Membership:
 
     def _new_row(self) -> None:
         self._count += 1
-        me = self.around.me
+        me = self.context.me
         self.rows[me] = Row(me, (self.boot, self._count), self.detector.hears)
         self._rows_changed = True
 
     def _learn(self, proposal: Proposal) -> None:
-        me, met = self.around.me, []
+        me, met = self.context.me, []
         for row in proposal.rows:
             mine = self.rows.get(row.process)
             if row.process == me:
@@ -182,19 +204,19 @@ class Membership:
         new = sorted(set(met))[: PROCESSES_MAX - len(self._known)]
         if new:
             self._known.update(new)
-            self.around.outbox.append(Known(tuple(new)))
+            self.context.outbox.append(KnownPeers(tuple(new)))
 
     def _clique(self) -> tuple[ProcessId, ...]:
         if self._rows_changed:
             self._rows_changed = False
-            me = self.around.me
+            me = self.context.me
             self._target = clique_of(me, self.rows)
             self._rows_told = tuple(self.rows[p] for p in within_hearing(me, self.rows) if p in self.rows)
         return self._target
 
     def _forget(self) -> None:
         """Give back what is known of processes that nobody hears any more."""
-        heard, now = set(within_hearing(self.around.me, self.rows)), self.around.now
+        heard, now = set(within_hearing(self.context.me, self.rows)), self.context.now
         for process in list(self.rows):
             if process in heard:
                 self._unheard_since.pop(process, None)
@@ -212,27 +234,27 @@ class Membership:
         target, standing = self._clique(), self._standing()
         if not anew and target == standing:
             self._settle_at = inf
-        elif anew or not is_whole(standing, self.rows) or self.around.now >= self._settle_at:
+        elif anew or not is_whole(standing, self.rows) or self.context.now >= self._settle_at:
             self._propose()
             return True
         elif self._settle_at == inf:
-            self._settle_at = self.around.now + self.settings.settle
+            self._settle_at = self.context.now + self.settings.settle
         return False
 
     def _propose(self) -> None:
-        around, members = self.around, self._clique()
+        context, members = self.context, self._clique()
         if members != self.start_change[1]:
             self._attempts = 0
         self.epoch = self.epoch_seen if self.epoch_seen > self.epoch else self.epoch + 1
         self.epoch_seen = self.epoch
-        self.start_change = self.proposals[around.me] = (self.epoch, members)
+        self.start_change = self.proposals[context.me] = (self.epoch, members)
         self.under_way = True
         self._fresh_at = self._settle_at = inf
-        self._retry_at = around.now + self.settings.retry * 2**self._patience * (1 + around.chance.random())
-        around.outbox.append(Persist(Epoch(self.epoch)))
+        self._retry_at = context.now + self.settings.retry * 2**self._patience * (1 + context.chance.random())
+        context.outbox.append(Persist(Epoch(self.epoch)))
         self._tell()
-        if around.trace is not None:
-            around.trace(StartChange(self.epoch, members))
+        if context.trace is not None:
+            context.trace(StartChange(self.epoch, members))
         self.links.live(members)
         self.above.start_change(self.epoch, members)
         self._form()
@@ -248,8 +270,8 @@ class Membership:
                 return
         self.under_way = False
         self.mbrshp_view = view = make_view(epoch, dict.fromkeys(members, epoch))
-        if self.around.trace is not None:
-            self.around.trace(MembershipView(view))
+        if self.context.trace is not None:
+            self.context.trace(MembershipView(view))
         self.links.live(members)
         self.above.membership_view(view)
 
@@ -264,7 +286,7 @@ class Membership:
         self._attempts += 1
         self._patience = min(self._patience + 1, PATIENCE_MAX)
         if self._attempts >= ATTEMPTS_MAX:
-            until = self.around.now + 4 * self.settings.suspect_max
+            until = self.context.now + 4 * self.settings.suspect_max
             proposed = self.start_change
             for member in [member for member in proposed[1] if self.proposals.get(member) != proposed]:
                 self.detector.shun(member, until)
@@ -275,13 +297,13 @@ class Membership:
 
     def _tell(self) -> None:
         self._clique()
-        self._heartbeat_at = self.around.now + self.settings.heartbeat
+        self._heartbeat_at = self.context.now + self.settings.heartbeat
         epoch, members = self.start_change
         self._send(Proposal(epoch or self.epoch, members, self._rows_told, False))
 
     def _send(self, proposal: Proposal) -> None:
         if self.links.connected_peers:
-            self.around.outbox.append(Send(self.links.connected_peers, proposal))
+            self.context.outbox.append(Send(self.links.connected_peers, proposal))
 
 
 def _named(proposal: Proposal) -> Iterator[ProcessId]:

@@ -13,7 +13,7 @@ import msgspec
 
 from cluster.entries import Entry, Pack
 from cluster.names import Label, ProcessId, View, ViewId
-from cluster.runlog import Run
+from cluster.run_log import Run
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import DvsNewView, DvsReceive, DvsRegister, DvsSafe, DvsSend
 from cluster.durable import Image, Primaries
-from cluster.layer import Ejected, Persist, Surroundings
+from cluster.layer import Context, Ejected, Persist
 from cluster.messages import ClientMessage, Info, Registered, ViewMessage
 
 if TYPE_CHECKING:
@@ -55,14 +55,27 @@ def is_quorum(members: Iterable[ProcessId], view: View) -> bool:
 class PrimaryViews:
     """VS-TO-DVS_p."""
 
-    __slots__ = ("_ignored", "_on_disk", "_received", "_unprocessed", "above", "act", "amb", "around", "below",
-                 "client_cur", "cur", "info_rcvd", "rcvd_rgst")  # fmt: skip
+    __slots__ = (
+        "_ignored",
+        "_on_disk",
+        "_received",
+        "_unprocessed",
+        "above",
+        "act",
+        "amb",
+        "below",
+        "client_cur",
+        "context",
+        "cur",
+        "info_rcvd",
+        "rcvd_rgst",
+    )  # fmt: skip
 
     above: Above
     below: Below
 
-    def __init__(self, around: Surroundings, image: Image) -> None:
-        self.around = around
+    def __init__(self, context: Context, image: Image) -> None:
+        self.context = context
         self.cur: View | None = None
         self.client_cur: View | None = None
         self.act = image.act
@@ -115,8 +128,8 @@ class PrimaryViews:
             self._tell_processed()
         else:
             self._unprocessed.append(self._received)
-            if self.around.trace is not None:
-                self.around.trace(DvsReceive(sender, body))
+            if self.context.trace is not None:
+                self.context.trace(DvsReceive(sender, body))
             self.above.receive(sender, body)
 
     # input VS-SAFE(m)_{q,p}
@@ -124,14 +137,14 @@ class PrimaryViews:
         if type(body) is not Info and type(body) is not Registered:
             if self._ignored and self._was_ignored(body):
                 return
-            if self.around.trace is not None:
-                self.around.trace(DvsSafe(sender, body))
+            if self.context.trace is not None:
+                self.context.trace(DvsSafe(sender, body))
             self.above.safe(sender, body)
 
     def _ignore(self, sender: ProcessId, body: ViewMessage) -> None:
         """It is in the order of the view, so all members ignore it alike."""
         self._ignored.append(body)
-        self.around.outbox.append(Ejected(sender, f"a {type(body).__name__} that makes no sense in {self.cur}"))
+        self.context.outbox.append(Ejected(sender, f"a {type(body).__name__} that makes no sense in {self.cur}"))
 
     def _was_ignored(self, body: ViewMessage) -> bool:
         before = len(self._ignored)
@@ -140,15 +153,15 @@ class PrimaryViews:
 
     # input DVS-GPSND(m)_p
     def send(self, body: ClientMessage) -> None:
-        if self.client_cur is not None and self.around.trace is not None:
-            self.around.trace(DvsSend(body))
+        if self.client_cur is not None and self.context.trace is not None:
+            self.context.trace(DvsSend(body))
         if self.is_primary:
             self.below.send(body)
 
     # input DVS-REGISTER_p
     def register(self) -> None:
-        if self.client_cur is not None and self.around.trace is not None:
-            self.around.trace(DvsRegister())
+        if self.client_cur is not None and self.context.trace is not None:
+            self.context.trace(DvsRegister())
         if self.is_primary:
             self.below.send(Registered())
 
@@ -168,7 +181,7 @@ class PrimaryViews:
         if sender in self.info_rcvd or any(
             view.id >= self.cur.id for view in (info.act, *info.amb) if view is not None
         ):
-            self.around.outbox.append(Ejected(sender, f"an Info that makes no sense in {self.cur}"))
+            self.context.outbox.append(Ejected(sender, f"an Info that makes no sense in {self.cur}"))
             return
         self.info_rcvd.add(sender)
         if info.act is not None and (self.act is None or info.act.id > self.act.id):
@@ -179,8 +192,8 @@ class PrimaryViews:
             self.amb[self.cur.id] = self.cur
             self.client_cur = self.cur
             self._persist()
-            if self.around.trace is not None:
-                self.around.trace(DvsNewView(self.cur))
+            if self.context.trace is not None:
+                self.context.trace(DvsNewView(self.cur))
             self.above.new_view(self.cur)
 
     def _may_attempt(self, view: View) -> bool:
@@ -206,7 +219,7 @@ class PrimaryViews:
         state = (self.act, tuple(sorted(self.amb)))
         if state != self._on_disk:
             self._on_disk = state
-            self.around.outbox.append(Persist(Primaries(self.act, tuple(self.amb[view_id] for view_id in state[1]))))
+            self.context.outbox.append(Persist(Primaries(self.act, tuple(self.amb[view_id] for view_id in state[1]))))
 
     def _tell_processed(self) -> None:
         self.below.processed(self._unprocessed[0] - 1 if self._unprocessed else self._received)

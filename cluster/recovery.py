@@ -33,8 +33,8 @@ from cluster.durable import Epoch, Primaries, Rebuilt, Record
 from cluster.messages import Summary
 from cluster.names import ProcessId, View, make_view
 from cluster.primary import is_quorum
-from cluster.runlog import runs_of
-from cluster.summaries import NO_PRIMARY, exchange
+from cluster.run_log import runs_of
+from cluster.state_exchange import NO_PRIMARY, combine_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ class CannotRecover(Exception):
     """There is nothing to recover, or nothing to recover from."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RecoveryPlan(msgspec.Struct, frozen=True):
     leader: ProcessId
     view: View  # w
     given_up: tuple[ProcessId, ...]  # members of views in use whose disks are not here
@@ -57,7 +57,7 @@ class Plan(msgspec.Struct, frozen=True):
     records: tuple[Record, ...]  # for the leader's disk
 
 
-def plan(images: Mapping[ProcessId, Image]) -> Plan:
+def plan_recovery(images: Mapping[ProcessId, Image]) -> RecoveryPlan:
     """What to write on which of these disks."""
     used = _use(images)
     if not used:
@@ -81,20 +81,20 @@ def plan(images: Mapping[ProcessId, Image]) -> Plan:
     epoch = max(epochs) + EPOCH_LEAP
     view = make_view(epoch, {leader: epoch})
     summary = _summary(image)
-    outcome = exchange(view, {leader: summary})
+    outcome = combine_summaries(view, {leader: summary})
     given_up = {member for each in used for member in each.members} - set(images)
     rebuilt = Rebuilt(outcome.position, tuple(runs_of(outcome.order)), view.id, outcome.next_confirm, None)
-    return Plan(
+    return RecoveryPlan(
         leader,
         view,
         tuple(sorted(given_up)),
         image.log.end,
         summary.next_confirm,
-        (*follow(view), rebuilt),
+        (*apply_plan(view), rebuilt),
     )
 
 
-def follow(view: View) -> tuple[Record, ...]:
+def apply_plan(view: View) -> tuple[Record, ...]:
     """For the disk of every process that goes on: w is the last primary view."""
     return (Epoch(view.id.epoch), Primaries(view, ()))
 

@@ -3,7 +3,7 @@
 The machine sees the same entries at the same positions everywhere. What the replica adds: changes of the primary view
 as entries of the order; a snapshot every so many positions, its digest sent through the order so that replicas that
 differ find out (`divergence.py`), and the log dropped below what all members have snapshots of; an end for every
-submission. What users of the library get is `cluster.Replica` (`runtime/replica.py`), a whole member around this layer.
+submission. What users of the library get is `cluster.Replica` (`runtime/api/replica.py`), a whole member around this layer.
 Departs: the papers end at the totally ordered broadcast.
 Below: total order.
 """
@@ -19,16 +19,16 @@ import msgspec
 from cluster.actions import Resolved, StateDigest, Submitted
 from cluster.divergence import judge_states
 from cluster.entries import APPLICATION, CHECKPOINT, VIEW, Entry
-from cluster.layer import Delivered, DeliveredRun, Diverged, Outvoted, PrimaryChanged, Surroundings
+from cluster.layer import Context, Delivered, DeliveredRun, Diverged, Outvoted, PrimaryChanged
 from cluster.names import ProcessId, View, ViewId
-from cluster.summaries import view_of_entry
-from cluster.tickets import NO_TICKET, Tickets
+from cluster.state_exchange import view_of_entry
+from cluster.submission_index import NO_TICKET, SubmissionIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cluster.durable import Snapshotted
-    from cluster.runlog import Run
+    from cluster.run_log import Run
     from cluster.settings import Settings
 
 DIGESTS_KEPT = 8  # positions whose digests are remembered, to compare them
@@ -37,7 +37,7 @@ DIGESTS_KEPT = 8  # positions whose digests are remembered, to compare them
 class StateMachine(Protocol):
     """What is replicated. Deterministic: nothing but these calls may change it or what it answers.
 
-    One that can do with many entries at once what `apply` does with each of them may have `apply_all`, too (`Whole`).
+    One that can do with many entries at once what `apply` does with each of them may have `apply_all`, too (`BulkStateMachine`).
     """
 
     def apply(self, position: int, origin: ProcessId, body: bytes) -> object: ...
@@ -46,7 +46,7 @@ class StateMachine(Protocol):
     def restore(self, state: bytes) -> None: ...
 
 
-class Whole(Protocol):
+class BulkStateMachine(Protocol):
     """What a state machine may offer beside `apply`, to be asked a few times a millisecond and not for each entry."""
 
     def apply_all(self, position: int, origin: ProcessId, bodies: Sequence[bytes]) -> Sequence[object]:
@@ -69,7 +69,7 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     digest: str
 
 
-class State(msgspec.Struct, array_like=True):
+class SnapshotState(msgspec.Struct, array_like=True):
     """What a snapshot holds. A function of the order below its position, so equal at all replicas."""
 
     view: View | None  # the last primary view in the order
@@ -80,18 +80,33 @@ class State(msgspec.Struct, array_like=True):
 ApplyAll = Callable[[int, ProcessId, "Sequence[bytes]"], "Sequence[object]"]
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_state = msgspec.msgpack.Decoder(State).decode
+_decode_state = msgspec.msgpack.Decoder(SnapshotState).decode
 _decode_checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
 
 
 class ReplicaLayer:
-    __slots__ = ("_apply_all", "_checkpoint_waits", "_digests", "_said", "_tickets", "_unlabelled", "around", "below",
-                 "checkpoints", "leaving", "machine", "primary", "settings", "ticket", "view")  # fmt: skip
+    __slots__ = (
+        "_apply_all",
+        "_checkpoint_waits",
+        "_digests",
+        "_said",
+        "_tickets",
+        "_unlabelled",
+        "below",
+        "checkpoints",
+        "context",
+        "leaving",
+        "machine",
+        "primary",
+        "settings",
+        "ticket",
+        "view",
+    )  # fmt: skip
 
     below: Below
 
-    def __init__(self, around: Surroundings, settings: Settings, machine: StateMachine) -> None:
-        self.around = around
+    def __init__(self, context: Context, settings: Settings, machine: StateMachine) -> None:
+        self.context = context
         self.settings = settings
         self.machine = machine
         self._apply_all: ApplyAll = getattr(machine, "apply_all", self._apply_each)
@@ -101,7 +116,7 @@ class ReplicaLayer:
         self.leaving = False
         self.ticket = NO_TICKET
         self._unlabelled = 0  # submissions without a label
-        self._tickets = Tickets()  # of those with one
+        self._tickets = SubmissionIndex()  # of those with one
         self._digests: dict[int, str] = {}  # of the own snapshots, by position
         self._said: dict[int, dict[ProcessId, str]] = {}  # of the last positions: the digest of each who announced one
         self._checkpoint_waits = NO_TICKET  # the ticket of a checkpoint without a label
@@ -123,9 +138,9 @@ class ReplicaLayer:
             given = range(self.ticket + 1, self.ticket + count + 1)
             self.ticket += count
             self._unlabelled += count
-            if self.around.trace is not None:
+            if self.context.trace is not None:
                 for ticket, body in zip(given, bodies, strict=True):
-                    self.around.trace(Submitted(ticket, body))
+                    self.context.trace(Submitted(ticket, body))
             self.below.broadcast(given, APPLICATION, bodies)
             return given
         tickets = []
@@ -135,8 +150,8 @@ class ReplicaLayer:
             self.ticket += 1
             ticket = self.ticket
             tickets.append(ticket)
-            if self.around.trace is not None:
-                self.around.trace(Submitted(ticket, body))
+            if self.context.trace is not None:
+                self.context.trace(Submitted(ticket, body))
             if self.leaving:
                 self._resolve(ticket, False, -1, "this process is leaving the group")
             elif self._unlabelled >= self.settings.delay_len_max:
@@ -170,16 +185,16 @@ class ReplicaLayer:
         self._tickets.put(view_id, seqno, tickets)
 
     def _resolve(self, ticket: int, delivered: bool, position: int, reason: str, result: object = None) -> None:
-        if self.around.trace is not None:
-            self.around.trace(Resolved(ticket, delivered, position, reason))
-        self.around.outbox.append(Delivered(ticket, delivered, position, reason, result))
+        if self.context.trace is not None:
+            self.context.trace(Resolved(ticket, delivered, position, reason))
+        self.context.outbox.append(Delivered(ticket, delivered, position, reason, result))
 
     # ---- the order
 
     def deliver(self, position: int, run: Run) -> None:
         """The entries of a run, at `position` and after. A snapshot may be due behind the last of them, not before."""
         origin = run.origin
-        tickets = self._tickets.take(run) if origin == self.around.me else None
+        tickets = self._tickets.take(run) if origin == self.context.me else None
         results: Sequence[object]
         if run.pack.others:
             results = [self._take_in(at, origin, entry) for at, entry in enumerate(run.entries, position)]
@@ -206,11 +221,11 @@ class ReplicaLayer:
         return None
 
     def _resolve_run(self, tickets: list[int], position: int, results: Sequence[object]) -> None:
-        if self.around.trace is not None:
+        if self.context.trace is not None:
             for at, ticket in enumerate(tickets, position):
                 if ticket:
-                    self.around.trace(Resolved(ticket, True, at, ""))
-        self.around.outbox.append(DeliveredRun(tickets, position, results))
+                    self.context.trace(Resolved(ticket, True, at, ""))
+        self.context.outbox.append(DeliveredRun(tickets, position, results))
 
     def _enter(self, position: int, view: View) -> None:
         self.view = view
@@ -220,7 +235,7 @@ class ReplicaLayer:
     def _checkpoint(self, origin: ProcessId, checkpoint: Checkpoint) -> None:
         ours = self._digests.get(checkpoint.position, checkpoint.digest)
         if ours != checkpoint.digest:
-            self.around.outbox.append(Diverged(checkpoint.position, origin, ours, checkpoint.digest))
+            self.context.outbox.append(Diverged(checkpoint.position, origin, ours, checkpoint.digest))
         if self.view is None or origin not in self.view.members:
             return
         self._compare(origin, checkpoint, self.view)
@@ -233,20 +248,22 @@ class ReplicaLayer:
         said = self._said.setdefault(checkpoint.position, {})
         said[origin] = checkpoint.digest
         verdict = judge_states(view, said)
-        if verdict is not None and verdict.wrong == self.around.me:
-            self.around.outbox.append(Outvoted(checkpoint.position, said[self.around.me], verdict.digest, verdict.kept))
+        if verdict is not None and verdict.wrong == self.context.me:
+            self.context.outbox.append(
+                Outvoted(checkpoint.position, said[self.context.me], verdict.digest, verdict.kept)
+            )
         if len(self._said) > DIGESTS_KEPT:
             del self._said[min(self._said)]
 
     def _take_snapshot(self, position: int) -> None:
-        state = _encode(State(self.view, sorted(self.checkpoints.items()), self.machine.snapshot()))
+        state = _encode(SnapshotState(self.view, sorted(self.checkpoints.items()), self.machine.snapshot()))
         self.below.keep_snapshot(state)
         self._announce(position, state)
 
     def _announce(self, position: int, state: bytes) -> None:
         digest = blake2b(state, digest_size=16).hexdigest()
-        if self.around.trace is not None:
-            self.around.trace(StateDigest(position, digest))
+        if self.context.trace is not None:
+            self.context.trace(StateDigest(position, digest))
         self._digests[position] = digest
         if len(self._digests) > DIGESTS_KEPT:
             del self._digests[min(self._digests)]
@@ -262,7 +279,7 @@ class ReplicaLayer:
         self.machine.restore(state.machine)
         self.view = state.view
         self.checkpoints = dict(state.checkpoints)
-        passed = next((label for label in snapshot.highest if label.origin == self.around.me), None)
+        passed = next((label for label in snapshot.highest if label.origin == self.context.me), None)
         for ticket in self._tickets.take_up_to(passed) if passed is not None else ():
             if ticket:
                 self._resolve(ticket, True, -1, "")
@@ -275,9 +292,9 @@ class ReplicaLayer:
 
     def caught_up(self, view: View) -> None:
         self.primary = view
-        self.around.outbox.append(PrimaryChanged(view))
+        self.context.outbox.append(PrimaryChanged(view))
 
     def primary_lost(self) -> None:
         if self.primary is not None:
             self.primary = None
-            self.around.outbox.append(PrimaryChanged(None))
+            self.context.outbox.append(PrimaryChanged(None))

@@ -16,7 +16,7 @@ from cluster.names import ViewId
 from cluster.view_order import ViewOrder
 
 if TYPE_CHECKING:
-    from cluster.layer import Surroundings
+    from cluster.layer import Context
     from cluster.settings import Settings
 
 SEQUENCER = 0  # its rank
@@ -28,8 +28,8 @@ class Sequencer(ViewOrder):
 
     __slots__ = ("pending", "placed", "unplaced")
 
-    def __init__(self, around: Surroundings, settings: Settings) -> None:
-        super().__init__(around, settings)
+    def __init__(self, context: Context, settings: Settings) -> None:
+        super().__init__(context, settings)
         self._begin(ViewId(0, ""))
 
     def _begin(self, view_id: ViewId) -> None:  # noqa: ARG002

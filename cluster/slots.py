@@ -20,7 +20,7 @@ ROUND_MAX = 1 << 14  # slots in a round; weights that add up to more are refused
 _PHASE_BITS = 32
 
 
-class Deal:
+class SlotAssignment:
     """The slots of one distribution, in one view."""
 
     __slots__ = ("offsets", "total", "weights")

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from inspect import get_annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cluster.atop import Atop
+from cluster.adaptive_order import AdaptiveOrder
 from cluster.detector import Detector
 from cluster.durable import Boot, Image
-from cluster.layer import Chance, Effect, Persist, Surroundings
+from cluster.endpoint import Endpoint
+from cluster.layer import Context, Effect, Persist, RandomSource
 from cluster.links import Links
 from cluster.membership import Membership
 from cluster.messages import Ack, AppMsg, Frame, FwdMsg, Message, Proposal, Resume, Supply, SyncMsg, ViewMsg
 from cluster.primary import PrimaryViews
 from cluster.replica import ReplicaLayer, StateMachine
-from cluster.self_delivery import SelfDelivery
 from cluster.sequencer import Sequencer
 from cluster.total_order import TotalOrder
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from cluster.settings import Settings
     from cluster.view_order import ViewOrder
 
-ORDERS: dict[str, type[Atop | Sequencer]] = {"atop": Atop, "sequencer": Sequencer}
+ORDERS: dict[str, type[AdaptiveOrder | Sequencer]] = {"atop": AdaptiveOrder, "sequencer": Sequencer}
 
 
 class Parts(NamedTuple):
     """What the layers of a process are made from."""
 
-    around: Surroundings
+    context: Context
     settings: Settings
     image: Image
     boot: int
@@ -57,29 +57,29 @@ class Layer(NamedTuple):
 # total order need no order of their own, so these two layers speak to the links as well.
 STACK = (
     # CO_RFIFO: reliable FIFO links to the peers asked for
-    Layer("links", lambda of: Links(of.around, of.settings, of.boot)),
+    Layer("links", lambda of: Links(of.context, of.settings, of.boot)),
     # who can be heard
-    Layer("detector", lambda of: Detector(of.around, of.settings)),
+    Layer("detector", lambda of: Detector(of.context, of.settings)),
     # MBRSHP: start_change, view
-    Layer("membership", lambda of: Membership(of.around, of.settings, of.image.epoch, of.boot)),
+    Layer("membership", lambda of: Membership(of.context, of.settings, of.image.epoch, of.boot)),
     # WV_RFIFO > VS_RFIFO+TS > SELF: virtual synchrony, one round
     Layer(
         "endpoint",
-        lambda of: SelfDelivery(of.around),
-        dict.fromkeys((ViewMsg, AppMsg, FwdMsg, SyncMsg), SelfDelivery.link_deliver),
+        lambda of: Endpoint(of.context),
+        dict.fromkeys((ViewMsg, AppMsg, FwdMsg, SyncMsg), Endpoint.link_deliver),
     ),
     # VS: one order in the view, and safe; one of two
-    Layer("order", lambda of: ORDERS[of.settings.order](of.around, of.settings), {Ack: Atop.ack_received}),
+    Layer("order", lambda of: ORDERS[of.settings.order](of.context, of.settings), {Ack: AdaptiveOrder.ack_received}),
     # VS-TO-DVS: which views may decide
-    Layer("primary", lambda of: PrimaryViews(of.around, of.image)),
+    Layer("primary", lambda of: PrimaryViews(of.context, of.image)),
     # DVS-TO-TO: one order over all primary views
     Layer(
         "total_order",
-        lambda of: TotalOrder(of.around, of.settings, of.image),
+        lambda of: TotalOrder(of.context, of.settings, of.image),
         {Supply: TotalOrder.supplied, Resume: TotalOrder.resume},
     ),
     # a deterministic state machine
-    Layer("replica", lambda of: ReplicaLayer(of.around, of.settings, of.machine)),
+    Layer("replica", lambda of: ReplicaLayer(of.context, of.settings, of.machine)),
 )
 
 # Observers, by the layer that they stand above. Each is given the process and the layer above, and returns what takes
@@ -96,13 +96,24 @@ def neighbours(kind: type) -> list[str]:
 class Process:
     """A member: all layers of `STACK`, made and wired."""
 
-    __slots__ = ("around", "boot", "detector", "endpoint", "links", "membership", "order", "primary", "replica",
-                 "settings", "total_order")  # fmt: skip
+    __slots__ = (
+        "boot",
+        "context",
+        "detector",
+        "endpoint",
+        "links",
+        "membership",
+        "order",
+        "primary",
+        "replica",
+        "settings",
+        "total_order",
+    )  # fmt: skip
 
     links: Links
     detector: Detector
     membership: Membership
-    endpoint: SelfDelivery
+    endpoint: Endpoint
     order: ViewOrder
     primary: PrimaryViews
     total_order: TotalOrder
@@ -114,15 +125,15 @@ class Process:
         settings: Settings,
         image: Image,
         machine: StateMachine,
-        chance: Chance,
+        chance: RandomSource,
         trace: Callable[[Action], None] | None = None,
         taps: Taps = NO_TAPS,
     ) -> None:
         """`trace` is called with every action of every layer, `taps` stand between layers: two kinds of observers."""
         self.settings = settings
-        self.around = Surroundings(me, chance, trace)
+        self.context = Context(me, chance, trace)
         self.boot = image.boot + 1
-        parts = Parts(self.around, settings, image, self.boot, machine)
+        parts = Parts(self.context, settings, image, self.boot, machine)
         for row in STACK:
             setattr(self, row.name, row.make(parts))
         self._wire(taps)
@@ -143,14 +154,14 @@ class Process:
     # ---- inputs
 
     def start(self, now: float) -> None:
-        self.around.now = now
-        self.around.outbox.append(Persist(Boot(self.boot)))
+        self.context.now = now
+        self.context.outbox.append(Persist(Boot(self.boot)))
         self.total_order.start()
         self.membership.start()
 
     def tick(self, now: float) -> None:
         """The time has come that `next_deadline` named, or any other."""
-        self.around.now = now
+        self.context.now = now
         self.links.tick()
         self.detector.tick()
         self.membership.tick()
@@ -158,17 +169,17 @@ class Process:
         self._leave_when_done()
 
     def connected(self, now: float, peer: ProcessId) -> None:
-        self.around.now = now
+        self.context.now = now
         self.detector.connected(peer)
         self.links.connected(peer)
 
     def disconnected(self, now: float, peer: ProcessId) -> None:
-        self.around.now = now
+        self.context.now = now
         self.links.disconnected(peer)
         self.detector.disconnected(peer)
 
     def received(self, now: float, peer: ProcessId, frame: Frame) -> None:
-        self.around.now = now
+        self.context.now = now
         if type(frame) is Proposal:
             self.detector.heard(peer)
             self.membership.received(peer, frame)
@@ -181,16 +192,16 @@ class Process:
 
     def submit_all(self, now: float, bodies: Sequence[bytes]) -> Sequence[int]:
         """Several at once: they travel in as few messages as possible."""
-        self.around.now = now
+        self.context.now = now
         return self.replica.submit_all(bodies)
 
     def withdraw(self, now: float, ticket: int) -> bool:
-        self.around.now = now
+        self.context.now = now
         return self.replica.withdraw(ticket)
 
     def leave(self, now: float) -> None:
         """Go for good: refuse what has no label, see the rest delivered, then say good-bye."""
-        self.around.now = now
+        self.context.now = now
         self.replica.leave()
         self._leave_when_done()
 
@@ -210,8 +221,8 @@ class Process:
         can wait for it, perhaps to leave with a message."""
         if not more:
             self.order.settle()
-        outbox = self.around.outbox
-        self.around.outbox = []
+        outbox = self.context.outbox
+        self.context.outbox = []
         return outbox
 
     def next_deadline(self) -> float:

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Protocol
 from cluster.actions import Broadcast, CatchUp, Confirm, Deliver, Established
 from cluster.durable import Appended, Image, Labelled, Rebuilt, Snapshotted, Truncated
 from cluster.entries import Entry
-from cluster.layer import Ejected, Persist, Surroundings
+from cluster.layer import Context, Ejected, Persist
 from cluster.messages import Batch, ClientMessage, Payload, Resume, Summary, Supply
-from cluster.runlog import Run, RunLog, runs_of
-from cluster.summaries import Outcome, exchange
-from cluster.supplies import Supplies, supplies
-from cluster.unlabelled import Unlabelled
+from cluster.run_log import Run, RunLog, runs_of
+from cluster.state_exchange import ExchangeResult, combine_summaries
+from cluster.state_transfer import StateTransfer, split_state
+from cluster.submission_queue import SubmissionQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ class Below(Protocol):
     def processed(self, count: int) -> None: ...
 
 
-class Links(Protocol):
+class LinkStreams(Protocol):
     def feed(self, peer: ProcessId, pieces: Sequence[Payload]) -> None: ...
     def skip(self, peer: ProcessId, is_needed: Callable[[Payload], bool]) -> None: ...
     def stop_feeding(self) -> None: ...
@@ -72,21 +72,46 @@ class Links(Protocol):
 class TotalOrder:
     """DVS-TO-TO_p."""
 
-    __slots__ = ("_aside", "_due", "_incoming", "_interrupted", "_outcome", "_report_end", "_reporting", "_safe_count",
-                 "above", "around", "below", "content", "current", "delay", "gotstate", "high_primary", "highest",
-                 "links", "log", "next_confirm", "next_report", "nextseqno", "reported_highest", "safe_exch",
-                 "settings", "snapshot", "status")  # fmt: skip
+    __slots__ = (
+        "_aside",
+        "_due",
+        "_incoming",
+        "_interrupted",
+        "_outcome",
+        "_report_end",
+        "_reporting",
+        "_safe_count",
+        "above",
+        "below",
+        "content",
+        "context",
+        "current",
+        "delay",
+        "gotstate",
+        "high_primary",
+        "highest",
+        "links",
+        "log",
+        "next_confirm",
+        "next_report",
+        "nextseqno",
+        "reported_highest",
+        "safe_exch",
+        "settings",
+        "snapshot",
+        "status",
+    )  # fmt: skip
 
     above: Above
     below: Below
-    links: Links
+    links: LinkStreams
 
-    def __init__(self, around: Surroundings, settings: Settings, image: Image) -> None:
-        self.around = around
+    def __init__(self, context: Context, settings: Settings, image: Image) -> None:
+        self.context = context
         self.settings = settings
         self.current: View | None = None
         self.status = NORMAL
-        self.delay = Unlabelled()
+        self.delay = SubmissionQueue()
         self.content: dict[Label, Run] = dict(image.labelled)  # by first label
         self.nextseqno = 1
         self.snapshot = image.snapshot
@@ -102,9 +127,9 @@ class TotalOrder:
         self.gotstate: dict[ProcessId, Summary] = {}
         self.safe_exch: set[ProcessId] = set()
         self._safe_count = 0  # positions below this are safe, once the exchange is
-        self._outcome: Outcome | None = None  # what the exchange came to, while supplies are awaited
-        self._incoming: dict[ProcessId, Supplies] = {}  # by who sends them
-        self._interrupted: Supplies | None = None  # the most that came in an earlier view, before it ended
+        self._outcome: ExchangeResult | None = None  # what the exchange came to, while supplies are awaited
+        self._incoming: dict[ProcessId, StateTransfer] = {}  # by who sends them
+        self._interrupted: StateTransfer | None = None  # the most that came in an earlier view, before it ended
         self._aside: list[tuple[ProcessId, Batch]] = []
         self._reporting = False
         self._report_end = 0  # where the present step of reports ends
@@ -143,13 +168,13 @@ class TotalOrder:
         self._report(self.settings.report_len_max)
 
     def next_deadline(self) -> float:
-        return self.around.now if self.is_behind else inf
+        return self.context.now if self.is_behind else inf
 
     # input BCAST(a)_p, for several a's with the tickets of their submissions
     def broadcast(self, tickets: Sequence[int], kind: str, bodies: Sequence[bytes]) -> None:
-        if self.around.trace is not None:
+        if self.context.trace is not None:
             for body in bodies:
-                self.around.trace(Broadcast(Entry(kind, body)))
+                self.context.trace(Broadcast(Entry(kind, body)))
         self.delay.put(tickets, kind, bodies)
         self._label()
 
@@ -170,14 +195,14 @@ class TotalOrder:
             assert self.current is not None
             seqno = self.nextseqno
             tickets, pack = self.delay.take(self.settings.batch_len_max)
-            run = Run(self.current.id, seqno, self.around.me, pack)
+            run = Run(self.current.id, seqno, self.context.me, pack)
             self.nextseqno = seqno + pack.count
             first = run.first
             self.content[first] = run
             self.above.labelled(run.view_id, seqno, tickets)
             self.below.send(Batch(seqno, run.pack))
             if first in self.content:  # not ordered at once
-                self.around.outbox.append(Persist(Labelled(run)))
+                self.context.outbox.append(Persist(Labelled(run)))
 
     # input DVS-NEWVIEW(v)_p, and output DVS-GPSND(x)_p
     def new_view(self, view: View) -> None:
@@ -241,29 +266,29 @@ class TotalOrder:
         assert self.current is not None
         position = self.log.end
         run = Run(self.current.id, batch.seqno, sender, batch.pack)
-        if sender == self.around.me:
+        if sender == self.context.me:
             run = self.content.pop(run.first)
         self.log.append(run)
         self.highest[sender] = run.last
-        self.around.outbox.append(Persist(Appended(position, run)))
+        self.context.outbox.append(Persist(Appended(position, run)))
 
     def _receive_summary(self, sender: ProcessId, summary: Summary) -> None:
         assert self.current is not None
         self.gotstate[sender] = summary
         if len(self.gotstate) == len(self.current.members) and self.status is COLLECT:
-            self._outcome = exchange(self.current, self.gotstate)
-            if self._outcome.representative == self.around.me:
+            self._outcome = combine_summaries(self.current, self.gotstate)
+            if self._outcome.representative == self.context.me:
                 self._supply_others(self._outcome)
             self._establish_when_complete()
 
-    def _supply_others(self, outcome: Outcome) -> None:
+    def _supply_others(self, outcome: ExchangeResult) -> None:
         assert self.current is not None
         for member, position in outcome.lacking:
             snapshot = self.snapshot if position < self.base else None
             if snapshot is not None:
                 position = snapshot.position
             runs = self.log.runs(position, outcome.position)
-            self.links.feed(member, supplies(self.current.id, snapshot, position, runs, self.settings.supply_bytes))
+            self.links.feed(member, split_state(self.current.id, snapshot, position, runs, self.settings.supply_bytes))
 
     def supplied(self, sender: ProcessId, supply: Supply) -> None:
         """A piece of the confirmed past, perhaps for a view that is not attempted here yet."""
@@ -271,7 +296,7 @@ class TotalOrder:
             return
         incoming = self._incoming.get(sender)
         if incoming is None or incoming.view_id < supply.view_id:
-            incoming = self._incoming[sender] = Supplies(supply.view_id)
+            incoming = self._incoming[sender] = StateTransfer(supply.view_id)
         if incoming.view_id == supply.view_id:
             incoming.add(supply)
             if supply.piece == 0 and self._interrupted is not None:
@@ -289,7 +314,7 @@ class TotalOrder:
         outcome = self._outcome
         if outcome is None or self.current is None or not self.below.is_primary:
             return
-        if not any(member == self.around.me for member, _ in outcome.lacking):
+        if not any(member == self.context.me for member, _ in outcome.lacking):
             if self.base <= outcome.position <= self.length:
                 self._establish(outcome, None)
             else:
@@ -306,9 +331,9 @@ class TotalOrder:
         """This view comes to nothing here: the peer is cut off, and the next one is without it."""
         self._outcome = None
         self._incoming.pop(peer, None)
-        self.around.outbox.append(Ejected(peer, reason))
+        self.context.outbox.append(Ejected(peer, reason))
 
-    def _establish(self, outcome: Outcome, supply: Supplies | None) -> None:
+    def _establish(self, outcome: ExchangeResult, supply: StateTransfer | None) -> None:
         assert self.current is not None
         restored = supply.snapshot() if supply is not None else None
         position, runs = (supply.position, supply.runs) if supply is not None else (outcome.position, [])
@@ -325,16 +350,16 @@ class TotalOrder:
         self._outcome = None
         self._incoming = {}
         self._interrupted = None
-        if self.around.trace is not None:
-            self.around.trace(Established(self.current, self.length))
-        self.around.outbox.append(
+        if self.context.trace is not None:
+            self.context.trace(Established(self.current, self.length))
+        self.context.outbox.append(
             Persist(Rebuilt(position, tuple(runs), self.current.id, self.next_confirm, restored)),
         )
         if restored is not None:
             self.next_report = restored.position
             self.reported_highest = {label.origin: label for label in restored.highest}
-            if self.around.trace is not None:
-                self.around.trace(CatchUp(restored.position))
+            if self.context.trace is not None:
+                self.context.trace(CatchUp(restored.position))
             self.above.restore(restored)
         # What was ordered meanwhile comes before anything that the calls below bring, so before the status is normal.
         aside, self._aside = self._aside, []
@@ -362,8 +387,8 @@ class TotalOrder:
         more = self._safe_count - self.next_confirm
         if more > 0:
             self.next_confirm = self._safe_count
-            if self.around.trace is not None:
-                self.around.trace(Confirm(self.next_confirm))
+            if self.context.trace is not None:
+                self.context.trace(Confirm(self.next_confirm))
             self._report(more)
 
     # output BRCV(a)_{q,p}, for runs of a's that no snapshot has to be taken within; for the next `count` a's at most
@@ -383,9 +408,9 @@ class TotalOrder:
                 run = run.part(offset, offset + end - position)
             self.next_report = end
             self.reported_highest[run.origin] = run.last
-            if self.around.trace is not None:
+            if self.context.trace is not None:
                 for i, (label, entry) in enumerate(run.labelled(), position):
-                    self.around.trace(Deliver(i, label, entry))
+                    self.context.trace(Deliver(i, label, entry))
             self.above.deliver(position, run)
         self._reporting = False
         if 0 <= self._due <= self.next_report:
@@ -397,7 +422,7 @@ class TotalOrder:
         """The state machine's state after all that was reported. Called inside a delivery."""
         highest = tuple(self.reported_highest[origin] for origin in sorted(self.reported_highest))
         self.snapshot = Snapshotted(self.next_report, highest, state)
-        self.around.outbox.append(Persist(self.snapshot))
+        self.context.outbox.append(Persist(self.snapshot))
 
     def truncate(self, base: int) -> None:
         """All members have snapshots at `base` or later."""
@@ -407,4 +432,4 @@ class TotalOrder:
         before = self.log.base
         self.log.drop_below(base)
         if self.log.base > before:
-            self.around.outbox.append(Persist(Truncated(base)))
+            self.context.outbox.append(Persist(Truncated(base)))

@@ -28,7 +28,7 @@ from cluster.actions import VsNewView, VsReceive, VsSafe, VsSend
 from cluster.messages import Ack, Ordered, ViewMessage
 
 if TYPE_CHECKING:
-    from cluster.layer import Surroundings
+    from cluster.layer import Context
     from cluster.names import ProcessId, View, ViewId
     from cluster.settings import Settings
 
@@ -59,17 +59,45 @@ class DirectLinks(Protocol):
 class ViewOrder:
     """VS_p: what is common to all orders. Members are known by their rank in the view."""
 
-    __slots__ = ("_busy", "_early", "_passed", "_stable", "_stable_told", "_was_full", "above", "acked", "around",
-                 "below", "blocked", "consumed", "delivered", "links", "members", "others", "outgoing", "owed",
-                 "own_rank", "own_safe", "own_unsafe", "rank", "reported_safe", "safe_heard", "safe_limit",
-                 "safe_told", "stable_step", "unsafe", "view_now", "window")  # fmt: skip
+    __slots__ = (
+        "_busy",
+        "_early",
+        "_passed",
+        "_stable",
+        "_stable_told",
+        "_was_full",
+        "above",
+        "acked",
+        "below",
+        "blocked",
+        "consumed",
+        "context",
+        "delivered",
+        "links",
+        "members",
+        "others",
+        "outgoing",
+        "owed",
+        "own_rank",
+        "own_safe",
+        "own_unsafe",
+        "rank",
+        "reported_safe",
+        "safe_heard",
+        "safe_limit",
+        "safe_told",
+        "stable_step",
+        "unsafe",
+        "view_now",
+        "window",
+    )  # fmt: skip
 
     above: Above
     below: Below
     links: DirectLinks
 
-    def __init__(self, around: Surroundings, settings: Settings) -> None:
-        self.around = around
+    def __init__(self, context: Context, settings: Settings) -> None:
+        self.context = context
         self.window = settings.window
         self.stable_step = settings.stable_step
         self.view_now: View | None = None
@@ -108,8 +136,8 @@ class ViewOrder:
     def send(self, body: ViewMessage) -> None:
         if self.view_now is None:
             return
-        if self.around.trace is not None:
-            self.around.trace(VsSend(body))
+        if self.context.trace is not None:
+            self.context.trace(VsSend(body))
         if self.blocked:
             return  # stays in pending[p, g] for ever: the view ends without it
         self.own_unsafe += 1
@@ -133,8 +161,8 @@ class ViewOrder:
     # output VS-NEWVIEW(v)_p
     def view(self, view: View, transitional: tuple[ProcessId, ...]) -> None:  # noqa: ARG002
         self._enter(view)
-        if self.around.trace is not None:
-            self.around.trace(VsNewView(view))
+        if self.context.trace is not None:
+            self.context.trace(VsNewView(view))
         self._busy = True
         self.above.new_view(view)
         self._busy = False
@@ -223,8 +251,8 @@ class ViewOrder:
         if rank != self.own_rank:
             self.owed.setdefault(rank, self.delivered)
         sender = self.members[rank]
-        if self.around.trace is not None:
-            self.around.trace(VsReceive(sender, body))
+        if self.context.trace is not None:
+            self.context.trace(VsReceive(sender, body))
         self.above.receive(sender, body)
 
     def _pass(self, rank: int) -> None:
@@ -250,9 +278,9 @@ class ViewOrder:
     def _enter(self, view: View) -> None:
         self.view_now = view
         self.members = view.members
-        self.others = tuple(member for member in view.members if member != self.around.me)
+        self.others = tuple(member for member in view.members if member != self.context.me)
         self.rank = {member: rank for rank, member in enumerate(view.members)}
-        self.own_rank = self.rank[self.around.me]
+        self.own_rank = self.rank[self.context.me]
         self.blocked = False
         self.outgoing.clear()
         self.own_unsafe = self.delivered = self.reported_safe = 0
@@ -297,8 +325,8 @@ class ViewOrder:
                 self.own_unsafe -= 1
                 self.own_safe = self.reported_safe
             sender = self.members[rank]
-            if self.around.trace is not None:
-                self.around.trace(VsSafe(sender, body))
+            if self.context.trace is not None:
+                self.context.trace(VsSafe(sender, body))
             self.above.safe(sender, body)
         if self.reported_safe >= self._stable_told + self.stable_step:
             self._tell_stable()

@@ -15,22 +15,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cluster.fifo_multicast import FifoMulticast, SenderState
 from cluster.layer import Ejected
 from cluster.messages import FwdMsg, SyncMsg
-from cluster.within_view import Source, WithinView
 
 if TYPE_CHECKING:
-    from cluster.layer import Surroundings
+    from cluster.layer import Context
     from cluster.names import ProcessId, View
 
 
-class VirtualSynchrony(WithinView):
+class VirtualSynchrony(FifoMulticast):
     """VS_RFIFO+TS_p"""
 
     __slots__ = ("forwarded_set", "limits", "start_change_now", "sync_before", "sync_msg", "sync_set")
 
-    def __init__(self, around: Surroundings) -> None:
-        super().__init__(around)
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
         self.start_change_now: tuple[int, tuple[ProcessId, ...]] | None = None  # start_change of the thesis
         self.sync_msg: dict[ProcessId, SyncMsg] = {}
         self.sync_before: dict[ProcessId, SyncMsg] = {}  # the one before the last, of those who have moved on
@@ -53,7 +53,7 @@ class VirtualSynchrony(WithinView):
         """co_rfifo.deliver_{q,p}(<'sync_msg', cid, v, cut>)"""
         super().sync_received(sender, sync)
         if sync.view_id == self.current_view.id and not self._possible(sync):
-            self.around.outbox.append(Ejected(sender, f"a cut of {self.current_view} that nobody can have"))
+            self.context.outbox.append(Ejected(sender, f"a cut of {self.current_view} that nobody can have"))
             return
         known = self.sync_msg.get(sender)
         if known is None or sync.cid > known.cid:
@@ -83,7 +83,7 @@ class VirtualSynchrony(WithinView):
         members = self.current_view.members
         if len(sync.cut) != len(members) or min(sync.cut) < 0:
             return False
-        return sync.cut[members.index(self.around.me)] <= self.last_sent
+        return sync.cut[members.index(self.context.me)] <= self.last_sent
 
     # ---- local actions
 
@@ -104,7 +104,7 @@ class VirtualSynchrony(WithinView):
 
     def _synchronised(self) -> bool:
         """start_change != bottom and sync_msg[p][start_change.id] != bottom"""
-        own = self.sync_msg.get(self.around.me)
+        own = self.sync_msg.get(self.context.me)
         return self.start_change_now is not None and own is not None and own.cid == self.start_change_now[0]
 
     def set_cut_pre(self) -> bool:
@@ -113,8 +113,8 @@ class VirtualSynchrony(WithinView):
     def _set_cut(self) -> None:
         assert self.start_change_now is not None
         cut = tuple(self.of[member].msgs.prefix for member in self.current_view.members)
-        self.sync_msg[self.around.me] = SyncMsg(self.start_change_now[0], self.current_view.id, cut)
-        self.sync_set = (self.around.me,)
+        self.sync_msg[self.context.me] = SyncMsg(self.start_change_now[0], self.current_view.id, cut)
+        self.sync_set = (self.context.me,)
 
     def _send_sync(self) -> None:
         """co_rfifo.send_p(set, <'sync_msg', cid, v, cut>)"""
@@ -124,7 +124,7 @@ class VirtualSynchrony(WithinView):
         missing = tuple(member for member in members if member not in self.sync_set)
         if missing:
             self.sync_set = members
-            self.links.send(missing, self.sync_msg[self.around.me])
+            self.links.send(missing, self.sync_msg[self.context.me])
 
     # ---- the cut
 
@@ -133,7 +133,7 @@ class VirtualSynchrony(WithinView):
         return (
             self.start_change_now is not None
             and self.mbrshp_view.id > self.current_view.id
-            and self.mbrshp_view.start_id(self.around.me) == self.start_change_now[0]
+            and self.mbrshp_view.start_id(self.context.me) == self.start_change_now[0]
             and self._synchronised()
         )
 
@@ -167,12 +167,12 @@ class VirtualSynchrony(WithinView):
         if not self._synchronised():
             self.limits = None
         elif not self._view_is_due():
-            self.limits = dict(zip(self.current_view.members, self.sync_msg[self.around.me].cut, strict=True))
+            self.limits = dict(zip(self.current_view.members, self.sync_msg[self.context.me].cut, strict=True))
         else:
             cuts = [sync.cut for sync in self._moving_along().values()]
             self.limits = dict(zip(self.current_view.members, map(max, zip(*cuts, strict=True)), strict=True))
 
-    def deliver_limit(self, sender: ProcessId, source: Source) -> int:
+    def deliver_limit(self, sender: ProcessId, source: SenderState) -> int:
         limit = source.msgs.prefix  # what the parent allows, without the price of asking it for every message
         return limit if self.limits is None else min(limit, self.limits[sender])
 
@@ -181,7 +181,7 @@ class VirtualSynchrony(WithinView):
         to send: I am the lowest member of T that has it."""
         if not self._view_is_due() or not self._complete():
             return
-        me, along = self.around.me, self._moving_along()
+        me, along = self.context.me, self._moving_along()
         for rank, origin in enumerate(self.current_view.members):
             if origin in along:
                 continue  # it sends to all of T itself
@@ -208,7 +208,7 @@ class VirtualSynchrony(WithinView):
         assert self.limits is not None
         return (
             all(member in self.sync_set for member in self.mbrshp_view.members)
-            and self.last_sent >= self.limits[self.around.me]
+            and self.last_sent >= self.limits[self.context.me]
             and all(self.of[member].last_dlvrd == limit for member, limit in self.limits.items())
         )
 
@@ -221,6 +221,6 @@ class VirtualSynchrony(WithinView):
         self.sync_set = ()
         self.limits = None
         self.forwarded_set.clear()
-        start_id = view.start_id(self.around.me)
+        start_id = view.start_id(self.context.me)
         self.sync_msg = {member: sync for member, sync in self.sync_msg.items() if sync.cid > start_id}
         self.sync_before = {member: sync for member, sync in self.sync_before.items() if sync.cid > start_id}

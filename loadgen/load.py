@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadgen.bodies import check_files
 from loadgen.errors import UsageError
-from loadgen.job import Job
-from loadgen.progress import Silent, make_display
-from loadgen.resolve import parse_target
-from loadgen.results import RunFacts, suggests_secret
-from loadgen.run import Run
-from loadgen.spread import parse_spread
+from loadgen.results.results import RunFacts, suggests_secret
+from loadgen.run.messages import Job
+from loadgen.run.progress import SilentDisplay, make_display
+from loadgen.run.run import LoadRun
+from loadgen.send.request_bodies import check_files
+from loadgen.send.resolve import parse_target
+from loadgen.send.spread import parse_spread
 from loadgen.trace.files import TraceFacts, read_trace, survey, write_trace, writing
-from loadgen.trace.request import Request, fault_in_field
+from loadgen.trace.request import TraceRequest, fault_in_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from loadgen.progress import Display
-    from loadgen.summary import Summary
-    from loadgen.targets import Target
+    from loadgen.results.summary import RunSummary
+    from loadgen.run.progress import Display
+    from loadgen.send.targets import Target
 
 _PER_PROCESS_PER_S = 5000  # what a process is given by default; it can do about twice as many
 _PROCESSES_MAX = 64
@@ -64,13 +64,13 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_load(
-    trace: str | Iterable[Request],
+    trace: str | Iterable[TraceRequest],
     targets: Sequence[str],
     options: LoadOptions | None = None,
     *,
     results: str | None = None,
     show_progress: bool = False,
-) -> Summary:
+) -> RunSummary:
     """Send the requests of a trace (a file name, or requests in order of time) and wait for their outcomes.
 
     ``targets`` are URLs such as http://127.0.0.1:8080. ``results`` is a file for a line of JSON for each request;
@@ -102,18 +102,18 @@ def send_trace(
     options: LoadOptions,
     display: Display,
     results: str | None,
-) -> Summary:
+) -> RunSummary:
     """``known`` is what a survey of the trace in ``file`` found; ``shown_name`` is its name for people."""
     if not known.requests:
         raise UsageError(f"{shown_name}: has no requests")
     check_files(known.body_files, shown_name)
     weights = parse_spread(options.spread, len(targets))
-    tell_every_s = _TELL_QUIETLY_EVERY_S if isinstance(display, Silent) else _TELL_EVERY_S
+    tell_every_s = _TELL_QUIETLY_EVERY_S if isinstance(display, SilentDisplay) else _TELL_EVERY_S
     jobs = _jobs(file, known, targets, weights, options, want_results=bool(results), tell_every_s=tell_every_s)
     facts = _facts(shown_name, known, targets, weights, options, jobs)
     with contextlib.ExitStack() as stack:
         to = stack.enter_context(writing(results)) if results else None
-        return Run(jobs, facts, display, to).go()
+        return LoadRun(jobs, facts, display, to).go()
 
 
 def parse_targets(urls: Sequence[str], options: LoadOptions) -> list[Target]:
@@ -125,7 +125,7 @@ def parse_targets(urls: Sequence[str], options: LoadOptions) -> list[Target]:
 
 
 @contextlib.contextmanager
-def spooled(requests: Iterable[Request]) -> Iterator[str]:
+def spooled(requests: Iterable[TraceRequest]) -> Iterator[str]:
     """The requests as a temporary file, which every process of a run reads for itself."""
     with tempfile.TemporaryDirectory(prefix="loadgen-") as folder:
         name = str(Path(folder) / "trace.jsonl")

@@ -9,10 +9,10 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from qosweb.analytics.cli import add_analyze
+from qosweb.analytics.command_line import add_analyze
 from qosweb.errors import UsageError
 from qosweb.settings import ENV_PREFIX, OPTIONS, did_you_mean, gather
-from qosweb.tools import cli as tools
+from qosweb.tools import command_line as tools
 from qosweb.version import VERSION
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _run(argv: list[str]) -> int:
 
         return analyze(arguments)
     if arguments.command == "serve":
-        from qosweb.node.serve import serve
+        from qosweb.server.process.serve import serve
 
         return serve(_settings(arguments))
     from qosweb.demo.demo import demo

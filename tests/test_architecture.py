@@ -20,14 +20,14 @@ PACKAGES = ("qosweb", "cluster", "loadgen")
 PURE = (
     "cluster", "qosweb/engine", "qosweb/http", "qosweb/webqos", "qosweb/errors.py", "qosweb/settings.py",
     "qosweb/units.py", "qosweb/version.py",
-    "loadgen/answers.py", "loadgen/assertions.py", "loadgen/comparison.py", "loadgen/errors.py", "loadgen/hdrlog.py",
-    "loadgen/experiments/course.py", "loadgen/experiments/evidence.py", "loadgen/experiments/findings.py",
+    "loadgen/send/response_reader.py", "loadgen/results/assertions.py", "loadgen/results/comparison.py", "loadgen/errors.py", "loadgen/results/hdr_log.py",
+    "loadgen/experiments/timelines.py", "loadgen/experiments/evidence.py", "loadgen/experiments/findings.py",
     "loadgen/experiments/judging.py", "loadgen/experiments/layout.py", "loadgen/experiments/outages.py",
-    "loadgen/experiments/paper.py",
-    "loadgen/histogram.py", "loadgen/outcomes.py", "loadgen/pauses.py", "loadgen/recount.py", "loadgen/results.py",
-    "loadgen/spread.py", "loadgen/summary.py", "loadgen/tally.py", "loadgen/targets.py", "loadgen/trace/arrivals.py",
-    "loadgen/trace/aslog.py", "loadgen/trace/crowds.py", "loadgen/trace/curves.py", "loadgen/trace/edit.py",
-    "loadgen/trace/logs.py", "loadgen/trace/mix.py", "loadgen/trace/request.py", "loadgen/units.py",
+    "loadgen/experiments/published_figures.py",
+    "loadgen/results/histogram.py", "loadgen/results/outcomes.py", "loadgen/send/think_times.py", "loadgen/results/recount.py", "loadgen/results/results.py",
+    "loadgen/send/spread.py", "loadgen/results/summary.py", "loadgen/results/tally.py", "loadgen/send/targets.py", "loadgen/trace/arrivals.py",
+    "loadgen/trace/as_log.py", "loadgen/trace/flash_crowds.py", "loadgen/trace/curves.py", "loadgen/trace/transforms.py",
+    "loadgen/trace/logs.py", "loadgen/trace/page_mix.py", "loadgen/trace/request.py", "loadgen/units.py",
 )  # fmt: skip
 PURE_BUT_FOR = (
     "cluster/__main__.py",
@@ -58,7 +58,7 @@ ENTRY_POINTS = frozenset(
     {
         "qosweb.__main__", "qosweb.cli", "qosweb.engine.sim.__main__", "cluster.__main__", "loadgen.__main__",
         "loadgen.cli",
-        "loadgen.worker", "qosweb.analytics.session", "qosweb.demo.member",
+        "loadgen.run.worker", "qosweb.analytics.spark.session", "qosweb.demo.node_process",
     }
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from qosweb.webqos.match.matcher import Matcher
 from qosweb.webqos.model.build import build
 from qosweb.webqos.model.domains import Situation
 from qosweb.webqos.syntax.parser import parse
-from qosweb.webqos.syntax.places import Source
+from qosweb.webqos.syntax.positions import Source
 from qosweb.webqos.syntax.printer import print_tree
 
 ROOT = Path(__file__).parents[1]

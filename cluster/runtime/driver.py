@@ -30,21 +30,21 @@ from cluster.layer import (
     Diverged,
     Effect,
     Ejected,
-    Known,
+    KnownPeers,
     Outvoted,
     Persist,
     PrimaryChanged,
     Send,
 )
 from cluster.messages import Ack, Data, LinkAck
-from cluster.runtime.memory import MemoryStore
-from cluster.runtime.recording import Recorder
-from cluster.runtime.refusals import DiskFull, StoreError
-from cluster.runtime.stops import DiskRefuses, MemberStops
-from cluster.runtime.submissions import Submissions, Told
-from cluster.runtime.transport import Transport
-from cluster.runtime.watch import Watch
-from cluster.runtime.writer import Writer
+from cluster.runtime.disk.memory_store import MemoryStore
+from cluster.runtime.disk.store_errors import DiskFull, StoreError
+from cluster.runtime.disk.writer import Writer
+from cluster.runtime.fatal_errors import DiskRefuses, MemberStops
+from cluster.runtime.net.transport import Transport
+from cluster.runtime.observe.observer import Observer
+from cluster.runtime.observe.trace_recorder import TraceRecorder
+from cluster.runtime.submissions import SubmissionListener, Submissions
 from cluster.stack import Process
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from cluster.messages import Frame
     from cluster.names import ProcessId, View
     from cluster.replica import StateMachine
-    from cluster.runtime.memory import AnyStore
-    from cluster.runtime.options import Options
-    from cluster.runtime.rows import Recovery
+    from cluster.runtime.api.options import Options
+    from cluster.runtime.disk.memory_store import AnyStore
+    from cluster.runtime.disk.rows import Recovery
     from cluster.runtime.submissions import Handle
 
 WRITE_AGAIN_S = 0.5  # after the disk refused
@@ -72,7 +72,7 @@ log = logging.getLogger("cluster.driver")
 Kept = TypeVar("Kept")
 
 
-class Above(Told, Protocol):
+class DriverListener(SubmissionListener, Protocol):
     """Who is told what comes of it: the group."""
 
     def primary_changed(self, view: View | None) -> None: ...
@@ -88,7 +88,7 @@ class Driver:
         me: ProcessId,
         store: AnyStore,
         machine: StateMachine,
-        above: Above,
+        above: DriverListener,
         *,
         founder: bool,
         order_log: Path | None = None,
@@ -99,10 +99,10 @@ class Driver:
         self.me = me
         self.above = above
         self.store = store
-        self.watch = Watch(order_log)
-        self.recorder: Recorder | None = None
+        self.watch = Observer(order_log)
+        self.recorder: TraceRecorder | None = None
         if trace is not None:
-            self.recorder = Recorder(trace, me, image.boot + 1, me if founder else None)
+            self.recorder = TraceRecorder(trace, me, image.boot + 1, me if founder else None)
         observe = self._record if self.recorder is not None else None
         self.process = Process(me, options.settings, image, machine, random.Random(), observe, self.watch.taps)
         self.transport = Transport(options, me, self.process.boot, store.founding, self)
@@ -127,7 +127,7 @@ class Driver:
 
     def _record(self, action: Action) -> None:
         assert self.recorder is not None
-        self.recorder.note(action, len(self.process.around.outbox))
+        self.recorder.note(action, len(self.process.context.outbox))
 
     # ---- life
 
@@ -187,7 +187,7 @@ class Driver:
             self._dirty = True
             if kind is type(frame):
                 self._rearm = True
-        elif self.process.around.outbox:  # most acknowledgements but the last one change nothing
+        elif self.process.context.outbox:  # most acknowledgements but the last one change nothing
             self._dirty = True
 
     def belongs(self, founding: str) -> None:
@@ -253,7 +253,7 @@ class Driver:
         self.turn_due = True  # what is submitted meanwhile is part of this turn
         try:
             submissions = self.submissions
-            if submissions.outstanding and self.process.around.outbox:  # an end may bring the next submission
+            if submissions.outstanding and self.process.context.outbox:  # an end may bring the next submission
                 self._perform(self.process.take(more=True))
             while submissions.may_leave:
                 submissions.leave(self.process.submit_all)
@@ -397,7 +397,7 @@ class Driver:
             self.submissions.one_ended(effect)
         elif isinstance(effect, PrimaryChanged):
             self.above.primary_changed(effect.view)
-        elif isinstance(effect, Known):
+        elif isinstance(effect, KnownPeers):
             self.transport.know(peer.name for peer in effect.peers)
         elif isinstance(effect, Diverged):
             self.above.diverged(effect)

@@ -16,8 +16,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.layer import Delivered, DeliveredRun
-from cluster.runtime.histogram import BATCH_LENGTHS, WAITING_S, Histogram
-from cluster.tickets import NO_TICKET
+from cluster.runtime.observe.histogram import BATCH_LENGTHS, WAITING_S, BucketHistogram
+from cluster.submission_index import NO_TICKET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ PIECE_MAX = 512  # entries in one batch
 Handle = asyncio.Future[object] | Callable[[Delivered], None] | None
 
 
-class Told(Protocol):
+class SubmissionListener(Protocol):
     """Who is told of ends: the group."""
 
     def ended(self, future: asyncio.Future[object], effect: Delivered) -> None: ...
@@ -43,7 +43,7 @@ class Submissions:
         "latency", "outstanding", "outstanding_bytes", "refused", "waiting_handles",
     )  # fmt: skip
 
-    def __init__(self, above: Told) -> None:
+    def __init__(self, above: SubmissionListener) -> None:
         self._above = above
         self._waiting: list[bytes] = []  # not with the process yet
         self.waiting_handles: list[Handle] = []
@@ -51,8 +51,8 @@ class Submissions:
         self.outstanding = 0  # submissions that have no end yet
         self.outstanding_bytes = 0  # of these; what belongs to one batch is given back together
         self.delivered = self.refused = self.batches = 0
-        self.latency = Histogram(WAITING_S)
-        self.batch_lengths = Histogram(BATCH_LENGTHS)  # entries in each
+        self.latency = BucketHistogram(WAITING_S)
+        self.batch_lengths = BucketHistogram(BATCH_LENGTHS)  # entries in each
         # of each batch that is under way: its last ticket, its bytes, and when its first entry was submitted
         self._under_way: deque[tuple[int, int, float]] = deque()
         self._waiting_since = 0.0

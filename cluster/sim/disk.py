@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.durable import Image, Record, Records, founding_image
-from cluster.runlog import RunLog
+from cluster.run_log import RunLog
 
 if TYPE_CHECKING:
     from cluster.names import ProcessId
@@ -20,7 +20,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[Records] = msgspec.msgpack.Decoder(Records)
 
 
-class Disk:
+class SimDisk:
     __slots__ = ("_coded", "_image", "lost_count", "written_count")
 
     def __init__(self, *, coded: bool = False) -> None:

@@ -16,10 +16,10 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cluster.sim.run import Outcome
+    from cluster.sim.run import RunResult
 
 
-class Task(msgspec.Struct, frozen=True):
+class SeedTask(msgspec.Struct, frozen=True):
     """One seed to run, as it travels to whoever runs it."""
 
     seed: int
@@ -34,7 +34,7 @@ class Task(msgspec.Struct, frozen=True):
         return f" --nodes {self.nodes_min}..{self.nodes_max}"
 
 
-class Report:
+class ExplorationReport:
     """What the runs so far have shown."""
 
     def __init__(self) -> None:
@@ -45,9 +45,9 @@ class Report:
         self.sometimes: Counter[str] = Counter()
         self.runs_with: Counter[str] = Counter()
         self.clauses: Counter[str] = Counter()
-        self.failed: Outcome | None = None
+        self.failed: RunResult | None = None
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: RunResult) -> None:
         self.runs += 1
         self.steps += outcome.steps
         self.events += outcome.events
@@ -75,15 +75,15 @@ class Report:
 
 
 def explore(
-    tasks: Iterator[Task],
-    outcomes: Callable[[Iterator[Task]], Iterator[Outcome]],
+    tasks: Iterator[SeedTask],
+    outcomes: Callable[[Iterator[SeedTask]], Iterator[RunResult]],
     *,
     goes_on: Callable[[], bool],
     tell: Callable[[str], None],
     tell_every: int = 100,
-) -> Report:
+) -> ExplorationReport:
     """Run these until one fails, none is left, or the time is up. `outcomes` runs them, in their order."""
-    report = Report()
+    report = ExplorationReport()
     for outcome in outcomes(tasks):
         report.add(outcome)
         if report.failed is not None or not goes_on():

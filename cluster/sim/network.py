@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cluster.names import ProcessId
-    from cluster.sim.chance import Chance
-    from cluster.sim.events import Events
+    from cluster.sim.event_queue import EventQueue
+    from cluster.sim.seeded_random import SeededRandom
 
 DIAL_BACKOFF_MAX = 8  # times the usual pause
 
@@ -48,7 +48,7 @@ class Delays(msgspec.Struct, frozen=True):
 FIXED = Delays()
 
 
-class End(Protocol):
+class NetworkNode(Protocol):
     """What the network needs of a node."""
 
     @property
@@ -58,17 +58,17 @@ class End(Protocol):
     @property
     def answers(self) -> bool: ...  # a process runs there, and does so now
     def wants(self, name: str) -> bool: ...  # a process there would connect to this one
-    def connect(self, peer: ProcessId, channel: Channel, life: int) -> None: ...
+    def connect(self, peer: ProcessId, channel: OneWayChannel, life: int) -> None: ...
     def disconnect(self, peer: ProcessId, life: int) -> None: ...
     def frame(self, sender: ProcessId, frame: Frame) -> None: ...
 
 
-class Channel:
+class OneWayChannel:
     """One direction between two nodes."""
 
     __slots__ = ("cuts", "destination", "in_flight", "last", "opened", "slowness", "source", "turn", "wire")
 
-    def __init__(self, wire: Wire, source: End, destination: End) -> None:
+    def __init__(self, wire: Wire, source: NetworkNode, destination: NetworkNode) -> None:
         self.wire = wire
         self.source = source
         self.destination = destination
@@ -85,11 +85,11 @@ class Wire:
 
     __slots__ = ("back", "chance", "dialing", "ends", "failed", "first", "forth", "life", "pids", "up")
 
-    def __init__(self, one: End, other: End, chance: Chance) -> None:
+    def __init__(self, one: NetworkNode, other: NetworkNode, chance: SeededRandom) -> None:
         self.ends = (one, other)
         self.chance = chance
-        self.forth = Channel(self, one, other)
-        self.back = Channel(self, other, one)
+        self.forth = OneWayChannel(self, one, other)
+        self.back = OneWayChannel(self, other, one)
         self.up = False
         self.life = 0  # number of the connection: up now, or the next one
         self.first = 0  # number of the one since which there always was one: others took its place
@@ -102,9 +102,9 @@ class Wire:
         return self.forth.cuts > 0 or self.back.cuts > 0
 
 
-class Network:
+class SimNetwork:
     def __init__(
-        self, events: Events, chance: Chance, delays: Delays, sometimes: Counter[str], *, coded: bool = False
+        self, events: EventQueue, chance: SeededRandom, delays: Delays, sometimes: Counter[str], *, coded: bool = False
     ) -> None:
         self.events = events
         self.delays = delays
@@ -112,11 +112,11 @@ class Network:
         self._coded = coded  # frames pass through their wire form, so that what cannot travel is found
         self._sometimes = sometimes
         self._wires: dict[tuple[str, str], Wire] = {}
-        self._ends: dict[str, End] = {}
+        self._ends: dict[str, NetworkNode] = {}
 
     # ---- the shape of the network
 
-    def add(self, end: End) -> None:
+    def add(self, end: NetworkNode) -> None:
         for name in sorted(self._ends):
             first, second = (self._ends[name], end) if name < end.name else (end, self._ends[name])
             key = (first.name, second.name)
@@ -131,7 +131,7 @@ class Network:
     def wires_of(self, name: str) -> list[Wire]:
         return [wire for key, wire in self._wires.items() if name in key]
 
-    def channel(self, source: str, destination: str) -> Channel:
+    def channel(self, source: str, destination: str) -> OneWayChannel:
         wire = self.wire(source, destination)
         return wire.forth if wire.forth.source.name == source else wire.back
 
@@ -145,7 +145,7 @@ class Network:
 
     # ---- frames
 
-    def carry(self, channel: Channel, life: int, frame: Frame) -> None:
+    def carry(self, channel: OneWayChannel, life: int, frame: Frame) -> None:
         """The source sends on the connection with the number `life`, as far as it knows."""
         wire = channel.wire
         if not wire.up or wire.life != life:
@@ -160,14 +160,14 @@ class Network:
         if not channel.cuts:
             self._plan_arrival(channel)
 
-    def _plan_arrival(self, channel: Channel) -> None:
+    def _plan_arrival(self, channel: OneWayChannel) -> None:
         time = self.events.now + self._delay(channel)
         if time < channel.last:
             time = channel.last
         channel.last = time
         self.events.at(time, self._arrive, channel, channel.turn)
 
-    def _delay(self, channel: Channel) -> float:
+    def _delay(self, channel: OneWayChannel) -> float:
         delays = self.delays
         delay = delays.base
         if delays.jitter:
@@ -177,7 +177,7 @@ class Network:
                 return delay * channel.slowness + chance.exponential(delays.spike)
         return delay * channel.slowness
 
-    def _arrive(self, channel: Channel, turn: int) -> None:
+    def _arrive(self, channel: OneWayChannel, turn: int) -> None:
         if turn == channel.turn:
             wire = channel.wire
             sender = wire.pids[0] if channel is wire.forth else wire.pids[1]
@@ -232,7 +232,7 @@ class Network:
         else:
             self._open(wire, wire.back, wire.forth)
 
-    def _open(self, wire: Wire, first: Channel, second: Channel) -> None:
+    def _open(self, wire: Wire, first: OneWayChannel, second: OneWayChannel) -> None:
         """The source of `first` hears of the connection now, its destination a message delay later."""
         self._sometimes["connection"] += 1
         later = self.events.now + self._delay(first)
@@ -241,15 +241,17 @@ class Network:
         self.events.at(later, self._accept, wire, second, wire.life)
         first.source.connect(self._pid_of(wire, first.destination), first, wire.life)
 
-    def _accept(self, wire: Wire, channel: Channel, life: int) -> None:
+    def _accept(self, wire: Wire, channel: OneWayChannel, life: int) -> None:
         if wire.up and wire.life == life:
             channel.source.connect(self._pid_of(wire, channel.destination), channel, life)
 
     @staticmethod
-    def _pid_of(wire: Wire, end: End) -> ProcessId:
+    def _pid_of(wire: Wire, end: NetworkNode) -> ProcessId:
         return wire.pids[0] if end is wire.ends[0] else wire.pids[1]
 
-    def break_connection(self, wire: Wire, *, silent_for: End | None = None, sent_by: End | None = None) -> bool:
+    def break_connection(
+        self, wire: Wire, *, silent_for: NetworkNode | None = None, sent_by: NetworkNode | None = None
+    ) -> bool:
         """The connection is no more. Who it is `silent_for` hears of it only when it gives up, or at the next one.
 
         What it carries is lost, but for what was `sent_by` this end, whose host still delivers it.
@@ -280,7 +282,7 @@ class Network:
         return True
 
     @staticmethod
-    def _drop(channel: Channel) -> None:
+    def _drop(channel: OneWayChannel) -> None:
         """What is on its way never arrives."""
         channel.turn += 1
         channel.in_flight.clear()
@@ -329,7 +331,7 @@ class Network:
             if not channel.cuts:
                 self._plan_anew(channel)
 
-    def _plan_anew(self, channel: Channel) -> None:
+    def _plan_anew(self, channel: OneWayChannel) -> None:
         """What is on its way starts once more from its source."""
         channel.turn += 1
         channel.last = max(self.events.now, channel.opened)

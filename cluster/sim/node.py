@@ -14,11 +14,11 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.actions import Action, Crashed, Recovered
-from cluster.layer import Chance as AnyChance
-from cluster.layer import Delivered, DeliveredRun, Effect, Known, Persist, PrimaryChanged, Send, Surroundings
+from cluster.layer import Context, Delivered, DeliveredRun, Effect, KnownPeers, Persist, PrimaryChanged, Send
+from cluster.layer import RandomSource as AnyChance
 from cluster.names import ProcessId, View
-from cluster.sim.disk import Disk
-from cluster.sim.machine import History
+from cluster.sim.disk import SimDisk
+from cluster.sim.history_machine import History
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from cluster.durable import Image
     from cluster.messages import Frame
     from cluster.settings import Settings
-    from cluster.sim.chance import Chance
-    from cluster.sim.events import Events
-    from cluster.sim.network import Channel, Network
+    from cluster.sim.event_queue import EventQueue
+    from cluster.sim.network import OneWayChannel, SimNetwork
+    from cluster.sim.seeded_random import SeededRandom
 
 TICK, FRAME, CONNECT, DISCONNECT, SUBMIT, LEAVE = range(6)
 FLUSHED_SHARE = 0.7  # of the connections of a process that dies still deliver what it had sent
 ROUNDING = 1e-6  # a deadline this close is reached
 
 
-class Automaton(Protocol):
+class SimulatedProcess(Protocol):
     """The process, as `cluster.stack` describes it: an input, then the effects that it asks for."""
 
     @property
-    def around(self) -> Surroundings: ...
+    def context(self) -> Context: ...
     def start(self, now: float) -> None: ...
     def tick(self, now: float) -> None: ...
     def connected(self, now: float, peer: ProcessId) -> None: ...
@@ -51,7 +51,7 @@ class Automaton(Protocol):
     def take(self) -> list[Effect]: ...
 
 
-class Make(Protocol):
+class ProcessFactory(Protocol):
     """Makes a process from what its disk holds: `cluster.stack.Process`, or something that stands for it."""
 
     def __call__(
@@ -62,14 +62,14 @@ class Make(Protocol):
         machine: History,
         chance: AnyChance,
         trace: Callable[[Action], None] | None,
-    ) -> Automaton: ...
+    ) -> SimulatedProcess: ...
 
 
-class Broken(Exception):
+class InvalidEffect(Exception):
     """The process did what no runtime can make sense of."""
 
 
-class Watch(Protocol):
+class NodeObserver(Protocol):
     """Who sees what happens: the world."""
 
     def step(self, process: ProcessId, action: Action) -> None: ...
@@ -77,7 +77,7 @@ class Watch(Protocol):
     def handled(self, process: ProcessId) -> None: ...
 
 
-class Node:
+class SimNode:
     __slots__ = (
         "_busy", "_chance", "_clock_last", "_clock_offset", "_crashed", "_events", "_inbox", "_make",
         "_network", "_notes", "_out", "_performing", "_settings", "_sometimes", "_wake_at", "_watch", "contacts",
@@ -89,12 +89,12 @@ class Node:
     def __init__(
         self,
         name: str,
-        make: Make,
+        make: ProcessFactory,
         settings: Settings,
-        events: Events,
-        network: Network,
-        chance: Chance,
-        watch: Watch,
+        events: EventQueue,
+        network: SimNetwork,
+        chance: SeededRandom,
+        watch: NodeObserver,
         sometimes: Counter[str],
         *,
         contacts: tuple[str, ...],
@@ -104,10 +104,10 @@ class Node:
         self.name = name
         self.pid = ProcessId(name)
         self.contacts = contacts
-        self.disk = Disk(coded=coded)
+        self.disk = SimDisk(coded=coded)
         if founds:
             self.disk.found(self.pid)
-        self.process: Automaton | None = None
+        self.process: SimulatedProcess | None = None
         self.machine = History()
         self.primary: View | None = None
         self.pending: dict[int, bytes] = {}  # ticket -> body, of this life
@@ -130,7 +130,7 @@ class Node:
         self._watch = watch
         self._sometimes = sometimes
         self._notes: list[tuple[int, Action]] = []
-        self._out: dict[ProcessId, tuple[Channel, int]] = {}
+        self._out: dict[ProcessId, tuple[OneWayChannel, int]] = {}
         self._inbox: deque[tuple[int, Any, Any]] = deque()
         self._busy = False
         self._performing = False  # what strikes meanwhile waits, as it would for any process
@@ -207,7 +207,7 @@ class Node:
             self._wake_at = inf
             self._arm(self.process)
 
-    def _arm(self, process: Automaton) -> None:
+    def _arm(self, process: SimulatedProcess) -> None:
         deadline = process.next_deadline() - self._clock_offset
         if deadline < self._wake_at:
             self._wake_at = deadline
@@ -292,7 +292,7 @@ class Node:
             self.known.add(name)
             self._network.dial(self.name, name)
 
-    def connect(self, peer: ProcessId, channel: Channel, life: int) -> None:
+    def connect(self, peer: ProcessId, channel: OneWayChannel, life: int) -> None:
         self.put(CONNECT, peer, (channel, life))
 
     def disconnect(self, peer: ProcessId, life: int) -> None:
@@ -308,17 +308,17 @@ class Node:
     # ---- effects, one after the other
 
     def _note(self, action: Action) -> None:
-        position = len(self.process.around.outbox) if self.process is not None else 0
+        position = len(self.process.context.outbox) if self.process is not None else 0
         self._notes.append((position, action))
 
-    def _perform(self, process: Automaton) -> None:
+    def _perform(self, process: SimulatedProcess) -> None:
         self._performing = True
         try:
             self._perform_all(process)
         finally:
             self._performing = False
 
-    def _perform_all(self, process: Automaton) -> None:
+    def _perform_all(self, process: SimulatedProcess) -> None:
         effects = process.take()
         wrote = False
         notes, self._notes = self._notes, []
@@ -371,7 +371,7 @@ class Node:
 
     def _ended(self, end: Delivered) -> None:
         if self.pending.pop(end.ticket, None) is None:
-            raise Broken(f"{self.pid}: ticket {end.ticket} ends, but was not open: {end}")
+            raise InvalidEffect(f"{self.pid}: ticket {end.ticket} ends, but was not open: {end}")
         if end.delivered:
             self.delivered_count += 1
         else:
@@ -385,8 +385,8 @@ class Node:
             self._ended(effect)
         elif isinstance(effect, PrimaryChanged):
             self.primary = effect.view
-        elif isinstance(effect, Known):
+        elif isinstance(effect, KnownPeers):
             for peer in effect.peers:
                 self.learn(peer.name)
         else:
-            raise Broken(f"{self.pid}: {effect}")
+            raise InvalidEffect(f"{self.pid}: {effect}")

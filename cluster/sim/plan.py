@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.settings import Settings
-from cluster.sim.chance import Chance
 from cluster.sim.faults import (
     Ambush,
     AnyFault,
@@ -34,6 +33,7 @@ from cluster.sim.faults import (
     TotalCrash,
 )  # fmt: skip
 from cluster.sim.network import Delays
+from cluster.sim.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ class Submission(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RunPlan(msgspec.Struct, frozen=True):
     seed: int
     names: str  # all nodes that there will ever be; the first one founds the group
     first: str  # those that start at once
@@ -74,14 +74,14 @@ class Plan(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
 
-def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 7) -> Plan:
-    chance = Chance(seed).fork("plan")
+def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 7) -> RunPlan:
+    chance = SeededRandom(seed).fork("plan")
     names = NAMES[: nodes_min + chance.below(nodes_max - nodes_min + 1)]
     late = chance.below(2) if len(names) > 3 else 0
     first = names[: len(names) - late]
     lasts = chance.between(5.0, 12.0)
     faults = _Faults(chance.fork("faults"), names, first, lasts).make()
-    return Plan(
+    return RunPlan(
         seed=seed,
         names=names,
         first=first,
@@ -94,7 +94,7 @@ def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 7) -> Plan:
     )
 
 
-def _settings(chance: Chance, count: int) -> Settings:
+def _settings(chance: SeededRandom, count: int) -> Settings:
     return Settings(
         heartbeat=0.25,
         suspect_min=0.8,
@@ -112,14 +112,14 @@ def _settings(chance: Chance, count: int) -> Settings:
     )
 
 
-def _delays(chance: Chance) -> Delays:
+def _delays(chance: SeededRandom) -> Delays:
     near = Delays(base=0.0005, jitter=0.0005, notice_max=0.01)
     far = Delays(base=0.02, jitter=0.01, spike_share=0.01, spike=0.1, notice_max=0.1)
     wild = Delays(base=0.001, jitter=0.02, spike_share=0.03, spike=0.3, notice_max=0.5, dial=0.02, give_up_min=0.2)
     return chance.choice((near, near, far, wild))
 
 
-def _submissions(chance: Chance, names: str, lasts: float) -> tuple[Submission, ...]:
+def _submissions(chance: SeededRandom, names: str, lasts: float) -> tuple[Submission, ...]:
     """Some steady, some in bursts, one node perhaps more than the others."""
     count = chance.choice((10, 30, 60, 150))
     loud = chance.choice(names) if chance.hits(0.3) else ""
@@ -137,7 +137,7 @@ def _submissions(chance: Chance, names: str, lasts: float) -> tuple[Submission, 
 class _Faults:
     """The schedule of faults of one run."""
 
-    def __init__(self, chance: Chance, names: str, first: str, lasts: float) -> None:
+    def __init__(self, chance: SeededRandom, names: str, first: str, lasts: float) -> None:
         self.chance = chance
         self.names = names
         self.first = first
@@ -236,7 +236,7 @@ class _Faults:
         self.chance.shuffle(order)
         return TotalCrash(at, self.some_time(), "".join(order), self.chance.exponential(0.3))
 
-    def meetings(self, chance: Chance) -> list[AnyFault]:
+    def meetings(self, chance: SeededRandom) -> list[AnyFault]:
         """Pairs that dial each other at the same time, in every fourth run."""
         if not chance.hits(0.25):
             return []

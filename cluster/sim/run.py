@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.sim.network import FIXED
-from cluster.sim.world import Listener, NotReached, World
+from cluster.sim.world import FrameListener, NotReached, World
 
 if TYPE_CHECKING:
     from cluster.actions import Action
     from cluster.names import ProcessId, View
     from cluster.sim.faults import AnyFault
-    from cluster.sim.node import Make
-    from cluster.sim.plan import Plan, Submission
+    from cluster.sim.node import ProcessFactory
+    from cluster.sim.plan import RunPlan, Submission
 
 VIEW_WITHIN = 0.5  # virtual seconds: much longer than a change of view may take, once it is noticed that one is due
 SILENT_SHARE = 0.4  # of the last crashes nobody is told of
@@ -29,7 +29,7 @@ LIVE_WITHIN = 40.0  # virtual seconds after everything healed
 QUIET = 1.5  # of them without any action at the end: the group is not only whole, but at rest
 
 
-class Failure(msgspec.Struct, frozen=True):
+class RunFailure(msgspec.Struct, frozen=True):
     kind: str  # the specification that was violated, "liveness", or the name of an exception
     step: int
     text: str
@@ -42,9 +42,9 @@ class Failure(msgspec.Struct, frozen=True):
         )
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RunResult(msgspec.Struct, frozen=True):
     seed: int
-    failure: Failure | None
+    failure: RunFailure | None
     steps: int
     events: int
     seconds: float  # of virtual time
@@ -52,7 +52,7 @@ class Outcome(msgspec.Struct, frozen=True):
     clauses: dict[str, int]
 
 
-class Judge:
+class RunJudge:
     """A watcher with an opinion: it raises where it sees what may not be. This one judges nothing."""
 
     def watch(self, world: World) -> None:
@@ -78,12 +78,12 @@ class Judge:
 
 
 def run(
-    plan: Plan,
-    make: Make,
-    judge: Judge | None = None,
-    listener: Listener | None = None,
-) -> Outcome:
-    judge = judge or Judge()
+    plan: RunPlan,
+    make: ProcessFactory,
+    judge: RunJudge | None = None,
+    listener: FrameListener | None = None,
+) -> RunResult:
+    judge = judge or RunJudge()
     world = World(
         make,
         seed=plan.seed,
@@ -98,8 +98,8 @@ def run(
     try:
         _play(plan, world, judge)
     except Exception as error:  # whatever the processes raise is a finding
-        failure = Failure(*kind_and_text(error, judge, world))
-    return Outcome(
+        failure = RunFailure(*kind_and_text(error, judge, world))
+    return RunResult(
         seed=plan.seed,
         failure=failure,
         steps=world.steps,
@@ -110,7 +110,7 @@ def run(
     )
 
 
-def kind_and_text(error: Exception, judge: Judge, world: World) -> tuple[str, int, str]:
+def kind_and_text(error: Exception, judge: RunJudge, world: World) -> tuple[str, int, str]:
     spec = judge.verdict(error)
     if spec is not None:
         return spec, world.steps, str(error)
@@ -121,7 +121,7 @@ def kind_and_text(error: Exception, judge: Judge, world: World) -> tuple[str, in
     return type(error).__name__, world.steps, f"{error}\n{where}"
 
 
-def _play(plan: Plan, world: World, judge: Judge) -> None:
+def _play(plan: RunPlan, world: World, judge: RunJudge) -> None:
     founder = plan.names[0]
     for name in plan.names:
         world.add(name, contacts=_contacts(plan, name, founder), founds=name == founder)
@@ -139,7 +139,7 @@ def _play(plan: Plan, world: World, judge: Judge) -> None:
         last_change(world, judge)
 
 
-def _contacts(plan: Plan, name: str, founder: str) -> str:
+def _contacts(plan: RunPlan, name: str, founder: str) -> str:
     """The founder, but who comes late knows all the others: the founder may be gone by then."""
     if name == founder:
         return ""
@@ -201,7 +201,7 @@ def _wait_until_live(world: World) -> bool:
         return False
 
 
-def last_change(world: World, judge: Judge) -> None:
+def last_change(world: World, judge: RunJudge) -> None:
     """One more crash, in a quiet network and in the middle of a multicast: the others are one view in time.
 
     Where it is silent, no connection closes, and the others have nothing to go by but that they hear nothing.

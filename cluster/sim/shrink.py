@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.sim.faults import AnyFault
-from cluster.sim.plan import Plan, Submission
+from cluster.sim.plan import RunPlan, Submission
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ RUNS_MAX = 300
 Step = AnyFault | Submission
 
 
-def shrink(plan: Plan, fails: Callable[[Plan], bool], *, runs_max: int = RUNS_MAX) -> Plan:
+def shrink(plan: RunPlan, fails: Callable[[RunPlan], bool], *, runs_max: int = RUNS_MAX) -> RunPlan:
     """The smallest plan found. `fails` runs a plan and says whether it fails in the way that is looked for."""
     runs = 0
 
@@ -49,8 +49,8 @@ def shrink(plan: Plan, fails: Callable[[Plan], bool], *, runs_max: int = RUNS_MA
     return _with_steps(plan, steps)
 
 
-def _with_steps(plan: Plan, steps: list[Step]) -> Plan:
-    return Plan(
+def _with_steps(plan: RunPlan, steps: list[Step]) -> RunPlan:
+    return RunPlan(
         seed=plan.seed,
         names=plan.names,
         first=plan.first,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from cluster.settings import Settings
 from cluster.sim.narrate import Detail, Narrator
-from cluster.sim.run import Judge, live
+from cluster.sim.run import RunJudge, live
 from cluster.sim.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from cluster.sim.node import Make
+    from cluster.sim.node import ProcessFactory
 
     Story = Iterator[None]
 
@@ -140,13 +140,13 @@ STORIES: dict[str, Callable[[World], Story]] = {
 
 def tell(
     name: str,
-    make: Make,
+    make: ProcessFactory,
     write: Callable[[str], None],
     detail: Detail = Detail.CONVERSATION,
-    judge: Judge | None = None,
+    judge: RunJudge | None = None,
 ) -> World:
     """Tell one story, line by line, and return the world that it ends in. The judge raises where it disagrees."""
-    judge = judge or Judge()
+    judge = judge or RunJudge()
     story = STORIES[name]
     write(f"# {story.__doc__}")
     narrator = Narrator(write, detail)
@@ -164,7 +164,7 @@ def tell(
     return world
 
 
-def write_all(folder: Path, make: Make) -> list[Path]:
+def write_all(folder: Path, make: ProcessFactory) -> list[Path]:
     """Write every story to a file of its name."""
     folder.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from cluster.actions import NAMES
 from cluster.settings import DEFAULT, Settings
-from cluster.sim.chance import Chance
-from cluster.sim.events import Events
-from cluster.sim.network import FIXED, Delays, Network
-from cluster.sim.node import SUBMIT, Make, Node
+from cluster.sim.event_queue import EventQueue
+from cluster.sim.network import FIXED, Delays, SimNetwork
+from cluster.sim.node import SUBMIT, ProcessFactory, SimNode
+from cluster.sim.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,7 +41,7 @@ class Watcher(Protocol):
     def after(self, world: World, process: ProcessId) -> None: ...
 
 
-class Listener(Protocol):
+class FrameListener(Protocol):
     """Hears the conversation too: every frame as it is sent."""
 
     def action(self, time: float, process: ProcessId, action: Action) -> None: ...
@@ -52,21 +52,21 @@ class Listener(Protocol):
 class World:
     def __init__(
         self,
-        make: Make,
+        make: ProcessFactory,
         *,
         seed: int = 0,
         settings: Settings = DEFAULT,
         delays: Delays = FIXED,
         watcher: Watcher | None = None,
-        listener: Listener | None = None,
+        listener: FrameListener | None = None,
         coded: bool = False,
     ) -> None:
-        self.chance = Chance(seed)
+        self.chance = SeededRandom(seed)
         self.settings = settings
         self.sometimes: Counter[str] = Counter()  # what really took effect, and how often
-        self.events = Events()
-        self.network = Network(self.events, self.chance.fork("network"), delays, self.sometimes, coded=coded)
-        self.nodes: dict[str, Node] = {}
+        self.events = EventQueue()
+        self.network = SimNetwork(self.events, self.chance.fork("network"), delays, self.sometimes, coded=coded)
+        self.nodes: dict[str, SimNode] = {}
         self.steps = 0
         self.frames = 0
         self.calm = False  # the time of faults is over
@@ -114,7 +114,7 @@ class World:
 
     def add(self, name: str, *, contacts: Iterable[str] = (), founds: bool = False) -> World:
         """A node that does not run yet."""
-        node = Node(
+        node = SimNode(
             name, self._make, self.settings, self.events, self.network, self.chance.fork(f"node {name}"), self,
             self.sometimes, contacts=tuple(contacts), founds=founds, coded=self._coded,
         )  # fmt: skip
@@ -254,7 +254,7 @@ class World:
 
     # ---- what can be seen from outside
 
-    def running(self) -> list[Node]:
+    def running(self) -> list[SimNode]:
         return [node for node in self.nodes.values() if node.process is not None]
 
     def delivered(self, name: str) -> list[bytes]:

@@ -8,7 +8,7 @@
 | WV_RFIFO  | `wv_rfifo`               | FIFO delivery within views                       | thesis, fig. 5.1       |
 | VS_RFIFO  | `vs_rfifo`               | virtual synchrony                                | thesis, fig. 5.2       |
 | TRANS_SET | `trans_set`              | transitional sets                                | thesis, fig. 5.3       |
-| SELF      | `self_delivery`          | self delivery, and the client that blocks        | thesis, figs. 5.4, 7.1 |
+| SELF      | `endpoint`          | self delivery, and the client that blocks        | thesis, figs. 5.4, 7.1 |
 | VS        | `vs` (`ordered_views`)   | one order in a view, and safe                    | PODC 1998, fig. 1      |
 | DVS       | `dvs` (`ordered_views`)  | primary views                                    | PODC 1998, fig. 2      |
 | TO        | `total_order`            | one order over all                               | PODC 1998, section 6   |

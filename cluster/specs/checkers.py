@@ -26,7 +26,7 @@ from cluster.specs.mbrshp import MbrshpSpec
 from cluster.specs.replica import ReplicaSpec
 from cluster.specs.replica_invariants import ReplicaInvariants
 from cluster.specs.self_delivery import SelfSpec
-from cluster.specs.spec import ACTIONS, Spec, Step, Violation
+from cluster.specs.spec import ACTIONS, Spec, TraceStep, Violation
 from cluster.specs.timing import TimingSpec
 from cluster.specs.total_order import TotalOrderSpec
 from cluster.specs.total_order_invariants import TotalOrderInvariants
@@ -91,7 +91,7 @@ class Checkers:
             for spec in self._by_action[type(action)]:
                 spec.observe(at, action)
         except Violation as violation:
-            violation.step = Step(self.count, now, at, action)
+            violation.step = TraceStep(self.count, now, at, action)
             violation.before = self.last_steps(violation.spec)
             raise
         self._steps.append((self.count, now, at, action))
@@ -143,10 +143,10 @@ class Checkers:
     def spec(self, name: str) -> Spec:
         return next(spec for spec in self.specs if name == spec.NAME)
 
-    def last_steps(self, name: str, count: int = STEPS_SHOWN) -> tuple[Step, ...]:
+    def last_steps(self, name: str, count: int = STEPS_SHOWN) -> tuple[TraceStep, ...]:
         """The last steps that the specification of this name knows; all, if there is none of this name."""
         known = next((spec.actions for spec in self.specs if name == spec.NAME), None)
-        steps = [Step(*step) for step in self._steps if known is None or isinstance(step[3], known)]
+        steps = [TraceStep(*step) for step in self._steps if known is None or isinstance(step[3], known)]
         return tuple(steps[-count:])
 
     def coverage(self) -> dict[str, dict[str, int]]:

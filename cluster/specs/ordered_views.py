@@ -29,7 +29,7 @@ M = TypeVar("M")
 FORGET_EVERY = 256  # messages of one view between two looks at what all have
 
 
-class Sequence(Generic[M]):
+class ViewSequence(Generic[M]):
     """queue[g], and pending[p, g], next[p, g], next-safe[p, g] for all p."""
 
     __slots__ = ("next", "next_safe", "pending", "queue", "view")
@@ -47,7 +47,7 @@ class OrderedViewsSpec(Spec, Generic[M]):
         super().__init__()
         self.created: dict[ViewId, View] = {}
         self.current_viewid: dict[ProcessId, ViewId] = {}  # absent: bottom
-        self.sequences: dict[ViewId, Sequence[M]] = {}
+        self.sequences: dict[ViewId, ViewSequence[M]] = {}
         self.away: set[ProcessId] = set()  # crashed, and given no view since
         self.past = PastViews()
 
@@ -57,7 +57,7 @@ class OrderedViewsSpec(Spec, Generic[M]):
 
     def createview_eff(self, v: View) -> None:
         self.created[v.id] = v
-        self.sequences[v.id] = Sequence(v)
+        self.sequences[v.id] = ViewSequence(v)
         self.past.know(v)
 
     # output NEWVIEW(v)_p
@@ -142,13 +142,13 @@ class OrderedViewsSpec(Spec, Generic[M]):
         if at in self.current_viewid:
             self.away.add(at)
 
-    def _sequence_of(self, p: ProcessId) -> Sequence[M] | None:
+    def _sequence_of(self, p: ProcessId) -> ViewSequence[M] | None:
         current = self.current_viewid.get(p)
         if current is None or p in self.away:
             return None
         return self.sequences[current]
 
-    def _forget_below(self, sequence: Sequence[M]) -> None:
+    def _forget_below(self, sequence: ViewSequence[M]) -> None:
         view_id = sequence.view.id
         asked = [
             min(sequence.next[r], sequence.next_safe[r])

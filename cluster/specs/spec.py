@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cluster.specs.joint import Joint
 
 
-class Step(msgspec.Struct, frozen=True):
+class TraceStep(msgspec.Struct, frozen=True):
     """One element of a trace."""
 
     number: int
@@ -46,8 +46,8 @@ class Violation(Exception):
         self.clause = clause
         self.details = details
         self.at: ProcessId | None = None  # whose state it is
-        self.step: Step | None = None
-        self.before: tuple[Step, ...] = ()
+        self.step: TraceStep | None = None
+        self.before: tuple[TraceStep, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.spec} does not hold{f' at {self.at}' if self.at is not None else ''}: {self.clause}"]

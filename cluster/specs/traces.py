@@ -48,7 +48,7 @@ class BadTrace(Exception):
     """A file that is no trace, or traces that do not belong together."""
 
 
-class Line(msgspec.Struct, array_like=True, frozen=True):
+class TraceLine(msgspec.Struct, array_like=True, frozen=True):
     """An action. `process`: whose it is, if not that of the life it stands in."""
 
     at: float
@@ -61,7 +61,7 @@ Step = tuple[float, ProcessId, Action]
 
 _encode = msgspec.json.Encoder().encode
 _decode_life = msgspec.json.Decoder(Life).decode
-_decode_line = msgspec.json.Decoder(Line).decode
+_decode_line = msgspec.json.Decoder(TraceLine).decode
 _DECODERS = {name: msgspec.json.Decoder(kind) for kind, name in NAMES.items()}
 
 
@@ -141,12 +141,12 @@ def _lives(name: str, lines: Iterable[bytes]) -> Iterator[Life]:
                 raise BadTrace(f"{name}: no line of a trace: {error}") from None
 
 
-class Verdict(msgspec.Struct):
+class TraceVerdict(msgspec.Struct):
     steps: int
     violation: Violation | None
 
 
-def judge(founder: ProcessId, steps: Iterable[Step]) -> Verdict:
+def judge(founder: ProcessId, steps: Iterable[Step]) -> TraceVerdict:
     """Follow the trace through all specifications, up to the first step that one of them does not allow."""
     checkers = Checkers(founder)
     violation = None
@@ -155,4 +155,4 @@ def judge(founder: ProcessId, steps: Iterable[Step]) -> Verdict:
             checkers.observe(process, action, at)
     except Violation as found:
         violation = found
-    return Verdict(checkers.count, violation)
+    return TraceVerdict(checkers.count, violation)

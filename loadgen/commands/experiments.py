@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from loadgen.errors import UsageError, read
-from loadgen.spread import parse_spread
+from loadgen.send.spread import parse_spread
 from loadgen.units import parse_count, parse_number
 
 if TYPE_CHECKING:
     import argparse
 
     from loadgen.experiments.experiment import Experiment
-    from loadgen.experiments.series import Done
+    from loadgen.experiments.series import CompletedExperiment
 
 _NODES_MAX = 9
 _SCALE_MAX = 100.0
@@ -49,10 +49,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _act(arguments: argparse.Namespace) -> int:
-    from loadgen.experiments.bench import Size  # here, so that the other commands start without them
     from loadgen.experiments.catalogue import BY_NAME, CATALOGUE
-    from loadgen.experiments.pictures import require_matplotlib
+    from loadgen.experiments.plots import require_matplotlib
     from loadgen.experiments.series import carry_out, document
+    from loadgen.experiments.test_bed import Size  # here, so that the other commands start without them
 
     if not arguments.names:
         for experiment in CATALOGUE:
@@ -109,7 +109,7 @@ def _scale(text: str, option: str) -> float:
     return scale
 
 
-def _told(one: Done) -> str:
+def _told(one: CompletedExperiment) -> str:
     findings = one.findings
     lines = [f"{findings.verdict.upper():<8}{one.experiment.name}  ({one.lasted_s:.0f} s)  {findings.seen}"]
     if findings.skipped:

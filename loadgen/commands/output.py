@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from loadgen.errors import UsageError
-from loadgen.hdrlog import hdr_log, percentiles
-from loadgen.summary import render
+from loadgen.results.hdr_log import hdr_log, percentiles
+from loadgen.results.summary import render
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from loadgen.assertions import Assertion, Verdict
-    from loadgen.summary import Summary
+    from loadgen.results.assertions import Assertion, AssertionResult
+    from loadgen.results.summary import RunSummary
 
 
-def write_outputs(arguments: argparse.Namespace, summary: Summary, assertions: Sequence[Assertion]) -> int:
+def write_outputs(arguments: argparse.Namespace, summary: RunSummary, assertions: Sequence[Assertion]) -> int:
     """0, or 1 if an assertion does not hold or a process died."""
     verdicts = [assertion.judge(summary) for assertion in assertions]
     document = {
@@ -45,7 +45,7 @@ def write_text(name: str, text: str) -> None:
         raise UsageError(f"{name}: {error.strerror}") from None
 
 
-def _rendered(verdicts: Sequence[Verdict]) -> str:
+def _rendered(verdicts: Sequence[AssertionResult]) -> str:
     return "".join(
         f"{'holds:' if verdict.holds else 'FAILS:':<8}{verdict.text}  ({verdict.actual})\n" for verdict in verdicts
     )

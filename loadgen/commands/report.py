@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadgen.assertions import parse_assertion
 from loadgen.commands.output import write_outputs
-from loadgen.comparison import compare, render_comparison
 from loadgen.errors import UsageError
-from loadgen.recount import recount
-from loadgen.runfile import RunFile
-from loadgen.summary import Summary
+from loadgen.results.assertions import parse_assertion
+from loadgen.results.comparison import compare, render_comparison
+from loadgen.results.recount import recount
+from loadgen.results.results_file import RunFile
+from loadgen.results.summary import RunSummary
 from loadgen.trace.files import reading
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ def _act(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def load(name: str) -> Summary:
+def load(name: str) -> RunSummary:
     """The summary of a run out of either of the files that it writes."""
     with reading(name) as file:
         start = file.read(200).lstrip()
         if not start.startswith(b'{"run"'):
             text = start + file.read(_SUMMARY_LEN_MAX)
             try:
-                return msgspec.json.decode(text, type=Summary)
+                return msgspec.json.decode(text, type=RunSummary)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise UsageError(
                     f"{name}: neither results nor the summary of a run ({error}); they are written by loadgen run with "

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from loadgen.assertions import parse_assertion
-from loadgen.commands.kept import options_of, tell_left_out, tell_taken
+from loadgen.commands.option_values import read_body, read_fields, read_method
 from loadgen.commands.output import write_outputs
-from loadgen.commands.values import read_body, read_fields, read_method
+from loadgen.commands.replay_options import options_of, tell_left_out, tell_taken
 from loadgen.errors import UsageError, read
 from loadgen.load import LoadOptions, parse_targets, send_trace, spooled
-from loadgen.progress import make_display
-from loadgen.results import request_of, suggests_secret
-from loadgen.runfile import RunFile
-from loadgen.targets import split_address
+from loadgen.results.assertions import parse_assertion
+from loadgen.results.results import request_of, suggests_secret
+from loadgen.results.results_file import RunFile
+from loadgen.run.progress import make_display
+from loadgen.send.targets import split_address
 from loadgen.trace.files import read_trace, survey
-from loadgen.trace.request import WITH_BODY, Request, fault_in
+from loadgen.trace.request import WITH_BODY, TraceRequest, fault_in
 from loadgen.units import parse_count, parse_number, parse_positive_duration_s, parse_size
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _run_url(arguments: argparse.Namespace, url: str) -> int:
     base = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     method = read_method(arguments.method or ("POST" if arguments.body else "GET"))
     body = read_body(arguments.body, method) if arguments.body else UNSET
-    request = Request(0.0, path, method, body=body)
+    request = TraceRequest(0.0, path, method, body=body)
     if fault := fault_in(request):
         raise UsageError(fault)
     with spooled([request]) as name:
@@ -238,7 +238,7 @@ def _speed(arguments: argparse.Namespace) -> float:
     return speed
 
 
-def _changed(requests: Iterator[Request], arguments: argparse.Namespace, speed: float) -> Iterator[Request]:
+def _changed(requests: Iterator[TraceRequest], arguments: argparse.Namespace, speed: float) -> Iterator[TraceRequest]:
     """As ``--speed`` and ``--body`` say."""
     body = read_body(arguments.body, "POST") if arguments.body else UNSET
     for request in requests:

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from loadgen.commands.aslog import add_options, cluster_of, write_log
-from loadgen.commands.values import read_body, read_method
+from loadgen.commands.as_log import add_options, cluster_of, write_log
+from loadgen.commands.option_values import read_body, read_method
 from loadgen.errors import UsageError, read
-from loadgen.trace import edit
+from loadgen.trace import transforms
 from loadgen.trace.arrivals import KINDS, requests, stages
-from loadgen.trace.crowds import Crowd, parse_crowd
-from loadgen.trace.curves import Piece, parse_curve
+from loadgen.trace.curves import CurvePiece, parse_curve
 from loadgen.trace.files import lines_of, read_trace, reading, write_trace, writing
+from loadgen.trace.flash_crowds import Crowd, parse_crowd
 from loadgen.trace.logs import NOT_A_LINE, LogReader, as_trace
-from loadgen.trace.mix import MixPart, parse_mix
+from loadgen.trace.page_mix import MixPart, parse_mix
 from loadgen.units import parse_duration_s, parse_number, parse_positive_duration_s
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from loadgen.trace.request import Request
+    from loadgen.trace.request import TraceRequest
 
 _EXAMPLE = "loadgen trace --rate 200 --duration 60s --mix A=30:/a.html --mix B=70:/b.html --out trace.jsonl"
 _REQUESTS_MAX = 100_000_000
@@ -90,7 +90,7 @@ def _act(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _made(arguments: argparse.Namespace, dice: random.Random) -> Iterator[Request]:
+def _made(arguments: argparse.Namespace, dice: random.Random) -> Iterator[TraceRequest]:
     for option in ("speed", "begin", "end", "classes"):
         if getattr(arguments, option):
             shown = {"begin": "from", "end": "to", "classes": "class"}.get(option, option)
@@ -127,12 +127,12 @@ def _check_crowd(crowd: Crowd, names: list[str]) -> None:
         raise UsageError(f"--flash: the mix has no class '{crowd.class_name}'; it has {known}")
 
 
-def _curve(arguments: argparse.Namespace) -> list[Piece]:
+def _curve(arguments: argparse.Namespace) -> list[CurvePiece]:
     duration_s = read(parse_positive_duration_s, arguments.duration, "--duration") if arguments.duration else None
     return read(lambda text: parse_curve(text, duration_s), arguments.rate, "--rate")
 
 
-def _given(arguments: argparse.Namespace, dice: random.Random) -> Iterator[Request]:
+def _given(arguments: argparse.Namespace, dice: random.Random) -> Iterator[TraceRequest]:
     for option in _MAKING:
         if getattr(arguments, option):
             raise UsageError(f"--{option.replace('_', '-')} is for new traces; leave it out, or the given traces")
@@ -146,17 +146,17 @@ def _given(arguments: argparse.Namespace, dice: random.Random) -> Iterator[Reque
     end_s = read(parse_duration_s, arguments.end, "--to") if arguments.end else math.inf
     if begin_s >= end_s:
         raise UsageError("--from has to be before --to")
-    sources: list[Iterable[Request]] = [read_trace(name) for name in arguments.traces]
+    sources: list[Iterable[TraceRequest]] = [read_trace(name) for name in arguments.traces]
     if arguments.from_log:
         sources.append(_from_logs(arguments, dice))
-    trace = edit.merged(sources)
+    trace = transforms.merged(sources)
     if begin_s > 0 or end_s < math.inf:
-        trace = edit.sliced(trace, begin_s, end_s)
+        trace = transforms.sliced(trace, begin_s, end_s)
     if arguments.classes:
-        trace = edit.of_classes(trace, arguments.classes)
+        trace = transforms.of_classes(trace, arguments.classes)
     if factor != 1:
-        trace = edit.denser(trace, factor, dice)
-    return edit.faster(trace, speed) if speed != 1 else trace
+        trace = transforms.denser(trace, factor, dice)
+    return transforms.faster(trace, speed) if speed != 1 else trace
 
 
 def _factor(text: str, option: str) -> float:
@@ -166,8 +166,8 @@ def _factor(text: str, option: str) -> float:
     return factor
 
 
-def _from_logs(arguments: argparse.Namespace, dice: random.Random) -> list[Request]:
-    found: list[Request] = []
+def _from_logs(arguments: argparse.Namespace, dice: random.Random) -> list[TraceRequest]:
+    found: list[TraceRequest] = []
     for name in arguments.from_log:
         reader = LogReader(dice)
         with reading(name) as file:

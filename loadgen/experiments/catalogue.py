@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loadgen.experiments.contention import CONTENTION
-from loadgen.experiments.fixed_shares import ALWAYS_16K, ALWAYS_128K, SHARES_16K, SHARES_128K, SIZES
-from loadgen.experiments.flash_crowd import FLASH_CROWD
-from loadgen.experiments.partition import PARTITION
-from loadgen.experiments.peers import PEERS
-from loadgen.experiments.response import RESPONSE
-from loadgen.experiments.scale_out import SCALE_OUT
-from loadgen.experiments.successive_failures import SUCCESSIVE_FAILURES
-from loadgen.experiments.throughput import THROUGHPUT
+from loadgen.experiments.scenarios.contention import CONTENTION
+from loadgen.experiments.scenarios.fixed_shares import ALWAYS_16K, ALWAYS_128K, SHARES_16K, SHARES_128K, SIZES
+from loadgen.experiments.scenarios.flash_crowd import FLASH_CROWD
+from loadgen.experiments.scenarios.partition import PARTITION
+from loadgen.experiments.scenarios.peers import PEERS
+from loadgen.experiments.scenarios.response import RESPONSE
+from loadgen.experiments.scenarios.scale_out import SCALE_OUT
+from loadgen.experiments.scenarios.successive_failures import SUCCESSIVE_FAILURES
+from loadgen.experiments.scenarios.throughput import THROUGHPUT
 
 if TYPE_CHECKING:
     from loadgen.experiments.experiment import Experiment

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from loadgen.outcomes import ACCEPTED
+from loadgen.results.outcomes import ACCEPTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from loadgen.results import Result
+    from loadgen.results.results import Result
 
 SERVED, DENIED, FAILED, MOVED = "served", "denied", "failed", "redirected"
 
 
-class Seen(NamedTuple):
+class ObservedRequest(NamedTuple):
     """One request, as one witness saw it."""
 
     asked_s: float
@@ -54,14 +54,14 @@ class LogLine(msgspec.Struct):
 class Evidence(NamedTuple):
     """Both witnesses of one load."""
 
-    clients: list[Seen]
-    logs: list[Seen]
+    clients: list[ObservedRequest]
+    logs: list[ObservedRequest]
     begun_s: float  # the trace's second 0, on the wall clock
     lasted_s: float  # until the last request was due
     late_p99_ms: float  # of the generator itself
     bad_lines: int  # of logs
 
-    def witnesses(self) -> tuple[tuple[str, list[Seen]], tuple[str, list[Seen]]]:
+    def witnesses(self) -> tuple[tuple[str, list[ObservedRequest]], tuple[str, list[ObservedRequest]]]:
         return ("clients", self.clients), ("logs", self.logs)
 
     def at(self, node: str) -> Evidence:
@@ -70,9 +70,9 @@ class Evidence(NamedTuple):
         return self._replace(clients=clients, logs=logs)
 
 
-def seen_by_client(result: Result, nodes: Sequence[str]) -> Seen:
+def seen_by_client(result: Result, nodes: Sequence[str]) -> ObservedRequest:
     what = SERVED if result.outcome == ACCEPTED else result.outcome
-    return Seen(
+    return ObservedRequest(
         result.t,
         result.t + result.latency_us / 1e6,
         result.counted_as,
@@ -84,11 +84,11 @@ def seen_by_client(result: Result, nodes: Sequence[str]) -> Seen:
     )
 
 
-def seen_in_log(line: LogLine, begun_s: float) -> Seen:
+def seen_in_log(line: LogLine, begun_s: float) -> ObservedRequest:
     what = DENIED if line.decision in ("denied", "expired") else line.decision
     asked_s = line.ts - begun_s
     size = line.bytes if what == SERVED else 0
-    return Seen(
+    return ObservedRequest(
         asked_s,
         asked_s + line.total_ms / 1e3,
         line.class_name,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from loadgen.experiments.bench import Bench
-    from loadgen.experiments.findings import Findings
+    from loadgen.experiments.findings import ExperimentFindings
     from loadgen.experiments.layout import Layout
+    from loadgen.experiments.test_bed import TestBed
 
 
 class Experiment(Protocol):
@@ -33,4 +33,4 @@ class Experiment(Protocol):
     @property
     def layout(self) -> Layout: ...
 
-    def carry_out(self, bench: Bench) -> Findings: ...
+    def carry_out(self, bench: TestBed) -> ExperimentFindings: ...

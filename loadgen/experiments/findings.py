@@ -23,7 +23,7 @@ class Table(msgspec.Struct, frozen=True):
     rows: list[list[str]]
 
 
-class Line(msgspec.Struct, frozen=True):
+class PlotLine(msgspec.Struct, frozen=True):
     """A line of a panel. ``tone`` chooses the colour: lines of one class have the same."""
 
     label: str
@@ -46,7 +46,7 @@ class Panel(msgspec.Struct, frozen=True):
     title: str
     x_label: str
     y_label: str
-    lines: list[Line]
+    lines: list[PlotLine]
     levels: list[tuple[float, int]] = []
     marks: list[Mark] = []
     log_x: bool = False
@@ -70,7 +70,7 @@ class Bars(msgspec.Struct, frozen=True):
     levels: list[tuple[float, str]] = []
 
 
-class Findings(msgspec.Struct):
+class ExperimentFindings(msgspec.Struct):
     """Of one experiment."""
 
     seen: str  # a sentence
@@ -89,5 +89,5 @@ class Findings(msgspec.Struct):
         return PASS if self.checks and all(check.holds for check in self.checks) else FAIL
 
 
-def skip(reason: str) -> Findings:
-    return Findings(seen="", checks=[], skipped=reason)
+def skip(reason: str) -> ExperimentFindings:
+    return ExperimentFindings(seen="", checks=[], skipped=reason)

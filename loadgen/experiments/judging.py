@@ -14,7 +14,7 @@ from loadgen.experiments.findings import Check
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from loadgen.experiments.evidence import Evidence, Seen
+    from loadgen.experiments.evidence import Evidence, ObservedRequest
 
 WARM_UP_S = 2.0
 HEAD_BYTES = 256  # what a request costs a pipe beside its page
@@ -32,7 +32,7 @@ STRICT = Tolerance(10.0, 2.0, 1.0)
 QUICK = Tolerance(float("inf"), 0.0, 4.0)  # no windows: a few seconds have too few answers
 
 
-def bytes_served(rows: Iterable[Seen], begin_s: float, end_s: float) -> dict[str, int]:
+def bytes_served(rows: Iterable[ObservedRequest], begin_s: float, end_s: float) -> dict[str, int]:
     """By class, of what was complete in the window."""
     found: dict[str, int] = {}
     for row in rows:
@@ -41,7 +41,7 @@ def bytes_served(rows: Iterable[Seen], begin_s: float, end_s: float) -> dict[str
     return found
 
 
-def shares(rows: Iterable[Seen], begin_s: float, end_s: float, classes: Sequence[str]) -> dict[str, float]:
+def shares(rows: Iterable[ObservedRequest], begin_s: float, end_s: float, classes: Sequence[str]) -> dict[str, float]:
     """In per cent, of the bytes of these classes; all 0 if there were none."""
     served = bytes_served(rows, begin_s, end_s)
     total = sum(served.get(name, 0) for name in classes)
@@ -61,7 +61,7 @@ def farthest(found: Mapping[str, float], wanted: Mapping[str, float]) -> tuple[s
 
 
 def judge_shares(
-    rows: Sequence[Seen],
+    rows: Sequence[ObservedRequest],
     promised: Mapping[str, float],
     span_s: tuple[float, float],
     tolerance: Tolerance,
@@ -96,7 +96,7 @@ def judge_shares(
     return found
 
 
-def judge_served(rows: Iterable[Seen], name: str, least_percent: float, witness: str) -> Check:
+def judge_served(rows: Iterable[ObservedRequest], name: str, least_percent: float, witness: str) -> Check:
     """How many of the requests of a class were served, of all that were asked for."""
     served, asked = served_of(rows, name)
     percent = 100 * served / asked if asked else 0.0
@@ -107,7 +107,9 @@ def judge_served(rows: Iterable[Seen], name: str, least_percent: float, witness:
     )
 
 
-def served_of(rows: Iterable[Seen], name: str, span_s: tuple[float, float] = (0.0, float("inf"))) -> tuple[int, int]:
+def served_of(
+    rows: Iterable[ObservedRequest], name: str, span_s: tuple[float, float] = (0.0, float("inf"))
+) -> tuple[int, int]:
     """Served and asked for, of a class, by when they were asked for. Who was sent on is counted where it arrived."""
     served = asked = 0
     for row in rows:
@@ -117,11 +119,11 @@ def served_of(rows: Iterable[Seen], name: str, span_s: tuple[float, float] = (0.
     return served, asked
 
 
-def count(rows: Iterable[Seen], what: str, span_s: tuple[float, float] = (0.0, float("inf"))) -> int:
+def count(rows: Iterable[ObservedRequest], what: str, span_s: tuple[float, float] = (0.0, float("inf"))) -> int:
     return sum(row.what == what and span_s[0] <= row.ended_s < span_s[1] for row in rows)
 
 
-def used(rows: Iterable[Seen], span_s: tuple[float, float], pipe_bps: float) -> float:
+def used(rows: Iterable[ObservedRequest], span_s: tuple[float, float], pipe_bps: float) -> float:
     """The part of the pipe that answers filled, in per cent."""
     served = [row.size + HEAD_BYTES for row in rows if row.what == SERVED and span_s[0] <= row.ended_s < span_s[1]]
     return 100 * sum(served) / (pipe_bps * (span_s[1] - span_s[0]))
@@ -138,7 +140,7 @@ def judge_witnesses(evidence: Evidence, lost_max: int = 0) -> Check:
     )
 
 
-def judge_no_failures(rows: Sequence[Seen]) -> Check:
+def judge_no_failures(rows: Sequence[ObservedRequest]) -> Check:
     failed = [row for row in rows if row.what not in (SERVED, DENIED)]
     why = ", ".join(sorted({row.reason or row.what for row in failed})[:3])
     return Check(
@@ -146,7 +148,7 @@ def judge_no_failures(rows: Sequence[Seen]) -> Check:
     )
 
 
-def failures(rows: Iterable[Seen]) -> list[Seen]:
+def failures(rows: Iterable[ObservedRequest]) -> list[ObservedRequest]:
     return [row for row in rows if row.what in (FAILED, "unsent")]
 
 

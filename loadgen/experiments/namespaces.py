@@ -26,7 +26,7 @@ _CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)  # os.setns comes with Python 3.12
 
 
-class NotAllowed(Exception):
+class NamespacesUnavailable(Exception):
     """The kernel, or who runs this, does not allow namespaces; says what was refused."""
 
 
@@ -36,12 +36,12 @@ def _ip(*words: str, told: str = "") -> None:
             ["ip", *words], input=told, capture_output=True, text=True, check=False, timeout=_COMMAND_S
         )
     except (FileNotFoundError, subprocess.TimeoutExpired) as error:
-        raise NotAllowed(f"the command ip (iproute2) cannot be used: {error}") from None
+        raise NamespacesUnavailable(f"the command ip (iproute2) cannot be used: {error}") from None
     if done.returncode:
-        raise NotAllowed(f"ip {' '.join(words)}: {done.stderr.strip()}")
+        raise NamespacesUnavailable(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
 
-class Network:
+class NamespaceNetwork:
     """The names of nodes become namespaces; ``at(name)`` is put before a command that runs there."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -77,7 +77,7 @@ class Network:
             raise wrong[0]
         return found[0]
 
-    def __enter__(self) -> Network:
+    def __enter__(self) -> NamespaceNetwork:
         try:
             self._build()
         except BaseException:
@@ -87,7 +87,7 @@ class Network:
 
     def __exit__(self, *_: object) -> None:
         for space in reversed(self._made):
-            with suppress(NotAllowed):
+            with suppress(NamespacesUnavailable):
                 _ip("netns", "delete", space)
         self._made.clear()
 

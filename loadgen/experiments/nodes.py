@@ -23,7 +23,7 @@ _START_S = 60.0
 _JOIN_S = 60.0
 
 
-class Place(NamedTuple):
+class NodePlace(NamedTuple):
     """Where a node runs: ``before`` is put before its command; ``within`` does something where its loopback is."""
 
     host: str = "127.0.0.1"
@@ -31,13 +31,13 @@ class Place(NamedTuple):
     within: Callable[[Callable[[], bytes]], bytes] = lambda act: act()
 
 
-HERE = Place()
+HERE = NodePlace()
 
 
-class Node:
+class NodeProcess:
     """One of them."""
 
-    def __init__(self, name: str, folder: Path, options: Sequence[str], place: Place) -> None:
+    def __init__(self, name: str, folder: Path, options: Sequence[str], place: NodePlace) -> None:
         self.name = name
         self.log = folder / f"{name}.access.log"
         self._said = folder / f"{name}.said.txt"
@@ -56,7 +56,7 @@ class Node:
         self.process = start([*command, *options], self._said)
         self.url, self.admin = "", ""
 
-    def wait(self) -> Node:
+    def wait(self) -> NodeProcess:
         """Until it serves."""
         match = wait_for(self._announced, f"node {self.name} to serve", _START_S)
         self.url, self.admin = match[1], match[2] or ""
@@ -100,7 +100,7 @@ class Node:
         await_end(self.process)
 
 
-class Nodes:
+class NodeProcesses:
     """The nodes of an experiment; all of them end with it."""
 
     def __init__(self, folder: Path, common: Sequence[str], *, cluster: bool) -> None:
@@ -110,14 +110,14 @@ class Nodes:
         self._key = folder / "cluster.key"
         self._cluster = cluster
         self._groups: dict[str, str] = {}
-        self.all: list[Node] = []
+        self.all: list[NodeProcess] = []
         if cluster:
             command = [sys.executable, "-m", "cluster", "key", str(self._key)]
             made = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(), timeout=60)
             if made.returncode:
                 raise CannotRun(f"no cluster key: {made.stderr.strip()}")
 
-    def __enter__(self) -> Nodes:
+    def __enter__(self) -> NodeProcesses:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -127,20 +127,20 @@ class Nodes:
         for node in self.all:
             node.end()
 
-    def __getitem__(self, name: str) -> Node:
+    def __getitem__(self, name: str) -> NodeProcess:
         return next(node for node in self.all if node.name == name)
 
-    def alive(self) -> list[Node]:
+    def alive(self) -> list[NodeProcess]:
         return [node for node in self.all if node.process.poll() is None]
 
-    def begin(self, name: str, place: Place = HERE, more: Sequence[str] = ()) -> Node:
+    def begin(self, name: str, place: NodePlace = HERE, more: Sequence[str] = ()) -> NodeProcess:
         """Started, not waited for. The first founds the cluster, the others join it."""
         options = [*self._common, "--listen", f"{place.host}:0", "--admin", "127.0.0.1:0", *more]
         if self._cluster:
             joins = [word for group in self._groups.values() for word in ("--join", group)] or ["--bootstrap"]
             self._groups[name] = f"{place.host}:{free_port()}"
             options += ["--group", self._groups[name], "--key-file", str(self._key), *joins]
-        node = Node(name, self._folder, options, place)
+        node = NodeProcess(name, self._folder, options, place)
         self.all.append(node)
         return node
 
@@ -159,7 +159,9 @@ class Nodes:
             wanted = sorted(node.name for node in self.alive())
             self.until(lambda node: node.members() == wanted, f"a primary view of {', '.join(wanted)}")
 
-    def until(self, holds: Callable[[Node], bool], what: str, among: Sequence[Node] | None = None) -> None:
+    def until(
+        self, holds: Callable[[NodeProcess], bool], what: str, among: Sequence[NodeProcess] | None = None
+    ) -> None:
         nodes = self.alive() if among is None else among
         wait_for(lambda: all(holds(node) for node in nodes) or None, what, _JOIN_S)
 

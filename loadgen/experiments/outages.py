@@ -13,12 +13,12 @@ from loadgen.experiments.judging import failures, farthest, shares, used
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from loadgen.experiments.evidence import Evidence, Seen
+    from loadgen.experiments.evidence import Evidence, ObservedRequest
 
 FAILURES_WITHIN_S = 5.0  # of a kill: by then everybody knows
 
 
-class Stage(NamedTuple):
+class OutageStage(NamedTuple):
     """A stretch of a load in which the same nodes were there."""
 
     name: str
@@ -32,7 +32,12 @@ class Stage(NamedTuple):
 
 
 def judge_floors(
-    rows: Sequence[Seen], stage: Stage, floors: Mapping[str, float], points: float, witness: str, always: str = ""
+    rows: Sequence[ObservedRequest],
+    stage: OutageStage,
+    floors: Mapping[str, float],
+    points: float,
+    witness: str,
+    always: str = "",
 ) -> Check:
     """Classes that ask for more than their lower bounds have at least these, of what ``always`` leaves."""
     found = shares(rows, *stage.span_s, sorted({row.class_name for row in rows} - {always}))
@@ -46,7 +51,7 @@ def judge_floors(
 
 
 def judge_fixed(
-    rows: Sequence[Seen], stage: Stage, promised: Mapping[str, float], points: float, witness: str
+    rows: Sequence[ObservedRequest], stage: OutageStage, promised: Mapping[str, float], points: float, witness: str
 ) -> Check:
     found = shares(rows, *stage.span_s, list(promised))
     name, off = farthest(found, promised)
@@ -57,7 +62,7 @@ def judge_fixed(
     )
 
 
-def judge_capacity(rows: Sequence[Seen], stage: Stage, least_percent: float, witness: str) -> Check:
+def judge_capacity(rows: Sequence[ObservedRequest], stage: OutageStage, least_percent: float, witness: str) -> Check:
     fill = used(rows, stage.span_s, stage.pipe_bps)
     return Check(
         f"{witness}, {stage.name}: {least_percent:g} % or more of {stage.pipe_bps / (1 << 20):.2f} MB/s are used",
@@ -66,7 +71,7 @@ def judge_capacity(rows: Sequence[Seen], stage: Stage, least_percent: float, wit
     )
 
 
-def judge_losses(clients: Sequence[Seen], kills_s: Sequence[float]) -> Check:
+def judge_losses(clients: Sequence[ObservedRequest], kills_s: Sequence[float]) -> Check:
     """Nothing fails but what was sent on to a node that was killed, at that time."""
     failed = failures(clients)
     astray = [
@@ -82,7 +87,7 @@ def judge_losses(clients: Sequence[Seen], kills_s: Sequence[float]) -> Check:
     )
 
 
-def stage_table(parts: Sequence[tuple[Evidence, Stage]], classes: Sequence[str]) -> Table:
+def stage_table(parts: Sequence[tuple[Evidence, OutageStage]], classes: Sequence[str]) -> Table:
     rows = []
     for evidence, stage in parts:
         found = shares(evidence.clients, *stage.span_s, classes)

@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from loadgen.errors import UsageError
-from loadgen.experiments.analysis import analyse
-from loadgen.experiments.bench import Bench
-from loadgen.experiments.findings import Check, Findings
-from loadgen.experiments.page import page
-from loadgen.experiments.pictures import draw
+from loadgen.experiments.findings import Check, ExperimentFindings
+from loadgen.experiments.html_report import page
+from loadgen.experiments.log_analysis import analyse
+from loadgen.experiments.plots import draw
 from loadgen.experiments.processes import CannotRun
+from loadgen.experiments.test_bed import TestBed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from loadgen.experiments.bench import Size
     from loadgen.experiments.experiment import Experiment
+    from loadgen.experiments.test_bed import Size
 
 
-class Done(NamedTuple):
+class CompletedExperiment(NamedTuple):
     """An experiment that was carried out, or skipped."""
 
     experiment: Experiment
-    findings: Findings
+    findings: ExperimentFindings
     picture: Path | None
     lasted_s: float
     spread: str = ""  # of the load, if there was something to spread it over
@@ -40,13 +40,13 @@ class Done(NamedTuple):
 
 def carry_out(
     experiments: Sequence[Experiment], out: Path, size: Size, say: Callable[[str], None], *, analysis: bool = False
-) -> list[Done]:
+) -> list[CompletedExperiment]:
     """After each of them the page is written, so that an interrupted series leaves what it has."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror}") from None
-    done: list[Done] = []
+    done: list[CompletedExperiment] = []
     begun = datetime.now(UTC).isoformat(timespec="seconds")
     for at, experiment in enumerate(experiments):
         say(f"{experiment.name} ({at + 1} of {len(experiments)}): {experiment.title}")
@@ -60,16 +60,18 @@ def carry_out(
     return done
 
 
-def _one(experiment: Experiment, out: Path, size: Size, say: Callable[[str], None]) -> Done:
+def _one(experiment: Experiment, out: Path, size: Size, say: Callable[[str], None]) -> CompletedExperiment:
     begun_s = time.monotonic()
     not_applied = tuple(experiment.layout.not_applied(size.nodes, size.spread))
     for note in not_applied:
         say(f"note: {note}")
-    bench = Bench(experiment.name, out / experiment.name, size, say)
+    bench = TestBed(experiment.name, out / experiment.name, size, say)
     try:
         findings = experiment.carry_out(bench)
     except CannotRun as error:
-        findings = Findings("It could not be carried out.", [Check("it could be carried out", False, str(error))])
+        findings = ExperimentFindings(
+            "It could not be carried out.", [Check("it could be carried out", False, str(error))]
+        )
     finally:
         bench.close()
     load = os.getloadavg()[0]
@@ -85,10 +87,10 @@ def _one(experiment: Experiment, out: Path, size: Size, say: Callable[[str], Non
     if findings.csv_rows:
         with (out / f"{experiment.name}.csv").open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([findings.csv_head, *findings.csv_rows])
-    return Done(experiment, findings, picture, time.monotonic() - begun_s, spread, not_applied)
+    return CompletedExperiment(experiment, findings, picture, time.monotonic() - begun_s, spread, not_applied)
 
 
-def document(done: Sequence[Done], begun: str, size: Size) -> dict[str, object]:
+def document(done: Sequence[CompletedExperiment], begun: str, size: Size) -> dict[str, object]:
     """For scripts."""
     return {
         "begun": begun,
@@ -110,7 +112,7 @@ def document(done: Sequence[Done], begun: str, size: Size) -> dict[str, object]:
     }
 
 
-def _write(done: Sequence[Done], out: Path, size: Size, begun: str) -> None:
+def _write(done: Sequence[CompletedExperiment], out: Path, size: Size, begun: str) -> None:
     shape = f"{'quick, ' if size.quick else ''}durations x{size.scale:g}, pipes x{size.pipe_scale:g}, seed {size.seed}"
     about = (
         f"{begun}, Python {platform.python_version()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} "

@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import UNSET
 
-from loadgen.trace.mix import Dice, MixPart, Pages, draw
-from loadgen.trace.request import Request
+from loadgen.trace.page_mix import Dice, MixPart, Pages, draw
+from loadgen.trace.request import TraceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from msgspec import UnsetType
 
-    from loadgen.trace.crowds import Crowd
-    from loadgen.trace.curves import Piece
+    from loadgen.trace.curves import CurvePiece
+    from loadgen.trace.flash_crowds import Crowd
 
 KINDS = ("poisson", "constant")
 
 
-class Stage(NamedTuple):
+class ArrivalStage(NamedTuple):
     """A piece of the curve of all classes together, and the sums of the classes' weights on it."""
 
-    piece: Piece
+    piece: CurvePiece
     bounds: list[float]
 
 
-def stages(curve: Sequence[Piece], mix: Sequence[MixPart], crowds: Sequence[Crowd]) -> list[Stage]:
+def stages(curve: Sequence[CurvePiece], mix: Sequence[MixPart], crowds: Sequence[Crowd]) -> list[ArrivalStage]:
     """The curve is of all classes together as long as there is no crowd; a crowd comes on top."""
     total_weight = sum(part.weight for part in mix)
     found = []
@@ -47,7 +47,7 @@ def stages(curve: Sequence[Piece], mix: Sequence[MixPart], crowds: Sequence[Crow
             scale = sum(weights) / total_weight
             cut = piece.cut(begin_s, end_s)
             scaled = cut._replace(rate=cut.rate * scale, rate_end=cut.rate_end * scale)
-            found.append(Stage(scaled, list(accumulate(weights))))
+            found.append(ArrivalStage(scaled, list(accumulate(weights))))
     return found
 
 
@@ -59,7 +59,7 @@ def _factor(class_name: str, at_s: float, crowds: Sequence[Crowd]) -> float:
     return factor
 
 
-def arrivals(course: Sequence[Stage], kind: str, dice: Dice) -> Iterator[tuple[float, Stage]]:
+def arrivals(course: Sequence[ArrivalStage], kind: str, dice: Dice) -> Iterator[tuple[float, ArrivalStage]]:
     """Times of requests with their stage."""
     wanted = 0.0 if kind == "constant" else _exponential(dice)
     before = 0.0
@@ -76,7 +76,7 @@ def _exponential(dice: Dice) -> float:
 
 
 def requests(
-    course: Sequence[Stage],
+    course: Sequence[ArrivalStage],
     mix: Sequence[MixPart],
     *,
     kind: str,
@@ -84,9 +84,9 @@ def requests(
     method: str,
     dice: Dice,
     body: int | str | UnsetType = UNSET,
-) -> Iterator[Request]:
+) -> Iterator[TraceRequest]:
     """The requests of a new trace; times to the microsecond."""
     pages = [Pages(part, zipf_exponent) for part in mix]
     for t_s, stage in arrivals(course, kind, dice):
         at = draw(stage.bounds, dice) if len(mix) > 1 else 0
-        yield Request(round(t_s, 6), pages[at].draw(dice), method, mix[at].class_name, UNSET, body)
+        yield TraceRequest(round(t_s, 6), pages[at].draw(dice), method, mix[at].class_name, UNSET, body)

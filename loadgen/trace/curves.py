@@ -18,7 +18,7 @@ _STEPS_MAX = 10_000
 _FORMS = "write such as 200 (per second), 10..200 (a ramp), 10@20s,50@20s (steps) or day:10..200"
 
 
-class Piece(NamedTuple):
+class CurvePiece(NamedTuple):
     """From ``begin_s`` to ``end_s`` the rate goes from ``rate`` to ``rate_end``, both per second."""
 
     begin_s: float
@@ -39,11 +39,11 @@ class Piece(NamedTuple):
         root = math.sqrt(max(0.0, self.rate * self.rate + 2 * slope * area))
         return min(self.begin_s + (2 * area / (self.rate + root) if area > 0 else 0.0), self.end_s)
 
-    def cut(self, begin_s: float, end_s: float) -> Piece:
-        return Piece(begin_s, end_s, self.rate_at(begin_s), self.rate_at(end_s))
+    def cut(self, begin_s: float, end_s: float) -> CurvePiece:
+        return CurvePiece(begin_s, end_s, self.rate_at(begin_s), self.rate_at(end_s))
 
 
-def parse_curve(text: str, duration_s: float | None) -> list[Piece]:
+def parse_curve(text: str, duration_s: float | None) -> list[CurvePiece]:
     """A curve as written on the command line; steps know their own duration, the others need one."""
     if "@" in text:
         steps = _steps(text)
@@ -54,7 +54,7 @@ def parse_curve(text: str, duration_s: float | None) -> list[Piece]:
         raise ValueError(f"'{text}' needs to know for how long; add --duration, such as --duration 60s")
     if text.startswith("day:"):
         return _day(*_span(text[4:], text), duration_s)
-    return [Piece(0.0, duration_s, *_span(text, text))]
+    return [CurvePiece(0.0, duration_s, *_span(text, text))]
 
 
 def _span(text: str, whole: str) -> tuple[float, float]:
@@ -72,27 +72,27 @@ def _rate(text: str, whole: str) -> float:
     return rate
 
 
-def _steps(text: str) -> list[Piece]:
-    pieces: list[Piece] = []
+def _steps(text: str) -> list[CurvePiece]:
+    pieces: list[CurvePiece] = []
     at_s = 0.0
     for step in text.split(",", _STEPS_MAX):
         rates, at, lasting = step.partition("@")
         if not at or not re.search(r"[0-9]", lasting):
             raise ValueError(f"'{step}' in '{text}' is not a step; write RATE@DURATION, such as 50@20s")
         end_s = at_s + parse_positive_duration_s(lasting)
-        pieces.append(Piece(at_s, end_s, *_span(rates, text)))
+        pieces.append(CurvePiece(at_s, end_s, *_span(rates, text)))
         at_s = end_s
     return pieces
 
 
-def _day(low: float, high: float, duration_s: float) -> list[Piece]:
+def _day(low: float, high: float, duration_s: float) -> list[CurvePiece]:
     """From ``low`` (night) to ``high`` (noon) and back, as a sine, once in the duration."""
 
     def rate(part: float) -> float:
         return low + (high - low) * (1 - math.cos(2 * math.pi * part)) / 2
 
     return [
-        Piece(
+        CurvePiece(
             at * duration_s / _PIECES_PER_DAY,
             (at + 1) * duration_s / _PIECES_PER_DAY,
             rate(at / _PIECES_PER_DAY),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 import msgspec
 
 from loadgen.errors import UsageError
-from loadgen.trace.request import WITH_BODY, Request, fault_in
+from loadgen.trace.request import WITH_BODY, TraceRequest, fault_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ LINE_LEN_MAX = 64 << 10
 BODY_FILES_MAX = 10_000  # that are looked at before a run; of more, those that are missing show in its outcomes
 EXAMPLE = '{"t":0.25,"method":"GET","url":"/page.html","class":"A"}'
 
-_decoder = msgspec.json.Decoder(Request)
+_decoder = msgspec.json.Decoder(TraceRequest)
 _encoder = msgspec.json.Encoder()
 
 
@@ -92,7 +92,7 @@ def lines_of(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
         yield number, line
 
 
-def read_trace(name: str) -> Iterator[Request]:
+def read_trace(name: str) -> Iterator[TraceRequest]:
     """The requests of a trace, checked and in order of time."""
     with reading(name) as file:
         before_s = 0.0
@@ -109,7 +109,7 @@ def read_trace(name: str) -> Iterator[Request]:
             yield request
 
 
-def decode(line: bytes, name: str, number: int) -> Request:
+def decode(line: bytes, name: str, number: int) -> TraceRequest:
     try:
         request = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -119,7 +119,7 @@ def decode(line: bytes, name: str, number: int) -> Request:
     return request
 
 
-def read_share(name: str, *, part: int, parts: int) -> Iterator[tuple[int, Request]]:
+def read_share(name: str, *, part: int, parts: int) -> Iterator[tuple[int, TraceRequest]]:
     """Every ``parts``-th request of a trace that was found to be right before, with its number in the trace."""
     decode_line = _decoder.decode
     with reading(name) as file:
@@ -135,7 +135,7 @@ def read_share(name: str, *, part: int, parts: int) -> Iterator[tuple[int, Reque
 class Surveyor:
     """Passes requests on and keeps what has to be known of them."""
 
-    def __init__(self, requests: Iterable[Request]) -> None:
+    def __init__(self, requests: Iterable[TraceRequest]) -> None:
         self._requests = requests
         self._count, self._last_s = 0, 0.0
         self._second, self._in_second, self._peak = -1, 0, 0
@@ -143,7 +143,7 @@ class Surveyor:
         self._takes_bodies = False
         self._body_files: dict[str, int] = {}
 
-    def __iter__(self) -> Iterator[Request]:
+    def __iter__(self) -> Iterator[TraceRequest]:
         for request in self._requests:
             self._count += 1
             self._last_s = request.t
@@ -161,7 +161,7 @@ class Surveyor:
         return TraceFacts(self._count, self._last_s, self._peak, self._classes, self._takes_bodies, self._body_files)
 
 
-def survey(requests: Iterable[Request]) -> TraceFacts:
+def survey(requests: Iterable[TraceRequest]) -> TraceFacts:
     """Go through a trace once; as a side effect every line of it is checked."""
     surveyor = Surveyor(requests)
     for _ in surveyor:
@@ -169,7 +169,7 @@ def survey(requests: Iterable[Request]) -> TraceFacts:
     return surveyor.facts()
 
 
-def write_trace(file: BinaryIO, requests: Iterable[Request]) -> TraceFacts:
+def write_trace(file: BinaryIO, requests: Iterable[TraceRequest]) -> TraceFacts:
     surveyor = Surveyor(requests)
     pending: list[bytes] = []
     for request in surveyor:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadgen.trace.request import CLASS_LEN_MAX, Request, fault_in
+from loadgen.trace.request import CLASS_LEN_MAX, TraceRequest, fault_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from loadgen.trace.mix import Dice
+    from loadgen.trace.page_mix import Dice
 
 _COMBINED = re.compile(
     r'\S+ \S+ .*?\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "((?:[^"\\]|\\.)*)" \d{3} (?:\d+|-)(?: .*)?'
@@ -32,7 +32,7 @@ NO_TRACE = "requests that a trace cannot hold"
 EVENTS = "events"
 
 
-class _Line(msgspec.Struct):
+class _LogLine(msgspec.Struct):
     ts: float
     method: str
     path: str
@@ -48,27 +48,27 @@ class LogReader:
 
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
-        self._line = msgspec.json.Decoder(_Line)
+        self._line = msgspec.json.Decoder(_LogLine)
         self._event = msgspec.json.Decoder(_Event)
         self.skipped: dict[str, int] = {}
         self.first_bad_line = 0
 
-    def requests(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[Request]:
+    def requests(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[TraceRequest]:
         """``t`` is in seconds since 1970, in no order."""
         for number, line in lines:
             if line.isspace():
                 continue
             request = self._json(line) if line.lstrip().startswith(b"{") else self._combined(line)
-            if isinstance(request, Request) and fault_in(request):
+            if isinstance(request, TraceRequest) and fault_in(request):
                 request = NO_TRACE
-            if isinstance(request, Request):
+            if isinstance(request, TraceRequest):
                 yield request
                 continue
             self.skipped[request] = self.skipped.get(request, 0) + 1
             if request == NOT_A_LINE and not self.first_bad_line:
                 self.first_bad_line = number
 
-    def _json(self, line: bytes) -> Request | str:
+    def _json(self, line: bytes) -> TraceRequest | str:
         try:
             entry = self._line.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -79,9 +79,9 @@ class LogReader:
             return EVENTS
         if entry.method == "-" or entry.path == "-":
             return NO_REQUEST
-        return Request(entry.ts, _escaped(entry.path, "utf-8"), entry.method, entry.class_name[:CLASS_LEN_MAX])
+        return TraceRequest(entry.ts, _escaped(entry.path, "utf-8"), entry.method, entry.class_name[:CLASS_LEN_MAX])
 
-    def _combined(self, line: bytes) -> Request | str:
+    def _combined(self, line: bytes) -> TraceRequest | str:
         match = _COMBINED.fullmatch(line.decode("latin-1").rstrip("\r\n"))
         if match is None:
             return NOT_A_LINE
@@ -93,7 +93,7 @@ class LogReader:
         if request_line is None:
             return NO_REQUEST
         # The format knows whole seconds only: within its second, a request may have come at any time.
-        return Request(second + self._dice.random(), _escaped(request_line[2], "latin-1"), request_line[1])
+        return TraceRequest(second + self._dice.random(), _escaped(request_line[2], "latin-1"), request_line[1])
 
 
 def _escaped(text: str, encoding: str) -> str:
@@ -104,7 +104,7 @@ def _unescape(found: re.Match[str]) -> str:
     return found[1] if found[1] in '"\\' else chr(int(found[1][1:], 16))
 
 
-def as_trace(requests: Iterable[Request]) -> list[Request]:
+def as_trace(requests: Iterable[TraceRequest]) -> list[TraceRequest]:
     """In order of time, from 0."""
     in_order = sorted(requests, key=lambda request: request.t)
     begin_s = in_order[0].t if in_order else 0.0

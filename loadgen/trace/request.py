@@ -20,7 +20,7 @@ CLASS_LEN_MAX = 200
 _FRAMING = frozenset({"host", "connection", "content-length", "transfer-encoding", "upgrade", "expect"})
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
+class TraceRequest(msgspec.Struct, frozen=True, gc=False):
     """``t`` is the second, from the start of the trace, at which the request is due.
 
     ``url`` is a path, sent to whichever target is chosen, or an absolute address, whose host is then sent as ``Host``.
@@ -35,7 +35,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     body: int | str | msgspec.UnsetType = msgspec.UNSET
 
 
-def fault_in(request: Request) -> str | None:
+def fault_in(request: TraceRequest) -> str | None:
     """What is wrong with a request, in words; None if nothing is."""
     if not (math.isfinite(request.t) and request.t >= 0):
         return f"t is {request.t}; it has to be a number of seconds from the start, 0 or more"

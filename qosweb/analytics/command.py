@@ -9,13 +9,14 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from qosweb.analytics import AnalyticsUnavailableError, policies, sources
-from qosweb.analytics.progress import Progress
-from qosweb.analytics.rows import VIOLATED, Limits
-from qosweb.analytics.session import in_short, spark_session
-from qosweb.analytics.wanted import Wanted
-from qosweb.analytics.warmup import WarmUp
-from qosweb.analytics.work import Tracker
+from qosweb.analytics import AnalyticsUnavailableError
+from qosweb.analytics.analysis_request import AnalysisRequest
+from qosweb.analytics.read import policies, sources
+from qosweb.analytics.read.rows import VIOLATED, AnalysisLimits
+from qosweb.analytics.spark.progress import ProgressDisplay
+from qosweb.analytics.spark.session import in_short, spark_session
+from qosweb.analytics.spark.spark_progress import SparkTracker
+from qosweb.analytics.spark.warmup import WarmUp
 from qosweb.errors import UsageError
 from qosweb.tools.situation import reading
 from qosweb.units import parse_duration_s, parse_size
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from qosweb.analytics.conclusion import Findings
-    from qosweb.analytics.policies import Policy
+    from qosweb.analytics.findings import Findings
+    from qosweb.analytics.read.policies import LoggedPolicy
 
 WINDOW_MAX_S = 86_400
 EVERY_MIN_S, EVERY_MAX_S = 0.2, 3600.0
@@ -57,9 +58,9 @@ def analyze(arguments: argparse.Namespace) -> int:
         return _each(arguments, spec, limits)
     found = _sources(arguments)
     out = _folder(arguments.out) if arguments.out else None
-    wanted = Wanted(found, spec, limits, arguments.response)
+    wanted = AnalysisRequest(found, spec, limits, arguments.response)
     if arguments.follow and out:
-        from qosweb.analytics.checkpoint import check_fixed, locked
+        from qosweb.analytics.follow.checkpoint import check_fixed, locked
 
         _pace(arguments)
         with locked(_checkpoint(arguments, out)):  # now, and not when Spark has been started for it
@@ -69,7 +70,7 @@ def analyze(arguments: argparse.Namespace) -> int:
     return _written(findings, arguments, out)
 
 
-def _each(arguments: argparse.Namespace, spec: Policy | None, limits: Limits) -> int:
+def _each(arguments: argparse.Namespace, spec: LoggedPolicy | None, limits: AnalysisLimits) -> int:
     """Every LOG for itself, on one session; what is wrong with one of them does not keep the others from it."""
     if arguments.follow or arguments.keep_lines:
         raise UsageError("--each is for logs that are complete: without --follow and --keep-lines")
@@ -82,7 +83,7 @@ def _each(arguments: argparse.Namespace, spec: Policy | None, limits: Limits) ->
             progress.say(name)
             out = _folder(f"{arguments.out}/{name}") if arguments.out else None
             try:
-                wanted = Wanted(sources.find([log], arguments.format), spec, limits, arguments.response)
+                wanted = AnalysisRequest(sources.find([log], arguments.format), spec, limits, arguments.response)
                 findings = _once(spark, wanted, arguments, out, progress)
             except UsageError as error:
                 print(json.dumps({"name": name, "error": str(error)}) if arguments.json else f"{name}: {error}")
@@ -100,7 +101,7 @@ def _named(log: str) -> tuple[str, str]:
 
 
 @contextmanager
-def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tuple[SparkSession, Progress]]:
+def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tuple[SparkSession, ProgressDisplay]]:
     """A session, and who says what it does. Raises UsageError for what Spark cannot do."""
     try:
         from py4j.protocol import Py4JError
@@ -109,14 +110,14 @@ def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tu
         raise AnalyticsUnavailableError(
             f"Analytics needs {error.name}. Run `pip install 'qosweb[analytics]'`."
         ) from None
-    with Progress(quiet=arguments.quiet or arguments.json) as progress:
+    with ProgressDisplay(quiet=arguments.quiet or arguments.json) as progress:
         progress.say("starting Spark")
         size = sources.size(found)
         conf = settings(arguments.master, size)
         warm_up = WarmUp(found) if size is not None and size < sources.TINY else None
         begin = warm_up.begin if warm_up else None
         with spark_session("qosweb analyze", arguments.master, conf=conf, meanwhile=begin) as spark:
-            progress.watch(Tracker(spark))
+            progress.watch(SparkTracker(spark))
             try:
                 with warm_up.going_on(spark) if warm_up else nullcontext():
                     yield spark, progress
@@ -127,9 +128,9 @@ def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tu
                 progress.watch(None)
 
 
-def _shown(findings: Findings, arguments: argparse.Namespace, progress: Progress) -> None:
+def _shown(findings: Findings, arguments: argparse.Namespace, progress: ProgressDisplay) -> None:
     """The verdict, before anything is written that does not decide it."""
-    from qosweb.analytics.terminal import show
+    from qosweb.analytics.report.terminal import show
 
     if not arguments.json:
         with progress.silence():
@@ -138,8 +139,8 @@ def _shown(findings: Findings, arguments: argparse.Namespace, progress: Progress
 
 def _written(findings: Findings, arguments: argparse.Namespace, out: Path | None, name: str = "") -> int:
     """The whole report; the exit code."""
-    from qosweb.analytics.publish import write_report
-    from qosweb.analytics.report import as_json
+    from qosweb.analytics.report.json_report import as_json
+    from qosweb.analytics.report.publish import write_report
 
     if out:
         write_report(findings, out)
@@ -163,10 +164,14 @@ def _sources(arguments: argparse.Namespace) -> sources.Sources:
 
 
 def _once(
-    spark: SparkSession, wanted: Wanted, arguments: argparse.Namespace, out: Path | None, progress: Progress
+    spark: SparkSession,
+    wanted: AnalysisRequest,
+    arguments: argparse.Namespace,
+    out: Path | None,
+    progress: ProgressDisplay,
 ) -> Findings:
     from qosweb.analytics.analysis import analyse
-    from qosweb.analytics.keep import keep_lines, keep_tables
+    from qosweb.analytics.report.parquet_export import keep_lines, keep_tables
 
     aside = str(out / "bad") if out else None
     findings = analyse(spark, wanted, progress.say, aside, tell=lambda verdict: _shown(verdict, arguments, progress))
@@ -179,9 +184,13 @@ def _once(
 
 
 def _follow(
-    spark: SparkSession, wanted: Wanted, arguments: argparse.Namespace, out: Path | None, progress: Progress
+    spark: SparkSession,
+    wanted: AnalysisRequest,
+    arguments: argparse.Namespace,
+    out: Path | None,
+    progress: ProgressDisplay,
 ) -> Findings:
-    from qosweb.analytics.follow import follow
+    from qosweb.analytics.follow.follower import follow
 
     assert out is not None
     every_s, late_s = _pace(arguments)
@@ -234,14 +243,14 @@ def settings(master: str, size: int | None) -> dict[str, str]:
     return conf
 
 
-def limits_of(arguments: argparse.Namespace) -> Limits:
+def limits_of(arguments: argparse.Namespace) -> AnalysisLimits:
     """Raises UsageError that names the option."""
     window_s = _whole_seconds(arguments.window, "--window")
     slot_s = _whole_seconds(arguments.slot, "--slot")
     if window_s % slot_s or window_s > WINDOW_MAX_S:
         raise UsageError(f"--window {arguments.window}: has to be a multiple of --slot {arguments.slot}, at most a day")
     capacity = arguments.capacity
-    return Limits(
+    return AnalysisLimits(
         window_s=window_s,
         slot_s=slot_s,
         tolerance=_share(arguments.tolerance, "--tolerance"),

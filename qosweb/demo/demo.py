@@ -1,6 +1,6 @@
 """The demo itself: start the nodes, tell what to try, show what happens, end in order.
 
-Parts: `ports`, `crew` (the processes), `load` (the visitors), `events` (what happened), `words` (what is said first).
+Parts: `ports`, `demo_nodes` (the processes), `visitors` (the visitors), `cluster_events` (what happened), `instructions` (what is said first).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qosweb.demo.crew import Crew, look
-from qosweb.demo.events import Events, Look
-from qosweb.demo.load import visit_for_ever
+from qosweb.demo.cluster_events import ClusterEvents, NodeSnapshot
+from qosweb.demo.demo_nodes import DemoNodes, look
+from qosweb.demo.instructions import EVENING, introduction
 from qosweb.demo.ports import choose
-from qosweb.demo.words import EVENING, introduction
+from qosweb.demo.visitors import visit_for_ever
 from qosweb.errors import UsageError
 
 if TYPE_CHECKING:
-    from qosweb.demo.crew import Member
+    from qosweb.demo.demo_nodes import DemoNode
 
 HERE = Path(__file__).parent.parent
 SITE = HERE / "sample_site"
@@ -38,10 +38,10 @@ def demo(*, nodes: str, port: str | None) -> int:
     with tempfile.TemporaryDirectory(prefix="qosweb-demo-") as folder:
         if taken:
             say(f"port {taken[0]} is in use: others are chosen (--port N says which)")
-        return asyncio.run(_demo(Crew(SITE, SPEC, Path(folder), ports)))
+        return asyncio.run(_demo(DemoNodes(SITE, SPEC, Path(folder), ports)))
 
 
-async def _demo(crew: Crew) -> int:
+async def _demo(crew: DemoNodes) -> int:
     """Until a signal, or until nobody reads what is said, or no node is left."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
@@ -68,13 +68,13 @@ async def _demo(crew: Crew) -> int:
     return 0
 
 
-def _running(crew: Crew) -> list[Member]:
+def _running(crew: DemoNodes) -> list[DemoNode]:
     return [member for member in crew.members if member.code is None]
 
 
-async def _tell(crew: Crew) -> None:
+async def _tell(crew: DemoNodes) -> None:
     """Say what happens, for as long as there is a node."""
-    events, before = Events(), time.monotonic()
+    events, before = ClusterEvents(), time.monotonic()
     while _running(crew):
         looks = await asyncio.gather(*(_look(member) for member in crew.members))
         now = time.monotonic()
@@ -84,13 +84,13 @@ async def _tell(crew: Crew) -> None:
         await asyncio.sleep(LOOK_EVERY_S)
 
 
-async def _look(member: Member) -> Look:
+async def _look(member: DemoNode) -> NodeSnapshot:
     status = None
     if member.code is None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
                 status = await look(member)
-    return Look(member.name, status, member.code)
+    return NodeSnapshot(member.name, status, member.code)
 
 
 def say(text: str) -> None:

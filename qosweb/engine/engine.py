@@ -13,52 +13,62 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.names import make_view
-from qosweb.engine import entries
-from qosweb.engine.admission import Admission
-from qosweb.engine.classes import ClassNumbers
-from qosweb.engine.effects import Effect, Granted, PolicyChanged, Refused, Reported, Restate, Viewed
-from qosweb.engine.entries import PolicyText, Report
-from qosweb.engine.flows import STEP_MS, Flow
-from qosweb.engine.law import Law
-from qosweb.engine.machine import QosMachine
-from qosweb.engine.outbox import Outbox
-from qosweb.engine.telling import SUPPLIED_MS, can_wait
+from qosweb.engine.local.admission import Admission
+from qosweb.engine.local.batch_timing import SUPPLIED_MS, can_wait
+from qosweb.engine.local.outbox import BatchOutbox
+from qosweb.engine.replicated import entries
+from qosweb.engine.replicated.classes import ClassNumbers
+from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+from qosweb.engine.replicated.effects import (
+    Effect,
+    EntryRejected,
+    Granted,
+    PolicyChanged,
+    Reported,
+    RestatementNeeded,
+    Viewed,
+)
+from qosweb.engine.replicated.entries import NodeReport, PolicyText
+from qosweb.engine.replicated.flows import STEP_MS, Flow
+from qosweb.engine.replicated.state_machine import QosStateMachine
 
 if TYPE_CHECKING:
     from cluster.names import ProcessId, View
-    from qosweb.engine.entries import Batch
+    from qosweb.engine.replicated.entries import NodeBatch
 
 NUMBERS_BITS = 20  # requests in a second of life, at most
 QUIET_MS = 50  # how long what nobody waits for may wait to be told
 
 
-class Listener(Protocol):
+class EngineListener(Protocol):
     """What the node hears."""
 
-    def policy_changed(self, position: int, law: Law) -> None: ...
+    def policy_changed(self, position: int, law: CompiledPolicy) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
-    def refused(self, effect: Refused) -> None: ...
+    def refused(self, effect: EntryRejected) -> None: ...
 
 
 class Engine:
     """`is_member`: it belongs to a group, and decides alone only while there is no primary view.
 
-    `law` is for this node alone. What the group has comes through the order, to all from the same beginning.
+    `compiled_policy` is for this node alone. What the group has comes through the order, to all from the same beginning.
     `life` is larger for each life of the node: the seconds of its wall clock will do.
     """
 
-    def __init__(self, me: ProcessId, law: Law, listener: Listener, *, is_member: bool, life: int = 0) -> None:
+    def __init__(
+        self, me: ProcessId, law: CompiledPolicy, listener: EngineListener, *, is_member: bool, life: int = 0
+    ) -> None:
         self.me = me
         self.listener = listener
-        self.outbox = Outbox()
+        self.outbox = BatchOutbox()
         self._names = list(law.names)
-        self.report = Report(0, 0, 0, "")
-        self.replicated = QosMachine(me, Law.empty(), self._of_replicated)
-        self.solo: QosMachine | None = None
+        self.report = NodeReport(0, 0, 0, "")
+        self.replicated = QosStateMachine(me, CompiledPolicy.empty(), self._of_replicated)
+        self.solo: QosStateMachine | None = None
         self._law = law  # the last that was in force here
         self.admission = Admission(me, self.replicated, self.outbox, life << NUMBERS_BITS)
-        self.in_flight: Batch | None = None
+        self.in_flight: NodeBatch | None = None
         self._is_member = is_member
         self._offset_ms = 0  # the cluster's time less ours
         self._solo_offset_ms = 0  # the same for the time of the machine that decides alone
@@ -78,7 +88,7 @@ class Engine:
         self.admission.now_ms = now_ms
 
     @property
-    def machine(self) -> QosMachine:
+    def machine(self) -> QosStateMachine:
         """The one that decides."""
         return self.solo or self.replicated
 
@@ -108,7 +118,7 @@ class Engine:
         if self.solo is not None:
             return
         self.in_flight = None  # whatever becomes of it
-        self.solo = QosMachine(self.me, self._law, self._of_solo)
+        self.solo = QosStateMachine(self.me, self._law, self._of_solo)
         self.solo.time_ms = self.replicated.time_ms
         self._solo_offset_ms = self.solo.time_ms - self.now_ms
         if self._is_member:
@@ -133,7 +143,7 @@ class Engine:
             for one in solo.classes if self._is_member else ():
                 self.outbox.account(names.get(one.name, self.replicated.law.default)).add(one.totals)
 
-    def _use(self, machine: QosMachine) -> None:
+    def _use(self, machine: QosStateMachine) -> None:
         self.admission.machine = machine
         if machine is self.replicated:
             self._catch_up(machine.time_ms)
@@ -158,7 +168,7 @@ class Engine:
         self._offset_ms = self.replicated.time_ms - self.now_ms
         self._applied(self.replicated)
 
-    def _applied(self, machine: QosMachine) -> None:
+    def _applied(self, machine: QosStateMachine) -> None:
         if machine is self.replicated:
             self._catch_up(machine.time_ms)
         if machine is self.admission.machine:
@@ -238,7 +248,7 @@ class Engine:
         self._applied(self.solo)
         return None
 
-    def ended(self, batch: Batch, delivered: bool) -> None:
+    def ended(self, batch: NodeBatch, delivered: bool) -> None:
         """A batch that was on its way has been applied here, or never will be anywhere."""
         if delivered:
             self.admission.told(batch)
@@ -258,11 +268,11 @@ class Engine:
 
     # ---- what the node wants
 
-    def report_capacity(self, report: Report) -> None:
+    def report_capacity(self, report: NodeReport) -> None:
         self.report = self.outbox.report = report
         self.admission.capacity_changed(report.capacity_bps)
 
-    def change_policy(self, law: Law) -> None:
+    def change_policy(self, law: CompiledPolicy) -> None:
         """Everywhere, at one place in the order. Only in a primary view, or where there is no group."""
         self.outbox.policy = PolicyText(law.text, law.packed, law.language)
 
@@ -282,7 +292,7 @@ class Engine:
                 self.listener.viewed(position, view)
             case Reported():
                 self.listener.reported(effect)
-            case Refused():
+            case EntryRejected():
                 self.listener.refused(effect)
             case _ if self.solo is None:
                 self._handle(effect)
@@ -295,7 +305,7 @@ class Engine:
             case Reported():
                 if not self._is_member:
                     self.listener.reported(effect)
-            case Refused():
+            case EntryRejected():
                 self.listener.refused(effect)
             case Viewed():
                 pass
@@ -303,11 +313,11 @@ class Engine:
                 self._handle(effect)
 
     def _handle(self, effect: Effect) -> None:
-        if isinstance(effect, Restate):
+        if isinstance(effect, RestatementNeeded):
             self.outbox.report = self.report
         self.admission.handle(effect, self.now_ms)
 
-    def _policy_changed(self, position: int, law: Law) -> None:
+    def _policy_changed(self, position: int, law: CompiledPolicy) -> None:
         """Requests on their way keep their class by its name."""
         before, self._names, self._law = self._names, list(law.names), law
         now = {name: at for at, name in enumerate(law.names)}

@@ -25,7 +25,7 @@ class Validators:
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class RequestConditions:
     """The conditional fields of a request; the lines of a repeated field are joined with ', '."""
 
     if_match: str | None = None
@@ -35,38 +35,38 @@ class Conditions:
     if_range: str | None = None
 
 
-class Outcome(enum.Enum):
+class PreconditionResult(enum.Enum):
     PROCEED = enum.auto()
     NOT_MODIFIED = enum.auto()  # 304
     FAILED = enum.auto()  # 412
 
 
-def evaluate(conditions: Conditions, method: str, current: Validators, now_s: int) -> Outcome:
+def evaluate(conditions: RequestConditions, method: str, current: Validators, now_s: int) -> PreconditionResult:
     """What becomes of a request, all its conditions but If-Range considered."""
     if method in _UNCONDITIONAL_METHODS:
-        return Outcome.PROCEED
+        return PreconditionResult.PROCEED
     reads = method in ("GET", "HEAD")
 
     if conditions.if_match is not None:
         if not _lists_strongly(conditions.if_match, current.etag):
-            return Outcome.FAILED
+            return PreconditionResult.FAILED
     elif conditions.if_unmodified_since is not None:
         limit_s = parse_http_date(conditions.if_unmodified_since, now_s)
         if limit_s is not None and current.modified_s > limit_s:
-            return Outcome.FAILED
+            return PreconditionResult.FAILED
 
     if conditions.if_none_match is not None:
         if _lists_weakly(conditions.if_none_match, current.etag):
-            return Outcome.NOT_MODIFIED if reads else Outcome.FAILED
+            return PreconditionResult.NOT_MODIFIED if reads else PreconditionResult.FAILED
     elif conditions.if_modified_since is not None and reads:
         limit_s = parse_http_date(conditions.if_modified_since, now_s)
         if limit_s is not None and current.modified_s <= limit_s:
-            return Outcome.NOT_MODIFIED
+            return PreconditionResult.NOT_MODIFIED
 
-    return Outcome.PROCEED
+    return PreconditionResult.PROCEED
 
 
-def range_applies(conditions: Conditions, current: Validators, now_s: int) -> bool:
+def range_applies(conditions: RequestConditions, current: Validators, now_s: int) -> bool:
     """Whether a Range field is to be honoured: no If-Range, or one that names exactly the current state.
 
     `now_s` is the Date of the response. A date must be a strong validator (13.1.5), which Last-Modified is

@@ -20,7 +20,7 @@ _BEYOND_ANY_SIZE: int = 10**_DIGITS_MAX
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ByteSpan:
     """The bytes from `first` to `last`, both included."""
 
     first: int
@@ -40,7 +40,7 @@ class Unsatisfiable(enum.Enum):
 UNSATISFIABLE: Final = Unsatisfiable.UNSATISFIABLE
 
 
-def parse_range(value: str, size: int, most: int) -> list[Span] | Unsatisfiable | None:
+def parse_range(value: str, size: int, most: int) -> list[ByteSpan] | Unsatisfiable | None:
     """The spans to send of a representation of `size` bytes, in the order of the request.
 
     None: ignore the field (another unit, invalid, more than `most` ranges, more bytes than there are).
@@ -54,7 +54,7 @@ def parse_range(value: str, size: int, most: int) -> list[Span] | Unsatisfiable 
     if not specs or len(specs) > most:
         return None
 
-    spans: list[Span] = []
+    spans: list[ByteSpan] = []
     for spec in specs:
         found = _RANGE_SPEC.fullmatch(spec)
         if found is None or spec == "-":
@@ -65,11 +65,11 @@ def parse_range(value: str, size: int, most: int) -> list[Span] | Unsatisfiable 
             if suffix_length and not size:
                 return None
             if suffix_length:
-                spans.append(Span(max(size - suffix_length, 0), size - 1))
+                spans.append(ByteSpan(max(size - suffix_length, 0), size - 1))
         elif last and _is_less(last, first):
             return None
         elif (start := _number(first)) < size:
-            spans.append(Span(start, min(_number(last), size - 1) if last else size - 1))
+            spans.append(ByteSpan(start, min(_number(last), size - 1) if last else size - 1))
 
     if not spans:
         return UNSATISFIABLE
@@ -78,7 +78,7 @@ def parse_range(value: str, size: int, most: int) -> list[Span] | Unsatisfiable 
     return _coalesce(spans)
 
 
-def content_range(span: Span, size: int) -> str:
+def content_range(span: ByteSpan, size: int) -> str:
     """The Content-Range of a part."""
     return f"bytes {span.first}-{span.last}/{size}"
 
@@ -88,7 +88,9 @@ def unsatisfied_range(size: int) -> str:
     return f"bytes */{size}"
 
 
-def multipart_byteranges(spans: Sequence[Span], size: int, media_type: str, boundary: str) -> tuple[list[bytes], bytes]:
+def multipart_byteranges(
+    spans: Sequence[ByteSpan], size: int, media_type: str, boundary: str
+) -> tuple[list[bytes], bytes]:
     """What stands around the parts of a multipart/byteranges body: a head for each span, and the close.
 
     The sender interleaves: head 0, the bytes of span 0, head 1, the bytes of span 1, ... and last the close.
@@ -125,14 +127,14 @@ def _is_less(one: str, other: str) -> bool:
     return (len(one), one) < (len(other), other)
 
 
-def _coalesce(spans: list[Span]) -> list[Span]:
+def _coalesce(spans: list[ByteSpan]) -> list[ByteSpan]:
     if len(spans) == 1:
         return spans
-    merged: list[tuple[int, Span]] = []  # with the place of the earliest one inside
+    merged: list[tuple[int, ByteSpan]] = []  # with the place of the earliest one inside
     for place, span in sorted(enumerate(spans), key=lambda placed: placed[1].first):
         if merged and span.first <= merged[-1][1].last + 1:
             earlier_place, earlier = merged[-1]
-            merged[-1] = min(place, earlier_place), Span(earlier.first, max(span.last, earlier.last))
+            merged[-1] = min(place, earlier_place), ByteSpan(earlier.first, max(span.last, earlier.last))
         else:
             merged.append((place, span))
     return [span for _, span in sorted(merged, key=lambda placed: placed[0])]

@@ -40,7 +40,7 @@ class BadTarget(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """What a request asks for. No segment is empty, '.', '..' or hidden, or holds a slash or a backslash."""
 
     segments: tuple[str, ...]
@@ -64,7 +64,7 @@ class Target:
         return f"/{'/'.join(segments)}{'/' if self.is_directory else ''}"
 
 
-def parse_target(raw: str) -> Target:
+def parse_target(raw: str) -> RequestTarget:
     """Read a target in origin-form or absolute-form; raises BadTarget.
 
     Whatever deserves a 400 is found before anything that deserves a 404.
@@ -89,7 +89,7 @@ def parse_target(raw: str) -> Target:
         raise BadTarget(400, "dot segment")
     _refuse_hidden(segments)
     _refuse_too_long(path, segments)
-    return Target(segments, not segments or path.endswith("/"), query, authority)
+    return RequestTarget(segments, not segments or path.endswith("/"), query, authority)
 
 
 def _split_absolute(raw: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 The pipe is what `capacity` says, in bytes per second, or what is measured; it holds as many channels as `set channel`
 fits into it, and a request has one from when it may start until its handler is done. What a request will cost is not
 known before it is answered: it is charged with the mean of its class, and with what it really sent when it ends.
-Needs a running event loop from the first request on. Neighbours: `for_aiohttp`, `for_asgi` ask; `qosweb.node.qosgate`
+Needs a running event loop from the first request on. Neighbours: `for_aiohttp`, `for_asgi` ask; `qosweb.admission.qos_gate`
 decides.
 """
 
@@ -18,32 +18,32 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from cluster.names import ProcessId
+from qosweb.admission.capacity_meter import CapacityMeter
+from qosweb.admission.capacity_report import CapacityReporter
+from qosweb.admission.class_accounts import ClassAccounts, field_text
+from qosweb.admission.classifier import Classifier
+from qosweb.admission.clock import Clock
+from qosweb.admission.engine_driver import EngineDriver
+from qosweb.admission.qos_gate import QosGate, denial_fields, denial_status, denial_words
+from qosweb.admission.redirects import Redirects
 from qosweb.engine.engine import Engine
-from qosweb.engine.law import Law
-from qosweb.engine.requests import Deny, Phase
+from qosweb.engine.local.requests import Deny, Phase
+from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.http.hosts import parse_host
 from qosweb.http.targets import BadTarget, parse_target
-from qosweb.node.clock import Clock
-from qosweb.node.engineroom import EngineRoom
-from qosweb.node.exchange import WAITING, Exchange
-from qosweb.node.labels import Labels
-from qosweb.node.meter import Meter
-from qosweb.node.policy import Policy, field_text
-from qosweb.node.qosgate import QosGate, denial_fields, denial_status, denial_words
-from qosweb.node.reporting import Reporter
-from qosweb.node.saying import say
-from qosweb.node.visits import Visits
+from qosweb.server.process.console import say
+from qosweb.server.request.exchange import WAITING, Exchange
 from qosweb.settings import parse_byte_rate
-from qosweb.tools.files import compile_text
+from qosweb.webqos.loader import compile_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from cluster.names import View
-    from qosweb.engine.effects import Refused, Reported
-    from qosweb.node.ledger import ClassAccount
+    from qosweb.engine.replicated.effects import EntryRejected, Reported
+    from qosweb.server.accesslog.recorder import ClassAccount
     from qosweb.webqos.policy.environment import Environment
 
 MEASURE_EVERY_S = 1.0
@@ -104,11 +104,11 @@ class Doorkeeper:
             self._capacity_bps = None if capacity is None else parse_byte_rate(capacity)
         except ValueError as error:
             raise UsageError(f"capacity: {error}") from None
-        self._room: EngineRoom | None = None
+        self._room: EngineDriver | None = None
         self._chores: asyncio.Task[None] | None = None
-        self._policy: Policy
+        self._policy: ClassAccounts
         self._gate: QosGate
-        self._meter: Meter
+        self._meter: CapacityMeter
         self._clock: Clock
 
     @classmethod
@@ -201,31 +201,31 @@ class Doorkeeper:
 
     # ---- the engine
 
-    def _opened(self) -> EngineRoom:
+    def _opened(self) -> EngineDriver:
         """The room of the engine, from the first request on."""
         if self._room is not None:
             return self._room
         loop = asyncio.get_running_loop()
         self._clock = Clock()
-        self._policy = Policy(self._labels(self._law))
+        self._policy = ClassAccounts(self._labels(self._law))
         engine = Engine(ProcessId("application"), self._law, self, is_member=False)
-        self._room = EngineRoom(loop, engine, self._clock)
-        self._gate = QosGate(self._room, self._policy, Visits(say), paces=False)
-        self._meter = Meter(self._capacity_bps)
-        reporter = Reporter(self._room, self._meter, self._clock)
+        self._room = EngineDriver(loop, engine, self._clock)
+        self._gate = QosGate(self._room, self._policy, Redirects(say), paces=False)
+        self._meter = CapacityMeter(self._capacity_bps)
+        reporter = CapacityReporter(self._room, self._meter, self._clock)
         reporter.report()
         self._room.turn()
         self._chores = loop.create_task(self._measure(reporter), name="doorkeeper")
         return self._room
 
-    async def _measure(self, reporter: Reporter) -> None:
+    async def _measure(self, reporter: CapacityReporter) -> None:
         while True:
             await asyncio.sleep(MEASURE_EVERY_S)
             await asyncio.to_thread(self._meter.watch.look)
             reporter.report()
 
-    def _labels(self, law: Law) -> Labels:
-        return Labels(self._clock, law.model, text=law.text, noted=self._noted, environment=self._environment)
+    def _labels(self, law: CompiledPolicy) -> Classifier:
+        return Classifier(self._clock, law.model, text=law.text, noted=self._noted, environment=self._environment)
 
     def _noted(self, page_sets: Iterable[int]) -> None:
         if self._room is not None:
@@ -237,17 +237,17 @@ class Doorkeeper:
 
     # ---- what the engine tells
 
-    def policy_changed(self, position: int, law: Law) -> None:  # noqa: ARG002
+    def policy_changed(self, position: int, law: CompiledPolicy) -> None:  # noqa: ARG002
         self._policy.change(self._labels(law))
 
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
-    def refused(self, effect: Refused) -> None: ...
+    def refused(self, effect: EntryRejected) -> None: ...
 
 
-def _law_of(source: str, spec: str) -> Law:
+def _law_of(source: str, spec: str) -> CompiledPolicy:
     built, words = compile_text(source, spec)
     if built is None:
         raise UsageError(words.rstrip())
     assert built.model is not None
-    return Law.of_model(built.source.text, built.model)
+    return CompiledPolicy.of_model(built.source.text, built.model)

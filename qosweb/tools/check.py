@@ -6,8 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from qosweb.tools.files import count, read_source
 from qosweb.webqos.check.check import check_source
+from qosweb.webqos.loader import count, read_source
 from qosweb.webqos.syntax.diagnostics import as_json, in_order, render
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from qosweb.errors import UsageError
-from qosweb.tools.files import load
 from qosweb.tools.situation import environment_of, reading, split_url
 from qosweb.webqos import values
 from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.loader import load
 from qosweb.webqos.match.matcher import Matcher
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.policy.binding import Binding, bind
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.division import divide
-from qosweb.webqos.policy.environment import Environment, Means
+from qosweb.webqos.policy.environment import Environment, ShareBasis
 from qosweb.webqos.policy.terms import terms_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DescribedRequest:
     """A request as the command line describes it, in an environment."""
 
     environment: Environment
@@ -57,7 +57,7 @@ def explain(arguments: argparse.Namespace) -> int:
     environment = environment_of(arguments, matcher)
     host, path = split_url(arguments.url, model.settings.site)
     facts = _facts(arguments, matcher, environment, host)
-    story = Story(built, model, matcher, environment, facts, host, path)
+    story = Explanation(built, model, matcher, environment, facts, host, path)
     print(
         json.dumps(story.as_json(), indent=2) if arguments.json else story.as_text(),
         end="" if not arguments.json else "\n",
@@ -65,7 +65,7 @@ def explain(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _facts(arguments: argparse.Namespace, matcher: Matcher, environment: Environment, host: str) -> Told:
+def _facts(arguments: argparse.Namespace, matcher: Matcher, environment: Environment, host: str) -> DescribedRequest:
     numbers: dict[str, int] = {}
     if arguments.size:
         numbers["size"] = reading(values.size_bytes, arguments.size, "--size")
@@ -90,12 +90,19 @@ def _facts(arguments: argparse.Namespace, matcher: Matcher, environment: Environ
     linking: set[int] = set()
     for url in arguments.linked_from:
         linking |= matcher.watched_sets(*split_url(url, matcher.model.settings.site))
-    return Told(environment, numbers, texts, frozenset(linking), matcher.model)
+    return DescribedRequest(environment, numbers, texts, frozenset(linking), matcher.model)
 
 
-class Story:
+class Explanation:
     def __init__(
-        self, built: Built, model: Model, matcher: Matcher, environment: Environment, facts: Told, host: str, path: str
+        self,
+        built: Built,
+        model: Model,
+        matcher: Matcher,
+        environment: Environment,
+        facts: DescribedRequest,
+        host: str,
+        path: str,
     ) -> None:
         self._built = built
         self._model = model
@@ -183,7 +190,7 @@ class Story:
         demand = [PPM] * len(self._model.classes)
         for at in self._binding.always:
             demand[at] = 0
-        shares = divide(self._model, self._coverage, self._binding, Means.of(environment), demand)
+        shares = divide(self._model, self._coverage, self._binding, ShareBasis.of(environment), demand)
         return shares[self.number]
 
     def _rules(self) -> list[tuple[int, str, str, str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qosweb.errors import UsageError
-from qosweb.tools.files import read_source
+from qosweb.webqos.loader import read_source
 from qosweb.webqos.syntax.diagnostics import as_json, has_errors, in_order, render
 from qosweb.webqos.syntax.parser import parse
 from qosweb.webqos.syntax.printer import print_tree

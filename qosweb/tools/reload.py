@@ -2,7 +2,7 @@
 
 A specification is checked here first, as ``qosweb check`` does it, so that a mistake is seen where it was made. The
 node checks it again, and then the whole cluster changes at one place in its order.
-Neighbours: `adminclient`, `check`.
+Neighbours: `admin_client`, `check`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from qosweb.tools.adminclient import AdminClient, Refused
-from qosweb.tools.files import count, read_source
+from qosweb.tools.admin_client import AdminClient, RequestRefused
 from qosweb.webqos.check.check import check_source
+from qosweb.webqos.loader import count, read_source
 from qosweb.webqos.syntax.diagnostics import as_json as diagnostic_as_json
 from qosweb.webqos.syntax.diagnostics import has_errors, in_order, render
 
@@ -39,10 +39,12 @@ def reload(arguments: argparse.Namespace) -> int:
         return 1
     try:
         answer = asyncio.run(_put(client, source.text))
-    except Refused as refusal:
+    except RequestRefused as refusal:
         if refusal.status == 422:  # it knows another version of the language
             sys.stderr.write(refusal.text)
-            raise Refused(f"{client.address}: the node found errors where this command found none", 422, "") from None
+            raise RequestRefused(
+                f"{client.address}: the node found errors where this command found none", 422, ""
+            ) from None
         raise
     if arguments.json:
         print(json.dumps(answer, indent=2))

@@ -13,16 +13,16 @@ from rich.table import Table
 
 from qosweb.errors import UsageError
 from qosweb.settings import did_you_mean
-from qosweb.tools.files import load
 from qosweb.tools.situation import environment_of, reading
 from qosweb.webqos import values
 from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.loader import load
 from qosweb.webqos.match.matcher import Matcher
 from qosweb.webqos.model.model import Bytes, Requests
 from qosweb.webqos.policy.binding import bind, problem_of
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.division import divide
-from qosweb.webqos.policy.environment import Environment, Means
+from qosweb.webqos.policy.environment import Environment, ShareBasis
 from qosweb.webqos.values import BadValue
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ ROWS_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ShareRow:
     name: str
     demand_ppm: int
     share_ppm: int
@@ -61,16 +61,16 @@ def shares(arguments: argparse.Namespace) -> int:
         if ignored:
             print("bounds on requests and bytes per second are left out: say --capacity", file=sys.stderr)
     if arguments.png:
-        from qosweb.tools.picture import draw
+        from qosweb.tools.share_picture import draw
 
         draw(rows, arguments.png, arguments.file)
     return 0
 
 
-def rows_of(model: Model, environment: Environment, demand: list[int]) -> list[Row]:
+def rows_of(model: Model, environment: Environment, demand: list[int]) -> list[ShareRow]:
     coverage = Coverage(model)
     binding = bind(model, coverage, environment)
-    means = Means.of(environment)
+    means = ShareBasis.of(environment)
     given = divide(model, coverage, binding, means, demand)
     # Bounds are of what those leave that are always available; shown they are, like shares, of everything.
     left = PPM - sum(given[at] for at in binding.always)
@@ -80,7 +80,7 @@ def rows_of(model: Model, environment: Environment, demand: list[int]) -> list[R
     floors = {bound.classes[0]: bound.ppm * left // PPM for bound in problem.floors if len(bound.classes) == 1}
     ceilings = {bound.classes[0]: bound.ppm * left // PPM for bound in problem.ceilings if len(bound.classes) == 1}
     return [
-        Row(one.name, demand[at], given[at], floors.get(at), ceilings.get(at), at in binding.always)
+        ShareRow(one.name, demand[at], given[at], floors.get(at), ceilings.get(at), at in binding.always)
         for at, one in enumerate(model.classes)
     ]
 
@@ -126,7 +126,7 @@ def _amount(text: str, environment: Environment) -> int:
     return rate * PPM // environment.capacity_bps
 
 
-def _as_json(rows: list[Row], environment: Environment, *, rates_ignored: bool) -> dict[str, object]:
+def _as_json(rows: list[ShareRow], environment: Environment, *, rates_ignored: bool) -> dict[str, object]:
     capacity = environment.capacity_bps
     return {
         "nodes": environment.nodes,
@@ -149,7 +149,7 @@ def _as_json(rows: list[Row], environment: Environment, *, rates_ignored: bool) 
     }
 
 
-def _print(rows: list[Row], environment: Environment) -> None:
+def _print(rows: list[ShareRow], environment: Environment) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("class", overflow="fold")
     for column in ("asks", "least", "most", "gets"):
@@ -178,7 +178,7 @@ def _print(rows: list[Row], environment: Environment) -> None:
         print(f"not asked for: {percent(left)}")
 
 
-def bar(row: Row) -> str:
+def bar(row: ShareRow) -> str:
     """What it gets, filled; what it asks for beyond that, dotted."""
     got = round(row.share_ppm * BAR / PPM)
     asked = min(BAR, round(row.demand_ppm * BAR / PPM))

@@ -2,7 +2,7 @@
 
 With ``--watch`` a terminal is redrawn in place. Anything else gets one block for each look, and no more than
 LOOKS_MAX of them: a file must not grow for ever because somebody forgot a command.
-Neighbours: `adminclient` asks, `clusterpicture` draws.
+Neighbours: `admin_client` asks, `cluster_picture` draws.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rich.live import Live
 from rich.text import Text
 
 from qosweb.errors import UsageError
-from qosweb.tools.adminclient import AdminClient, AdminError
-from qosweb.tools.clusterpicture import picture
+from qosweb.tools.admin_client import AdminClient, AdminError
+from qosweb.tools.cluster_picture import picture
 
 if TYPE_CHECKING:
     import argparse

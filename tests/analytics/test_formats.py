@@ -7,18 +7,19 @@ from typing import Any
 
 import msgspec
 
-from qosweb.analytics import batches, cells, checkpoint, tail
-from qosweb.analytics.rows import Event
+from qosweb.analytics.follow import batches, checkpoint, log_tail
+from qosweb.analytics.read import slot_sums
+from qosweb.analytics.read.rows import LogEvent
 from tests.support.golden import Case, assert_all_types_occur, check
 
 DATA = Path(__file__).parent / "data"
-EVENT = Event("view", 12.5, "a", 41, "3:ab", ("a", "b"), True, "p1", "text", 2_000_000, "b")
+EVENT = LogEvent("view", 12.5, "a", 41, "3:ab", ("a", "b"), True, "p1", "text", 2_000_000, "b")
 VALUES: dict[str, Any] = {
-    "tail.json": tail.State(7, True, [tail.Log("access.log", 1, 2, 300, "ab", 256)], ["access.log"]),
-    "note.json": batches.Note(
+    "tail.json": log_tail.TailState(7, True, [log_tail.Log("access.log", 1, 2, 300, "ab", 256)], ["access.log"]),
+    "note.json": batches.BatchNote(
         12.5, 12.25, ["000000000007-end"], [EVENT], {"r": ["1", "2"]}, [batches.Sample(["a", 1], ["b1244dbf-17"])], 9
     ),
-    "note.json.empty": batches.Note(),
+    "note.json.empty": batches.BatchNote(),
     "options.json": checkpoint.Fixed(60, 1, 5.0, 2.5, "100ms", "ab"),
 }
 
@@ -28,7 +29,7 @@ def test_files_of_a_checkpoint(write_golden: bool) -> None:
         name: Case(value, msgspec.json.encode, msgspec.json.Decoder(type(value)).decode)
         for name, value in VALUES.items()
     }
-    tables = {**batches._SCHEMAS, batches.SLOTS: cells.schema((100, 2_000))}
+    tables = {**batches._SCHEMAS, batches.SLOTS: slot_sums.schema((100, 2_000))}
     cases |= {f"table.{name}": Case(columns, str.encode, bytes.decode) for name, columns in tables.items()}
     check(DATA / "checkpoint.txt", cases, write=write_golden)
 

@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from qosweb.analytics import java, sources
 from qosweb.analytics.command import settings
-from qosweb.analytics.session import spark_session
+from qosweb.analytics.read import sources
+from qosweb.analytics.spark import java
+from qosweb.analytics.spark.session import spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,7 @@ SMALL_MAX_S = 5.0
 GOACCESS_LINES = 1_000_000
 SESSION = """
 from qosweb.analytics.command import settings
-from qosweb.analytics.session import spark_session
+from qosweb.analytics.spark.session import spark_session
 with spark_session("bench", conf=settings("local[*]", 0)):
     print("there", flush=True)
 """
@@ -130,7 +131,7 @@ def _on_spark(log: Path, rounds: int, figures: dict[str, Any]) -> None:
         from pyspark import SparkContext
 
         from qosweb.analytics.analysis import analyse
-        from qosweb.analytics.wanted import Wanted
+        from qosweb.analytics.analysis_request import AnalysisRequest
 
         figures["session_s"] = time.perf_counter() - begun_s
         figures["spark"] = spark.version
@@ -139,7 +140,10 @@ def _on_spark(log: Path, rounds: int, figures: dict[str, Any]) -> None:
         jvm = psutil.Process(gateway.proc.pid)
         for name in ("spark_aggregate", "analysis"):
             figures[f"{name}_s"], figures[f"{name}_cpu_s"] = [], []
-        acts = {"spark_aggregate": lambda: _aggregate(spark, log), "analysis": lambda: analyse(spark, Wanted(found))}
+        acts = {
+            "spark_aggregate": lambda: _aggregate(spark, log),
+            "analysis": lambda: analyse(spark, AnalysisRequest(found)),
+        }
         figures["analysis_cold_s"] = _timed(acts["analysis"])
         for _ in range(rounds):
             for name, act in acts.items():
@@ -151,7 +155,7 @@ def _on_spark(log: Path, rounds: int, figures: dict[str, Any]) -> None:
 def _aggregate(spark: SparkSession, log: Path) -> None:
     from pyspark.sql import functions as f
 
-    from qosweb.analytics.lines import REQUEST_SCHEMA
+    from qosweb.analytics.read.log_lines import REQUEST_SCHEMA
 
     lines = spark.read.schema(REQUEST_SCHEMA).json(str(log))
     rows = lines.groupBy("class", "decision").agg(f.count(f.lit(1)), f.sum("bytes"), f.max("total_ms")).collect()

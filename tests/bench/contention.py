@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from cluster.runtime.keys import make_key_file
+from cluster.runtime.net.keys import make_key_file
 from tests.bench.contention_node import HOLD_S
 
 NAMES = "abc"

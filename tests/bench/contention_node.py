@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from cluster.names import ProcessId
+from qosweb.admission.clock import Clock
+from qosweb.admission.engine_driver import EngineDriver
 from qosweb.engine.engine import Engine
-from qosweb.engine.entries import Report
-from qosweb.engine.law import Law
-from qosweb.engine.requests import Deny, Request, Start
+from qosweb.engine.local.requests import Deny, Request, Start
+from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+from qosweb.engine.replicated.entries import NodeReport
 from qosweb.engine.sim.policies import law_of
-from qosweb.node import collector
-from qosweb.node.clock import Clock
-from qosweb.node.engineroom import EngineRoom
-from qosweb.node.membership import Membership
+from qosweb.server.cluster.membership import ClusterMembership
+from qosweb.server.process import gc_tuning
 from qosweb.settings import ServeSettings
 from qosweb.units import parse_address
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster.names import View
-    from qosweb.engine.effects import Refused, Reported
-    from qosweb.engine.requests import Decision
+    from qosweb.engine.local.requests import Decision
+    from qosweb.engine.replicated.effects import EntryRejected, Reported
 
 COST = 16_384
 HOLD_S = 0.02
@@ -79,7 +79,7 @@ class Plain:
 class InCluster:
     """By the engine of a member."""
 
-    def __init__(self, room: EngineRoom) -> None:
+    def __init__(self, room: EngineDriver) -> None:
         self._room = room
 
     def submit(self, class_number: int, decided: Callable[[Decision], None]) -> Request:
@@ -142,9 +142,9 @@ class Node:
 
     def __init__(self, name: str, channels: int) -> None:
         self.channels = channels
-        engine = Engine(ProcessId(name), Law.empty(), self, is_member=True, life=int(time.time()))
-        self.room = EngineRoom(asyncio.get_running_loop(), engine, Clock())
-        self.membership: Membership | None = None
+        engine = Engine(ProcessId(name), CompiledPolicy.empty(), self, is_member=True, life=int(time.time()))
+        self.room = EngineDriver(asyncio.get_running_loop(), engine, Clock())
+        self.membership: ClusterMembership | None = None
         self.members = 0
 
     async def begin(self, name: str, key: Path, contact: str) -> str:
@@ -156,7 +156,7 @@ class Node:
             join=() if founds else (parse_address(contact),),
             bootstrap=founds,
         )
-        self.membership = await Membership.begin(settings, name, self.room, self._entered)
+        self.membership = await ClusterMembership.begin(settings, name, self.room, self._entered)
         while not self.members:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         if founds:
@@ -172,7 +172,7 @@ class Node:
     def _report(self) -> None:
         engine = self.room.engine
         engine.now_ms = self.room.now_ms()
-        engine.report_capacity(Report(self.channels * CHANNEL_BPS, 0, 0, "http://nowhere"))
+        engine.report_capacity(NodeReport(self.channels * CHANNEL_BPS, 0, 0, "http://nowhere"))
         self.room.poke()
 
     @property
@@ -203,11 +203,11 @@ class Node:
 
     # ---- what the engine tells
 
-    def policy_changed(self, position: int, law: Law) -> None: ...
+    def policy_changed(self, position: int, law: CompiledPolicy) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
     def reported(self, effect: Reported) -> None: ...
 
-    def refused(self, effect: Refused) -> None:
+    def refused(self, effect: EntryRejected) -> None:
         raise AssertionError(effect)
 
 
@@ -221,7 +221,7 @@ async def main() -> None:
         if order["do"] == "ready":
             while node.members != order["members"] or not node.is_ready:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            collector.look_seldom()  # as a node does
+            gc_tuning.look_seldom()  # as a node does
             say({"ready": True})
         else:
             say(await node.run(order["mode"], order["seconds"], order["warm_s"]))

@@ -16,11 +16,11 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from cluster.names import ProcessId, make_view
-from qosweb.engine import entries
-from qosweb.engine.effects import Effect, Granted, Reserved
-from qosweb.engine.entries import Batch, PolicyText, Report
-from qosweb.engine.law import Law
-from qosweb.engine.machine import QosMachine
+from qosweb.engine.replicated import entries
+from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+from qosweb.engine.replicated.effects import Effect, Granted, Reserved
+from qosweb.engine.replicated.entries import NodeBatch, NodeReport, PolicyText
+from qosweb.engine.replicated.state_machine import QosStateMachine
 from qosweb.engine.sim.policies import law_of
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ class Trio:
         self.effects: list[Effect] = []
         self.granted: dict[ProcessId, deque[int]] = {node: deque() for node in NODES}
         self.visits: dict[ProcessId, deque[tuple[ProcessId, int]]] = {node: deque() for node in NODES}
-        self.machines = [QosMachine(node, Law.empty(), self._effect_of(node)) for node in NODES]
+        self.machines = [QosStateMachine(node, CompiledPolicy.empty(), self._effect_of(node)) for node in NODES]
         self.number = self.position = 0
         self.told: list[tuple[ProcessId, bytes]] = []
         for machine in self.machines:
             machine.view_changed(0, make_view(1, dict.fromkeys(NODES, 1)))
-        self.tell(NODES[0], Batch(0, 0, PolicyText(law.text, law.packed)))
+        self.tell(NODES[0], NodeBatch(0, 0, PolicyText(law.text, law.packed)))
         for node in NODES:
-            self.tell(node, Batch(0, 1, report=Report(CHANNELS * CHANNEL_BPS, 0, 0, "")))
+            self.tell(node, NodeBatch(0, 1, report=NodeReport(CHANNELS * CHANNEL_BPS, 0, 0, "")))
 
     def _effect_of(self, node: ProcessId) -> Callable[[Effect], None]:
         granted, visits = self.granted[node], self.visits[node]
@@ -71,7 +71,7 @@ class Trio:
 
         return effect
 
-    def tell(self, node: ProcessId, batch: Batch) -> None:
+    def tell(self, node: ProcessId, batch: NodeBatch) -> None:
         self.position += 1
         body = entries.encode(batch)
         self.told.append((node, body))
@@ -89,7 +89,7 @@ class Trio:
         finished = [(granted.popleft(), COST) for _ in range(min(count, len(granted)))]
         visited = [(*visits.popleft(), COST) for _ in range(min(count - len(finished), len(visits)))]
         ended = len(finished) + len(visited)
-        self.tell(node, Batch(at_ms, 1, submitted=self.submits(ended), finished=finished, visited=visited))
+        self.tell(node, NodeBatch(at_ms, 1, submitted=self.submits(ended), finished=finished, visited=visited))
         return ended
 
 
@@ -99,7 +99,7 @@ def measure(batch: int, waiting: int, classes: int, decisions: int, runs: int) -
     each = (waiting + 3 * CHANNELS) // 3 + 1
     for node in NODES:
         for first in range(0, each, entries.LIST_MAX):
-            trio.tell(node, Batch(0, 1, submitted=trio.submits(min(entries.LIST_MAX, each - first))))
+            trio.tell(node, NodeBatch(0, 1, submitted=trio.submits(min(entries.LIST_MAX, each - first))))
     for step in range(30):  # warm
         trio.round(NODES[step % 3], batch, 0)
     trio.told.clear()
@@ -113,7 +113,7 @@ def measure(batch: int, waiting: int, classes: int, decisions: int, runs: int) -
 
 def _again(before: bytes, told: list[tuple[ProcessId, bytes]]) -> float:
     """Seconds for one replica to go through this."""
-    machine = QosMachine(NODES[0], Law.empty(), lambda _effect: None)
+    machine = QosStateMachine(NODES[0], CompiledPolicy.empty(), lambda _effect: None)
     machine.restore(before)
     gc.collect()
     start = time.thread_time()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from loadgen.experiments.namespaces import Network, NotAllowed
+from loadgen.experiments.namespaces import NamespaceNetwork, NamespacesUnavailable
 from tests.bench.group_processes import CORES, Members
 
 SOURCE = Path(__file__).with_name("group_corosync.c")
@@ -62,9 +62,9 @@ def missing() -> str:
     if not shutil.which("cc"):
         return "corosync is not measured: its client needs a C compiler (cc)"
     try:
-        with Network("a"):
+        with NamespaceNetwork("a"):
             return ""
-    except NotAllowed as error:
+    except NamespacesUnavailable as error:
         return f"corosync is not measured: it needs network namespaces ({error})"
 
 
@@ -72,7 +72,7 @@ class CorosyncMembers(Members):
     def __init__(self) -> None:
         self.processes = []
         self._folder = Path(tempfile.mkdtemp())
-        self._spaces = Network(NAMES)
+        self._spaces = NamespaceNetwork(NAMES)
         self._others: list[subprocess.Popen[bytes]] = []
         try:
             self._spaces.__enter__()

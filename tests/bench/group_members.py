@@ -24,10 +24,10 @@ import msgspec
 import uvloop
 
 from cluster import Group, Options
-from cluster.runtime.group import Full
-from cluster.runtime.options import RUNTIME_SETTINGS
-from cluster.runtime.tally import Tally
-from qosweb.node.collector import look_seldom
+from cluster.runtime.api.group import Full
+from cluster.runtime.api.options import RUNTIME_SETTINGS
+from cluster.runtime.commands.counter_machine import CounterMachine
+from qosweb.server.process.gc_tuning import look_seldom
 from tests.bench.group_etcd import Etcd
 from tests.bench.group_pysyncobj import PySyncObj
 
@@ -74,7 +74,7 @@ class Ours:
             name=role["name"], key=KEY, listen=(role["listen"],), contacts=tuple(role["join"]), data=data,
             settings=settings,
         )  # fmt: skip
-        machine = Tally() if role.get("tally") else Count()
+        machine = CounterMachine() if role.get("tally") else Count()
         return cls(await (Group.join if role["join"] else Group.found)(options, machine))
 
     @property

@@ -16,7 +16,7 @@ import psutil
 from tests.bench import group_etcd
 
 if TYPE_CHECKING:
-    from loadgen.experiments.namespaces import Network
+    from loadgen.experiments.namespaces import NamespaceNetwork
 
 TOP = Path(__file__).resolve().parents[2]
 CORES = 2  # that all members of a contender share, however many there are
@@ -26,7 +26,7 @@ class Members:
     """Members of one kind, each a process of its own, and each in its own namespace of a `network`. One submits."""
 
     def __init__(
-        self, kind: str, submitter: int, names: str = "abc", network: Network | None = None, **role: Any
+        self, kind: str, submitter: int, names: str = "abc", network: NamespaceNetwork | None = None, **role: Any
     ) -> None:
         self.processes: list[subprocess.Popen[str]] = []
         self._network = network

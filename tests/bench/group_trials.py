@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from loadgen.experiments.namespaces import Network, NotAllowed
+from loadgen.experiments.namespaces import NamespaceNetwork, NamespacesUnavailable
 from tests.bench import group_goals as goals
 from tests.bench.calm import stolen_s
 from tests.bench.group_layers import show_layers
@@ -47,7 +47,7 @@ class Session(msgspec.Struct, frozen=True):
 Trial = Callable[[Session], None]
 
 
-def _ours(folder: str = "", names: str = "abc", network: Network | None = None) -> Members:
+def _ours(folder: str = "", names: str = "abc", network: NamespaceNetwork | None = None) -> Members:
     """Durable if there is a folder."""
     data = {"data": tempfile.mkdtemp(dir=folder)} if folder else {}
     return Members("ours", 1, names, network, **data)
@@ -74,13 +74,13 @@ def cuts(session: Session) -> None:
     waits = []
     try:
         for _ in range(session.rounds):
-            with Network("abc") as network:
+            with NamespaceNetwork("abc") as network:
                 members = _ours(network=network)
                 try:
                     waits.append(_longest_wait_ms(members, lambda: network.part("ab", "c"), 3.0))
                 finally:
                     members.close()
-    except NotAllowed as error:
+    except NamespacesUnavailable as error:
         print(f"\na silent cut is not measured: it needs network namespaces ({error})")
         return
     print(f"\nlongest wait of an entry when a member is cut off without a word, {FEW} outstanding, each round:")

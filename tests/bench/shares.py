@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import linprog
 
-from qosweb.webqos.allocation.problem import PPM, Bound, Problem, Ratio
+from qosweb.webqos.allocation.problem import PPM, Problem, Ratio, ShareBound
 from qosweb.webqos.allocation.shares import Allocator
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def _unbound(classes: int, _: Random) -> Problem:
 
 def _single(classes: int, random: Random) -> Problem:
     part = PPM // classes
-    floors = tuple(Bound((one,), random.randrange(part), one) for one in range(classes))
-    ceilings = tuple(Bound((one,), random.randrange(part, 4 * part), one) for one in range(classes))
+    floors = tuple(ShareBound((one,), random.randrange(part), one) for one in range(classes))
+    ceilings = tuple(ShareBound((one,), random.randrange(part, 4 * part), one) for one in range(classes))
     return Problem(classes, floors, ceilings)
 
 
@@ -107,9 +107,9 @@ def _nested(classes: int, random: Random) -> Problem:
     """Fives with a floor and a ceiling each, that bind now and then, and a ceiling on every second class."""
     groups = [tuple(range(first, first + 5)) for first in range(0, classes, 5)]
     part = PPM // len(groups)
-    floors = tuple(Bound(group, random.randrange(part // 2, part), k) for k, group in enumerate(groups))
-    ceilings = [Bound(group, random.randrange(part, 2 * part), k) for k, group in enumerate(groups)]
-    ceilings += [Bound((one,), random.randrange(part // 4, part), 100 + one) for one in range(0, classes, 2)]
+    floors = tuple(ShareBound(group, random.randrange(part // 2, part), k) for k, group in enumerate(groups))
+    ceilings = [ShareBound(group, random.randrange(part, 2 * part), k) for k, group in enumerate(groups)]
+    ceilings += [ShareBound((one,), random.randrange(part // 4, part), 100 + one) for one in range(0, classes, 2)]
     return Problem(classes, floors, tuple(ceilings))
 
 
@@ -117,7 +117,9 @@ def _overlapping(classes: int, random: Random) -> Problem:
     """Ceilings on random fours, half as many as there are classes."""
     groups = [tuple(sorted(random.sample(range(classes), 4))) for _ in range(classes // 2)]
     part = PPM // classes
-    return Problem(classes, (), tuple(Bound(g, random.randrange(2 * part, 8 * part), k) for k, g in enumerate(groups)))
+    return Problem(
+        classes, (), tuple(ShareBound(g, random.randrange(2 * part, 8 * part), k) for k, g in enumerate(groups))
+    )
 
 
 def _ratio(classes: int, random: Random) -> Problem:
@@ -128,8 +130,8 @@ def _ratio(classes: int, random: Random) -> Problem:
 def _usual(classes: int, random: Random) -> Problem:
     """What a large site might have: bounds on some classes, three ratios, and groups that overlap, two and two."""
     part = PPM // classes
-    floors = [Bound((one,), random.randrange(part // 2, part), one) for one in range(0, classes, 3)]
-    ceilings = [Bound((one,), random.randrange(2 * part, 4 * part), one) for one in range(1, classes, 4)]
+    floors = [ShareBound((one,), random.randrange(part // 2, part), one) for one in range(0, classes, 3)]
+    ceilings = [ShareBound((one,), random.randrange(2 * part, 4 * part), one) for one in range(1, classes, 4)]
     third = classes // 3
     ratios: list[Ratio] = []
     if classes > 10:
@@ -143,7 +145,7 @@ def _usual(classes: int, random: Random) -> Problem:
         most = len(left) * part
         if right[-1] < classes:
             bounds += [
-                Bound(g, random.randrange(most // 2, most), 950 + 2 * k + j) for j, g in enumerate((left, right))
+                ShareBound(g, random.randrange(most // 2, most), 950 + 2 * k + j) for j, g in enumerate((left, right))
             ]
     return Problem(classes, tuple(floors), tuple(ceilings), tuple(ratios))
 
@@ -153,7 +155,7 @@ def _tangled(classes: int, random: Random) -> Problem:
     overlapping = _overlapping(classes, random)
     part = PPM // classes
     groups = [tuple(sorted(random.sample(range(classes), 4))) for _ in range(classes // 4)]
-    floors = tuple(Bound(group, random.randrange(part, 4 * part), k) for k, group in enumerate(groups))
+    floors = tuple(ShareBound(group, random.randrange(part, 4 * part), k) for k, group in enumerate(groups))
     return Problem(classes, floors, overlapping.ceilings, (Ratio((0,), (1, 2), "==", 2, 1, 99),))
 
 

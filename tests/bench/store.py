@@ -19,8 +19,8 @@ import msgspec
 from cluster.durable import Appended, Labelled, Record, Snapshotted, Truncated
 from cluster.entries import pack_bodies
 from cluster.names import ProcessId, ViewId
-from cluster.runlog import Run
-from cluster.runtime.store import Purpose, Store
+from cluster.run_log import Run
+from cluster.runtime.disk.store import Purpose, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from qosweb.webqos.model.build import build
 from qosweb.webqos.policy.binding import bind, problem_of
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.environment import Environment
-from qosweb.webqos.syntax.places import Source
+from qosweb.webqos.syntax.positions import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable

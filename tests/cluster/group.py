@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from cluster.actions import Action, Crashed, Recovered
 from cluster.detector import Detector
 from cluster.durable import Epoch
-from cluster.layer import Known, Persist, Send, Surroundings
+from cluster.endpoint import Endpoint
+from cluster.layer import Context, KnownPeers, Persist, Send
 from cluster.links import Links
 from cluster.membership import Membership
 from cluster.messages import AppMsg, Frame, FwdMsg, Ordered, Plain, Proposal, Registered, SyncMsg, ViewMsg
 from cluster.names import ProcessId, View
-from cluster.self_delivery import SelfDelivery
 from cluster.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Client:
     """Records what the end-point tells it, and answers block at once (or when told, with `prompt` off)."""
 
     def __init__(self) -> None:
-        self.endpoint: SelfDelivery
+        self.endpoint: Endpoint
         self.delivered: list[tuple[ProcessId, Ordered]] = []
         self.views: list[tuple[View, tuple[ProcessId, ...]]] = []
         self.prompt = True
@@ -59,12 +59,12 @@ class Node:
 
     def __init__(self, group: Group, me: ProcessId, boot: int, epoch: int) -> None:
         self.me, self.boot, self.epoch = me, boot, epoch
-        self.around = Surroundings(me, group.chance, lambda action: group.trace.append((me, action)))
-        self.around.now = group.now
-        self.links = Links(self.around, group.settings, boot)
-        self.detector = Detector(self.around, group.settings)
-        self.membership = Membership(self.around, group.settings, epoch, boot)
-        self.endpoint = SelfDelivery(self.around)
+        self.context = Context(me, group.chance, lambda action: group.trace.append((me, action)))
+        self.context.now = group.now
+        self.links = Links(self.context, group.settings, boot)
+        self.detector = Detector(self.context, group.settings)
+        self.membership = Membership(self.context, group.settings, epoch, boot)
+        self.endpoint = Endpoint(self.context)
         self.client = Client()
         self.client.endpoint = self.endpoint
         self.links.above = dict.fromkeys((ViewMsg, AppMsg, FwdMsg, SyncMsg), self.endpoint.link_deliver)
@@ -186,20 +186,20 @@ class Group:
         if node.client.blocked:
             return None
         body = Plain(next(self._sent), Registered())
-        node.around.now = self.now
+        node.context.now = self.now
         node.endpoint.send(body)
         self._handle(node)
         return body
 
     def block_ok(self, name: str) -> None:
         node = self.nodes[ProcessId(name)]
-        node.around.now = self.now
+        node.context.now = self.now
         node.endpoint.block_ok()
         self._handle(node)
 
     def leave(self, name: str) -> None:
         node = self.nodes[ProcessId(name)]
-        node.around.now = self.now
+        node.context.now = self.now
         node.membership.leave()
         self._handle(node)
 
@@ -218,7 +218,7 @@ class Group:
             (self._frame if kind == "frame" else self._dial)(a, b, connection)
             return
         node = min(self.nodes.values(), key=lambda node: (node.next_deadline(), node.me))
-        node.around.now = self.now
+        node.context.now = self.now
         node.tick()
         self._handle(node)
 
@@ -243,7 +243,7 @@ class Group:
         heappush(self._events, (self.now + delay, next(self._order), kind, a, b, connection))
 
     def _handle(self, node: Node) -> None:
-        effects, node.around.outbox = node.around.outbox, []
+        effects, node.context.outbox = node.context.outbox, []
         for effect in effects:
             if isinstance(effect, Send):
                 for peer in effect.to:
@@ -252,7 +252,7 @@ class Group:
                 assert isinstance(effect.record, Epoch)
                 self._disk[node.me][1] = effect.record.epoch
             else:
-                assert isinstance(effect, Known)
+                assert isinstance(effect, KnownPeers)
 
     def _carry(self, a: ProcessId, b: ProcessId, frame: Frame) -> None:
         connection = self._connection.get(_pair(a, b))
@@ -271,7 +271,7 @@ class Group:
             self._held[a, b] = self._held.get((a, b), 0) + 1
             return
         node = self.nodes[b]
-        node.around.now = self.now
+        node.context.now = self.now
         node.received(a, self._wire[a, b].popleft())
         self._handle(node)
 
@@ -282,7 +282,7 @@ class Group:
         self._connection[pair] = next(self._connections)
         self._wire[a, b], self._wire[b, a] = deque(), deque()
         for me, peer in ((a, b), (b, a)):
-            self.nodes[me].around.now = self.now
+            self.nodes[me].context.now = self.now
             self.nodes[me].detector.connected(peer)
             self.nodes[me].links.connected(peer)
             self._handle(self.nodes[me])
@@ -295,7 +295,7 @@ class Group:
         self._held.pop((b, a), None)
         for me, peer in ((a, b), (b, a)):
             if me in self.nodes:
-                self.nodes[me].around.now = self.now
+                self.nodes[me].context.now = self.now
                 self.nodes[me].links.disconnected(peer)
                 self.nodes[me].detector.disconnected(peer)
                 self._handle(self.nodes[me])

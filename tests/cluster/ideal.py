@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.durable import Image, founding_image
-from cluster.layer import DeliveredRun, Known, Persist, Send
+from cluster.layer import DeliveredRun, KnownPeers, Persist, Send
 from cluster.messages import Frame
 from cluster.names import ProcessId
 from cluster.stack import Process
-from cluster.tickets import NO_TICKET
+from cluster.submission_index import NO_TICKET
 
 if TYPE_CHECKING:
     from cluster.settings import Settings
@@ -106,4 +106,4 @@ class Ideal:
             elif type(effect) is DeliveredRun:
                 self.resolved += len(effect.tickets) - effect.tickets.count(NO_TICKET)
             else:
-                assert not isinstance(effect, Known) or effect.peers
+                assert not isinstance(effect, KnownPeers) or effect.peers

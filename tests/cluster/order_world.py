@@ -15,13 +15,13 @@ from functools import partial
 from random import Random
 
 from cluster.entries import pack_bodies
-from cluster.layer import Surroundings
+from cluster.layer import Context
 from cluster.messages import Ack, Batch, Ordered, Slot, ViewMessage
 from cluster.names import ProcessId, View, ViewId, make_view
 from cluster.settings import DEFAULT, Settings
 from cluster.view_order import ViewOrder
 
-MakeOrder = Callable[[Surroundings, Settings], ViewOrder]
+MakeOrder = Callable[[Context, Settings], ViewOrder]
 
 
 def message(number: int, size: int = 1) -> Batch:
@@ -72,8 +72,8 @@ class Node:
     def __init__(self, world: World, me: ProcessId, make: MakeOrder, settings: Settings) -> None:
         self.world = world
         self.me = me
-        self.around = Surroundings(me, world.chance)
-        self.order = make(self.around, settings)
+        self.context = Context(me, world.chance)
+        self.order = make(self.context, settings)
         self.order.above = self
         self.order.below = self
         self.order.links = _Links(self)
@@ -167,7 +167,7 @@ class Node:
 
     def take(self, sender: ProcessId, body: Ordered) -> None:
         self.taken[sender] = self.taken.get(sender, 0) + 1
-        self.around.now = self.world.now
+        self.context.now = self.world.now
         self.order.deliver(sender, body)
         self.order.settle()
 
@@ -179,7 +179,7 @@ class Node:
         self.current_view = view
         self.is_blocked = False
         self.taken = {}
-        self.around.now = self.world.now
+        self.context.now = self.world.now
         self.order.view(view, view.members)
         self.order.settle()
         ahead, self.ahead = self.ahead, []

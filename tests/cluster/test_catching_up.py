@@ -58,7 +58,7 @@ def test_every_step_is_small_and_the_application_is_told_at_the_end() -> None:
         c.total_order.tick()
         steps += 1
         assert len(c.machine.entries) - before <= STEP
-        assert c.total_order.next_deadline() <= c.around.now or told(c) is not None
+        assert c.total_order.next_deadline() <= c.context.now or told(c) is not None
     assert c.machine.entries == missed
     assert steps >= MISSED // STEP - 1
     service.run()

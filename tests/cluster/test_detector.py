@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from cluster.detector import Detector
-from cluster.layer import Surroundings
+from cluster.layer import Context
 from cluster.names import ProcessId
-from cluster.runtime.options import RUNTIME_SETTINGS
+from cluster.runtime.api.options import RUNTIME_SETTINGS
 from cluster.settings import DEFAULT, Settings
 
 A, B, C = (ProcessId(name) for name in "abc")
@@ -17,8 +17,8 @@ A, B, C = (ProcessId(name) for name in "abc")
 
 class Ear:
     def __init__(self, settings: Settings = DEFAULT) -> None:
-        self.around = Surroundings(B, Random(0))
-        self.detector = Detector(self.around, settings)
+        self.context = Context(B, Random(0))
+        self.detector = Detector(self.context, settings)
         self.detector.above = self
         self.changes = 0
 
@@ -29,8 +29,8 @@ class Ear:
         return "".join(peer.name for peer in self.detector.hears)
 
     def listen(self, until: float, *, every: float = DEFAULT.heartbeat, peers: tuple[ProcessId, ...] = ()) -> None:
-        while self.around.now + every <= until:
-            self.around.now += every
+        while self.context.now + every <= until:
+            self.context.now += every
             for peer in peers:
                 self.detector.heard(peer)
             self.detector.tick()
@@ -62,12 +62,12 @@ def test_on_real_machines_who_is_busy_for_300_ms_is_heard_and_who_is_silent_for_
     ear.listen(5.0, every=beat, peers=(A,))
     changes = ear.changes
     for _ in range(3):  # a pause that was short enough does not make the next one longer than that
-        ear.listen(ear.around.now + 0.301)
+        ear.listen(ear.context.now + 0.301)
         assert (ear.heard(), ear.changes) == ("ab", changes)
-        ear.listen(ear.around.now + 1.001, every=beat, peers=(A,))
-    ear.listen(ear.around.now + 0.301, every=beat)
+        ear.listen(ear.context.now + 1.001, every=beat, peers=(A,))
+    ear.listen(ear.context.now + 0.301, every=beat)
     assert ear.heard() == "ab"
-    ear.listen(ear.around.now + 0.201, every=beat)
+    ear.listen(ear.context.now + 0.201, every=beat)
     assert ear.heard() == "b"
 
 
@@ -92,12 +92,12 @@ def test_a_new_connection_in_the_place_of_another_changes_nothing_until_the_peer
 
 def test_the_timeout_follows_an_irregular_peer_within_bounds(ear: Ear) -> None:
     ear.listen(1.0, peers=(A,))
-    steady = ear.detector.next_deadline() - ear.around.now
+    steady = ear.detector.next_deadline() - ear.context.now
     assert steady == pytest.approx(DEFAULT.suspect_min)
     for pause in (0.3, 0.05, 0.33, 0.1) * 5:
-        ear.around.now += pause
+        ear.context.now += pause
         ear.detector.heard(A)
-    nervous = ear.detector.next_deadline() - ear.around.now
+    nervous = ear.detector.next_deadline() - ear.context.now
     assert steady < nervous <= DEFAULT.suspect_max
 
 
@@ -106,7 +106,7 @@ def test_a_pause_that_was_too_long_once_is_waited_for_later(ear: Ear) -> None:
     changes = []
     for _ in range(10):
         before = ear.changes
-        ear.listen(ear.around.now + 0.55)
+        ear.listen(ear.context.now + 0.55)
         ear.detector.heard(A)
         changes.append(ear.changes - before)
     assert changes[0] == 2  # out and in again
@@ -116,29 +116,29 @@ def test_a_pause_that_was_too_long_once_is_waited_for_later(ear: Ear) -> None:
 def test_however_slow_a_peer_was_its_silence_is_held_against_it_in_the_end(ear: Ear) -> None:
     ear.listen(1.0, peers=(A,))
     for _ in range(5):
-        ear.listen(ear.around.now + 2 * DEFAULT.suspect_max)
+        ear.listen(ear.context.now + 2 * DEFAULT.suspect_max)
         ear.detector.heard(A)
     assert ear.heard() == "ab"
-    assert ear.detector.next_deadline() - ear.around.now == pytest.approx(DEFAULT.suspect_max)
-    ear.listen(ear.around.now + DEFAULT.suspect_max + DEFAULT.heartbeat)
+    assert ear.detector.next_deadline() - ear.context.now == pytest.approx(DEFAULT.suspect_max)
+    ear.listen(ear.context.now + DEFAULT.suspect_max + DEFAULT.heartbeat)
     assert ear.heard() == "b"
 
 
 def test_the_deadline_is_the_moment_of_suspicion(ear: Ear) -> None:
     ear.listen(1.0, peers=(A,))
     while ear.heard() == "ab":
-        assert ear.around.now < 2
-        ear.around.now = min(ear.detector.next_deadline(), ear.around.now + DEFAULT.heartbeat)
+        assert ear.context.now < 2
+        ear.context.now = min(ear.detector.next_deadline(), ear.context.now + DEFAULT.heartbeat)
         ear.detector.tick()
-    assert ear.around.now == pytest.approx(1.0 + DEFAULT.suspect_min)
+    assert ear.context.now == pytest.approx(1.0 + DEFAULT.suspect_min)
 
 
 def test_who_slept_holds_nobodys_silence_against_them(ear: Ear) -> None:
     ear.listen(1.0, peers=(A,))
-    ear.around.now += 60.0
+    ear.context.now += 60.0
     ear.detector.tick()
     assert ear.heard() == "ab"
-    ear.listen(ear.around.now + DEFAULT.suspect_max)
+    ear.listen(ear.context.now + DEFAULT.suspect_max)
     assert ear.heard() == "b"
 
 

@@ -11,11 +11,12 @@ from cluster import actions, durable, messages
 from cluster.actions import NAMES, Action
 from cluster.entries import CHECKPOINT, VIEW, Entry, pack
 from cluster.names import Label, ProcessId, View, make_view
-from cluster.replica import Checkpoint, State
-from cluster.runlog import Run
-from cluster.runtime import handshake, rows, wire
-from cluster.runtime.tally import Tally
-from cluster.runtime.watch import OrderLine
+from cluster.replica import Checkpoint, SnapshotState
+from cluster.run_log import Run
+from cluster.runtime.commands.counter_machine import CounterMachine
+from cluster.runtime.disk import rows
+from cluster.runtime.net import handshake, wire
+from cluster.runtime.observe.observer import OrderLine
 from cluster.specs.traces import Life, action_line, life_line, read_trace
 from tests.support.golden import Case, assert_all_types_occur, check
 
@@ -57,7 +58,7 @@ FRAMES = [
     messages.LinkAck(3, 70_000),
     messages.Proposal(9, (A, B), (messages.Row(A, (2, 5), (A, B)),), leaving=False),
     wire.Addresses((("a", ("127.0.0.1:7000", "[::1]:7000")),)),
-    wire.Past((RECOVERY,)),
+    wire.RecoveryNotice((RECOVERY,)),
     *(messages.Data(3, number, body) for number, body in enumerate(PAYLOADS, 1)),
 ]
 GREETINGS = [
@@ -66,8 +67,8 @@ GREETINGS = [
     handshake.Refusal("b", "no", "refused"),
 ]
 IDENTITIES = [
-    handshake.Identity(A, 2, ("127.0.0.1:7000",), "", probe=True),
-    handshake.Identity(A, 2, (), "ab", True, False, handshake.Dialect(1, 2, 1)),
+    handshake.PeerIdentity(A, 2, ("127.0.0.1:7000",), "", probe=True),
+    handshake.PeerIdentity(A, 2, (), "ab", True, False, handshake.Dialect(1, 2, 1)),
 ]
 SNAPSHOT = durable.Snapshotted(40, (LABEL,), b"state")
 RECORDS = [
@@ -82,12 +83,12 @@ RECORDS = [
     durable.Truncated(40),
 ]
 META = rows.Meta(
-    identity=rows.Identity("shop", "a", 7, founder=True),
+    identity=rows.DiskIdentity("shop", "a", 7, founder=True),
     founding="ab",
     in_use=True,
     boot=3,
     epoch=70_000,
-    primaries=rows.Primaries(V, (V,)),
+    primaries=rows.PrimariesRow(V, (V,)),
     high_primary=V.id,
     next_confirm=41,
     base=40,
@@ -97,7 +98,7 @@ META = rows.Meta(
 VALUES: dict[str, tuple[Any, Any]] = {  # types that are encoded by themselves, inside an entry or a snapshot
     "view": (View, V),
     "checkpoint": (Checkpoint, Checkpoint(40, "d1")),
-    "state": (State, State(V, [(A, 40)], b"machine")),
+    "state": (SnapshotState, SnapshotState(V, [(A, 40)], b"machine")),
     "bodies": (list[bytes], [b"x", b""]),
 }
 ACTIONS: list[Action] = [
@@ -179,7 +180,7 @@ def test_frames_between_members(write_golden: bool) -> None:
     cases = numbered("frame", [Case(frame, encode_frame, decode_frame) for frame in FRAMES], tag_of)
     cases |= numbered("handshake", [packed(one, handshake.Hail | handshake.Proof | handshake.Refusal)
                                     for one in GREETINGS], tag_of)  # fmt: skip
-    cases |= numbered("identity", [packed(one, handshake.Identity) for one in IDENTITIES], lambda _: "process")
+    cases |= numbered("identity", [packed(one, handshake.PeerIdentity) for one in IDENTITIES], lambda _: "process")
     check(DATA / "frames.txt", cases, write=write_golden)
 
 
@@ -206,12 +207,12 @@ def test_lines_of_traces_and_order_logs(write_golden: bool) -> None:
 
 
 def test_the_state_of_the_counting_machine(write_golden: bool) -> None:
-    machine = Tally()
+    machine = CounterMachine()
     machine.apply(0, A, b"x")
     machine.view_changed(1, V)
 
     def restored(state: bytes) -> bytes:
-        other = Tally()
+        other = CounterMachine()
         other.restore(state)
         return other.snapshot()
 
@@ -221,7 +222,14 @@ def test_the_state_of_the_counting_machine(write_golden: bool) -> None:
 
 def test_every_type_has_a_golden_value() -> None:
     values = [*FRAMES, *GREETINGS, *IDENTITIES, *RECORDS, META, RUN, *(value for _, value in VALUES.values())]
-    roots = [wire.Travelling, handshake.Hail, handshake.Proof, handshake.Refusal, handshake.Identity, durable.Records]
+    roots = [
+        wire.Travelling,
+        handshake.Hail,
+        handshake.Proof,
+        handshake.Refusal,
+        handshake.PeerIdentity,
+        durable.Records,
+    ]
     assert_all_types_occur([*roots, rows.Meta, Run, *(kind for kind, _ in VALUES.values())], values)
     for base in (messages.Message, durable.Record):
         kinds = {kind for kind in base.__subclasses__() if kind.__module__.startswith("cluster.")}

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from cluster.layer import Send, Surroundings
+from cluster.layer import Context, Send
 from cluster.links import ACK_EVERY, FED_FIRST, FED_MAX, Links
 from cluster.messages import Data, Frame, Hello, LinkAck, Payload, Supply, SyncMsg
 from cluster.names import ProcessId, ViewId
@@ -24,8 +24,8 @@ class End:
     """One process with nothing but links."""
 
     def __init__(self, me: ProcessId, boot: int = 1, settings: Settings | None = None) -> None:
-        self.around = Surroundings(me, Random(0))
-        self.links = Links(self.around, settings or Settings(), boot)
+        self.context = Context(me, Random(0))
+        self.links = Links(self.context, settings or Settings(), boot)
         self.got: list[int] = []
         self.shunned: dict[ProcessId, float] = {}
         self.restarts: list[ProcessId] = []
@@ -40,25 +40,25 @@ class End:
         self.restarts.append(peer)
 
     def take(self) -> list[Frame]:
-        effects, self.around.outbox = self.around.outbox, []
+        effects, self.context.outbox = self.context.outbox, []
         assert all(isinstance(effect, Send) for effect in effects)
         return [effect.frame for effect in effects if isinstance(effect, Send)]
 
     def send(self, *numbers: int) -> None:
-        peer = B if self.around.me == A else A
+        peer = B if self.context.me == A else A
         for number in numbers:
             self.links.send((peer,), payload(number))
 
 
 def feed(frames: list[Frame], to: End) -> None:
-    peer = B if to.around.me == A else A
+    peer = B if to.context.me == A else A
     for frame in frames:
         assert isinstance(frame, Hello | Data | LinkAck)
         to.links.received(peer, frame)
 
 
 def exchange(a: End, b: End) -> None:
-    while a.around.outbox or b.around.outbox:
+    while a.context.outbox or b.context.outbox:
         feed(a.take(), b)
         feed(b.take(), a)
 
@@ -193,7 +193,7 @@ def test_acknowledgements_come_in_bundles_or_with_time(ends: tuple[End, End]) ->
     a.send(*range(ACK_EVERY + 1))
     feed(a.take(), b)
     assert b.take() == [LinkAck(1, ACK_EVERY)]
-    b.around.now = b.links.next_deadline()
+    b.context.now = b.links.next_deadline()
     b.links.tick()
     acks = b.take()
     assert acks == [LinkAck(1, ACK_EVERY + 1)]

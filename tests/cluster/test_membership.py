@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from cluster.durable import Epoch
-from cluster.layer import Effect, Known, Persist, Send, Surroundings
+from cluster.layer import Context, Effect, KnownPeers, Persist, Send
 from cluster.membership import ATTEMPTS_MAX, Membership
 from cluster.messages import Proposal, Row
 from cluster.names import ProcessId, View, initial_view, make_view
@@ -23,14 +23,14 @@ class Seat:
     """The membership of B between a detector, links and an end-point that only record."""
 
     def __init__(self, epoch: int = 0, boot: int = 1) -> None:
-        self.around = Surroundings(B, Random(0))
+        self.context = Context(B, Random(0))
         self.connected_peers: tuple[ProcessId, ...] = (A, C)
         self.hears: tuple[ProcessId, ...] = (B,)
         self.shunned: dict[ProcessId, float] = {}
         self.told: list[tuple[int, tuple[ProcessId, ...]] | View] = []
         self.current_view = initial_view(B)
         self.prompt = True  # views are delivered as soon as they are formed
-        self.membership = Membership(self.around, DEFAULT, epoch, boot)
+        self.membership = Membership(self.context, DEFAULT, epoch, boot)
         self.membership.links = self.membership.detector = self
         self.membership.above = self
         self.membership.start()
@@ -68,14 +68,14 @@ class Seat:
         self.membership.received(who, Proposal(epoch, members, (Row(who, version, hears),), False))
 
     def wait(self, seconds: float) -> None:
-        end = self.around.now + seconds
+        end = self.context.now + seconds
         while self.membership.next_deadline() <= end:
-            self.around.now = max(self.around.now, self.membership.next_deadline())
+            self.context.now = max(self.context.now, self.membership.next_deadline())
             self.membership.tick()
-        self.around.now = end
+        self.context.now = end
 
     def take(self) -> list[Effect]:
-        effects, self.around.outbox = self.around.outbox, []
+        effects, self.context.outbox = self.context.outbox, []
         return effects
 
     def proposals(self) -> list[tuple[int, tuple[ProcessId, ...]]]:
@@ -164,9 +164,9 @@ def test_a_whole_view_waits_a_moment_before_it_grows(seat: Seat) -> None:
 
 def test_newcomers_become_known(seat: Seat) -> None:
     seat.say(A, 5, ALL, (*ALL, D), (1, 2))
-    assert Known((D,)) in seat.take()
+    assert KnownPeers((D,)) in seat.take()
     seat.say(A, 5, ALL, (*ALL, D), (1, 3))
-    assert not any(isinstance(effect, Known) for effect in seat.take())
+    assert not any(isinstance(effect, KnownPeers) for effect in seat.take())
 
 
 def test_a_member_that_restarted_needs_a_new_view(seat: Seat) -> None:
@@ -198,12 +198,12 @@ def test_leaving_is_said_once_and_is_the_last_word(seat: Seat) -> None:
 
 def test_what_is_not_answered_is_tried_again_ever_more_patiently_then_without_the_silent(seat: Seat) -> None:
     seat.say(C, 6, ALL)
-    at = [seat.around.now]
+    at = [seat.context.now]
     while C not in seat.shunned and A not in seat.shunned:
         before = len(seat.told)
         seat.wait(0.05)
         if len(seat.told) > before:
-            at.append(seat.around.now)
+            at.append(seat.context.now)
             epoch = seat.membership.epoch
             if A not in seat.shunned:
                 seat.say(C, epoch, ALL)
@@ -268,5 +268,5 @@ def test_strangers_without_number_cost_bounded_memory(seat: Seat) -> None:
         row = Row(ProcessId(f"x{n}"), (1, 1), (ProcessId(f"y{n}"),))
         seat.membership.received(A, Proposal(5, ALL, (row,), False))
     assert len(seat.membership.rows) <= 256
-    known = [peer for effect in seat.take() if isinstance(effect, Known) for peer in effect.peers]
+    known = [peer for effect in seat.take() if isinstance(effect, KnownPeers) for peer in effect.peers]
     assert len(known) < 256

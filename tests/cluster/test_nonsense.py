@@ -18,8 +18,8 @@ from cluster.entries import Entry, pack
 from cluster.layer import Effect, Ejected
 from cluster.messages import AppMsg, Batch, Data, Frame, FwdMsg, Info, Plain, Registered, Slot, Summary, SyncMsg
 from cluster.names import ProcessId, ViewId, make_view
-from cluster.runtime.vetting import vet
-from cluster.runtime.wire import Garbage, decode_frame
+from cluster.runtime.net.frame_validation import validate_frame
+from cluster.runtime.net.wire import BadFrame, decode_frame
 from cluster.settings import Settings
 from cluster.sim.world import World
 from cluster.stack import Process
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from cluster.actions import Action
     from cluster.durable import Image
-    from cluster.layer import Chance
+    from cluster.layer import RandomSource
     from cluster.messages import Payload
     from cluster.replica import StateMachine
-    from cluster.sim.node import Node
+    from cluster.sim.node import SimNode
 
 A, B, C = (ProcessId(name) for name in "abc")
 SUITE = settings(
@@ -52,7 +52,7 @@ class Hardened(Process):
         settings: Settings,
         image: Image,
         machine: StateMachine,
-        chance: Chance,
+        chance: RandomSource,
         trace: Callable[[Action], None] | None = None,
     ) -> None:
         super().__init__(me, settings, image, machine, chance, trace)
@@ -77,13 +77,13 @@ def process(world: World, name: str = "a") -> Hardened:
     return found
 
 
-def hear(node: Node, frame: Frame) -> bool:
+def hear(node: SimNode, frame: Frame) -> bool:
     """What c says arrives at this node, as bytes that the wire and the vetting have to let pass. Whether they did."""
     try:
         decoded = decode_frame(msgspec.msgpack.encode(frame))
         if isinstance(decoded, Data):
-            vet(decoded.body)
-    except Garbage:
+            validate_frame(decoded.body)
+    except BadFrame:
         return False
     node.frame(C, decoded)  # type: ignore[arg-type]
     return True

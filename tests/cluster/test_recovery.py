@@ -9,7 +9,7 @@ import pytest
 
 from cluster.durable import Image, founding_image
 from cluster.names import ProcessId
-from cluster.recovery import EPOCH_LEAP, CannotRecover, Plan, follow, plan
+from cluster.recovery import EPOCH_LEAP, CannotRecover, RecoveryPlan, apply_plan, plan_recovery
 from cluster.settings import Settings
 from cluster.sim.world import World
 from cluster.stack import Process
@@ -20,12 +20,12 @@ def world() -> World:
     return World(Process, coded=True)
 
 
-def recover(world: World, names: str) -> Plan:
+def recover(world: World, names: str) -> RecoveryPlan:
     """What `python -m cluster recover` does with the disks of these nodes, which do not run."""
     disks = {world.nodes[name].pid: world.nodes[name].disk for name in names}
-    made = plan({process: disk.read() for process, disk in disks.items()})
+    made = plan_recovery({process: disk.read() for process, disk in disks.items()})
     for process, disk in disks.items():
-        for record in made.records if process == made.leader else follow(made.view):
+        for record in made.records if process == made.leader else apply_plan(made.view):
             disk.write(record)
     return made
 
@@ -131,11 +131,11 @@ def test_a_quorum_needs_no_recovery(world: World) -> None:
 
 def test_a_process_that_was_never_a_member_has_nothing_to_go_on_from() -> None:
     with pytest.raises(CannotRecover, match="was ever told of a primary view"):
-        plan({ProcessId("a"): Image()})
+        plan_recovery({ProcessId("a"): Image()})
     told = Image()
     told.act = founding_image(ProcessId("b")).act
     with pytest.raises(CannotRecover, match="none of them has the order of the group"):
-        plan({ProcessId("a"): told})
+        plan_recovery({ProcessId("a"): told})
 
 
 @pytest.mark.parametrize("seed", range(20))

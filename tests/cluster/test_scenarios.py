@@ -9,10 +9,10 @@ import pytest
 
 from cluster.primary import is_quorum
 from cluster.settings import DEFAULT, Settings
-from cluster.sim.catalogue import MUTANTS
-from cluster.sim.chance import Chance as Seeded
-from cluster.sim.judges import Specifications
+from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.run import live
+from cluster.sim.seeded_random import SeededRandom as Seeded
+from cluster.sim.spec_judge import Specifications
 from cluster.sim.world import World
 from cluster.specs.spec import Violation
 from cluster.stack import Process
@@ -20,7 +20,7 @@ from cluster.stack import Process
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cluster.layer import Chance
+    from cluster.layer import RandomSource
 
 
 @contextmanager
@@ -194,7 +194,7 @@ def test_the_specifications_see_what_a_scenario_does_not_look_at() -> None:
         undo()
 
 
-def _sides(chance: Chance, names: str) -> list[str]:
+def _sides(chance: RandomSource, names: str) -> list[str]:
     sides = ["", "", ""]
     for name in names:
         sides[int(chance.random() * 3)] += name

@@ -7,14 +7,14 @@ import itertools
 import pytest
 
 from cluster.names import ViewId
-from cluster.slots import ROUND_MAX, Deal, acceptable
+from cluster.slots import ROUND_MAX, SlotAssignment, acceptable
 
 VIEW = ViewId(7, "beef")
 
 
 @pytest.mark.parametrize("weights", [(1,), (1, 1, 1), (5, 1), (100, 3, 1, 1), (1, 17, 9, 2, 2)])
 def test_every_place_belongs_to_one_member_and_shares_are_the_weights(weights: tuple[int, ...]) -> None:
-    deal = Deal(weights, VIEW, 3)
+    deal = SlotAssignment(weights, VIEW, 3)
     rounds = 4
     places = {
         deal.place(rank, number): rank for rank, weight in enumerate(weights) for number in range(rounds * weight)
@@ -29,7 +29,7 @@ def test_every_place_belongs_to_one_member_and_shares_are_the_weights(weights: t
 
 @pytest.mark.parametrize("weights", [(1, 1, 1), (5, 1), (100, 3, 1, 1)])
 def test_before_counts_the_slots_before_a_place(weights: tuple[int, ...]) -> None:
-    deal = Deal(weights, VIEW, 1)
+    deal = SlotAssignment(weights, VIEW, 1)
     for rank in range(len(weights)):
         for place in range(3 * sum(weights)):
             number = deal.before(rank, place)
@@ -38,13 +38,13 @@ def test_before_counts_the_slots_before_a_place(weights: tuple[int, ...]) -> Non
 
 
 def test_the_slots_are_a_matter_of_view_distribution_and_weights() -> None:
-    assert Deal((9, 4, 4), VIEW, 1).offsets == Deal((9, 4, 4), VIEW, 1).offsets
-    arrangements = {str(Deal((9, 4, 4), VIEW, dist).offsets) for dist in range(20)}
+    assert SlotAssignment((9, 4, 4), VIEW, 1).offsets == SlotAssignment((9, 4, 4), VIEW, 1).offsets
+    arrangements = {str(SlotAssignment((9, 4, 4), VIEW, dist).offsets) for dist in range(20)}
     assert len(arrangements) > 5
 
 
 def test_these_slots_are_dealt_on_every_machine() -> None:
-    assert Deal((4, 2, 1), VIEW, 1).offsets == [[0, 2, 4, 5], [3, 6], [1]]
+    assert SlotAssignment((4, 2, 1), VIEW, 1).offsets == [[0, 2, 4, 5], [3, 6], [1]]
 
 
 def test_what_weights_are_acceptable() -> None:

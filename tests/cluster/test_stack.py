@@ -10,17 +10,17 @@ import pytest
 from cluster.durable import founding_image
 from cluster.messages import Payload
 from cluster.names import ProcessId
-from cluster.runtime.watch import AttemptTap, ChangeTap, HearingTap, OrderTap, ViewTap, Watch
+from cluster.runtime.observe.observer import AttemptTap, ChangeTap, HearingTap, Observer, OrderTap, ViewTap
 from cluster.settings import Settings
-from cluster.sim.chance import Chance
-from cluster.sim.machine import History
+from cluster.sim.history_machine import History
+from cluster.sim.seeded_random import SeededRandom
 from cluster.stack import ORDERS, STACK, Process, neighbours
 
 A = ProcessId("a")
 
 
 def made(order: str = "atop", **more: Any) -> Process:
-    return Process(A, Settings(order=order), founding_image(A), History(), Chance(1), **more)
+    return Process(A, Settings(order=order), founding_image(A), History(), SeededRandom(1), **more)
 
 
 def layers_of_the_stack() -> list[type]:
@@ -41,7 +41,7 @@ def wire_by_hand(of: Process) -> None:
     of.replica.below = of.total_order
 
 
-def tap_by_hand(of: Process, watch: Watch) -> None:
+def tap_by_hand(of: Process, watch: Observer) -> None:
     of.detector.above = HearingTap(watch, of, of.membership)
     of.endpoint.above = ViewTap(watch, of.order)
     of.primary.above = AttemptTap(watch, of.total_order)
@@ -62,7 +62,7 @@ def test_the_list_gives_every_layer_its_neighbours(order: str) -> None:
 
 
 def test_a_watch_stands_where_its_taps_fit() -> None:
-    watch = Watch()
+    watch = Observer()
     process = made(taps=watch.taps)
     found = {name: type(one) for name, one in wired(process).items()}
     tap_by_hand(process, watch)
@@ -80,7 +80,7 @@ def test_a_tap_stands_between_two_layers() -> None:
     class Tap:
         def __init__(self, process: Process, above: Any) -> None:
             self._above = above
-            seen.append((process.around.me, above))
+            seen.append((process.context.me, above))
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._above, name)

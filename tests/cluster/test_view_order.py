@@ -11,14 +11,14 @@ from random import Random
 
 import pytest
 
-from cluster.atop import Atop
+from cluster.adaptive_order import AdaptiveOrder
 from cluster.messages import Ack
 from cluster.names import ProcessId, ViewId
 from cluster.sequencer import Sequencer
 from cluster.settings import Settings
 from tests.cluster.order_world import MakeOrder, World, message
 
-ORDERS = pytest.mark.parametrize("make", [Atop, Sequencer])
+ORDERS = pytest.mark.parametrize("make", [AdaptiveOrder, Sequencer])
 EAGER = Settings(atop_window_factor=2, atop_threshold=0.05)  # distributions change all the time
 
 
@@ -225,9 +225,9 @@ def test_before_the_first_view_nothing_happens(make: MakeOrder) -> None:
 HISTORY = """
 from hashlib import sha256
 from random import Random
-from cluster.atop import Atop
+from cluster.adaptive_order import AdaptiveOrder
 from tests.cluster.test_view_order import busy_world, chatter
-world = busy_world(Atop, 5)
+world = busy_world(AdaptiveOrder, 5)
 names = "".join(pid.name for pid in world.nodes)
 world.form(names)
 for _ in range(3):

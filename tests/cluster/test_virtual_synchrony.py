@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from cluster.layer import Surroundings
+from cluster.endpoint import Endpoint
+from cluster.layer import Context
 from cluster.messages import AppMsg, FwdMsg, Ordered, Payload, Plain, Registered, SyncMsg, ViewMsg
 from cluster.names import ProcessId, View, ViewId, initial_view, make_view
-from cluster.self_delivery import SelfDelivery
 
 A, B, C, D = (ProcessId(name) for name in "abcd")
 
@@ -29,7 +29,7 @@ class Seat:
     """The end-point of B."""
 
     def __init__(self) -> None:
-        self.endpoint = SelfDelivery(Surroundings(B, Random(0)))
+        self.endpoint = Endpoint(Context(B, Random(0)))
         self.endpoint.links = self.endpoint.above = self
         self.sent: list[tuple[str, Payload]] = []
         self.reliable_now: tuple[ProcessId, ...] = (B,)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cluster.durable import Image
-from cluster.layer import Persist, Surroundings
+from cluster.layer import Context, Persist
 from cluster.messages import Supply
 from cluster.names import ProcessId, View, ViewId, founding_view, make_view
 from cluster.primary import PrimaryViews
@@ -98,10 +98,10 @@ class Member:
         self.offered: View | None = None  # a view that it was not told of yet
         self.supplies: list[tuple[ViewId, ProcessId, Supply]] = []
         self.machine = Log()
-        self.around = Surroundings(me, Half(), service.trace_of(me))
-        self.primary = PrimaryViews(self.around, image)
-        self.total_order = TotalOrder(self.around, settings, image)
-        self.replica = ReplicaLayer(self.around, settings, self.machine)
+        self.context = Context(me, Half(), service.trace_of(me))
+        self.primary = PrimaryViews(self.context, image)
+        self.total_order = TotalOrder(self.context, settings, image)
+        self.replica = ReplicaLayer(self.context, settings, self.machine)
         self.primary.above, self.primary.below = self.total_order, self
         self.total_order.above, self.total_order.below = self.replica, self.primary
         self.total_order.links = Supplying(self)
@@ -174,10 +174,10 @@ class Member:
         return True
 
     def flush(self) -> None:
-        for effect in self.around.outbox:
+        for effect in self.context.outbox:
             if isinstance(effect, Persist):
                 self.image.apply(effect.record)
-        self.around.outbox.clear()
+        self.context.outbox.clear()
 
 
 class VsService:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from qosweb.demo.words import EVENING
+from qosweb.demo.instructions import EVENING
 from qosweb.webqos.check.check import check_source
-from qosweb.webqos.syntax.places import Source
+from qosweb.webqos.syntax.positions import Source
 from tests.support.nodes import COMMAND, environment, run_command
 from tests.support.waiting import wait_for
 

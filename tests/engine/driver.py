@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.names import ProcessId, make_view
-from qosweb.engine import entries
-from qosweb.engine.entries import Batch, Report
-from qosweb.engine.invariants import broken
-from qosweb.engine.law import Law
-from qosweb.engine.machine import QosMachine
+from qosweb.engine.replicated import entries
+from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+from qosweb.engine.replicated.entries import NodeBatch, NodeReport
+from qosweb.engine.replicated.invariants import violated_invariants
+from qosweb.engine.replicated.state_machine import QosStateMachine
 from qosweb.webqos.model.build import build
-from qosweb.webqos.syntax.places import Source
+from qosweb.webqos.syntax.positions import Source
 
 if TYPE_CHECKING:
-    from qosweb.engine.effects import Effect
+    from qosweb.engine.replicated.effects import Effect
 
 
-def law_of(text: str) -> Law:
+def law_of(text: str) -> CompiledPolicy:
     built = build(Source("test.webqos", text))
     assert built.model is not None, built
-    return Law.of_model(text, built.model)
+    return CompiledPolicy.of_model(text, built.model)
 
 
 class Cluster:
@@ -31,12 +31,12 @@ class Cluster:
     def __init__(self, text: str, nodes: str = "a", capacity_bps: int = 2_000_000) -> None:
         self.pids = {name: ProcessId(name) for name in nodes}
         self.effects: list[Effect] = []
-        self.machine = QosMachine(self.pids[nodes[0]], law_of(text), self.effects.append)
+        self.machine = QosStateMachine(self.pids[nodes[0]], law_of(text), self.effects.append)
         self.position = 0
         self.epoch = 0
         self.view(nodes)
         for name in nodes:
-            self.tell(name, report=Report(capacity_bps, 0, 0, f"http://{name}"))
+            self.tell(name, report=NodeReport(capacity_bps, 0, 0, f"http://{name}"))
 
     def view(self, nodes: str) -> None:
         self.epoch += 1
@@ -47,13 +47,13 @@ class Cluster:
 
     def tell(self, node: str, at_ms: int | None = None, **what: object) -> None:
         self.position += 1
-        batch = Batch(self.machine.time_ms if at_ms is None else at_ms, self.machine.generation, **what)  # type: ignore[arg-type]
+        batch = NodeBatch(self.machine.time_ms if at_ms is None else at_ms, self.machine.generation, **what)  # type: ignore[arg-type]
         self.machine.apply(self.position, self.pids[node], entries.encode(batch))
         self.check()
 
     def check(self) -> None:
         if self.position % self.check_every == 0:
-            assert broken(self.machine) == []
+            assert violated_invariants(self.machine) == []
 
     def number(self, name: str) -> int:
         return self.machine.names_now().index(name)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from cluster.names import ProcessId, make_view
-from qosweb.engine import entries
 from qosweb.engine.engine import NUMBERS_BITS, QUIET_MS, Engine
-from qosweb.engine.entries import Batch, PolicyText, Report
-from qosweb.engine.requests import Deny, GoTo, Start
+from qosweb.engine.local.requests import Deny, GoTo, Start
+from qosweb.engine.replicated import entries
+from qosweb.engine.replicated.entries import NodeBatch, NodeReport, PolicyText
 from qosweb.engine.sim.policies import CHANNEL_BPS, POLICIES, law_of
-from tests.engine.test_admission import LAWS, PAGE, A, B, Bench, Ear
+from tests.engine.local.test_admission import LAWS, PAGE, A, B, Bench, Ear
 
 OTHER = law_of("set lifetime = 9s\n</b>.server_resource > 10%\n</new>.server_resource > 5%\n")
 
@@ -19,7 +19,7 @@ def together(channels: int = 1) -> Bench:
     bench.engine.change_policy(LAWS[0])
     bench.turn()
     bench.land()
-    bench.of_b(report=Report(CHANNEL_BPS, 0, 0, "http://b"))
+    bench.of_b(report=NodeReport(CHANNEL_BPS, 0, 0, "http://b"))
     return bench
 
 
@@ -178,7 +178,9 @@ def test_a_policy_that_lets_somebody_through_does_so_at_once_also_alone() -> Non
     fates = [bench.ask(0, 100) for _ in range(2)]
     bench.turn()
     assert [bool(one.decisions) for one in fates] == [True, False]
-    bench.apply(B, entries.encode(Batch(0, 1, PolicyText("", law_of(channel + "</few>.num_requests < 99\n").packed))))
+    bench.apply(
+        B, entries.encode(NodeBatch(0, 1, PolicyText("", law_of(channel + "</few>.num_requests < 99\n").packed)))
+    )
     assert [bool(one.decisions) for one in fates] == [True, True]
 
 
@@ -211,11 +213,11 @@ def test_time_goes_on_from_what_the_cluster_says() -> None:
     bench = together()
     bench.now_ms = 1_000
     bench.engine.tick(1_000)
-    bench.apply(B, entries.encode(Batch(50_000, 1)))
+    bench.apply(B, entries.encode(NodeBatch(50_000, 1)))
     assert bench.engine.time_ms == 50_000
     bench.engine.tick(1_500)
     assert bench.engine.time_ms == 50_500
-    bench.apply(B, entries.encode(Batch(20_000, 1)))  # a clock that is behind moves nothing
+    bench.apply(B, entries.encode(NodeBatch(20_000, 1)))  # a clock that is behind moves nothing
     assert bench.engine.time_ms == 50_500
 
 
@@ -232,7 +234,7 @@ def test_time_of_who_decides_alone_goes_on_though_a_state_comes_with_another() -
 def test_no_number_is_used_again_by_the_next_life() -> None:
     lives = [Engine(A, LAWS[0], Ear(), is_member=True, life=life) for life in (1, 2)]
     for engine in lives:
-        engine.report_capacity(Report(CHANNEL_BPS, 0, 0, ""))
+        engine.report_capacity(NodeReport(CHANNEL_BPS, 0, 0, ""))
         engine.flush(0)
     one, other = (engine.admission.start_at_once(0, 1) for engine in lives)
     assert one is not None
@@ -242,7 +244,7 @@ def test_no_number_is_used_again_by_the_next_life() -> None:
 
 def test_who_is_no_member_keeps_its_policy_and_is_in_no_minority() -> None:
     engine = Engine(A, LAWS[1], Ear(), is_member=False)
-    engine.report_capacity(Report(10 * CHANNEL_BPS, 0, 0, ""))
+    engine.report_capacity(NodeReport(10 * CHANNEL_BPS, 0, 0, ""))
     engine.flush(0)
     now = engine.machine.names_now().index("/now")
     assert engine.admission.start_at_once(now, 10) is not None
@@ -266,7 +268,7 @@ def test_who_waits_for_what_is_not_served_in_a_minority_is_denied_when_the_prima
     bench.engine.change_policy(law)
     bench.turn()
     bench.land()
-    bench.of_b(report=Report(CHANNEL_BPS, 0, 0, "http://b"), started=[(1, 0, 10**9)])
+    bench.of_b(report=NodeReport(CHANNEL_BPS, 0, 0, "http://b"), started=[(1, 0, 10**9)])
     bench.ask(law.names.index("/b"))
     denied, served = bench.ask(law.names.index("/a")), bench.ask(law.names.index("/b"))
     bench.turn()

@@ -6,25 +6,25 @@ from pathlib import Path
 from typing import Any
 
 from cluster.names import ProcessId, make_view
-from qosweb.engine import entries, saved
-from qosweb.engine.buckets import Bucket
-from qosweb.engine.classes import Totals, Waiter
-from qosweb.engine.entries import UNUSED, Batch, PolicyText, Report, Restated
-from qosweb.engine.flows import Flow
-from qosweb.engine.pipes import Held
-from qosweb.engine.rids import Rid
-from qosweb.engine.saved import Saved, SavedClass, SavedPipe
-from qosweb.engine.tickets import Ticket, TicketOffice, Verdict
+from qosweb.engine.local.request_ids import RequestId
+from qosweb.engine.local.tickets import Ticket, TicketOffice, TicketVerdict
+from qosweb.engine.replicated import entries, snapshot
+from qosweb.engine.replicated.buckets import Bucket
+from qosweb.engine.replicated.classes import Totals, Waiter
+from qosweb.engine.replicated.entries import UNUSED, NodeBatch, NodeReport, NodeRestatement, PolicyText
+from qosweb.engine.replicated.flows import Flow
+from qosweb.engine.replicated.pipes import PipeChannel
+from qosweb.engine.replicated.snapshot import ClassSnapshot, EngineSnapshot, PipeSnapshot
 from tests.support.golden import Case, assert_all_types_occur, check
 
 DATA = Path(__file__).parent / "data"
 A, B = ProcessId("a", 7), ProcessId("b")
-BATCH = Batch(
+BATCH = NodeBatch(
     at_ms=70_000,
     generation=2,
     policy=PolicyText("text", b"model", 1),
-    report=Report(2_000_000, 300_000, 1_700_000_000_000, "http://a.example", 1),
-    restated=Restated(1, [(1, 0, 9_000)], [(2, 1, 70_000)]),
+    report=NodeReport(2_000_000, 300_000, 1_700_000_000_000, "http://a.example", 1),
+    restated=NodeRestatement(1, [(1, 0, 9_000)], [(2, 1, 70_000)]),
     accounts=[(0, 1, 2, 3, 4, 5, 6)],
     accessed=[(0, 69_000)],
     served=[(0, 3, 9_000)],
@@ -35,9 +35,13 @@ BATCH = Batch(
     finished=[(1, 8_900)],
     visited=[(B, 5, 4_000), (B, 6, UNUSED)],
 )
-CLASS = SavedClass("a", [(A, [(4, Waiter(9, 6_000, 69_500))])], 12, 13, 14, Flow(1, 2), Flow(3, 4), Totals(*range(6)))
-PIPE = SavedPipe(2_000_000, 300_000, 1_700_000_000_000, "http://a.example", 1, [(B, 5, Held(1, 2, 3, 4, 5, 6))])
-STATE = Saved(
+CLASS = ClassSnapshot(
+    "a", [(A, [(4, Waiter(9, 6_000, 69_500))])], 12, 13, 14, Flow(1, 2), Flow(3, 4), Totals(*range(6))
+)
+PIPE = PipeSnapshot(
+    2_000_000, 300_000, 1_700_000_000_000, "http://a.example", 1, [(B, 5, PipeChannel(1, 2, 3, 4, 5, 6))]
+)
+STATE = EngineSnapshot(
     time_ms=70_000,
     generation=2,
     view=make_view(3, {A: 4, B: 5}),
@@ -60,7 +64,7 @@ STATE = Saved(
 )
 
 
-def issued(good: tuple[Verdict, Ticket]) -> bytes:
+def issued(good: tuple[TicketVerdict, Ticket]) -> bytes:
     ticket = good[1]
     return (
         TicketOffice(b"k" * 32, ticket.owner)
@@ -85,20 +89,20 @@ def checked(text: bytes) -> Any:
 def test_batches_and_snapshots(write_golden: bool) -> None:
     cases = {
         "batch.full": Case(BATCH, entries.encode, entries.decode),
-        "batch.empty": Case(Batch(1, 0), entries.encode, entries.decode),
-        "snapshot.full": Case(STATE, saved.encode, saved.decode),
+        "batch.empty": Case(NodeBatch(1, 0), entries.encode, entries.decode),
+        "snapshot.full": Case(STATE, snapshot.encode, snapshot.decode),
     }
     check(DATA / "entries.txt", cases, write=write_golden)
 
 
 def test_tickets(write_golden: bool) -> None:
-    rid = Rid(b"\xb1\x24\x4d\xbf", 17)
+    rid = RequestId(b"\xb1\x24\x4d\xbf", 17)
     cases = {
-        "ticket": Case((Verdict.GOOD, Ticket(A, 12, 3, 1_700_000_001_000, 250, rid)), issued, checked),
-        "ticket.unlimited": Case((Verdict.GOOD, Ticket(A, 12, 3, 1_700_000_001_000, None, rid)), issued, checked),
+        "ticket": Case((TicketVerdict.GOOD, Ticket(A, 12, 3, 1_700_000_001_000, 250, rid)), issued, checked),
+        "ticket.unlimited": Case((TicketVerdict.GOOD, Ticket(A, 12, 3, 1_700_000_001_000, None, rid)), issued, checked),
     }
     check(DATA / "tickets.txt", cases, write=write_golden)
 
 
 def test_every_type_has_a_golden_value() -> None:
-    assert_all_types_occur([Batch, Saved], [BATCH, STATE])
+    assert_all_types_occur([NodeBatch, EngineSnapshot], [BATCH, STATE])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qosweb.http.ranges import (
     UNSATISFIABLE,
-    Span,
+    ByteSpan,
     Unsatisfiable,
     content_range,
     multipart_byteranges,
@@ -214,7 +214,7 @@ def test_exactly_the_bytes_asked_for_and_each_once(specs: list[str], size: int) 
     assert places == sorted(places)
 
 
-def span_positions(span: Span) -> range:
+def span_positions(span: ByteSpan) -> range:
     return range(span.first, span.last + 1)
 
 
@@ -227,18 +227,18 @@ def test_garbage_never_raises(value: str, size: int, most: int) -> None:
 
 
 def test_14_4_content_range() -> None:
-    assert content_range(Span(42, 1233), 1234) == "bytes 42-1233/1234"
+    assert content_range(ByteSpan(42, 1233), 1234) == "bytes 42-1233/1234"
     assert unsatisfied_range(1234) == "bytes */1234"
     assert unsatisfied_range(0) == "bytes */0"
 
 
 def test_length_counts_both_ends() -> None:
-    assert Span(0, 0).length == 1
-    assert Span(500, 999).length == 500
+    assert ByteSpan(0, 0).length == 1
+    assert ByteSpan(500, 999).length == 500
 
 
 def test_14_6_the_bytes_of_a_multipart_body() -> None:
-    heads, close = multipart_byteranges([Span(500, 501), Span(7000, 7001)], 8000, "text/plain", "SEP")
+    heads, close = multipart_byteranges([ByteSpan(500, 501), ByteSpan(7000, 7001)], 8000, "text/plain", "SEP")
     assert heads == [
         b"--SEP\r\nContent-Type: text/plain\r\nContent-Range: bytes 500-501/8000\r\n\r\n",
         b"\r\n--SEP\r\nContent-Type: text/plain\r\nContent-Range: bytes 7000-7001/8000\r\n\r\n",
@@ -254,7 +254,7 @@ def test_no_parts_are_only_a_close() -> None:
 def test_14_6_a_mime_parser_reads_what_is_interleaved(content: bytes, data: st.DataObject) -> None:
     positions = st.integers(0, len(content) - 1)
     pairs = data.draw(st.lists(st.tuples(positions, positions), min_size=1, max_size=4))
-    spans = [Span(min(pair), max(pair)) for pair in pairs]
+    spans = [ByteSpan(min(pair), max(pair)) for pair in pairs]
     heads, close = multipart_byteranges(spans, len(content), "application/octet-stream", "b0undary" * 4)
     parts = [head + content[span.first : span.last + 1].hex().encode() for head, span in zip(heads, spans, strict=True)]
     message = message_from_bytes(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qosweb.http.targets import BadTarget, Target, parse_target
+from qosweb.http.targets import BadTarget, RequestTarget, parse_target
 from tests.http.wire import wire_text
 
 
@@ -41,7 +41,7 @@ def refusal(raw: str) -> int:
     ],
 )
 def test_9112_3_2_1_origin_form(raw: str, segments: tuple[str, ...], is_directory: bool) -> None:
-    assert parse_target(raw) == Target(segments, is_directory, "", None)
+    assert parse_target(raw) == RequestTarget(segments, is_directory, "", None)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_garbage_is_refused_or_canonical(raw: str) -> None:
         assert refusal(raw) in (400, 404)
         return
     assert_safe(target)
-    assert parse_target(target.escaped_path) == Target(target.segments, target.is_directory, "", None)
+    assert parse_target(target.escaped_path) == RequestTarget(target.segments, target.is_directory, "", None)
 
 
 NAME_BYTES = st.integers(1, 255).filter(lambda byte: byte not in b"/\\\x7f" and byte >= 0x20)
@@ -200,7 +200,7 @@ def test_every_ordinary_file_name_can_be_asked_for(names: list[bytes], is_direct
     assert parse_target(target.escaped_path) == target
 
 
-def assert_safe(target: Target) -> None:
+def assert_safe(target: RequestTarget) -> None:
     """What the file system and a Location field rely on."""
     for segment in target.segments:
         assert segment

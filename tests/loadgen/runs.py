@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadgen.cli import main
 from loadgen.trace.files import write_trace, writing
-from loadgen.trace.request import Request
+from loadgen.trace.request import TraceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-def evenly(count: int, rate_per_s: float, url: str = "/", class_name: str = "A") -> list[Request]:
-    return [Request(round(at / rate_per_s, 6), url, "GET", class_name) for at in range(count)]
+def evenly(count: int, rate_per_s: float, url: str = "/", class_name: str = "A") -> list[TraceRequest]:
+    return [TraceRequest(round(at / rate_per_s, 6), url, "GET", class_name) for at in range(count)]
 
 
 class Ran:
@@ -44,7 +44,7 @@ class Ran:
         return float(self.summary["all"]["latency_ms"]["percentiles"][f"p{percent}"])
 
 
-def run(folder: Path, trace: Iterable[Request], *options: str) -> Ran:
+def run(folder: Path, trace: Iterable[TraceRequest], *options: str) -> Ran:
     """``loadgen run`` of a trace. Whatever happened, each request must have exactly one outcome."""
     folder.mkdir(exist_ok=True)
     name = str(folder / "trace.jsonl")

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from loadgen.results import FirstLine, Result, RunFacts
-from loadgen.trace.request import Request
+from loadgen.results.results import FirstLine, Result, RunFacts
+from loadgen.trace.request import TraceRequest
 from tests.support.golden import Case, assert_all_types_occur, check
 
 DATA = Path(__file__).parent / "data"
 VALUES: dict[str, Any] = {
-    "trace.line": Request(0.25, "/page", "POST", "a", {"x-kind": "b"}, 300),
-    "trace.line.short": Request(0.5, "/page"),
+    "trace.line": TraceRequest(0.25, "/page", "POST", "a", {"x-kind": "b"}, 300),
+    "trace.line.short": TraceRequest(0.5, "/page"),
     "results.first": FirstLine(
         RunFacts("trace.jsonl", ["http://a"], [1.0], "2026-01-02T03:04:05Z", 9, 2.5, 1, 64, 10.0, 1.0, "1", True, False,
                  {"x-kind": "b"}, ["cookie"], 3, 4.0, 1_000, True, "ca.pem")

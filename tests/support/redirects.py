@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from qosweb.engine.visitors import VISIT_MS
+from qosweb.engine.local.expected_redirects import VISIT_MS
 from tests.support.clusters import KIB
 from tests.support.waiting import wait_for
 

@@ -11,9 +11,9 @@ from qosweb.webqos.model.build import Built, build
 from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.division import divide
-from qosweb.webqos.policy.environment import Environment, Means
+from qosweb.webqos.policy.environment import Environment, ShareBasis
 from qosweb.webqos.syntax.diagnostics import Diagnostic, summary
-from qosweb.webqos.syntax.places import Source
+from qosweb.webqos.syntax.positions import Source
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
@@ -71,5 +71,5 @@ def shares_of(
     else:
         assert set(demand) <= set(names), (names, demand)
         asks = [round(demand.get(name, 0.0) * PPM) for name in names]
-    given = divide(model, coverage, binding, Means.of(environment), asks)
+    given = divide(model, coverage, binding, ShareBasis.of(environment), asks)
     return {name: round(share / PPM, 4) for name, share in zip(names, given, strict=True)}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qosweb.webqos.check.check import check_source
-from qosweb.webqos.syntax.places import Source
+from qosweb.webqos.syntax.positions import Source
 
 TABLE = Path(__file__).with_name("bad_inputs.txt").read_text("utf-8")
 

@@ -35,7 +35,7 @@ VALUES: tuple[m.Value, ...] = (
 )
 CONDITION = c.And((c.Or((c.Atom(0), c.Not(c.Atom(1)))), c.Within("nodes", "", ((2, 9),))))
 FULL = m.Model(
-    m.Settings("shop.example", 500, 4_096, 100, "Europe/Vienna", ((0, 3_600), (1_700_000_000, 7_200)), "forward"),
+    m.SpecSettings("shop.example", 500, 4_096, 100, "Europe/Vienna", ((0, 3_600), (1_700_000_000, 7_200)), "forward"),
     PAGE_SETS,
     ATOMS,
     (
@@ -45,7 +45,7 @@ FULL = m.Model(
     (m.Priority((0, 1), "first", CONDITION, shadow=True), m.Priority((1, 2), "second")),
     (m.QosClass("a", (0, 2), (m.Way((0,), (1, 2)), m.Way())), m.QosClass("default", ())),
 )
-EMPTY = m.Model(m.Settings(), (), (), (), (), (m.QosClass("default", ()),))
+EMPTY = m.Model(m.SpecSettings(), (), (), (), (), (m.QosClass("default", ()),))
 
 
 def test_models(write_golden: bool) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qosweb.webqos.match.automaton import Automaton, TooManyWays
+from qosweb.webqos.match.automaton import PatternAutomaton, TooManyWays
 from qosweb.webqos.patterns import INDEX, PagePattern, parse_pattern, path_segments
 
 COVERED = [
@@ -64,7 +64,7 @@ COVERED = [
 
 @pytest.mark.parametrize(("text", "host", "path", "covered"), COVERED)
 def test_what_a_pattern_covers(text: str, host: str, path: str, covered: bool) -> None:
-    automaton = Automaton([parse_pattern(text, None)])
+    automaton = PatternAutomaton([parse_pattern(text, None)])
     assert bool(automaton.cover(host, path_segments(path)).accepts) is covered
 
 
@@ -96,7 +96,7 @@ PATHS = st.lists(st.sampled_from(["a", "b", "ab", "c.html", "a.html", "x", "xby.
 def test_the_automaton_agrees_with_the_definition(texts: list[str], path: list[str], is_directory: bool) -> None:
     patterns = [parse_pattern(text, None) for text in texts]
     where = "/" + "/".join(path) + ("/" if is_directory else "")
-    automaton = Automaton(patterns)
+    automaton = PatternAutomaton(patterns)
     expected = frozenset(at for at, pattern in enumerate(patterns) if covers(pattern, where))
     for _ in range(2):  # the second time it is remembered
         assert automaton.cover("h", path_segments(where)).accepts == expected, where
@@ -104,20 +104,20 @@ def test_the_automaton_agrees_with_the_definition(texts: list[str], path: list[s
 
 @given(PATTERNS, st.lists(PATHS, max_size=5))
 def test_every_cover_that_occurs_was_foreseen(texts: list[str], paths: list[list[str]]) -> None:
-    automaton = Automaton(parse_pattern(text, None) for text in texts)
+    automaton = PatternAutomaton(parse_pattern(text, None) for text in texts)
     foreseen = automaton.reachable(100_000)
     for path in paths:
         assert automaton.cover("h", path).accepts in foreseen
 
 
 def test_too_many_overlaps_are_refused() -> None:
-    automaton = Automaton(parse_pattern(f"/*{chr(97 + at)}*", None) for at in range(26))
+    automaton = PatternAutomaton(parse_pattern(f"/*{chr(97 + at)}*", None) for at in range(26))
     with pytest.raises(TooManyWays):
         automaton.reachable(10_000)
 
 
 def test_what_clients_ask_for_does_not_grow_the_automaton_for_ever() -> None:
-    automaton = Automaton([parse_pattern("/a/**", None), parse_pattern("www.x.com/b", None)])
+    automaton = PatternAutomaton([parse_pattern("/a/**", None), parse_pattern("www.x.com/b", None)])
     for number in range(10_000):
         automaton.cover(f"host{number}", ["a", f"x{number}"])
     assert len(automaton._starts) <= 1_024

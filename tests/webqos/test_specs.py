@@ -11,7 +11,7 @@ from qosweb.webqos.policy.coverage import Coverage
 from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.policy.terms import Terms, terms_of
 from qosweb.webqos.syntax.parser import parse
-from qosweb.webqos.syntax.places import Source
+from qosweb.webqos.syntax.positions import Source
 from qosweb.webqos.syntax.printer import print_tree
 from qosweb.webqos.values import PPM
 from tests.webqos.support import Facts, class_of, model_of, shares_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from loadgen.experiments.proxies.proxy import Proxy
 
 if TYPE_CHECKING:
-    from loadgen.experiments.proxies.proxy import Task
+    from loadgen.experiments.proxies.proxy import ProxyTask
 
 _PROGRAMS = ("apache2", "httpd")
 _MODULES = (Path("/usr/lib/apache2/modules"), Path("/usr/lib64/httpd/modules"), Path("/usr/lib/httpd/modules"))
@@ -51,7 +51,7 @@ def installed() -> bool:
     return _program() is not None and _modules() is not None
 
 
-def placed(name: str, task: Task) -> Proxy:
+def placed(name: str, task: ProxyTask) -> Proxy:
     modules, program = _modules(), _program()
     assert modules is not None, "asked for where it is not installed"
     assert program is not None, "asked for where it is not installed"

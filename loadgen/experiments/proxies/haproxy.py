@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from loadgen.experiments.proxies.proxy import Proxy
 
 if TYPE_CHECKING:
-    from loadgen.experiments.proxies.proxy import Task
+    from loadgen.experiments.proxies.proxy import ProxyTask
 
 _AT_A_TIME = 10
 _CONFIG = """
@@ -35,7 +35,7 @@ def installed() -> bool:
     return shutil.which("haproxy") is not None
 
 
-def prioritised(name: str, task: Task) -> Proxy:
+def prioritised(name: str, task: ProxyTask) -> Proxy:
     """The more is promised to a class, the sooner its turn."""
     order = sorted(task.parts, key=lambda one: -task.parts[one])
     rules = [f"    http-request set-priority-class int({at}) if {{ path_beg {one}/ }}" for at, one in enumerate(order)]
@@ -43,7 +43,7 @@ def prioritised(name: str, task: Task) -> Proxy:
     return _haproxy(name, task, [*rules, "    default_backend slow"], backends)
 
 
-def placed(name: str, task: Task) -> Proxy:
+def placed(name: str, task: ProxyTask) -> Proxy:
     """As many of the places as are promised."""
     rules, backends = [], []
     for at, (class_name, places) in enumerate(task.places(_AT_A_TIME).items()):
@@ -52,7 +52,7 @@ def placed(name: str, task: Task) -> Proxy:
     return _haproxy(name, task, rules, backends)
 
 
-def _haproxy(name: str, task: Task, rules: list[str], backends: list[str]) -> Proxy:
+def _haproxy(name: str, task: ProxyTask, rules: list[str], backends: list[str]) -> Proxy:
     def config(port: int) -> str:
         return _CONFIG.format(
             wait_ms=round(task.wait_s * 1e3), port=port, rules="\n".join(rules), backends="\n".join(backends)

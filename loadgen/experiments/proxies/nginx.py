@@ -10,7 +10,7 @@ from loadgen.experiments.proxies.proxy import Proxy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from loadgen.experiments.proxies.proxy import Task
+    from loadgen.experiments.proxies.proxy import ProxyTask
 
 _CONFIG = """
 worker_processes 1; daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx.log warn;
@@ -34,15 +34,15 @@ def installed() -> bool:
     return shutil.which("nginx") is not None
 
 
-def alike(name: str, task: Task) -> Proxy:
+def alike(name: str, task: ProxyTask) -> Proxy:
     return _nginx(name, task, {})
 
 
-def reserved(name: str, task: Task) -> Proxy:
+def reserved(name: str, task: ProxyTask) -> Proxy:
     return _nginx(name, task, task.rates())
 
 
-def _nginx(name: str, task: Task, rates: Mapping[str, float]) -> Proxy:
+def _nginx(name: str, task: ProxyTask, rates: Mapping[str, float]) -> Proxy:
     zones, locations = [], []
     for at, (class_name, per_s) in enumerate(rates.items()):
         zones.append(f"limit_req_zone $server_port zone=z{at}:1m rate={per_s * 60:.0f}r/m;")

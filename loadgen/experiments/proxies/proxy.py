@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from loadgen.experiments.nodes import Node
+    from loadgen.experiments.nodes import NodeProcess
 
 _START_S = 30.0
 
 
-class Task(NamedTuple):
+class ProxyTask(NamedTuple):
     """What a proxy is put before, and what is promised there. The pages of all classes are of one size."""
 
-    upstream: Node
+    upstream: NodeProcess
     folder: Path
     parts: Mapping[str, float]  # of the pipe by class, of 1 together
     capacity_per_s: float  # requests that the pipe takes
@@ -43,7 +43,7 @@ class Proxy:
     """A target whose log is that of the node behind it."""
 
     def __init__(
-        self, name: str, task: Task, config: Callable[[int], str], command: Callable[[Path], Sequence[str]]
+        self, name: str, task: ProxyTask, config: Callable[[int], str], command: Callable[[Path], Sequence[str]]
     ) -> None:
         """``config`` writes the text for a port; ``command`` is for the file that has it."""
         self.name = name

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from cluster.names import ProcessId
-from qosweb.engine.requests import Decision, Deny, GoTo, Phase, Request, Start
+from qosweb.engine.local.requests import Decision, Deny, GoTo, Phase, Request, Start
 
 if TYPE_CHECKING:
-    from cluster.sim.chance import Chance
+    from cluster.sim.seeded_random import SeededRandom
     from cluster.sim.world import World
     from qosweb.engine.sim.host import Host
     from qosweb.engine.sim.plan import Arrival
@@ -24,7 +24,7 @@ RETRY = 0.005  # how often the network tries a node that stands still
 MOVES_MAX = 4_000  # tries: a process that stands still for longer is given up by its clients
 
 
-class Wrong(Exception):
+class UnexpectedOutcome(Exception):
     """What may not be was seen. `kind` is the name of the judge."""
 
     def __init__(self, kind: str, text: str) -> None:
@@ -32,7 +32,7 @@ class Wrong(Exception):
         self.kind = kind
 
 
-class Client:
+class SimClient:
     """One request, and its fate."""
 
     __slots__ = ("arrival", "at", "decisions", "fate", "host", "left_ms", "life_ms", "number", "request", "started",
@@ -61,7 +61,7 @@ class Client:
         return f"request {self.number} of {where} for {self.arrival.name}, {self.arrival.cost} bytes"
 
 
-class Tally:
+class NodeTally:
     """What a life of a node really counted."""
 
     __slots__ = ("cancelled", "denied", "redirected", "started", "started_cost", "started_cost_most")
@@ -76,25 +76,25 @@ class Tally:
 
 
 class Clients:
-    def __init__(self, world: World, chance: Chance) -> None:
+    def __init__(self, world: World, chance: SeededRandom) -> None:
         self.world = world
-        self.all: list[Client] = []
-        self.tallies: dict[Host, Tally] = {}
-        self.open: set[Client] = set()
+        self.all: list[SimClient] = []
+        self.tallies: dict[Host, NodeTally] = {}
+        self.open: set[SimClient] = set()
         self._chance = chance
 
-    def tally(self, host: Host) -> Tally:
-        return self.tallies.setdefault(host, Tally())
+    def tally(self, host: Host) -> NodeTally:
+        return self.tallies.setdefault(host, NodeTally())
 
     # ---- asking
 
     def arrive(self, arrival: Arrival) -> None:
-        client = Client(len(self.all), arrival)
+        client = SimClient(len(self.all), arrival)
         self.all.append(client)
         self.open.add(client)
         self._ask(client, MOVES_MAX)
 
-    def _ask(self, client: Client, tries: int) -> None:
+    def _ask(self, client: SimClient, tries: int) -> None:
         node = self.world.nodes[client.arrival.node]
         host = self._host(node.name)
         if host is None or (node.paused and not tries):
@@ -110,7 +110,7 @@ class Clients:
             self.world.events.after(client.arrival.hangs_up, self._hang_up, client, MOVES_MAX)
         host.poke()
 
-    def _submit(self, client: Client, host: Host) -> None:
+    def _submit(self, client: SimClient, host: Host) -> None:
         engine = host.engine
         arrival = client.arrival
         law = engine.machine.law
@@ -135,22 +135,26 @@ class Clients:
             if client.life_ms is not None:
                 self.world.events.after(client.life_ms / 1000 + PATIENCE, self._look, client, host, asked_ms)
 
-    def _look(self, client: Client, host: Host, asked_ms: int) -> None:
+    def _look(self, client: SimClient, host: Host, asked_ms: int) -> None:
         """Its lifetime is over by now. (Who was slow may need a moment; who stood still, until it goes on.)"""
         if client.is_over or client.decisions or host.node.process is not host or client.life_ms is None:
             return
         waited_ms = host.now_ms - asked_ms
         if waited_ms > client.life_ms + 1000 * PATIENCE:
-            raise Wrong("lifetime", f"{client} has waited {waited_ms} ms of {client.life_ms} by its node's own clock")
+            raise UnexpectedOutcome(
+                "lifetime", f"{client} has waited {waited_ms} ms of {client.life_ms} by its node's own clock"
+            )
         self.world.events.after(PATIENCE, self._look, client, host, asked_ms)
 
-    def _decided(self, client: Client, host: Host, asked_ms: int, decision: Decision) -> None:
+    def _decided(self, client: SimClient, host: Host, asked_ms: int, decision: Decision) -> None:
         client.decisions += 1
         if client.decisions > 1 or client.is_over:
-            raise Wrong("one decision", f"{client} got {decision} after it was {client.fate or 'decided'}")
+            raise UnexpectedOutcome("one decision", f"{client} got {decision} after it was {client.fate or 'decided'}")
         waited_ms = host.now_ms - asked_ms
         if client.life_ms is not None and not isinstance(decision, Deny) and waited_ms > client.life_ms:
-            raise Wrong("lifetime", f"{client} waited {waited_ms} ms of {client.life_ms} and got {decision}")
+            raise UnexpectedOutcome(
+                "lifetime", f"{client} waited {waited_ms} ms of {client.life_ms} and got {decision}"
+            )
         match decision:
             case Start():
                 self.world.sometimes["starts after waiting"] += 1
@@ -165,10 +169,10 @@ class Clients:
 
     # ---- being served
 
-    def _start(self, client: Client, host: Host, rate_bps: int) -> None:
+    def _start(self, client: SimClient, host: Host, rate_bps: int) -> None:
         client.started += 1
         if client.started > 1:
-            raise Wrong("one start", f"{client} started again, at {host.node.pid}")
+            raise UnexpectedOutcome("one start", f"{client} started again, at {host.node.pid}")
         client.at = host
         client.started_at = self.world.events.now
         tally = self.tally(host)
@@ -176,7 +180,7 @@ class Clients:
         tally.started_cost_most += max(client.arrival.cost, client.arrival.real_cost)
         self.world.events.after(client.arrival.real_cost / rate_bps, self._finish, client, MOVES_MAX)
 
-    def _finish(self, client: Client, tries: int) -> None:
+    def _finish(self, client: SimClient, tries: int) -> None:
         host = client.at
         if client.is_over or host is None:
             return
@@ -187,7 +191,7 @@ class Clients:
         else:
             self._served(client, host, client.arrival.real_cost)
 
-    def _served(self, client: Client, host: Host, cost: int) -> None:
+    def _served(self, client: SimClient, host: Host, cost: int) -> None:
         assert client.request is not None
         host.wake()
         self.tally(host).started_cost += cost
@@ -195,7 +199,7 @@ class Clients:
         host.engine.admission.finish(client.request, cost)
         host.poke()
 
-    def _hang_up(self, client: Client, tries: int) -> None:
+    def _hang_up(self, client: SimClient, tries: int) -> None:
         host = client.at or client.host
         if client.is_over or client.request is None or host is None or host.node.process is not host:
             return
@@ -216,7 +220,7 @@ class Clients:
 
     # ---- going elsewhere
 
-    def _go(self, client: Client, decision: GoTo) -> None:
+    def _go(self, client: SimClient, decision: GoTo) -> None:
         assert client.request is not None
         assert client.host is not None
         client.ticket = client.host.engine.me, client.request.number
@@ -229,7 +233,7 @@ class Clients:
         travel = 3.0 if self._chance.hits(0.05) else self._chance.between(0.001, 0.15)
         self.world.events.after(travel, self._visit, client, decision.node.name, MOVES_MAX)
 
-    def _visit(self, client: Client, name: str, tries: int) -> None:
+    def _visit(self, client: SimClient, name: str, tries: int) -> None:
         node = self.world.nodes[name]
         host = self._host(name)
         if host is None or (node.paused and not tries):
@@ -250,13 +254,15 @@ class Clients:
             match decision:
                 case Start():
                     if client.left_ms is not None and host.now_ms - came_ms > client.left_ms:
-                        raise Wrong("lifetime", f"{client} waited too long at {name}, with {client.left_ms} ms left")
+                        raise UnexpectedOutcome(
+                            "lifetime", f"{client} waited too long at {name}, with {client.left_ms} ms left"
+                        )
                     self._start(client, host, decision.rate_bps)
                 case Deny():
                     self.world.sometimes["sent elsewhere, and waits there for too long"] += 1
                     self._end(client, "expired")
                 case _:
-                    raise Wrong("one decision", f"{client} came to {name} and got {decision}")
+                    raise UnexpectedOutcome("one decision", f"{client} came to {name} and got {decision}")
 
         client.request = host.engine.admission.visit(*client.ticket, number, arrival.cost, decided, client.left_ms)
         if client.request is None:  # its node would have it wait like any other; this one goes
@@ -269,7 +275,7 @@ class Clients:
     def _host(self, name: str) -> Host | None:
         return cast("Host | None", self.world.nodes[name].process)
 
-    def _end(self, client: Client, fate: str) -> None:
+    def _end(self, client: SimClient, fate: str) -> None:
         client.fate = fate
         self.open.discard(client)
 

@@ -14,44 +14,44 @@ import msgspec
 from cluster.layer import Delivered, DeliveredRun, PrimaryChanged
 from cluster.stack import Process
 from qosweb.engine.engine import Engine
-from qosweb.engine.entries import Report
+from qosweb.engine.replicated.entries import NodeReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster.actions import Action
     from cluster.durable import Image
-    from cluster.layer import Chance, Effect, Surroundings
+    from cluster.layer import Context, Effect, RandomSource
     from cluster.messages import Frame
     from cluster.names import ProcessId, View
     from cluster.settings import Settings
-    from cluster.sim.machine import History
-    from cluster.sim.node import Node
+    from cluster.sim.history_machine import History
+    from cluster.sim.node import SimNode
     from cluster.sim.world import World
-    from qosweb.engine.effects import Refused, Reported
-    from qosweb.engine.entries import Batch
-    from qosweb.engine.law import Law
+    from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+    from qosweb.engine.replicated.effects import EntryRejected, Reported
+    from qosweb.engine.replicated.entries import NodeBatch
 
 ROUNDS_MAX = 1_000  # of telling within one input: more is talk without end
 ROUNDING = 1e-6
 
 
-class EndlessTalk(Exception):
+class EndlessBatches(Exception):
     """The engine has always more to tell, within one moment."""
 
 
-class Watch(Protocol):
+class MachineObserver(Protocol):
     """Who looks at the machine after every entry."""
 
     def applied(self, host: Host, position: int) -> None: ...
 
 
-class _State(msgspec.Struct, array_like=True):
+class _HostState(msgspec.Struct, array_like=True):
     history: bytes
     engine: bytes
 
 
-class Seat:
+class SimEngineStateMachine:
     """What is replicated: the history that the group's simulator compares, and the machine of the engine."""
 
     def __init__(self, host: Host, history: History) -> None:
@@ -72,11 +72,11 @@ class Seat:
         self._host.watch.applied(self._host, position)
 
     def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(_State(self._history.snapshot(), self._host.engine.snapshot()))
+        return msgspec.msgpack.encode(_HostState(self._history.snapshot(), self._host.engine.snapshot()))
 
     def restore(self, state: bytes) -> None:
         self._host.read_clock()
-        found = msgspec.msgpack.decode(state, type=_State)
+        found = msgspec.msgpack.decode(state, type=_HostState)
         self._history.restore(found.history)
         self._host.engine.restore(found.engine)
 
@@ -87,12 +87,12 @@ class Host:
     def __init__(
         self,
         world: World,
-        node: Node,
-        law: Law,
-        watch: Watch,
+        node: SimNode,
+        law: CompiledPolicy,
+        watch: MachineObserver,
         lag: float,
         capacity_bps: int,
-        parts: tuple[ProcessId, Settings, Image, History, Chance, Callable[[Action], None] | None],
+        parts: tuple[ProcessId, Settings, Image, History, RandomSource, Callable[[Action], None] | None],
     ) -> None:
         me, settings, image, history, chance, trace = parts
         history.keep_bodies = False
@@ -102,21 +102,21 @@ class Host:
         self.watch = watch
         self.law = law
         self.engine = Engine(me, law, self, is_member=True, life=self.life)
-        self.process = Process(me, settings, image, Seat(self, history), chance, trace)
+        self.process = Process(me, settings, image, SimEngineStateMachine(self, history), chance, trace)
         self._lag = lag
-        self._batches: dict[int, Batch] = {}
+        self._batches: dict[int, NodeBatch] = {}
         self.states: list[tuple[int, str]] = []  # digests behind positions that the judge has not compared yet
         self._seen = 0  # effects that were looked at
         self.report(capacity_bps)
 
     def report(self, capacity_bps: int) -> None:
-        self.engine.report_capacity(Report(capacity_bps, 0, 0, f"http://{self.node.name}"))
+        self.engine.report_capacity(NodeReport(capacity_bps, 0, 0, f"http://{self.node.name}"))
 
     # ---- time
 
     @property
     def now_ms(self) -> int:
-        return int((self.process.around.now + ROUNDING) * 1000)
+        return int((self.process.context.now + ROUNDING) * 1000)
 
     def read_clock(self) -> None:
         self.engine.now_ms = self.now_ms
@@ -127,14 +127,14 @@ class Host:
 
     def wake(self) -> None:
         """Before a client does something: what time it is."""
-        self.process.around.now = self.node.clock()
+        self.process.context.now = self.node.clock()
         self.read_clock()
 
     # ---- the process, for the simulator
 
     @property
-    def around(self) -> Surroundings:
-        return self.process.around
+    def context(self) -> Context:
+        return self.process.context
 
     def start(self, now: float) -> None:
         self.process.start(now)
@@ -164,7 +164,7 @@ class Host:
         return deadline if call_ms is None else min(deadline, max(call_ms, self.now_ms + 1) / 1000)
 
     def take(self) -> list[Effect]:
-        outbox = self.process.around.outbox
+        outbox = self.process.context.outbox
         for _ in range(ROUNDS_MAX):
             while self._seen < len(outbox):
                 self._seen += 1
@@ -176,12 +176,12 @@ class Host:
                 self._seen = 0
                 self.world.sometimes["collects what it has to tell"] += self.engine.collects
                 return self.process.take()
-        raise EndlessTalk(f"{self.node.pid} at {self.now_ms} ms")
+        raise EndlessBatches(f"{self.node.pid} at {self.now_ms} ms")
 
     def _broadcast(self, body: bytes) -> None:
         batch = self.engine.in_flight
         assert batch is not None
-        ticket = self.process.submit(self.process.around.now, body)
+        ticket = self.process.submit(self.process.context.now, body)
         self.node.pending[ticket] = body
         self._batches[ticket] = batch
 
@@ -216,7 +216,7 @@ class Host:
 
     # ---- what the engine tells its node
 
-    def policy_changed(self, _position: int, _law: Law) -> None:
+    def policy_changed(self, _position: int, _law: CompiledPolicy) -> None:
         self.world.sometimes["another policy"] += 1
 
     def viewed(self, _position: int, _view: View) -> None:
@@ -225,5 +225,5 @@ class Host:
     def reported(self, _effect: Reported) -> None:
         self.world.sometimes["a capacity fixed"] += 1
 
-    def refused(self, effect: Refused) -> None:
+    def refused(self, effect: EntryRejected) -> None:
         raise AssertionError(f"an entry of this very version was refused: {effect}")

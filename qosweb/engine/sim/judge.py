@@ -10,22 +10,22 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, cast
 
-from cluster.sim.run import Judge
-from qosweb.engine.invariants import broken
-from qosweb.engine.sim.clients import Clients, Tally, Wrong
+from cluster.sim.run import RunJudge
+from qosweb.engine.replicated.invariants import violated_invariants
+from qosweb.engine.sim.clients import Clients, NodeTally, UnexpectedOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cluster.names import ProcessId
     from cluster.sim.world import World
-    from qosweb.engine.machine import QosMachine
+    from qosweb.engine.replicated.state_machine import QosStateMachine
     from qosweb.engine.sim.host import Host
 
 COMPARE_EVERY = 5  # positions: a snapshot costs more than an entry
 
 
-class EngineJudge(Judge):
+class EngineJudge(RunJudge):
     def __init__(self) -> None:
         self._states: dict[int, tuple[str, ProcessId]] = {}
         self.looked: dict[str, int] = {"invariants": 0, "equal states": 0, "nothing is held": 0, "totals": 0}
@@ -46,17 +46,17 @@ class EngineJudge(Judge):
                 self._compare(host, position, state)
             host.states.clear()
 
-    def _check(self, machine: QosMachine, host: Host) -> None:
-        found = broken(machine)
+    def _check(self, machine: QosStateMachine, host: Host) -> None:
+        found = violated_invariants(machine)
         if found:
-            raise Wrong("invariants", f"at {host.node.pid}: {found[0]}")
+            raise UnexpectedOutcome("invariants", f"at {host.node.pid}: {found[0]}")
 
     def _compare(self, host: Host, position: int, state: str) -> None:
         before, who = self._states.setdefault(position, (state, host.node.pid))
         if who != host.node.pid:
             self.looked["equal states"] += 1
         if before != state:
-            raise Wrong("equal states", f"{host.node.pid} and {who} differ behind position {position}")
+            raise UnexpectedOutcome("equal states", f"{host.node.pid} and {who} differ behind position {position}")
 
     # ---- at the end
 
@@ -77,7 +77,7 @@ class EngineJudge(Judge):
         for host in hosts[1:]:
             self.looked["equal states"] += 1
             if host.engine.snapshot() != first:
-                raise Wrong("equal states", f"{host.node.pid} and {hosts[0].node.pid} differ at the end")
+                raise UnexpectedOutcome("equal states", f"{host.node.pid} and {hosts[0].node.pid} differ at the end")
 
     def totals(self, hosts: list[Host], clients: Clients) -> None:
         """Who lived to the end told everything, who did not told some of it."""
@@ -89,13 +89,13 @@ class EngineJudge(Judge):
             found = sum(getattr(one, what) for one in told)
             least, most = _sum(alive, what), _sum(every, "started_cost_most" if what == "started_cost" else what)
             if not least <= found <= most or (len(alive) == len(every) and found != least):
-                raise Wrong("totals", f"{found} {what} are counted, between {least} and {most} were")
+                raise UnexpectedOutcome("totals", f"{found} {what} are counted, between {least} and {most} were")
 
     def clauses(self) -> dict[str, int]:
         return dict(self.looked)
 
     def verdict(self, _error: Exception) -> str | None:
-        return _error.kind if isinstance(_error, Wrong) else None
+        return _error.kind if isinstance(_error, UnexpectedOutcome) else None
 
 
 def _left(host: Host) -> list[str]:
@@ -109,5 +109,5 @@ def _left(host: Host) -> list[str]:
     return [f"{count} {what}" for what, count in left.items() if count]
 
 
-def _sum(tallies: Iterable[Tally], what: str) -> int:
+def _sum(tallies: Iterable[NodeTally], what: str) -> int:
     return sum(getattr(tally, what) for tally in tallies)

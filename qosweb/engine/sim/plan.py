@@ -10,8 +10,8 @@ from __future__ import annotations
 import msgspec
 
 from cluster.sim import plan as group_plan
-from cluster.sim.chance import Chance
-from cluster.sim.plan import Plan as GroupPlan
+from cluster.sim.plan import RunPlan as GroupPlan
+from cluster.sim.seeded_random import SeededRandom
 from qosweb.engine.sim.policies import CHANNEL_BPS, NAMES, POLICIES
 
 SIZES = (2_000, 8_192, 16_384, 16_384, 16_384, 65_536)
@@ -30,13 +30,13 @@ class Arrival(msgspec.Struct, frozen=True):
     hangs_up: float  # seconds after it asked; 0: never
 
 
-class Capacity(msgspec.Struct, frozen=True):
+class CapacityChange(msgspec.Struct, frozen=True):
     at: float
     node: str
     capacity_bps: int
 
 
-class Change(msgspec.Struct, frozen=True):
+class PolicyChange(msgspec.Struct, frozen=True):
     """Somebody wants another policy, at this node."""
 
     at: float
@@ -44,14 +44,14 @@ class Change(msgspec.Struct, frozen=True):
     policy: int
 
 
-class Plan(msgspec.Struct, frozen=True):
+class EnginePlan(msgspec.Struct, frozen=True):
     group: GroupPlan
     policy: int
     lag: float
     capacities: dict[str, int]
     arrivals: tuple[Arrival, ...]
-    reports: tuple[Capacity, ...]
-    changes: tuple[Change, ...]
+    reports: tuple[CapacityChange, ...]
+    changes: tuple[PolicyChange, ...]
 
     @property
     def seed(self) -> int:
@@ -73,14 +73,14 @@ class Plan(msgspec.Struct, frozen=True):
         return "\n".join([*lines, *(f"  {at:8.4f}  {text}" for at, text in sorted(steps))])
 
 
-def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 4) -> Plan:
+def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 4) -> EnginePlan:
     group = group_plan.make_plan(seed, nodes_min, nodes_max)
     lasts = min(LASTS_MAX, group.lasts)
     faults = tuple(fault for fault in group.faults if fault.at < lasts)
     group = msgspec.structs.replace(group, submissions=(), faults=faults, lasts=lasts)
-    chance = Chance(seed).fork("traffic")
+    chance = SeededRandom(seed).fork("traffic")
     capacities = {name: CHANNEL_BPS * chance.choice((1, 2, 3, 4)) + chance.below(20_000) for name in group.names}
-    return Plan(
+    return EnginePlan(
         group=group,
         policy=chance.below(len(POLICIES)),
         lag=chance.choice((0.0, 0.0, 0.003, 0.05)),
@@ -91,7 +91,7 @@ def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 4) -> Plan:
     )
 
 
-def _arrivals(chance: Chance, group: GroupPlan, capacity_bps: int) -> tuple[Arrival, ...]:
+def _arrivals(chance: SeededRandom, group: GroupPlan, capacity_bps: int) -> tuple[Arrival, ...]:
     overload = chance.choice((0.4, 1.0, 1.5, 3.0))
     names = list(NAMES)
     chance.shuffle(names)
@@ -119,15 +119,17 @@ def _arrivals(chance: Chance, group: GroupPlan, capacity_bps: int) -> tuple[Arri
     return tuple(found)
 
 
-def _reports(chance: Chance, group: GroupPlan) -> tuple[Capacity, ...]:
+def _reports(chance: SeededRandom, group: GroupPlan) -> tuple[CapacityChange, ...]:
     return tuple(
-        Capacity(chance.between(0.5, group.lasts), chance.choice(group.names), CHANNEL_BPS * (1 + chance.below(4)))
+        CapacityChange(
+            chance.between(0.5, group.lasts), chance.choice(group.names), CHANNEL_BPS * (1 + chance.below(4))
+        )
         for _ in range(chance.choice((0, 2, 8)))
     )
 
 
-def _changes(chance: Chance, group: GroupPlan) -> tuple[Change, ...]:
+def _changes(chance: SeededRandom, group: GroupPlan) -> tuple[PolicyChange, ...]:
     return tuple(
-        Change(chance.between(0.5, group.lasts), chance.choice(group.names), chance.below(len(POLICIES)))
+        PolicyChange(chance.between(0.5, group.lasts), chance.choice(group.names), chance.below(len(POLICIES)))
         for _ in range(chance.choice((0, 1, 3)))
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.engine.law import Law
+from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.webqos.model.build import build
-from qosweb.webqos.syntax.places import Source
+from qosweb.webqos.syntax.positions import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,9 +59,9 @@ ALL: Sequence[str] = (
 )
 
 
-def law_of(text: str) -> Law:
+def law_of(text: str) -> CompiledPolicy:
     """Raises ValueError for a text that is no policy."""
     built = build(Source("policy", text))
     if built.model is None:
         raise ValueError(str(built))
-    return Law.of_model(text, built.model)
+    return CompiledPolicy.of_model(text, built.model)

@@ -11,12 +11,12 @@ from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from cluster.sim import run as group_run
-from cluster.sim.run import Failure, Outcome
-from cluster.sim.world import Listener, NotReached, World
+from cluster.sim.run import RunFailure, RunResult
+from cluster.sim.world import FrameListener, NotReached, World
 from qosweb.engine.sim.clients import Clients
 from qosweb.engine.sim.host import Host
 from qosweb.engine.sim.judge import EngineJudge
-from qosweb.engine.sim.plan import Plan, make_plan
+from qosweb.engine.sim.plan import EnginePlan, make_plan
 from qosweb.engine.sim.policies import ALL, law_of
 
 if TYPE_CHECKING:
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
     from cluster.actions import Action
     from cluster.durable import Image
-    from cluster.layer import Chance as AnyChance
+    from cluster.layer import RandomSource as AnyChance
     from cluster.names import ProcessId
     from cluster.settings import Settings
     from cluster.sim.faults import AnyFault
-    from cluster.sim.machine import History
-    from qosweb.engine.law import Law
-    from qosweb.engine.sim.plan import Capacity, Change
+    from cluster.sim.history_machine import History
+    from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+    from qosweb.engine.sim.plan import CapacityChange, PolicyChange
 
 OVER_WITHIN = 30.0  # virtual seconds after everything healed: as long as a group may take, and the longest lifetime
 EVENTS_MAX = 2_000_000
 
 
-class Scene:
+class EngineWorld:
     """A world, its clients and its judge."""
 
-    def __init__(self, plan: Plan, listener: Listener | None = None) -> None:
+    def __init__(self, plan: EnginePlan, listener: FrameListener | None = None) -> None:
         self.plan = plan
         self.judge = EngineJudge()
         group = plan.group
@@ -95,7 +95,7 @@ class Scene:
         fault.begin(self.world)
         fault.end_later(self.world)
 
-    def _report(self, report: Capacity) -> None:
+    def _report(self, report: CapacityChange) -> None:
         self.capacities[report.node] = report.capacity_bps
         host = cast("Host | None", self.world.nodes[report.node].process)
         if host is not None and not host.node.paused:
@@ -104,7 +104,7 @@ class Scene:
             host.report(report.capacity_bps)
             host.poke()
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: PolicyChange) -> None:
         host = cast("Host | None", self.world.nodes[change.node].process)
         if host is not None and host.engine.solo is None and not host.node.paused:
             self.world.sometimes["a policy is asked for"] += 1
@@ -156,21 +156,21 @@ class Scene:
 
 
 @cache
-def _law(policy: int) -> Law:
+def _law(policy: int) -> CompiledPolicy:
     return law_of(ALL[policy])
 
 
-def play(plan: Plan, listener: Listener | None = None) -> Outcome:
-    scene = Scene(plan, listener)
+def play(plan: EnginePlan, listener: FrameListener | None = None) -> RunResult:
+    scene = EngineWorld(plan, listener)
     failure = None
     try:
         scene.play()
     except Exception as error:  # whatever is raised is a finding
-        failure = Failure(*group_run.kind_and_text(error, scene.judge, scene.world))
+        failure = RunFailure(*group_run.kind_and_text(error, scene.judge, scene.world))
     world = scene.world
     for client in scene.clients.all:
         world.sometimes[f"requests: {client.fate or 'not over'}"] += 1
-    return Outcome(
+    return RunResult(
         seed=plan.seed,
         failure=failure,
         steps=world.steps,
@@ -181,5 +181,5 @@ def play(plan: Plan, listener: Listener | None = None) -> Outcome:
     )
 
 
-def run_seed(seed: int) -> Outcome:
+def run_seed(seed: int) -> RunResult:
     return play(make_plan(seed))

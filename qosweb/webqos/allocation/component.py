@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qosweb.webqos.allocation.active_sets import Asked, Piece, Rule, shape_of
 from qosweb.webqos.allocation.general import Relation, fill_to
 from qosweb.webqos.allocation.groups import picker
 from qosweb.webqos.allocation.problem import PPM
-from qosweb.webqos.allocation.shapes import Asked, Piece, Rule, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from qosweb.webqos.allocation.active_sets import Shape
     from qosweb.webqos.allocation.groups import Exact, Group
-    from qosweb.webqos.allocation.shapes import Shape
     from qosweb.webqos.allocation.waterline import Bounds, Level
 
 SHAPES_MAX = 48

@@ -1,16 +1,16 @@
 """Phase 1 of an allocation: the quick methods as far as they go, then the general one. Pure.
 
 Where bounds are nested and nothing else binds, by water levels (``nested``). Else by those bounds alone that bind
-(``lazy``), and where there is less than what floors ask for together, by linear programs over all (``general``).
+(``binding_bounds``), and where there is less than what floors ask for together, by linear programs over all (``general``).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qosweb.webqos.allocation.binding_bounds import Lazy
 from qosweb.webqos.allocation.general import fill
 from qosweb.webqos.allocation.groups import Exact, lower_bounds, upper_bounds
-from qosweb.webqos.allocation.lazy import Lazy
 from qosweb.webqos.allocation.nested import Nested
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.relations import Relations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qosweb.webqos.allocation.waterline import Bounds, Found
 
 
-class Contention:
+class ContentionPhase:
     """All rules of a problem, hard or not."""
 
     def __init__(self, problem: Problem, levels: Sequence[int]) -> None:

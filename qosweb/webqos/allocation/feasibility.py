@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
 
+from qosweb.webqos.allocation.inequalities import ALWAYS, Inequality, refuted, rows_of, satisfied, solvable
 from qosweb.webqos.allocation.problem import PPM
-from qosweb.webqos.allocation.rows import ALWAYS, Row, refuted, rows_of, satisfied, solvable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,14 +50,14 @@ def contradiction(problem: Problem, capacity: int = PPM) -> tuple[int, ...] | No
 
 
 class _Search:
-    def __init__(self, rows: Iterable[Row], classes: int) -> None:
+    def __init__(self, rows: Iterable[Inequality], classes: int) -> None:
         self.classes = classes
-        self.always: list[Row] = []
-        self.by_constraint: dict[int, list[Row]] = defaultdict(list)
+        self.always: list[Inequality] = []
+        self.by_constraint: dict[int, list[Inequality]] = defaultdict(list)
         for row in rows:
             (self.always if row.constraint == ALWAYS else self.by_constraint[row.constraint]).append(row)
 
-    def rows(self, constraints: Iterable[int]) -> list[Row]:
+    def rows(self, constraints: Iterable[int]) -> list[Inequality]:
         return [*self.always, *(row for constraint in constraints for row in self.by_constraint[constraint])]
 
     def agree(self, constraints: Iterable[int]) -> bool:
@@ -127,7 +127,7 @@ class _Search:
         return sorted(_constraints(broken))
 
 
-def _relax(rows: Sequence[Row], firm: frozenset[int], classes: int) -> tuple[list[float], list[float]] | None:
+def _relax(rows: Sequence[Inequality], firm: frozenset[int], classes: int) -> tuple[list[float], list[float]] | None:
     """Shares that break the rows by as little as possible in sum, those of ``firm`` not at all, and the multipliers."""
     loose = [r for r, row in enumerate(rows) if row.constraint not in firm]
     entries = [(float(factor), r, one) for r, row in enumerate(rows) for one, factor in row.terms]
@@ -162,11 +162,11 @@ def _hit(sets: Sequence[Sequence[int]]) -> list[int]:
     return [element for element, taken in zip(elements, solved.x, strict=True) if taken > 0.5]
 
 
-def _constraints(rows: Iterable[Row]) -> set[int]:
+def _constraints(rows: Iterable[Inequality]) -> set[int]:
     return {row.constraint for row in rows} - {ALWAYS}
 
 
-def _excess(row: Row, shares: Sequence[float]) -> float:
+def _excess(row: Inequality, shares: Sequence[float]) -> float:
     return sum(factor * shares[one] for one, factor in row.terms) - row.limit
 
 

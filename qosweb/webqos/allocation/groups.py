@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from qosweb.webqos.allocation.problem import Bound
+    from qosweb.webqos.allocation.problem import ShareBound
 
 Group = tuple[tuple[int, ...], int]  # classes, and the bound on the sum of their shares
 
@@ -35,7 +35,7 @@ def adder(ones: Sequence[int]) -> Callable[[Sequence[int]], int]:
     return lambda amounts: sum(pick(amounts))
 
 
-def lower_bounds(bounds: Iterable[Bound]) -> list[Group]:
+def lower_bounds(bounds: Iterable[ShareBound]) -> list[Group]:
     """One bound for each set of classes, the one that binds, and none for the empty set."""
     found: dict[tuple[int, ...], int] = {}
     for bound in bounds:
@@ -44,7 +44,7 @@ def lower_bounds(bounds: Iterable[Bound]) -> list[Group]:
     return list(found.items())
 
 
-def upper_bounds(bounds: Iterable[Bound]) -> list[Group]:
+def upper_bounds(bounds: Iterable[ShareBound]) -> list[Group]:
     """The same for bounds from above."""
     found: dict[tuple[int, ...], int] = {}
     for bound in bounds:

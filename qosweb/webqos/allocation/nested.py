@@ -17,9 +17,9 @@ from __future__ import annotations
 from operator import sub
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.basins import Basins
+from qosweb.webqos.allocation.incremental_nested import Basins
 from qosweb.webqos.allocation.problem import PPM
-from qosweb.webqos.allocation.water import Division, Tree
+from qosweb.webqos.allocation.water import GroupTree, WaterDivision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,7 +61,7 @@ class Nested:
             [(group, ppm) for group, ppm in floors if group not in number],
             [(group, ppm) for group, ppm in ceilings if group not in number],
         )
-        self._tree = Tree(self._classes, groups)
+        self._tree = GroupTree(self._classes, groups)
         self._basins = Basins(self._tree, self._offsets, self._floor, self._ceiling)
 
     def divide(self, demand: Sequence[int]) -> list[int] | None:
@@ -86,7 +86,7 @@ class Nested:
                 return None
             high.append(most)
             low.append(max(least, min(self._floor[g], most)))
-        return Division(self._tree, offsets, low, high).shares()
+        return WaterDivision(self._tree, offsets, low, high).shares()
 
 
 def _nested_part(groups: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:

@@ -16,8 +16,8 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING
 
+from qosweb.webqos.allocation.active_sets import FAR, Piece
 from qosweb.webqos.allocation.groups import Exact, picker
-from qosweb.webqos.allocation.shapes import FAR, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ PPM = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ShareBound:
     """A bound on the sum of the shares of some classes."""
 
     classes: tuple[int, ...]
@@ -51,8 +51,8 @@ class Problem:
     """All that binds the shares of ``classes`` classes at one time."""
 
     classes: int
-    floors: tuple[Bound, ...]
-    ceilings: tuple[Bound, ...]
+    floors: tuple[ShareBound, ...]
+    ceilings: tuple[ShareBound, ...]
     ratios: tuple[Ratio, ...] = ()
     before: tuple[tuple[int, int], ...] = ()
     equal: tuple[tuple[int, ...], ...] = ()

@@ -39,15 +39,15 @@ hold exactly (``rounding``). Ties go to the lower number.
 lexicographically max-min over a convex set, and there is only one such vector: of two different ones, equal in the
 lexicographic order, the mean would be better than both. So it does not matter how a method comes upon its answer, if
 only that is proved to be max-min; what is remembered from one demand to the next are guesses, and each is proved, in
-whole numbers, for the demand at hand (``shapes`` says how) or given up. Which relations are imposed and released, and
+whole numbers, for the demand at hand (``active_sets`` says how) or given up. Which relations are imposed and released, and
 the rounding, follow from the exact shares alone.
 
 A problem in contradiction with itself is no error here: its floors yield as above.
 
 Neighbours: ``contention`` is phase 1, ``leftover`` phase 2. Phase 1 by water levels: ``nested`` where all bounds are
-nested (``basins`` remember the last division); else ``lazy``, which takes only the bounds that bind and finds the level
-(``settling``) at which the free classes (``waterline``) and all that hangs together hold the capacity. What hangs
-together goes by straight lines, as far as it is known (``component``, ``shapes``; ``packing`` if ceilings alone bind).
+nested (``incremental_nested`` remember the last division); else ``binding_bounds``, which takes only the bounds that bind and finds the level
+(``level_search``) at which the free classes (``waterline``) and all that hangs together hold the capacity. What hangs
+together goes by straight lines, as far as it is known (``component``, ``active_sets``; ``packing`` if ceilings alone bind).
 What is not known, linear programs find (``general``).
 """
 
@@ -55,7 +55,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.contention import Contention
+from qosweb.webqos.allocation.contention import ContentionPhase
 from qosweb.webqos.allocation.leftover import Leftover
 from qosweb.webqos.allocation.problem import PPM
 
@@ -79,11 +79,11 @@ class Allocator:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._first = sorted({first for first, _ in problem.before})
-        self._methods: dict[frozenset[int], tuple[Contention, Leftover]] = {}
+        self._methods: dict[frozenset[int], tuple[ContentionPhase, Leftover]] = {}
         self._methods_for(frozenset())
         self._demand = [0] * problem.classes
         self._found: tuple[int, ...] | None = None  # the shares for this demand
-        self._steps: list[tuple[Contention, list[int]]] = []  # how they were found; none if by looking them up
+        self._steps: list[tuple[ContentionPhase, list[int]]] = []  # how they were found; none if by looking them up
         self._cache: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def shares(self, demand_ppm: Sequence[int]) -> tuple[int, ...]:
@@ -157,13 +157,13 @@ class Allocator:
                 return shares, full
             full |= found
 
-    def _methods_for(self, full: frozenset[int]) -> tuple[Contention, Leftover]:
+    def _methods_for(self, full: frozenset[int]) -> tuple[ContentionPhase, Leftover]:
         methods = self._methods.get(full)
         if methods is None:
             if len(self._methods) >= METHODS_MAX:
                 self._methods.clear()
             levels = self.problem.levels(full)
-            methods = self._methods[full] = Contention(self.problem, levels), Leftover(self.problem, levels)
+            methods = self._methods[full] = ContentionPhase(self.problem, levels), Leftover(self.problem, levels)
         return methods
 
 

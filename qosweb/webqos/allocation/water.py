@@ -72,7 +72,7 @@ def pour(low: Sequence[int], high: Sequence[int], offsets: Sequence[int], amount
     return shares
 
 
-class Tree:
+class GroupTree:
     """Which classes and groups are directly inside each group (``children``), and all that is (``inside``)."""
 
     def __init__(self, classes: int, groups: Sequence[tuple[int, ...]]) -> None:
@@ -90,10 +90,10 @@ class Tree:
         return self.inside[g] if g >= 0 else []
 
 
-class Division:
+class WaterDivision:
     """One division of what the last group, the whole, can hold."""
 
-    def __init__(self, tree: Tree, offsets: Sequence[int], low: Sequence[int], high: Sequence[int]) -> None:
+    def __init__(self, tree: GroupTree, offsets: Sequence[int], low: Sequence[int], high: Sequence[int]) -> None:
         self._classes = len(offsets)
         self._children = tree.children
         self._inside = tree.inside

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.check.accesses import no_older
+from qosweb.webqos.check.access_implications import no_older
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.domains import TooManySituations, situations
 from qosweb.webqos.model.texts import are_told_apart
 from qosweb.webqos.syntax.diagnostics import error, warning
-from qosweb.webqos.syntax.places import Span
+from qosweb.webqos.syntax.positions import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.match.automaton import Automaton, TooManyWays
+from qosweb.webqos.match.automaton import PatternAutomaton, TooManyWays
 from qosweb.webqos.match.matcher import in_force
 from qosweb.webqos.model.partition import STATES_MAX
 from qosweb.webqos.syntax.diagnostics import Note, warning
@@ -28,7 +28,7 @@ def _within_sets(built: Built, model: Model) -> Iterator[Diagnostic]:
         if len(page_set.patterns) < 2:
             continue
         try:
-            covers = Automaton(page_set.patterns).reachable(STATES_MAX)
+            covers = PatternAutomaton(page_set.patterns).reachable(STATES_MAX)
         except TooManyWays:
             continue
         for at, pattern in enumerate(page_set.patterns):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qosweb.webqos.model.build import Built
     from qosweb.webqos.model.model import Model
     from qosweb.webqos.syntax.diagnostics import Diagnostic
-    from qosweb.webqos.syntax.places import Span
+    from qosweb.webqos.syntax.positions import Span
 
 BOUNDS_MAX = 200  # that are compared with each other
 

@@ -111,10 +111,10 @@ def _own(shared: Mapping[K, V]) -> dict[K, V]:
     return shared if isinstance(shared, dict) else {}
 
 
-_NO_STEPS: dict[str, "State"] = {}  # of all states that have none
+_NO_STEPS: dict[str, "AutomatonState"] = {}  # of all states that have none
 
 
-class State:
+class AutomatonState:
     """``accepts`` are the patterns that cover a page whose segments lead here.
 
     ``meaning`` is for who uses the automaton: what he made of ``accepts``.
@@ -136,7 +136,7 @@ class State:
     def __init__(self, nodes: tuple[_Node, ...]) -> None:
         self.nodes = nodes
         self.accepts = _NOTHING
-        self.otherwise: State | None = None  # after a segment that nothing names
+        self.otherwise: AutomatonState | None = None  # after a segment that nothing names
         self.has_globs = self.has_stems = False
         self.names_nothing = True  # whatever follows leads to one state,
         self.is_last = True  # to this one
@@ -155,22 +155,22 @@ class State:
             self.names_nothing = False
         if not self.names_nothing:
             self.is_last = False
-        self.next: dict[str, State] = _NO_STEPS if self.names_nothing else {}
-        self.by_stem: dict[str, State] = {} if self.has_stems else _NO_STEPS
+        self.next: dict[str, AutomatonState] = _NO_STEPS if self.names_nothing else {}
+        self.by_stem: dict[str, AutomatonState] = {} if self.has_stems else _NO_STEPS
         self.meaning: Any = None
 
 
-class Automaton:
+class PatternAutomaton:
     def __init__(self, patterns: Iterable[PagePattern]) -> None:
         self._any = _Node()
         self._hosts: dict[str, _Node] = {}
         self._host_globs: dict[str, tuple[Glob, _Node]] = {}
-        self._states: dict[tuple[int, ...], State] = {}
-        self._starts: dict[str, State] = {}
+        self._states: dict[tuple[int, ...], AutomatonState] = {}
+        self._starts: dict[str, AutomatonState] = {}
         for number, pattern in enumerate(patterns):
             _insert(self._root(pattern.host), pattern, number)
 
-    def cover(self, host: str, segments: list[str]) -> State:
+    def cover(self, host: str, segments: list[str]) -> AutomatonState:
         """The state after ``segments`` on ``host``, which is in lower case."""
         state = self._starts.get(host)
         if state is None:
@@ -220,7 +220,7 @@ class Automaton:
             return self._host_globs.setdefault(host, (Glob.parse(host), _Node()))[1]
         return self._hosts.setdefault(host, _Node())
 
-    def _start(self, host: str) -> State:
+    def _start(self, host: str) -> AutomatonState:
         roots = [self._any]
         name = without_port(host)
         roots += [self._hosts[known] for known in {host, name} if known in self._hosts]
@@ -233,7 +233,7 @@ class Automaton:
         self._starts[host] = state
         return state
 
-    def _step(self, state: State, segment: str) -> State:
+    def _step(self, state: AutomatonState, segment: str) -> AutomatonState:
         """A step that is not remembered."""
         is_named = False
         for node in state.nodes:
@@ -256,11 +256,11 @@ class Automaton:
             state.next[segment] = following
         return following
 
-    def _otherwise(self, state: State) -> State:
+    def _otherwise(self, state: AutomatonState) -> AutomatonState:
         following = state.otherwise = self._state([node for node in state.nodes if node.is_deep])
         return following
 
-    def _after(self, state: State, segment: str) -> State:
+    def _after(self, state: AutomatonState, segment: str) -> AutomatonState:
         if state.has_globs:
             return self._state([after for node in state.nodes for after in node.after(segment)])
         nodes: list[_Node] = []
@@ -274,7 +274,7 @@ class Automaton:
                 nodes.append(node.stems[stem])
         return self._state(nodes)
 
-    def _state(self, nodes: list[_Node]) -> State:
+    def _state(self, nodes: list[_Node]) -> AutomatonState:
         if len(nodes) == 1 and nodes[0].deep is None:
             key: tuple[int, ...] = (id(nodes[0]),)
             closed = nodes
@@ -287,7 +287,7 @@ class Automaton:
             closed = [by_id[number] for number in key]
         state = self._states.get(key)
         if state is None:
-            state = self._states[key] = State(tuple(closed))
+            state = self._states[key] = AutomatonState(tuple(closed))
         return state
 
     def _host_witnesses(self, most: int) -> Iterator[str]:
@@ -321,7 +321,7 @@ def _insert(root: _Node, pattern: PagePattern, number: int) -> None:
         stem.accepts |= {number}
 
 
-def _witnesses(state: State, most: int, overlaps: dict[tuple[str, ...], Overlaps]) -> Iterator[str]:
+def _witnesses(state: AutomatonState, most: int, overlaps: dict[tuple[str, ...], Overlaps]) -> Iterator[str]:
     """A segment for every way in which a page's path can go on from ``state``."""
     if state.names_nothing:
         yield FILLER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.match.automaton import Automaton, State
+from qosweb.webqos.match.automaton import AutomatonState, PatternAutomaton
 from qosweb.webqos.match.predicates import as_test
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.model import Constraint
@@ -51,10 +51,10 @@ class Cover:
             for pattern in page_set.patterns:
                 patterns.setdefault(pattern, []).append(number)
         self._sets_of = list(patterns.values())
-        self._automaton = Automaton(patterns)
+        self._automaton = PatternAutomaton(patterns)
         self._known: dict[frozenset[int], tuple[int, ...]] = {}
 
-    def state(self, host: str, path: str) -> State:
+    def state(self, host: str, path: str) -> AutomatonState:
         """Where ``path``, canonical and decoded, leads: one place for all pages that the same patterns cover."""
         return self._automaton.cover(host, path_segments(path))
 
@@ -62,7 +62,7 @@ class Cover:
         """The page sets with patterns that cover ``path``."""
         return self.signature_of(self.state(host, path))
 
-    def signature_of(self, state: State) -> tuple[int, ...]:
+    def signature_of(self, state: AutomatonState) -> tuple[int, ...]:
         known = self._known.get(state.accepts)
         if known is None:
             known = tuple(sorted({number for at in state.accepts for number in self._sets_of[at]}))

@@ -12,7 +12,7 @@ from qosweb.webqos.model.model import Model
 from qosweb.webqos.model.partition import TooManyClasses, partition
 from qosweb.webqos.syntax.diagnostics import Diagnostic, error, has_errors
 from qosweb.webqos.syntax.parser import parse
-from qosweb.webqos.syntax.places import Source, Span
+from qosweb.webqos.syntax.positions import Source, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from qosweb.webqos import values
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.atoms import Atoms
-from qosweb.webqos.model.lower_conditions import Conditions
+from qosweb.webqos.model.lower_conditions import ConditionLowering
 from qosweb.webqos.model.lower_pages import PageSets
 from qosweb.webqos.model.model import (
     Bytes,
@@ -20,8 +20,8 @@ from qosweb.webqos.model.model import (
     Relative,
     Requests,
     Rule,
-    Settings,
     Share,
+    SpecSettings,
     Value,
     Word,
 )
@@ -32,7 +32,7 @@ from qosweb.webqos.syntax.grammar import RESERVED
 
 if TYPE_CHECKING:
     from qosweb.webqos.patterns import PagePattern
-    from qosweb.webqos.syntax.places import Span
+    from qosweb.webqos.syntax.positions import Span
 
 ATTRIBUTES = (
     "server_resource", "num_requests", "num_bytes", "available", "response_time", "lifetime", "channel", "in_minority",
@@ -45,7 +45,7 @@ _OP_OF = {"available": "=", "response_time": "<", "lifetime": "=", "channel": "=
 class Lowered:
     """The parts of a model, before requests are divided into classes."""
 
-    settings: Settings
+    settings: SpecSettings
     page_sets: tuple[PageSet, ...] = ()
     places: list[Span] = field(default_factory=list)  # of the page sets
     pattern_places: dict[PagePattern, Span] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _Lowering:
     def __init__(self, parsed: tree.Tree, bind_shadows: bool) -> None:
         self._scope = Scope(parsed)
         self._page_sets = PageSets(self._scope)
-        self._conditions = Conditions(self._scope, self._page_sets)
+        self._conditions = ConditionLowering(self._scope, self._page_sets)
         self._atoms = Atoms(self._scope)
         self._bind_shadows = bind_shadows
         self._out = Lowered(self._scope.settings)
@@ -116,12 +116,12 @@ class _Lowering:
             scratch = PageSets(self._scope)
             try:
                 value = let.value
-                if isinstance(value, tree.Pattern | tree.PageName | tree.Links | tree.Union):
+                if isinstance(value, tree.Pattern | tree.PageName | tree.LinkedPages | tree.Union):
                     scratch.number(value)
                 elif isinstance(value, tree.Reference) and value.name in self._scope.lets:
                     pass
                 elif not isinstance(value, tree.Literal):
-                    Conditions(self._scope, scratch).whole(value)
+                    ConditionLowering(self._scope, scratch).whole(value)
             except Unresolved:
                 pass
             self._scope.used = used | (self._scope.used - {name})

@@ -21,7 +21,7 @@ DEPTH_MAX = 60  # of conditions made of named conditions
 TESTS_MAX = 1_000  # in one condition, its names written out
 
 
-class Conditions:
+class ConditionLowering:
     def __init__(self, scope: Scope, page_sets: PageSets) -> None:
         self._scope = scope
         self._page_sets = page_sets
@@ -90,7 +90,7 @@ class Conditions:
             return known
         let = self._scope.let(name, node.span, "a condition")
         value = let.value
-        if isinstance(value, tree.Literal | tree.Pattern | tree.PageName | tree.Links | tree.Union):
+        if isinstance(value, tree.Literal | tree.Pattern | tree.PageName | tree.LinkedPages | tree.Union):
             kind = "a value" if isinstance(value, tree.Literal) else "a set of pages"
             note = Note(let.name.span, "it is given here")
             hint = f"accessed({name}) within 10s is a condition" if kind != "a value" else ""

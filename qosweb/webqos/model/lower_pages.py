@@ -13,7 +13,7 @@ from qosweb.webqos.values import BadValue
 
 if TYPE_CHECKING:
     from qosweb.webqos.model.scope import Scope
-    from qosweb.webqos.syntax.places import Span
+    from qosweb.webqos.syntax.positions import Span
 
 _Key = tuple[str, frozenset[PagePattern], int]
 
@@ -62,7 +62,7 @@ class PageSets:
         match node:
             case tree.Pattern():
                 return "pages", frozenset([self._pattern(node)]), -1
-            case tree.Links(pages=linking):
+            case tree.LinkedPages(pages=linking):
                 number = self.number(linking)
                 if self._sets[number].kind == "links":
                     raise self._scope.fail(linking.span, "links() takes pages, not links", "name the pages themselves")

@@ -15,7 +15,7 @@ DEFAULT = "default"
 LANGUAGE = 1
 
 
-class Settings(msgspec.Struct, frozen=True):
+class SpecSettings(msgspec.Struct, frozen=True):
     """``offsets`` are those of the time zone: (from when on, seconds east of UTC).
 
     ``redirect``: how a request gets to another node that has room for it: client, forward or never.
@@ -121,7 +121,7 @@ class QosClass(msgspec.Struct, frozen=True):
 
 
 class Model(msgspec.Struct, frozen=True):
-    settings: Settings
+    settings: SpecSettings
     page_sets: tuple[PageSet, ...]
     atoms: tuple[Condition, ...]
     constraints: tuple[Constraint, ...]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.match.automaton import Automaton, TooManyWays
+from qosweb.webqos.match.automaton import PatternAutomaton, TooManyWays
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.domains import TooManySituations, outcomes
 from qosweb.webqos.model.model import DEFAULT, PageSet, Priority, QosClass, Relative, Rule, Way
@@ -60,7 +60,7 @@ def signatures(page_sets: tuple[PageSet, ...], used: Iterable[int]) -> list[Sign
             patterns.setdefault(pattern, []).append(number)
     of_pattern = list(patterns.values())
     try:
-        covers = Automaton(patterns).reachable(STATES_MAX)
+        covers = PatternAutomaton(patterns).reachable(STATES_MAX)
     except TooManyWays:
         raise TooManyClasses(-1, "the patterns overlap in too many ways") from None
     found = {tuple(sorted({number for at in cover for number in of_pattern[at]})) for cover in covers}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from qosweb.webqos import values, zones
-from qosweb.webqos.model.model import Settings
+from qosweb.webqos.model.model import SpecSettings
 from qosweb.webqos.syntax import tree
 from qosweb.webqos.syntax.diagnostics import Diagnostic, Note, did_you_mean, error, warning
 from qosweb.webqos.syntax.grammar import RESERVED
@@ -14,12 +14,12 @@ from qosweb.webqos.values import BadValue
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qosweb.webqos.syntax.places import Span
+    from qosweb.webqos.syntax.positions import Span
 
 T = TypeVar("T")
 
 SETTINGS = ("site", "lifetime", "channel", "timezone", "redirect")
-PAGES = (tree.Pattern, tree.PageName, tree.Links, tree.Union)
+PAGES = (tree.Pattern, tree.PageName, tree.LinkedPages, tree.Union)
 
 
 class Unresolved(Exception):
@@ -113,7 +113,7 @@ class Scope:
         else:
             sets[name] = statement
 
-    def _settings(self, sets: dict[str, tree.Set]) -> Settings:
+    def _settings(self, sets: dict[str, tree.Set]) -> SpecSettings:
         site = lifetime_ms = channel_bytes = channel_ms = None
         timezone, redirect = zones.DEFAULT, "client"
         for name, statement in sets.items():
@@ -137,4 +137,4 @@ class Scope:
             except Unresolved:
                 continue
         offsets = zones.zone_offsets(timezone)
-        return Settings(site, lifetime_ms, channel_bytes, channel_ms, timezone, offsets, redirect)
+        return SpecSettings(site, lifetime_ms, channel_bytes, channel_ms, timezone, offsets, redirect)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from qosweb.webqos.allocation.problem import PPM, Bound, Problem, Ratio
+from qosweb.webqos.allocation.problem import PPM, Problem, Ratio, ShareBound
 from qosweb.webqos.model.model import Bytes, Constraint, Model, Relative, Requests, Share, Word
-from qosweb.webqos.policy.environment import Means
+from qosweb.webqos.policy.environment import ShareBasis
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,17 +92,17 @@ def problem_of(
     model: Model,
     coverage: Coverage,
     binding: Binding,
-    means: Means | None = None,
+    means: ShareBasis | None = None,
     only: Callable[[Constraint], bool] | None = None,
 ) -> Problem:
     """The problem over all classes; those that are always available have no part in it. Rates need a capacity.
 
     ``only`` leaves constraints out.
     """
-    means = means or Means()
+    means = means or ShareBasis()
     always = set(binding.always)
-    floors: list[Bound] = []
-    ceilings: list[Bound] = []
+    floors: list[ShareBound] = []
+    ceilings: list[ShareBound] = []
     ratios: list[Ratio] = []
     equal: set[int] = set()
     rest: set[int] = set()
@@ -124,9 +124,9 @@ def problem_of(
         else:
             down, up = as_ppm(rule, means)
             if lower and down is not None:
-                floors.append(Bound(lower, down, one.number))
+                floors.append(ShareBound(lower, down, one.number))
             if upper and up is not None:
-                ceilings.append(Bound(upper, up, one.number, rule.hard))
+                ceilings.append(ShareBound(upper, up, one.number, rule.hard))
     return Problem(
         len(model.classes),
         tuple(floors),
@@ -138,7 +138,7 @@ def problem_of(
     )
 
 
-def as_ppm(rule: Constraint, means: Means) -> tuple[int | None, int | None]:
+def as_ppm(rule: Constraint, means: ShareBasis) -> tuple[int | None, int | None]:
     """A bound as a share, rounded so that it binds no more than it says: for a lower bound, and for an upper one."""
     value = rule.value
     if isinstance(value, Share):

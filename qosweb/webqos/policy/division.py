@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from qosweb.webqos.model.model import Model
     from qosweb.webqos.policy.coverage import Coverage
-    from qosweb.webqos.policy.environment import Means
+    from qosweb.webqos.policy.environment import ShareBasis
 
 ALLOCATORS_MAX = 64
 
@@ -22,7 +22,7 @@ ALLOCATORS_MAX = 64
 class Division:
     """The shares under one binding, for one demand after another; what does not depend on the demand is kept."""
 
-    def __init__(self, model: Model, coverage: Coverage, binding: Binding, means: Means) -> None:
+    def __init__(self, model: Model, coverage: Coverage, binding: Binding, means: ShareBasis) -> None:
         self._model = model
         self._coverage = coverage
         self._binding = binding
@@ -61,7 +61,7 @@ class Division:
 
 
 def divide(
-    model: Model, coverage: Coverage, binding: Binding, means: Means, demand_ppm: Sequence[int]
+    model: Model, coverage: Coverage, binding: Binding, means: ShareBasis, demand_ppm: Sequence[int]
 ) -> tuple[int, ...]:
     """The same, once."""
     return Division(model, coverage, binding, means).shares(demand_ppm)

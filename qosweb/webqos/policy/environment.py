@@ -49,7 +49,7 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class ShareBasis:
     """What turns rates into shares."""
 
     nodes: int = 1
@@ -57,5 +57,5 @@ class Means:
     request_bytes: int = REQUEST_BYTES
 
     @classmethod
-    def of(cls, environment: Environment) -> Means:
+    def of(cls, environment: Environment) -> ShareBasis:
         return cls(environment.nodes, environment.capacity_bps, environment.request_bytes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 from unicodedata import combining, east_asian_width
 
-from qosweb.webqos.syntax.places import Source, Span
+from qosweb.webqos.syntax.positions import Source, Span
 
 EXCERPT_MAX = 100
 SHOWN_MAX = 100

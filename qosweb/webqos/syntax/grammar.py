@@ -24,10 +24,10 @@ from pyparsing import (
     ZeroOrMore,
 )
 
-from qosweb.webqos.syntax import actions, tree
-from qosweb.webqos.syntax.places import Span
+from qosweb.webqos.syntax import parse_actions, tree
+from qosweb.webqos.syntax.parse_errors import ParseError, explain
+from qosweb.webqos.syntax.positions import Span
 from qosweb.webqos.syntax.scanner import arrow_in, open_quote_in
-from qosweb.webqos.syntax.trouble import Trouble, explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ class Grammar:
         self._let_value = self._bare("a value") - end
         self._let_condition = condition - StringEnd().set_name("'and', 'or' or the end of the statement")
         self._when = condition - StringEnd().set_name("'and', 'or' or '=>'")
-        self._rule = self._constraint(pages, pages_primary) - alias.set_parse_action(actions.listed) - end
+        self._rule = self._constraint(pages, pages_primary) - alias.set_parse_action(parse_actions.listed) - end
         for element in (
             self._set, self._let_head, self._let_pages, self._let_value, self._let_condition, self._when, self._rule,
         ):  # fmt: skip
@@ -78,7 +78,7 @@ class Grammar:
         span = Span(base, base + len(text))
         first = _first_word(text)
         if (quote := open_quote_in(text)) >= 0:
-            raise Trouble(Span(base + quote, base + len(text)), "the quoted text has no end", "a '\"' is missing")
+            raise ParseError(Span(base + quote, base + len(text)), "the quoted text has no end", "a '\"' is missing")
         if first == "set":
             name, value = self._read(self._set, text, 0)
             return tree.Set(span, name, value)
@@ -124,7 +124,7 @@ class Grammar:
         except ParseBaseException as failure:
             explain(failure.msg, part, failure.loc, base + start, before_arrow=end is not None)
         except RecursionError:
-            raise Trouble(Span(base, base + 1), "the statement is nested too deeply", "") from None
+            raise ParseError(Span(base, base + 1), "the statement is nested too deeply", "") from None
         finally:
             self._base = base
 
@@ -149,13 +149,15 @@ class Grammar:
     def _bare(self, what: str) -> ParserElement:
         def make(span: Span, text: str) -> tree.Literal:
             if text[0] == '"':
-                return tree.Literal(span, actions.unquote(text), quoted=True)
+                return tree.Literal(span, parse_actions.unquote(text), quoted=True)
             return tree.Literal(span, text)
 
         return self._token(f"{_QUOTED}|{_BARE}", what, make)
 
     def _quoted(self, what: str) -> ParserElement:
-        return self._token(_QUOTED, what, lambda span, text: tree.Literal(span, actions.unquote(text), quoted=True))
+        return self._token(
+            _QUOTED, what, lambda span, text: tree.Literal(span, parse_actions.unquote(text), quoted=True)
+        )
 
     # Parts
 
@@ -166,8 +168,8 @@ class Grammar:
         taken = "|".join(sorted(RESERVED - {"default", "all"}))
         name = self._token(rf"(?!(?:{taken})(?![\w-])){_WORD}", "a name", tree.PageName)
         links = self._keyword("links") + self._sign("(") - pages - self._closing()
-        links.set_parse_action(lambda _s, _at, found: tree.Links(found[0].span.to(found[2]), found[1]))
-        group = (self._opening() - pages - self._closing()).set_parse_action(actions.in_parentheses)
+        links.set_parse_action(lambda _s, _at, found: tree.LinkedPages(found[0].span.to(found[2]), found[1]))
+        group = (self._opening() - pages - self._closing()).set_parse_action(parse_actions.in_parentheses)
         primary = MatchFirst([pattern, links, group, name]).set_name("pages such as </shop> or a name")
         union = primary + ZeroOrMore(self._sign("|") - primary)
         union.set_parse_action(
@@ -187,7 +189,7 @@ class Grammar:
     def _set_statement(self) -> ParserElement:
         value = self._bare("a value")
         channel = value + Opt(self._keyword("in").suppress() - self._bare("a time such as 250ms"))
-        channel.set_parse_action(actions.value_or_channel)
+        channel.set_parse_action(parse_actions.value_or_channel)
         return self._keyword("set").suppress() - self._name("the name of a setting") - self._sign("=") - channel
 
     def _let_statement(self) -> ParserElement:
@@ -211,14 +213,14 @@ class Grammar:
                 found[0].span.to(found[-1].span), found[-2], found[-1], by_client=found[0].text == "client"
             )
         )
-        group = (self._opening() - condition - self._closing()).set_parse_action(actions.in_parentheses)
+        group = (self._opening() - condition - self._closing()).set_parse_action(parse_actions.in_parentheses)
         primary = MatchFirst([group, accessed, self._test(), self._reference()]).set_name("a condition")
         negated = ZeroOrMore(self._keyword("not")) + primary
-        negated.set_parse_action(actions.negate)
+        negated.set_parse_action(parse_actions.negate)
         both = negated + ZeroOrMore(self._keyword("and").suppress() - negated)
-        both.set_parse_action(actions.gather(tree.And))
+        both.set_parse_action(parse_actions.gather(tree.And))
         either = both + ZeroOrMore(self._keyword("or").suppress() - both)
-        either.set_parse_action(actions.gather(tree.Or))
+        either.set_parse_action(parse_actions.gather(tree.Or))
         condition <<= either
         return condition
 
@@ -240,14 +242,14 @@ class Grammar:
         op = self._token(r"<=|>=|!=|<(?!>)|>|=(?![=><])", "a comparison", tree.Name)
         value = self._bare("a value")
         item = value + Opt(self._sign("..") - self._bare("the end of the range"))
-        item.set_parse_action(actions.value_or_range)
+        item.set_parse_action(parse_actions.value_or_range)
         items = MatchFirst([self._sign("(") - item + ZeroOrMore(self._sign(",") - item) - self._sign(")"), item])
         comparison = op - value
         membership = self._keyword("in") - items.set_name("values such as 22:00..06:00 or (GET, HEAD)")
         likeness = self._keyword("like") - self._quoted('a text with * such as "*bot*"')
         tail = MatchFirst([comparison, membership, likeness]).set_name("a comparison, 'in' or 'like'")
         test = MatchFirst([plain - tail, named + Opt(tail)])
-        test.set_parse_action(actions.test_node)
+        test.set_parse_action(parse_actions.test_node)
         return test
 
     def _constraint(self, pages: ParserElement, primary: ParserElement) -> ParserElement:
@@ -274,7 +276,7 @@ class Grammar:
                 ]
             )
         )
-        amount.set_parse_action(actions.amount)
+        amount.set_parse_action(parse_actions.amount)
         relative = (Empty() + term).set_parse_action(
             lambda _s, _at, found: tree.Relative(found[0].span, None, found[0])
         )
@@ -283,7 +285,7 @@ class Grammar:
         chain = self._keyword("before") - pages + ZeroOrMore(self._keyword("before").suppress() - pages)
         tail = MatchFirst([bound, chain]).set_name("'.' with an attribute, or 'before'")
         constraint = primary - tail
-        constraint.set_parse_action(actions.constraint_node)
+        constraint.set_parse_action(parse_actions.constraint_node)
         return constraint
 
 

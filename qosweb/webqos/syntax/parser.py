@@ -4,11 +4,11 @@ import re
 
 from qosweb.webqos.syntax.diagnostics import Diagnostic
 from qosweb.webqos.syntax.grammar import Grammar
-from qosweb.webqos.syntax.places import Source
+from qosweb.webqos.syntax.parse_errors import ParseError
+from qosweb.webqos.syntax.positions import Source
 from qosweb.webqos.syntax.scanner import scan
-from qosweb.webqos.syntax.shapes import Shapes
+from qosweb.webqos.syntax.statement_shapes import Shapes
 from qosweb.webqos.syntax.tree import Statement, Tree
-from qosweb.webqos.syntax.trouble import Trouble
 
 _LET = re.compile(r"let\s+([A-Za-z_][\w-]*)")
 TROUBLES_MAX = 1_000  # beyond it, the file is something else
@@ -24,7 +24,7 @@ def parse(source: Source) -> tuple[Tree, list[Diagnostic]]:
     for span in pieces.statements:
         try:
             statements.append(shapes.statement(source.cut(span), span.start))
-        except Trouble as trouble:
+        except ParseError as trouble:
             errors.append(trouble.diagnostic)
             if (let := _LET.match(source.text, span.start)) is not None:
                 unread.add(let[1])

@@ -5,7 +5,7 @@ what was printed changes nothing, and both parse to the same model.
 """
 
 from qosweb.webqos.syntax import tree
-from qosweb.webqos.syntax.places import Source
+from qosweb.webqos.syntax.positions import Source
 
 _SYNONYMS = {">=": ">", "<=": "<"}  # in constraints, where the bounds include equality
 
@@ -45,7 +45,7 @@ def print_statement(statement: tree.Statement) -> str:
 def _let_value(value: tree.Pages | tree.Condition | tree.Literal) -> str:
     if isinstance(value, tree.Literal):
         return literal(value)
-    if isinstance(value, tree.Pattern | tree.PageName | tree.Links | tree.Union):
+    if isinstance(value, tree.Pattern | tree.PageName | tree.LinkedPages | tree.Union):
         return pages(value)
     return condition(value)
 
@@ -101,7 +101,7 @@ def _primary(node: tree.Pages) -> str:
             return f"<{text}>"
         case tree.PageName(name=name):
             return name
-        case tree.Links(pages=linking):
+        case tree.LinkedPages(pages=linking):
             return f"links({pages(linking)})"
         case tree.Union():
             return f"({pages(node)})"

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from qosweb.webqos.syntax.diagnostics import Diagnostic, error
-from qosweb.webqos.syntax.places import Source, Span
+from qosweb.webqos.syntax.positions import Source, Span
 from qosweb.webqos.syntax.tree import Comment
 
 TEXT_MAX = 4 << 20
@@ -22,7 +22,7 @@ _PIECE = re.compile(r'"(?:[^"\\\n]|\\.)*"?|<[^<>\s#"]*>|#[^\n]*|;|\r?\n|[()]|[^"
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class ScannedText:
     statements: list[Span]
     comments: list[Comment]
     errors: list[Diagnostic]
@@ -47,8 +47,8 @@ def too_large(source: Source) -> Diagnostic | None:
     return None
 
 
-def scan(source: Source) -> Scan:
-    found = Scan([], [], [])
+def scan(source: Source) -> ScannedText:
+    found = ScannedText([], [], [])
     if (refusal := too_large(source)) is not None:
         found.errors.append(refusal)
         return found
@@ -84,7 +84,7 @@ def scan(source: Source) -> Scan:
     return found
 
 
-def _end_statement(source: Source, found: Scan, start: int, end: int, deepest: int) -> None:
+def _end_statement(source: Source, found: ScannedText, start: int, end: int, deepest: int) -> None:
     text = source.text[start:end]
     stripped = text.strip(" \t\r\ufeff")
     if not stripped:

@@ -2,23 +2,23 @@
 
 from dataclasses import dataclass
 
-from qosweb.webqos.syntax.places import Span
+from qosweb.webqos.syntax.positions import Span
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TreeNode:
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
-class Name(Node):
+class Name(TreeNode):
     """A word: a keyword, an attribute, a name given by ``let``."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Literal(Node):
+class Literal(TreeNode):
     """A value as written; what it means depends on what it is compared with. ``text`` of a quoted one is unquoted."""
 
     text: str
@@ -29,32 +29,32 @@ class Literal(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern(Node):
+class Pattern(TreeNode):
     text: str  # without the brackets
 
 
 @dataclass(frozen=True, slots=True)
-class PageName(Node):
+class PageName(TreeNode):
     name: str  # default, all, or given by let
 
 
 @dataclass(frozen=True, slots=True)
-class Links(Node):
+class LinkedPages(TreeNode):
     """The pages that ``pages`` link to."""
 
     pages: "Pages"
 
 
 @dataclass(frozen=True, slots=True)
-class Union(Node):
+class Union(TreeNode):
     members: tuple["Pages", ...]
 
 
-Pages = Pattern | PageName | Links | Union
+Pages = Pattern | PageName | LinkedPages | Union
 
 
 @dataclass(frozen=True, slots=True)
-class Term(Node):
+class Term(TreeNode):
     """``pages.attribute``."""
 
     pages: Pages
@@ -65,7 +65,7 @@ class Term(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Amount(Node):
+class Amount(TreeNode):
     """A value, perhaps ``* nodes`` or ``of capacity``."""
 
     value: Literal | Name
@@ -73,13 +73,13 @@ class Amount(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Relative(Node):
+class Relative(TreeNode):
     factor: Literal | None
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
-class Channel(Node):
+class Channel(TreeNode):
     size: Literal
     time: Literal
 
@@ -91,7 +91,7 @@ Value = Amount | Relative | Channel
 
 
 @dataclass(frozen=True, slots=True)
-class Subject(Node):
+class Subject(TreeNode):
     """What a condition looks at: ``time``, ``size``, ``header("Name")``."""
 
     name: str
@@ -99,63 +99,63 @@ class Subject(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Compare(Node):
+class Compare(TreeNode):
     subject: Subject
     op: Name
     value: Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Range(Node):
+class Range(TreeNode):
     low: Literal
     high: Literal
 
 
 @dataclass(frozen=True, slots=True)
-class In(Node):
+class In(TreeNode):
     subject: Subject
     items: tuple[Literal | Range, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Like(Node):
+class Like(TreeNode):
     subject: Subject
     glob: Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Has(Node):
+class Has(TreeNode):
     """``header("Name")`` or ``cookie("name")`` alone: it was sent."""
 
     subject: Subject
 
 
 @dataclass(frozen=True, slots=True)
-class Accessed(Node):
+class Accessed(TreeNode):
     pages: Pages
     within: Literal
     by_client: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Reference(Node):
+class Reference(TreeNode):
     """A condition by the name that ``let`` gave it."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Not(Node):
+class Not(TreeNode):
     item: "Condition"
 
 
 @dataclass(frozen=True, slots=True)
-class And(Node):
+class And(TreeNode):
     items: tuple["Condition", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Or(Node):
+class Or(TreeNode):
     items: tuple["Condition", ...]
 
 
@@ -166,7 +166,7 @@ Condition = Compare | In | Like | Has | Accessed | Reference | Not | And | Or
 
 
 @dataclass(frozen=True, slots=True)
-class Bound(Node):
+class Bound(TreeNode):
     term: Term
     op: Name
     value: Value
@@ -174,26 +174,26 @@ class Bound(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Before(Node):
+class Before(TreeNode):
     """A chain: each of the members before the next."""
 
     members: tuple[Pages, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Set(Node):
+class Set(TreeNode):
     name: Name
     value: Literal | Channel
 
 
 @dataclass(frozen=True, slots=True)
-class Let(Node):
+class Let(TreeNode):
     name: Name
     value: Pages | Condition | Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Rule(Node):
+class Rule(TreeNode):
     constraint: Bound | Before
     condition: Condition | None = None
     shadow: Name | None = None
@@ -204,7 +204,7 @@ Statement = Set | Let | Rule
 
 
 @dataclass(frozen=True, slots=True)
-class Comment(Node):
+class Comment(TreeNode):
     text: str  # with its '#', without trailing blanks
     trailing: bool  # something stands before it on its line
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.analytics import sources
 from qosweb.analytics.analysis import analyse
+from qosweb.analytics.analysis_request import AnalysisRequest
 from qosweb.analytics.command import settings
-from qosweb.analytics.session import spark_session
-from qosweb.analytics.wanted import Wanted
+from qosweb.analytics.read import sources
+from qosweb.analytics.spark.session import spark_session
 from tests.analytics.logs.story import Story, write_story
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from qosweb.analytics.conclusion import Findings
+    from qosweb.analytics.findings import Findings
 
 
 @pytest.fixture(scope="package")
@@ -38,4 +38,4 @@ def findings(spark: SparkSession, story: Story, tmp_path_factory: pytest.TempPat
     folder = tmp_path_factory.mktemp("logs")
     for node in story.log.nodes:
         story.log.write(folder / f"{node}.log", lambda line, node=node: line["node"] == node)  # type: ignore[misc]
-    return analyse(spark, Wanted(sources.find([str(folder)])))
+    return analyse(spark, AnalysisRequest(sources.find([str(folder)])))

@@ -7,13 +7,14 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from qosweb.analytics import analysis, asks, cells, conclusion, sources
+from qosweb.analytics import analysis, findings
 from qosweb.analytics.analysis import analyse
-from qosweb.analytics.report import as_json
-from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED
-from qosweb.analytics.scan import Scan
-from qosweb.analytics.unjudged import PAGES
-from qosweb.analytics.wanted import Wanted
+from qosweb.analytics.analysis_request import AnalysisRequest
+from qosweb.analytics.judge.untested import PAGES
+from qosweb.analytics.read import line_queries, slot_sums, sources
+from qosweb.analytics.read.line_scan import LineScan
+from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED
+from qosweb.analytics.report.json_report import as_json
 from tests.analytics.logs.truth import BEGIN_S, Log
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import pytest
     from pyspark.sql import SparkSession
 
-    from qosweb.analytics.conclusion import Findings
+    from qosweb.analytics.findings import Findings
     from tests.analytics.logs.story import Story
 
 
@@ -33,12 +34,12 @@ def test_response_times_are_judged_wherever_the_log_tells_of_them(
     log.run(10, {"/a": 4})
     log.run(9, {"/a": 4}, begin=10)
     log.request(19.5, "/a", service_ms=100.0)
-    wanted = Wanted(sources.find([str(log.write(tmp_path / "a.log"))]))
+    wanted = AnalysisRequest(sources.find([str(log.write(tmp_path / "a.log"))]))
     scans: list[object] = []
 
     def counting(*arguments: Any, **options: Any) -> object:
         scans.append(arguments)
-        return Scan(*arguments, **options)
+        return LineScan(*arguments, **options)
 
     monkeypatch.setattr(analysis, "Scan", counting)
     told_at_first = analyse(spark, wanted)
@@ -58,12 +59,12 @@ def test_a_share_short_only_over_the_whole_run_is_shown_by_the_window_that_lacks
     log = Log("</a>.server_resource > 50%\n")
     for window in range(6):
         log.run(10, {"/a": 700, "default": 700}, {"/a": 482 if window == 3 else 485, "default": 515}, begin=10 * window)
-    findings = analyse(spark, Wanted(sources.find([str(log.write(tmp_path / "a.log"))])))
+    findings = analyse(spark, AnalysisRequest(sources.find([str(log.write(tmp_path / "a.log"))])))
     assert VIOLATED not in {verdict.outcome for verdict in findings.windows}
     (broken,) = (one for one in _promises(findings) if one["outcome"] == VIOLATED)
     assert broken["rule"] == "</a>.server_resource > 50%"
     shown = [line for line in log.lines if line.get("rid") in broken["rids"]]
-    assert len(shown) == asks.SAMPLE
+    assert len(shown) == line_queries.SAMPLE
     assert {(line["class"], line["decision"]) for line in shown} == {("/a", "denied")}
     assert {int(line["ts"] - BEGIN_S) // 10 for line in shown} == {3}
 
@@ -79,8 +80,8 @@ def test_too_many_pages_leave_untested_what_depends_on_them(
     log = Log("accessed(</p>) within 5s => </q>.available = always\n</a>.available = always\n")
     log.run(10, {"/a": 20, "/q": 20})
     log.request(5.5, "/a", "denied")
-    monkeypatch.setattr(asks, "PAGES_MAX", 3)
-    findings = analyse(spark, Wanted(sources.find([str(log.write(tmp_path / "a.log"))])))
+    monkeypatch.setattr(line_queries, "PAGES_MAX", 3)
+    findings = analyse(spark, AnalysisRequest(sources.find([str(log.write(tmp_path / "a.log"))])))
     assert {one.rule: (one.outcome, one.reason) for one in findings.run if one.line} == {
         "</a>.available = always": (
             VIOLATED,
@@ -96,7 +97,7 @@ def test_the_driver_holds_some_windows_at_a_time(
 ) -> None:
     log = Log("</a>.server_resource > 30%\n")
     log.run(60, {"/a": 3, "default": 3}, {"/a": 1, "default": 2})
-    wanted = Wanted(sources.find([str(log.write(tmp_path / "a.log"))]))
+    wanted = AnalysisRequest(sources.find([str(log.write(tmp_path / "a.log"))]))
     at_once: list[int] = []
 
     def counting(*arguments: Any) -> list[Any]:
@@ -104,10 +105,10 @@ def test_the_driver_holds_some_windows_at_a_time(
         at_once.append(len(rows))
         return rows
 
-    by_slot = cells.by_slot
-    monkeypatch.setattr(cells, "by_slot", counting)
+    by_slot = slot_sums.by_slot
+    monkeypatch.setattr(slot_sums, "by_slot", counting)
     whole = analyse(spark, wanted)
-    monkeypatch.setattr(conclusion, "ROWS_AT_ONCE", 50)  # of two classes in ten seconds there are twenty
+    monkeypatch.setattr(findings, "ROWS_AT_ONCE", 50)  # of two classes in ten seconds there are twenty
     in_pieces = analyse(spark, wanted)
     assert at_once == [120, 40, 40, 40]
     assert (in_pieces.windows, in_pieces.run) == (whole.windows, whole.run)
@@ -130,7 +131,7 @@ def test_of_a_small_log_the_same_is_found_as_of_a_long_one(
         file.write(json.dumps(good | {"method": "-"})[:-1] + "\n")
         file.write(json.dumps(good)[:-1] + "\n" + json.dumps(good) + ",\n[]\nnull\n5\n\n{}\n")
         file.write('{"event":"other","ts":1.0,"node":"n1","status":"x"}\n{"event":"other","ts":"x","node":"n1"}\n')
-    wanted = Wanted(sources.find([str(log)]))
+    wanted = AnalysisRequest(sources.find([str(log)]))
     found = []
     for tiny in (1 << 40, 0):
         monkeypatch.setattr(sources, "TINY", tiny)
@@ -157,16 +158,16 @@ def test_time_in_which_nothing_happened_is_not_looked_at(
     log = Log("</a>.server_resource > 30%\n")
     log.run(20, {"/a": 3, "default": 3}, {"/a": 1, "default": 2})
     log.request(-1.7e9, "/a")
-    wanted = Wanted(sources.find([str(log.write(tmp_path / "a.log"))]))
+    wanted = AnalysisRequest(sources.find([str(log.write(tmp_path / "a.log"))]))
     looks: list[range] = []
 
     def counting(of_slots: Any, slots: range, *arguments: Any) -> list[Any]:
         looks.append(slots)
         return by_slot(of_slots, slots, *arguments)
 
-    by_slot = cells.by_slot
-    monkeypatch.setattr(cells, "by_slot", counting)
-    monkeypatch.setattr(conclusion, "ROWS_AT_ONCE", 45)
+    by_slot = slot_sums.by_slot
+    monkeypatch.setattr(slot_sums, "by_slot", counting)
+    monkeypatch.setattr(findings, "ROWS_AT_ONCE", 45)
     findings = analyse(spark, wanted)
     assert len(looks) == 2
     assert all(one.stop <= next_one.start for one, next_one in pairwise(looks))

@@ -6,13 +6,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from qosweb.analytics import chain, conclusion, scan, sources
+from qosweb.analytics import findings
 from qosweb.analytics.analysis import analyse
-from qosweb.analytics.page import page
-from qosweb.analytics.report import as_json
-from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED
-from qosweb.analytics.terminal import show
-from qosweb.analytics.wanted import Wanted
+from qosweb.analytics.analysis_request import AnalysisRequest
+from qosweb.analytics.judge import view_chain
+from qosweb.analytics.read import line_scan, sources
+from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED
+from qosweb.analytics.report.html_report import page
+from qosweb.analytics.report.json_report import as_json
+from qosweb.analytics.report.terminal import show
 from tests.analytics.logs.truth import BEGIN_S, Log, hash_of
 from tests.support.clusters import RunningCluster, make_site
 from tests.support.redirects import PAGES, PIPE, SPEC, ask, sent_to_b
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     import pytest
     from pyspark.sql import SparkSession
 
-    from qosweb.analytics.conclusion import Findings
+    from qosweb.analytics.findings import Findings
 
 ALWAYS = "</a>.available = always\n"
 WHOLE_VIEW: dict[str, object] = {
@@ -56,7 +58,9 @@ BAD_EVENTS: list[tuple[dict[str, object], str]] = [
 
 
 def analysed(spark: SparkSession, *paths: Path, aside: Path | None = None) -> Findings:
-    return analyse(spark, Wanted(sources.find(list(map(str, paths)))), aside=None if aside is None else str(aside))
+    return analyse(
+        spark, AnalysisRequest(sources.find(list(map(str, paths)))), aside=None if aside is None else str(aside)
+    )
 
 
 def of_cluster(findings: Findings) -> dict[str, tuple[str, str]]:
@@ -77,14 +81,14 @@ def test_two_views_on_one_index_and_a_policy_that_is_switched_at_two(spark: Spar
     found = analysed(spark, log.write(tmp_path / "x.log"))
     said = of_cluster(found)
     assert found.outcome == VIOLATED
-    assert said[chain.ONE_VIEW] == (VIOLATED, said[chain.ONE_VIEW][1])
-    assert "index 4 is view" in said[chain.ONE_VIEW][1]
-    outcome, reason = said[chain.SWITCHED]
+    assert said[view_chain.ONE_VIEW] == (VIOLATED, said[view_chain.ONE_VIEW][1])
+    assert "index 4 is view" in said[view_chain.ONE_VIEW][1]
+    outcome, reason = said[view_chain.SWITCHED]
     assert outcome == VIOLATED
     assert f"policy {hash_of(other)} begins at index 7 at n1 and at 8 at n2" in reason
     assert f"index 7 switches to policy {hash_of(other)} at n1, and n2 passed over it" in reason
-    assert said[chain.ONE_PLACE][0] == HELD
-    assert said[chain.ONCE] == (HELD, "10 requests, each ended once")
+    assert said[view_chain.ONE_PLACE][0] == HELD
+    assert said[view_chain.ONCE] == (HELD, "10 requests, each ended once")
 
 
 def test_a_request_that_is_sent_to_another_node_counts_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -108,7 +112,7 @@ def test_a_request_that_is_sent_to_another_node_counts_once(spark: SparkSession,
     assert decisions == [("a", "redirected"), ("b", "served")]
     ended = sum(line["decision"] != "redirected" for line in cluster.requests())
     found = analysed(spark, *logs)
-    assert of_cluster(found)[chain.ONCE] == (HELD, f"{ended} requests, each ended once")
+    assert of_cluster(found)[view_chain.ONCE] == (HELD, f"{ended} requests, each ended once")
     assert {rule for rule, (outcome, _) in of_cluster(found).items() if outcome == VIOLATED} == set()
 
     text = logs[0].read_text()
@@ -117,7 +121,7 @@ def test_a_request_that_is_sent_to_another_node_counts_once(spark: SparkSession,
     both = [line | {"decision": "served"} if line.get("rid") == rid else line for line in lines]
     logs[0].write_text("".join(json.dumps(line) + "\n" for line in both))
     found = analysed(spark, *logs)
-    outcome, reason = of_cluster(found)[chain.ONCE]
+    outcome, reason = of_cluster(found)[view_chain.ONCE]
     assert (found.outcome, outcome) == (VIOLATED, VIOLATED)
     assert reason == f"1 requests ended more than once: {rid}: served at a, served at b"
 
@@ -136,14 +140,14 @@ def test_event_lines_that_cannot_be_read(spark: SparkSession, tmp_path: Path) ->
         counts[cause] = counts.get(cause, 0) + 1
     assert {cause: count for file, cause, count in found.bad if file.endswith("/bad.log")} == counts
     assert len(found.bad) == len(counts)
-    assert (found.outcome, of_cluster(found)[chain.ONE_PLACE]) == (HELD, (HELD, "1 at 1 nodes, 1 event lines"))
+    assert (found.outcome, of_cluster(found)[view_chain.ONE_PLACE]) == (HELD, (HELD, "1 at 1 nodes, 1 event lines"))
     kept = [json.loads(line) for file in (tmp_path / "aside").glob("*.json") for line in file.read_text().splitlines()]
     assert len(kept) == len(BAD_EVENTS)
     assert all("event" in json.loads(line["line"]) for line in kept)
 
 
 def test_more_event_lines_than_are_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (scan, conclusion):
+    for module in (line_scan, findings):
         monkeypatch.setattr(module, "EVENTS_MAX", 3)
     log = Log(ALWAYS)
     for number in range(6):
@@ -151,7 +155,7 @@ def test_more_event_lines_than_are_read(spark: SparkSession, tmp_path: Path, mon
     found = analysed(spark, log.run(1, {"/a": 5}).write(tmp_path / "x.log"))
     assert "the logs have more than 3 event lines: the others are left out" in found.notes
     assert len(found.events) == 3
-    assert of_cluster(found)[chain.SWITCHED] == (NOT_TESTED, "not all event lines were read")
+    assert of_cluster(found)[view_chain.SWITCHED] == (NOT_TESTED, "not all event lines were read")
 
 
 def test_a_run_of_which_no_promise_was_tested(
@@ -159,7 +163,7 @@ def test_a_run_of_which_no_promise_was_tested(
 ) -> None:
     without = analysed(spark, Log().run(2, {"/a": 5}).write(tmp_path / "x.log"))
     assert without.outcome == NOT_TESTED
-    assert of_cluster(without)[chain.ONCE][0] == HELD  # which is no promise of a policy
+    assert of_cluster(without)[view_chain.ONCE][0] == HELD  # which is no promise of a policy
     why = "no promise of a policy was tested: the logs tell of no policy that can be read, and --spec names none"
     assert why in without.notes
     show(without)
@@ -176,7 +180,7 @@ def test_a_run_of_which_no_promise_was_tested(
             line["rid"] = ""
     found = analysed(spark, idle.write(tmp_path / "y.log"))
     assert found.outcome == NOT_TESTED
-    assert of_cluster(found)[chain.ONCE] == (NOT_TESTED, "no line with which a request ends has a rid")
+    assert of_cluster(found)[view_chain.ONCE] == (NOT_TESTED, "no line with which a request ends has a rid")
     assert any(note.startswith("no promise of a policy was tested: ") for note in found.notes)
 
     held = analysed(spark, Log(ALWAYS).run(2, {"/a": 5}).write(tmp_path / "z.log"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
-from qosweb.analytics import java
+from qosweb.analytics.spark import java
 from tests.support.nodes import RunningNode, run_command
 from tests.support.waiting import wait_for
 

@@ -9,7 +9,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from qosweb.analytics.checkpoint import locked
+from qosweb.analytics.follow.checkpoint import locked
 from qosweb.cli import main
 from tests.analytics.logs.truth import Log
 from tests.support.nodes import COMMAND, environment

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.analytics import chain, sources
 from qosweb.analytics.analysis import analyse
-from qosweb.analytics.keep import keep_lines, keep_tables
-from qosweb.analytics.lines import events, read_lines, requests
-from qosweb.analytics.page import page
-from qosweb.analytics.report import as_json
-from qosweb.analytics.rows import VIOLATED
-from qosweb.analytics.wanted import Wanted
+from qosweb.analytics.analysis_request import AnalysisRequest
+from qosweb.analytics.judge import view_chain
+from qosweb.analytics.read import sources
+from qosweb.analytics.read.log_lines import events, read_lines, requests
+from qosweb.analytics.read.rows import VIOLATED
+from qosweb.analytics.report.html_report import page
+from qosweb.analytics.report.json_report import as_json
+from qosweb.analytics.report.parquet_export import keep_lines, keep_tables
 from qosweb.errors import UsageError
 from tests.analytics.logs.truth import Log
 
@@ -53,7 +54,7 @@ def test_all_forms_and_all_that_is_wrong(spark: SparkSession, tmp_path: Path) ->
     (logs / "n2.log.gz").write_bytes(gzip.compress(text.encode()))
     (logs / "apache.log").write_text(COMBINED.format(at=0, status=200) + COMBINED.format(at=1, status=503) + "?\n")
 
-    findings = analyse(spark, Wanted(sources.find([str(logs)])), aside=str(out / "bad"))
+    findings = analyse(spark, AnalysisRequest(sources.find([str(logs)])), aside=str(out / "bad"))
 
     expected = [(cause, 1) for cause in (*BAD.values(), "unknown decision", "a number out of range")]
     expected.append(("not a JSON object", 1))  # the last line of the combined log
@@ -61,7 +62,7 @@ def test_all_forms_and_all_that_is_wrong(spark: SparkSession, tmp_path: Path) ->
     aside = [json.loads(line) for file in (out / "bad").glob("*.json") for line in file.read_text().splitlines()]
     assert {line["line"] for line in aside} >= set(BAD)
     assert len(aside) == len(expected)
-    once = next(v for v in findings.cluster if v.rule == chain.ONCE)
+    once = next(v for v in findings.cluster if v.rule == view_chain.ONCE)
     assert once.outcome == VIOLATED
     assert f"{twice['rid']}: denied at n1, served at n2" in once.reason
     rows = {row.name: row for row in findings.table if row.window_s is None and row.node is None}
@@ -90,4 +91,4 @@ def test_logs_without_a_request_are_bad_input(spark: SparkSession, tmp_path: Pat
     log = tmp_path / "x.log"
     log.write_text('{"event":"view","ts":1,"node":"n","view":"1:a","members":["n"],"primary":true}\nnonsense\n')
     with pytest.raises(UsageError, match=r"no request could be read from the logs \(1 lines: not a JSON object"):
-        analyse(spark, Wanted(sources.find([str(log)])))
+        analyse(spark, AnalysisRequest(sources.find([str(log)])))

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.analytics import batches, sources
 from qosweb.analytics.analysis import analyse
-from qosweb.analytics.rows import HELD, VIOLATED, Verdict
-from qosweb.analytics.stream import AHEAD, LATE, Stream
-from qosweb.analytics.tail import Tail
-from qosweb.analytics.wanted import Wanted
+from qosweb.analytics.analysis_request import AnalysisRequest
+from qosweb.analytics.follow import batches
+from qosweb.analytics.follow.log_tail import LogTail
+from qosweb.analytics.follow.stream import AHEAD, LATE, Stream
+from qosweb.analytics.read import sources
+from qosweb.analytics.read.rows import HELD, VIOLATED, Verdict
 from tests.analytics.logs.truth import Log
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from qosweb.analytics.conclusion import Findings
+    from qosweb.analytics.findings import Findings
 
 SPEC = "</a>.available = always\n</b>.server_resource > 30%\naccessed(</p>) within 5s => </q>.available = always\n"
 LATE_S = 5.0
@@ -38,7 +39,7 @@ class Growing:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder, self.log, self.written = spark, folder, Log(SPEC), 0
         (folder / "logs").mkdir()
-        self.wanted = Wanted(sources.Sources())
+        self.wanted = AnalysisRequest(sources.Sources())
         self.published: list[Findings] = []
 
     def write(self, *garbage: str) -> None:
@@ -53,7 +54,7 @@ class Growing:
     def take_in(self, publish: Callable[[Findings], None] | None = None) -> Findings:
         """All that is there now; windows that close are published on the way."""
         checkpoint = self.folder / "checkpoint"
-        logs = Tail([str(self.folder / "logs")], checkpoint)
+        logs = LogTail([str(self.folder / "logs")], checkpoint)
         self.published = []
         stop = threading.Event()
         stop.set()
@@ -108,7 +109,7 @@ def test_every_line_counts_once(spark: SparkSession, tmp_path: Path, monkeypatch
     denied = {line["rid"] for line in log.lines if line.get("class") == "/a" and line["decision"] == "denied"}
     assert denied <= shown
 
-    whole = analyse(spark, Wanted(sources.find([str(tmp_path / "logs")])))
+    whole = analyse(spark, AnalysisRequest(sources.find([str(tmp_path / "logs")])))
     assert _told(last.windows) == _told(whole.windows)
     assert _told(last.run) == _told(whole.run)
     assert [(v.rule, v.outcome, v.reason) for v in last.cluster] == [

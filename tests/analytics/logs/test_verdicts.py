@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qosweb.analytics.rows import HELD, NOT_TESTED, VIOLATED
+from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED
 from tests.analytics.logs.story import DIVISION, PHASES, WINDOW_S, Phase, Story
 from tests.analytics.logs.verifier import verify
 
 if TYPE_CHECKING:
-    from qosweb.analytics.conclusion import Findings
-    from qosweb.analytics.rows import Evidence, Verdict
+    from qosweb.analytics.findings import Findings
+    from qosweb.analytics.read.rows import EvidenceQuery, Verdict
 
 
 def _of(findings: Findings, policy: str, window_s: int) -> list[Verdict]:
@@ -46,7 +46,7 @@ def test_lines_show_the_fault(phase: Phase, findings: Findings, story: Story) ->
             assert _shows(line, verdict.evidence), (verdict.rule, line)
 
 
-def _shows(line: dict[str, Any], evidence: Evidence) -> bool:
+def _shows(line: dict[str, Any], evidence: EvidenceQuery) -> bool:
     """The line itself tells what it is shown for."""
     match evidence.what:
         case "lost":

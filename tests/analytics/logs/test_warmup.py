@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from qosweb.analytics import sources
-from qosweb.analytics.warmup import WarmUp, plan_ahead, read_ahead
+from qosweb.analytics.read import sources
+from qosweb.analytics.spark.warmup import WarmUp, plan_ahead, read_ahead
 
 if TYPE_CHECKING:
     from pathlib import Path

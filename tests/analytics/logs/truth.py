@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from qosweb.webqos.model.build import build
 from qosweb.webqos.model.model import digest
-from qosweb.webqos.syntax.places import Source
+from qosweb.webqos.syntax.positions import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable

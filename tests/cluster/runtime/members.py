@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.entries import APPLICATION
-from cluster.runtime.keys import make_key_file
+from cluster.runtime.net.keys import make_key_file
 from cluster.specs.traces import founder_of, judge, merge
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from loadgen.experiments.namespaces import Network
-    from tests.cluster.runtime.wires import Wires
+    from loadgen.experiments.namespaces import NamespaceNetwork
+    from tests.cluster.runtime.net.bad_network import Wires
 
 TOP = Path(__file__).resolve().parents[3]
 
@@ -135,7 +135,12 @@ class Cluster:
     """A group of members; the first founds it. At the end, what they recorded is judged."""
 
     def __init__(
-        self, folder: Path, *, durable: bool = False, network: Network | None = None, wires: Wires | None = None
+        self,
+        folder: Path,
+        *,
+        durable: bool = False,
+        network: NamespaceNetwork | None = None,
+        wires: Wires | None = None,
     ) -> None:
         self.folder = folder
         self.durable = durable

@@ -15,9 +15,9 @@ import pytest
 
 from cluster import Group, Options
 from cluster.runtime import driver
-from cluster.runtime.options import RUNTIME_SETTINGS
-from cluster.runtime.store import Store
-from cluster.runtime.tally import Tally
+from cluster.runtime.api.options import RUNTIME_SETTINGS
+from cluster.runtime.commands.counter_machine import CounterMachine
+from cluster.runtime.disk.store import Store
 from tests.cluster.runtime.loops import eventually, run
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def options(process: str, *contacts: str, **more: object) -> Options:
     return msgspec.structs.replace(made, **more)
 
 
-class Counted(Tally):
+class Counted(CounterMachine):
     """Counts what it is given in each turn of the loop, and sees what its member says of itself then."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ def one_step_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "CATCH_UP_S", 0.0)
 
 
-async def with_a_past(machine: Tally) -> Group:
+async def with_a_past(machine: CounterMachine) -> Group:
     founder = await Group.found(options("a"), machine)
     await founder.primary_of(1)
     await asyncio.gather(*(founder.broadcast(b"%d" % i) for i in range(MISSED)))
@@ -90,7 +90,7 @@ async def with_a_past(machine: Tally) -> Group:
 
 def test_others_in_its_loop_have_their_turns() -> None:
     async def story() -> None:
-        theirs, ours = Tally(), Counted()
+        theirs, ours = CounterMachine(), Counted()
         async with await with_a_past(theirs) as a:
             ours.begin()
             async with await Group.join(options("b", a.addresses[0]), ours) as b:
@@ -112,7 +112,7 @@ def test_others_in_its_loop_have_their_turns() -> None:
 
 def test_what_is_submitted_meanwhile_comes_behind_it_and_is_answered() -> None:
     async def story() -> None:
-        theirs, ours = Tally(), Counted()
+        theirs, ours = CounterMachine(), Counted()
         async with await with_a_past(theirs) as a, await Group.join(options("b", a.addresses[0]), ours) as b:
             await ours.is_in_the_middle.wait()
             answers = await asyncio.gather(*(member.broadcast(b"x") for _ in range(200) for member in (a, b)))
@@ -134,7 +134,7 @@ def test_one_that_is_closed_in_the_middle_goes_on_from_its_disk(
         write(store, records)
 
     async def story() -> None:
-        theirs, ours, again = Tally(), Counted(), Counted()
+        theirs, ours, again = CounterMachine(), Counted(), Counted()
         async with await with_a_past(theirs) as a:
             b = await Group.join(options("b", a.addresses[0], data=tmp_path / "b"), ours)
             await ours.is_in_the_middle.wait()

@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.runtime.inspection import as_json, inspect
-from cluster.runtime.keys import make_key_file
-from cluster.runtime.store import Purpose, Store
+from cluster.runtime.commands.inspection import as_json, inspect
+from cluster.runtime.disk.store import Purpose, Store
+from cluster.runtime.net.keys import make_key_file
 from tests.cluster.runtime.members import Member
 from tests.support.waiting import wait_for
 

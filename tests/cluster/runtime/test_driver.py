@@ -12,17 +12,17 @@ import pytest
 from cluster import Group, Options
 from cluster.durable import Image, founding_image
 from cluster.names import ProcessId
-from cluster.runtime.group import InDoubt, NotDelivered
-from cluster.runtime.options import Bounds
-from cluster.runtime.refusals import DamagedDisk, DiskFailed, DiskFull, DiskUnwritable
-from cluster.runtime.stops import DiskRefuses
+from cluster.runtime.api.group import InDoubt, NotDelivered
+from cluster.runtime.api.options import Bounds
+from cluster.runtime.disk.store_errors import DamagedDisk, DiskFailed, DiskFull, DiskUnwritable
+from cluster.runtime.fatal_errors import DiskRefuses
 from tests.cluster.runtime.loops import eventually, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cluster.durable import Record
-    from cluster.runtime.rows import Recovery
+    from cluster.runtime.disk.rows import Recovery
 
 KEY = b"k" * 32
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster import Group, Options
-from cluster.runtime.options import RUNTIME_SETTINGS
+from cluster.runtime.api.options import RUNTIME_SETTINGS
 from tests.cluster.runtime.loops import eventually, run
-from tests.cluster.runtime.proxy import Proxy
+from tests.cluster.runtime.net.breaking_proxy import Proxy
 
 if TYPE_CHECKING:
     from cluster.names import ProcessId, View

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadgen.experiments.namespaces import Network, NotAllowed
+from loadgen.experiments.namespaces import NamespaceNetwork, NamespacesUnavailable
 from tests.cluster.runtime.members import Cluster
 from tests.support.waiting import wait_for
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def group(folder: Path, names: str) -> Iterator[tuple[Cluster, Network]]:
+def group(folder: Path, names: str) -> Iterator[tuple[Cluster, NamespaceNetwork]]:
     """Members under load, each in a namespace of its own."""
     with ExitStack() as stack:
         try:
-            network = stack.enter_context(Network(names))
-        except NotAllowed as reason:
+            network = stack.enter_context(NamespaceNetwork(names))
+        except NamespacesUnavailable as reason:
             pytest.skip(f"needs network namespaces (root, and ./dev setup --full): {reason}")
         cluster = stack.enter_context(Cluster(folder, network=network))
         cluster.begin(names).load(2).wait_until_confirmed_at(names, 20)

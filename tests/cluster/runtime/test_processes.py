@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.runtime.keys import make_key_file
-from cluster.runtime.options import RUNTIME_SETTINGS
+from cluster.runtime.api.options import RUNTIME_SETTINGS
+from cluster.runtime.net.keys import make_key_file
 from tests.cluster.runtime.members import TOP, Cluster, figure
 from tests.support.misbehaving import free_port
 from tests.support.waiting import wait_for

@@ -11,7 +11,7 @@ from copy import deepcopy
 import pytest
 
 from cluster.settings import Settings
-from cluster.sim.judges import Specifications
+from cluster.sim.spec_judge import Specifications
 from cluster.sim.world import World
 from cluster.stack import Process
 

@@ -1,15 +1,15 @@
 """The generator: the published numbers, even spread, and streams that do not know of each other."""
 
-from cluster.sim.chance import Chance
+from cluster.sim.seeded_random import SeededRandom
 
 
 def test_the_first_numbers_of_splitmix64() -> None:
-    chance = Chance(1234567)
+    chance = SeededRandom(1234567)
     assert [chance.bits() for _ in range(3)] == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
 
 def test_numbers_are_in_range_and_spread() -> None:
-    chance = Chance(1)
+    chance = SeededRandom(1)
     numbers = [chance.random() for _ in range(100_000)]
     assert all(0.0 <= number < 1.0 for number in numbers)
     assert abs(sum(numbers) / len(numbers) - 0.5) < 0.004
@@ -20,22 +20,22 @@ def test_numbers_are_in_range_and_spread() -> None:
 
 
 def test_an_exponential_has_its_mean() -> None:
-    chance = Chance(2)
+    chance = SeededRandom(2)
     assert abs(sum(chance.exponential(3.0) for _ in range(20_000)) / 20_000 - 3.0) < 0.1
 
 
 def test_a_shuffle_keeps_everything() -> None:
     items = list(range(50))
-    Chance(3).shuffle(items)
+    SeededRandom(3).shuffle(items)
     assert items != list(range(50))
     assert sorted(items) == list(range(50))
-    assert len(set(Chance(3).sample(range(50), 7))) == 7
+    assert len(set(SeededRandom(3).sample(range(50), 7))) == 7
 
 
 def test_a_fork_depends_on_seed_and_name_alone() -> None:
-    drawn = Chance(4)
+    drawn = SeededRandom(4)
     for _ in range(10):
         drawn.random()
-    assert drawn.fork("x").bits() == Chance(4).fork("x").bits()
-    assert Chance(4).fork("x").bits() != Chance(4).fork("y").bits()
-    assert Chance(4).fork("x").bits() != Chance(5).fork("x").bits()
+    assert drawn.fork("x").bits() == SeededRandom(4).fork("x").bits()
+    assert SeededRandom(4).fork("x").bits() != SeededRandom(4).fork("y").bits()
+    assert SeededRandom(4).fork("x").bits() != SeededRandom(5).fork("x").bits()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cluster.__main__ import main
-from cluster.sim import cli
-from cluster.sim.catalogue import MUTANTS
+from cluster.sim import command_line
+from cluster.sim.mutant_catalogue import MUTANTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,8 +80,8 @@ def test_mutants_are_hunted_from_the_seed_that_shows_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rare = next(mutant for mutant in MUTANTS if mutant.name == "who has moved on is forgotten")
-    assert rare.shown_by > cli.MUTANT_SEEDS
-    monkeypatch.setattr(cli, "MUTANTS", (rare,))
+    assert rare.shown_by > command_line.MUTANT_SEEDS
+    monkeypatch.setattr(command_line, "MUTANTS", (rare,))
     assert main(["sim", "--mutants"]) == 0
     assert f"seed {rare.shown_by}\n\n1 of 1 caught" in capsys.readouterr().out
     assert main(["sim", "--mutants", "--seed-from", "0", "--seeds", "1"]) == 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from cluster.sim.explore import Report, Task, explore
-from cluster.sim.mutants import Caught, hunt, row
+from cluster.sim.explore import ExplorationReport, SeedTask, explore
+from cluster.sim.mutant_hunt import MutantResult, hunt, row
 from cluster.sim.mutation import Mutant
 from cluster.sim.narrate import Detail, Narrator
-from cluster.sim.plan import Plan, make_plan
-from cluster.sim.run import Outcome, run
+from cluster.sim.plan import RunPlan, make_plan
+from cluster.sim.run import RunResult, run
 from cluster.sim.shrink import shrink
 from tests.cluster.sim.toy import Toy
 
@@ -38,7 +38,7 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert story(5) != story(6)
 
 
-def first_failure(make: partial[Toy]) -> tuple[Plan, Outcome]:
+def first_failure(make: partial[Toy]) -> tuple[RunPlan, RunResult]:
     for seed in range(200):
         outcome = run(make_plan(seed), make)
         if outcome.failure is not None:
@@ -59,7 +59,7 @@ def test_a_failure_shrinks_to_what_it_needs() -> None:
     assert outcome.failure is not None
     kind = outcome.failure.kind
 
-    def fails(smaller: Plan) -> bool:
+    def fails(smaller: RunPlan) -> bool:
         failure = run(smaller, FORGETS).failure
         return failure is not None and failure.kind == kind
 
@@ -70,13 +70,13 @@ def test_a_failure_shrinks_to_what_it_needs() -> None:
     assert small == shrink(plan, fails, runs_max=150)
 
 
-def run_toy(task: Task, make: type[Toy] | partial[Toy] = Toy) -> Outcome:
+def run_toy(task: SeedTask, make: type[Toy] | partial[Toy] = Toy) -> RunResult:
     return run(make_plan(task.seed, task.nodes_min, task.nodes_max), make)
 
 
 def test_exploring_stops_at_the_first_failure_and_when_the_time_is_up() -> None:
     told: list[str] = []
-    tasks = [Task(seed, 3, 4) for seed in range(10)]
+    tasks = [SeedTask(seed, 3, 4) for seed in range(10)]
     good = explore(iter(tasks), lambda some: map(run_toy, some), goes_on=lambda: True, tell=told.append, tell_every=5)
     assert (good.runs, good.failed, len(told)) == (10, None, 2)
     assert "Partition" in good.coverage() or "Crash" in good.coverage()
@@ -90,14 +90,14 @@ def test_exploring_stops_at_the_first_failure_and_when_the_time_is_up() -> None:
 
 
 def test_clauses_that_were_never_met_are_shown() -> None:
-    report = Report()
-    report.add(Outcome(1, None, 1, 1, 1.0, {"Crash": 2}, {"TO deliver": 3, "TO never": 0}))
+    report = ExplorationReport()
+    report.add(RunResult(1, None, 1, 1, 1.0, {"Crash": 2}, {"TO deliver": 3, "TO never": 0}))
     assert "1 of 2 clauses exercised" in report.coverage()
 
 
 def test_a_mutant_is_hunted_until_it_is_caught_and_taken_back() -> None:
     mutant = Mutant("answers twice", "tests.cluster.sim.toy", '2 if self.fault == "twice" else 1', "2", "two answers")
-    caught = hunt(mutant, range(50), lambda seed: run_toy(Task(seed, 3, 3)))
+    caught = hunt(mutant, range(50), lambda seed: run_toy(SeedTask(seed, 3, 3)))
     assert caught.by == "Broken"
-    assert run_toy(Task(caught.seeds - 1, 3, 3)).failure is None
-    assert "nobody" in row(Caught("survives", "toy", "", 50))
+    assert run_toy(SeedTask(caught.seeds - 1, 3, 3)).failure is None
+    assert "nobody" in row(MutantResult("survives", "toy", "", 50))

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.sim.catalogue import MUTANTS
-from cluster.sim.explore import Task
-from cluster.sim.mutants import hunt
-from cluster.sim.real import run_task
+from cluster.sim.explore import SeedTask
+from cluster.sim.mutant_catalogue import MUTANTS
+from cluster.sim.mutant_hunt import hunt
+from cluster.sim.real_stack import run_task
 from tests.cluster.test_stack import layers_of_the_stack
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ SEEDS_MAX = 30
 @pytest.mark.parametrize("mutant", WRONG, ids=lambda mutant: f"{mutant.layer}: {mutant.name}")
 def test_it_is_noticed(mutant: Mutant) -> None:
     seeds = range(mutant.shown_by, mutant.shown_by + SEEDS_MAX)
-    caught = hunt(mutant, seeds, lambda seed: run_task(Task(seed, 3, 7)))
+    caught = hunt(mutant, seeds, lambda seed: run_task(SeedTask(seed, 3, 7)))
     assert caught.by, f"nobody noticed that {mutant.wrong}"
 
 
 def test_there_are_enough_of_them_in_every_layer() -> None:
     assert len(WRONG) >= 40
-    assert {mutant.module for mutant in WRONG} >= set(layers()) | {"cluster.summaries", "cluster.tickets"}
+    assert {mutant.module for mutant in WRONG} >= set(layers()) | {"cluster.state_exchange", "cluster.submission_index"}
 
 
 def layers() -> Iterator[str]:

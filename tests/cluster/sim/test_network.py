@@ -9,12 +9,12 @@ import pytest
 
 from cluster.messages import Frame, LinkAck
 from cluster.names import ProcessId
-from cluster.sim.chance import Chance
-from cluster.sim.events import Events, TooBusy
-from cluster.sim.network import Delays, Network
+from cluster.sim.event_queue import EventQueue, TooManyEvents
+from cluster.sim.network import Delays, SimNetwork
+from cluster.sim.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
-    from cluster.sim.network import Channel
+    from cluster.sim.network import OneWayChannel
 
 RANDOM = Delays(base=0.001, jitter=0.05, spike_share=0.1, spike=0.2, give_up_min=50.0, give_up_max=60.0)
 
@@ -26,14 +26,14 @@ class End:
         self.name = name
         self.pid = ProcessId(name)
         self.answers = True
-        self.out: tuple[Channel, int] | None = None
+        self.out: tuple[OneWayChannel, int] | None = None
         self.told: list[str] = []
         self.got: list[int] = []
 
     def wants(self, name: str) -> bool:
         return name != self.name
 
-    def connect(self, peer: ProcessId, channel: Channel, life: int) -> None:
+    def connect(self, peer: ProcessId, channel: OneWayChannel, life: int) -> None:
         self.out = (channel, life)
         self.told.append(f"+{peer}")
 
@@ -50,9 +50,9 @@ class End:
 
 class Pair:
     def __init__(self, delays: Delays = RANDOM, *, coded: bool = False) -> None:
-        self.events = Events()
+        self.events = EventQueue()
         self.sometimes: Counter[str] = Counter()
-        self.network = Network(self.events, Chance(7), delays, self.sometimes, coded=coded)
+        self.network = SimNetwork(self.events, SeededRandom(7), delays, self.sometimes, coded=coded)
         self.a, self.b = End("a"), End("b")
         self.network.add(self.a)
         self.network.add(self.b)
@@ -150,11 +150,11 @@ def test_cuts_that_overlap_heal_when_the_last_one_does() -> None:
 
 
 def test_a_world_that_never_rests_is_stopped() -> None:
-    events = Events(handled_max=100)
+    events = EventQueue(handled_max=100)
 
     def again() -> None:
         events.after(0.0, again)
 
     again()
-    with pytest.raises(TooBusy):
+    with pytest.raises(TooManyEvents):
         events.run_until(1.0)

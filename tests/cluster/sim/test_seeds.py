@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.sim.explore import Task
-from cluster.sim.real import run_task
+from cluster.sim.explore import SeedTask
+from cluster.sim.real_stack import run_task
 
 TOP = Path(__file__).resolve().parents[3]
 SEEDS = range(200)
@@ -42,7 +42,7 @@ met: Counter[str] = Counter()
 @pytest.mark.parametrize("part", range(PARTS))
 def test_fixed_seeds(part: int) -> None:
     for seed in SEEDS[part::PARTS]:
-        outcome = run_task(Task(seed, 3, 7))
+        outcome = run_task(SeedTask(seed, 3, 7))
         assert outcome.failure is None, outcome.failure.line(seed) + "\n" + outcome.failure.text
         met.update(outcome.sometimes)
     met["parts"] += 1
@@ -56,7 +56,7 @@ def test_the_faults_took_effect() -> None:
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_seeds_that_failed_once(seed: int) -> None:
-    failure = run_task(Task(seed, 3, 7)).failure
+    failure = run_task(SeedTask(seed, 3, 7)).failure
     assert failure is None, failure.line(seed) + "\n" + failure.text
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.sim.catalogue import MUTANTS
-from cluster.sim.judges import Specifications
+from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.narrate import Detail
+from cluster.sim.spec_judge import Specifications
 from cluster.sim.stories import STORIES, tell
 from cluster.specs.spec import Violation
 from cluster.stack import Process

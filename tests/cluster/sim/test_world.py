@@ -10,8 +10,8 @@ from cluster.actions import Action, Crashed, Deliver, Recovered
 from cluster.durable import Appended, Boot
 from cluster.entries import pack_bodies
 from cluster.names import ProcessId, ViewId
-from cluster.runlog import Run
-from cluster.sim.disk import Disk
+from cluster.run_log import Run
+from cluster.sim.disk import SimDisk
 from cluster.sim.world import NotReached, World
 from tests.cluster.sim.toy import Toy
 
@@ -120,7 +120,7 @@ def test_a_crash_between_effects_cuts_the_trace_at_the_same_place() -> None:
 
 
 def test_a_disk_hands_out_what_it_has_and_keeps_it_apart() -> None:
-    disk = Disk(coded=True)
+    disk = SimDisk(coded=True)
     disk.write(Boot(3))
     image = disk.read()
     disk.write(Appended(0, Run(ViewId(0, ""), 1, ProcessId("a"), pack_bodies([b"x"]))))

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from cluster.actions import Deliver, Resolved, Submitted
 from cluster.durable import Appended, Boot, Image
 from cluster.entries import APPLICATION, Entry, pack_bodies
-from cluster.layer import Chance, Delivered, Effect, Known, Persist, PrimaryChanged, Send, Surroundings
+from cluster.layer import Context, Delivered, Effect, KnownPeers, Persist, PrimaryChanged, RandomSource, Send
 from cluster.messages import AppMsg, Batch, Data, Frame, Hello, Plain, Proposal, Row, Supply
 from cluster.names import Label, ProcessId, View, ViewId, make_view
-from cluster.runlog import runs_of
+from cluster.run_log import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster.actions import Action
     from cluster.settings import Settings
-    from cluster.sim.machine import History
+    from cluster.sim.history_machine import History
 
 NO_VIEW = ViewId(0, "")
 
@@ -35,11 +35,11 @@ class Toy:
         settings: Settings,
         image: Image,
         machine: History,
-        chance: Chance,
+        chance: RandomSource,
         trace: Callable[[Action], None] | None = None,
         fault: str = "",
     ) -> None:
-        self.around = Surroundings(me, chance, trace)
+        self.context = Context(me, chance, trace)
         self.settings = settings
         self.machine = machine
         self.fault = fault
@@ -55,38 +55,38 @@ class Toy:
         self.old = list(image.log.since(0))
 
     def start(self, now: float) -> None:
-        self.around.now = self.beat = now
-        self.around.outbox.append(Persist(Boot(self.boot)))
+        self.context.now = self.beat = now
+        self.context.outbox.append(Persist(Boot(self.boot)))
         self._append(self.old, keep=False)
         self._views()
 
     def tick(self, now: float) -> None:
-        self.around.now = now
+        self.context.now = now
         self.beat = now + self.settings.heartbeat
         for peer in self.peers:
             self._share(peer)
 
     def connected(self, now: float, peer: ProcessId) -> None:
-        self.around.now = now
+        self.context.now = now
         self.peers = sorted({*self.peers, peer})
         self._send(peer, Hello(self.boot, 0, 0, 0))
         self._share(peer)
         self._views()
 
     def disconnected(self, now: float, peer: ProcessId) -> None:
-        self.around.now = now
+        self.context.now = now
         self.peers.remove(peer)
         if peer == self.leader and not self.leads:
             self._enter(None)
         self._views()
 
     def received(self, now: float, peer: ProcessId, frame: Frame) -> None:
-        self.around.now = now
+        self.context.now = now
         assert peer in self.peers
         match frame:
             case Proposal(epoch=epoch, members=members, rows=rows):
                 self.leader = peer
-                self.around.outbox.append(Known(tuple(row.process for row in rows)))
+                self.context.outbox.append(KnownPeers(tuple(row.process for row in rows)))
                 self._enter(make_view(epoch, dict.fromkeys(members, epoch)))
                 self._share(peer)
             case Data(body=AppMsg(body=Plain(body=Batch(pack=pack)))):
@@ -99,34 +99,34 @@ class Toy:
                 self._append([pair for run in runs for pair in run.labelled()][len(self.log) :])
 
     def submit(self, now: float, body: bytes) -> int:
-        self.around.now = now
+        self.context.now = now
         self.count += 1
         self._trace(Submitted(self.count, body))
         self.tickets[body] = self.count
         if self.leads:
-            self._append([(Label(NO_VIEW, len(self.log), self.around.me), Entry(APPLICATION, body))])
+            self._append([(Label(NO_VIEW, len(self.log), self.context.me), Entry(APPLICATION, body))])
         elif self.leader in self.peers:
             self._share(self.leader)
         return self.count
 
     def leave(self, now: float) -> None:
-        self.around.now = now
+        self.context.now = now
 
     def next_deadline(self) -> float:
         return self.beat
 
     def take(self) -> list[Effect]:
-        outbox, self.around.outbox = self.around.outbox, []
+        outbox, self.context.outbox = self.context.outbox, []
         return outbox
 
     # ---- inside
 
     def _trace(self, action: Action) -> None:
-        if self.around.trace is not None:
-            self.around.trace(action)
+        if self.context.trace is not None:
+            self.context.trace(action)
 
     def _send(self, peer: ProcessId, frame: Frame) -> None:
-        self.around.outbox.append(Send((peer,), frame))
+        self.context.outbox.append(Send((peer,), frame))
 
     def _share(self, peer: ProcessId) -> None:
         if self.leads:
@@ -139,7 +139,7 @@ class Toy:
         if keep and entries and self.fault != "forget":
             position = len(self.log)
             for run in runs_of(entries):
-                self.around.outbox.append(Persist(Appended(position, run)))
+                self.context.outbox.append(Persist(Appended(position, run)))
                 position += run.pack.count
         for label, entry in entries:
             self._trace(Deliver(len(self.log), label, entry))
@@ -148,14 +148,14 @@ class Toy:
             ticket = self.tickets.pop(entry.body, 0)
             for _ in range(0 if not ticket else 2 if self.fault == "twice" else 1):
                 self._trace(Resolved(ticket, True, len(self.log) - 1, ""))
-                self.around.outbox.append(Delivered(ticket, True, len(self.log) - 1, "", None))
+                self.context.outbox.append(Delivered(ticket, True, len(self.log) - 1, "", None))
         if entries and self.leads:
             for peer in self.peers:
                 self._share(peer)
 
     def _views(self) -> None:
         if self.leads:
-            members = sorted([self.around.me, *self.peers])
+            members = sorted([self.context.me, *self.peers])
             view = make_view(self.boot * 1000 + len(members), dict.fromkeys(members, 1))
             rows = tuple(Row(member, (1, 1), ()) for member in members)
             for peer in self.peers:
@@ -165,4 +165,4 @@ class Toy:
     def _enter(self, view: View | None) -> None:
         if view != self.view:
             self.view = view
-            self.around.outbox.append(PrimaryChanged(view))
+            self.context.outbox.append(PrimaryChanged(view))

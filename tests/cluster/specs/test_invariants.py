@@ -30,6 +30,7 @@ from cluster.actions import (
     VsReceive,
     VsSend,
 )  # fmt: skip
+from cluster.fifo_multicast import SenderState
 from cluster.messages import FwdMsg, Info, Summary, SyncMsg
 from cluster.names import Label, ProcessId, View, ViewId, founding_view, initial_view
 from cluster.specs.checkers import Checkers
@@ -40,7 +41,6 @@ from cluster.specs.replica_invariants import ReplicaInvariants
 from cluster.specs.self_delivery import SelfSpec
 from cluster.specs.spec import Spec, Violation
 from cluster.specs.total_order_invariants import TotalOrderInvariants
-from cluster.within_view import Source
 from tests.cluster.specs.traces import (
     CRASH,
     RECOVER,
@@ -321,12 +321,12 @@ class Endpoint:
     sync_msg: dict[ProcessId, SyncMsg] = field(default_factory=lambda: {A: SYNC})
     reliable_set: tuple[ProcessId, ...] = (A, B)
     block_status: str = "blocked"
-    of: dict[ProcessId, Source] = field(default_factory=lambda: {A: source(A, "m"), B: source(B)})
+    of: dict[ProcessId, SenderState] = field(default_factory=lambda: {A: source(A, "m"), B: source(B)})
     sync_before: dict[ProcessId, SyncMsg] = field(default_factory=dict)
 
 
-def source(p: ProcessId, *texts: str, delivered: int = 0) -> Source:
-    made = Source(p)
+def source(p: ProcessId, *texts: str, delivered: int = 0) -> SenderState:
+    made = SenderState(p)
     made.last_dlvrd = delivered
     made.view_msg = V2
     for text in texts:
@@ -424,10 +424,10 @@ def test_gcs_states(trace: Trace, state: Endpoint, clause: str) -> None:
 def test_gcs_good_states() -> None:
     assert judged(gcs(), BLOCKED, A, {A: Process(endpoint=Endpoint())}) == ""
     assert judged(gcs(), AFTER_B, A, {A: Process(endpoint=Endpoint(sync_msg={A: SYNC, B: AFTER_B[-1][1].body}))}) == ""  # type: ignore[attr-defined]
-    fresh = Endpoint(initial_view(A), initial_view(A), None, {}, (A,), "unblocked", {A: Source(A)})
+    fresh = Endpoint(initial_view(A), initial_view(A), None, {}, (A,), "unblocked", {A: SenderState(A)})
     assert judged(gcs(), [*BLOCKED, (A, CRASH), (A, RECOVER)], A, {A: Process(endpoint=fresh)}) == ""
     next_view = view(3, A, B)  # it came; the synchronisation message stays until the next change
-    over = Endpoint(next_view, next_view, None, block_status="unblocked", of={A: Source(A), B: Source(B)})
+    over = Endpoint(next_view, next_view, None, block_status="unblocked", of={A: SenderState(A), B: SenderState(B)})
     came = (GcsDeliver(A, plain("m")), MembershipView(next_view), GcsView(next_view, (A,)))
     assert judged(gcs(), [*BLOCKED, *((A, action) for action in came)], A, {A: Process(endpoint=over)}) == ""
 

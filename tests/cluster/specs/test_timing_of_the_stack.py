@@ -9,9 +9,9 @@ import pytest
 
 from cluster.names import ProcessId
 from cluster.settings import DEFAULT
-from cluster.sim.catalogue import MUTANTS
-from cluster.sim.judges import joint
+from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.network import DIAL_BACKOFF_MAX, FIXED
+from cluster.sim.spec_judge import joint
 from cluster.sim.world import World
 from cluster.specs.checkers import Checkers
 from cluster.specs.spec import Violation
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cluster.actions import Action
     from cluster.messages import Ordered
     from cluster.names import View
-    from cluster.sim.node import Make
+    from cluster.sim.node import ProcessFactory
     from cluster.view_order import ViewOrder
 
 # An end hears of a broken connection within `notice_max`, of silence by the detector, of one who leaves by its last
@@ -42,7 +42,7 @@ class Hesitant:
     """Stands between the end-point and the view order, and passes `block` on after `BLOCK_TIME`."""
 
     def __init__(self, process: Process, order: ViewOrder) -> None:
-        self._around = process.around
+        self._around = process.context
         self._order = order
         self.due = inf
 
@@ -83,7 +83,7 @@ class SlowToBlock(Process):
 
 
 class Watch:
-    def __init__(self, make: Make = Process) -> None:
+    def __init__(self, make: ProcessFactory = Process) -> None:
         self.checkers = Checkers(ProcessId("a"))
         self.world = World(make, seed=1, watcher=self)
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.sim.mutants import hunt
-from qosweb.engine.sim.catalogue import MUTANTS
+from cluster.sim.mutant_hunt import hunt
+from qosweb.engine.sim.mutant_catalogue import MUTANTS
 from qosweb.engine.sim.run import run_seed
-from tests.engine import test_admission, test_engine, test_telling
+from tests.engine import test_engine
+from tests.engine.local import test_admission, test_batch_timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,12 +37,12 @@ NOTICED_BY: dict[str, Callable[[], None]] = {
     "every life counts from one": test_engine.test_no_number_is_used_again_by_the_next_life,
     "a lost batch was never counted":
         test_engine.test_numbers_of_a_lost_batch_are_those_of_the_policy_that_it_was_made_under,
-    "who is next is told later": test_telling.test_the_first_of_its_class_is_told_at_once,
+    "who is next is told later": test_batch_timing.test_the_first_of_its_class_is_told_at_once,
     "what may always start is told later":
-        test_telling.test_a_free_channel_is_told_at_once_to_who_waits_for_what_is_always_available,
+        test_batch_timing.test_a_free_channel_is_told_at_once_to_who_waits_for_what_is_always_available,
     "collects for as long as it can":
-        test_telling.test_who_has_the_next_requests_ready_collects_what_there_is_to_tell,
-    "every word is a batch": test_telling.test_in_contention_a_node_tells_seldom_and_its_pipe_is_full,
+        test_batch_timing.test_who_has_the_next_requests_ready_collects_what_there_is_to_tell,
+    "every word is a batch": test_batch_timing.test_in_contention_a_node_tells_seldom_and_its_pipe_is_full,
     "asks and asks": test_engine.test_a_refused_batch_is_said_again_after_a_moment_and_nothing_of_it_is_lost,
 }  # fmt: skip
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from qosweb.engine.sim.cli import line
+from qosweb.engine.sim.command_line import line
 from qosweb.engine.sim.run import play, run_seed
-from qosweb.engine.sim.steady import off, shares_of
-from qosweb.engine.sim.wide import make_wide_plan
+from qosweb.engine.sim.steady_load import off, shares_of
+from qosweb.engine.sim.wide_pipes import make_wide_plan
 
 TOP = Path(__file__).resolve().parents[3]
 SEEDS = range(80)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from qosweb.webqos.allocation.problem import PPM, Bound, Problem, Ratio
+from qosweb.webqos.allocation.problem import PPM, Problem, Ratio, ShareBound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,10 +58,10 @@ def orders(draw: st.DrawFn, classes: int) -> tuple[tuple[int, int], ...]:
     return tuple((arranged[a], arranged[b]) for a, b in chosen)
 
 
-def _bounds(draw: st.DrawFn, found: list[tuple[int, ...]], first: int, *, ceilings: bool) -> tuple[Bound, ...]:
+def _bounds(draw: st.DrawFn, found: list[tuple[int, ...]], first: int, *, ceilings: bool) -> tuple[ShareBound, ...]:
     few = amounts.map(lambda ppm: ppm if ceilings else ppm // 2)
     return tuple(
-        Bound(group, draw(few), first + k, hard=ceilings and draw(st.booleans())) for k, group in enumerate(found)
+        ShareBound(group, draw(few), first + k, hard=ceilings and draw(st.booleans())) for k, group in enumerate(found)
     )
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 from qosweb.webqos.allocation import feasibility
 from qosweb.webqos.allocation.feasibility import contradiction
-from qosweb.webqos.allocation.problem import PPM, Bound, Problem, Ratio
-from qosweb.webqos.allocation.rows import ALWAYS, refuted, rows_of, satisfied, solvable
+from qosweb.webqos.allocation.inequalities import ALWAYS, refuted, rows_of, satisfied, solvable
+from qosweb.webqos.allocation.problem import PPM, Problem, Ratio, ShareBound
 from tests.webqos.allocation.problems import any_problems
 
 
@@ -48,8 +48,8 @@ def test_without_time_an_irreducible_contradiction_is_found(problem: Problem) ->
         assert solvable([row for row in rows if row.constraint in {ALWAYS, *(found or ())} - {one}])
 
 
-def _floors(*ppm: int) -> tuple[Bound, ...]:
-    return tuple(Bound((one,), amount, one) for one, amount in enumerate(ppm))
+def _floors(*ppm: int) -> tuple[ShareBound, ...]:
+    return tuple(ShareBound((one,), amount, one) for one, amount in enumerate(ppm))
 
 
 def test_floors_may_add_up_to_all_but_not_to_a_part_more() -> None:
@@ -63,37 +63,47 @@ def test_a_hundred_floors_that_add_up_to_all_and_to_a_part_more() -> None:
 
 
 def test_one_constraint_can_contradict_itself() -> None:
-    assert contradiction(Problem(1, (Bound((0,), PPM + 1, 7),), ())) == (7,)
-    assert contradiction(Problem(1, (Bound((), 1, 7),), ())) == (7,)
-    assert contradiction(Problem(2, (Bound((0, 1), 5, 7),), (Bound((0,), 1, 7), Bound((1,), 3, 7)))) == (7,)
+    assert contradiction(Problem(1, (ShareBound((0,), PPM + 1, 7),), ())) == (7,)
+    assert contradiction(Problem(1, (ShareBound((), 1, 7),), ())) == (7,)
+    assert contradiction(Problem(2, (ShareBound((0, 1), 5, 7),), (ShareBound((0,), 1, 7), ShareBound((1,), 3, 7)))) == (
+        7,
+    )
 
 
 def test_the_smallest_of_several_is_named() -> None:
-    floors = (*_floors(400_000, 300_000, 300_000, 100_000), Bound((4,), 50_000, 4))
-    assert contradiction(Problem(5, floors, (Bound((4,), 40_000, 5),))) == (4, 5)
+    floors = (*_floors(400_000, 300_000, 300_000, 100_000), ShareBound((4,), 50_000, 4))
+    assert contradiction(Problem(5, floors, (ShareBound((4,), 40_000, 5),))) == (4, 5)
 
 
 def test_groups_that_overlap() -> None:
-    floors = (Bound((0, 1), 700_000, 1), Bound((2, 3), 200_000, 2))
-    assert contradiction(Problem(4, floors, (Bound((0,), 300_000, 3), Bound((1, 2), 390_000, 4)))) == (1, 3, 4)
+    floors = (ShareBound((0, 1), 700_000, 1), ShareBound((2, 3), 200_000, 2))
+    assert contradiction(Problem(4, floors, (ShareBound((0,), 300_000, 3), ShareBound((1, 2), 390_000, 4)))) == (
+        1,
+        3,
+        4,
+    )
 
 
 def test_ratios_are_decided_exactly() -> None:
     """A third is no whole number of parts: 3 * a = b and a + b = all leaves a quarter, and not a part more."""
     thrice = (Ratio((1,), (0,), "==", 3, 1, 9),)
-    assert contradiction(Problem(2, (Bound((0,), 250_000, 0),), (), thrice)) is None
-    assert contradiction(Problem(2, (Bound((0,), 250_001, 0),), (), thrice)) == (0, 9)
+    assert contradiction(Problem(2, (ShareBound((0,), 250_000, 0),), (), thrice)) is None
+    assert contradiction(Problem(2, (ShareBound((0,), 250_001, 0),), (), thrice)) == (0, 9)
     seventh = (Ratio((1,), (0,), ">=", 1, 6, 9),)
-    assert contradiction(Problem(2, (Bound((0,), 857_142, 0),), (), seventh)) is None
-    assert contradiction(Problem(2, (Bound((0,), 857_143, 0),), (), seventh)) == (0, 9)
+    assert contradiction(Problem(2, (ShareBound((0,), 857_142, 0),), (), seventh)) is None
+    assert contradiction(Problem(2, (ShareBound((0,), 857_143, 0),), (), seventh)) == (0, 9)
 
 
 def test_ratios_with_large_numbers_are_decided_exactly() -> None:
     near_one = (Ratio((1,), (0,), ">=", 999_999_999_999, 10**12, 8),)
-    assert contradiction(Problem(2, (Bound((0,), 500_000, 0),), (), near_one)) is None
-    assert contradiction(Problem(2, (Bound((0,), 500_000, 0),), (Bound((1,), 499_999, 1),), near_one)) == (0, 1, 8)
+    assert contradiction(Problem(2, (ShareBound((0,), 500_000, 0),), (), near_one)) is None
+    assert contradiction(Problem(2, (ShareBound((0,), 500_000, 0),), (ShareBound((1,), 499_999, 1),), near_one)) == (
+        0,
+        1,
+        8,
+    )
     above_one = (Ratio((1,), (0,), ">=", 10**12 + 1, 10**12, 8),)
-    assert contradiction(Problem(2, (Bound((0,), 500_000, 0),), (), above_one)) == (0, 8)
+    assert contradiction(Problem(2, (ShareBound((0,), 500_000, 0),), (), above_one)) == (0, 8)
 
 
 def test_equal_shares_hold_whatever_is_written() -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from qosweb.webqos.allocation.binding_bounds import Lazy
 from qosweb.webqos.allocation.general import Relation, fill
 from qosweb.webqos.allocation.groups import lower_bounds, upper_bounds
-from qosweb.webqos.allocation.lazy import Lazy
-from qosweb.webqos.allocation.problem import PPM, Bound, Problem, Ratio
+from qosweb.webqos.allocation.problem import PPM, Problem, Ratio, ShareBound
 from qosweb.webqos.allocation.relations import State
 from qosweb.webqos.allocation.shares import Allocator, allocate
 from qosweb.webqos.allocation.waterline import Waterline
@@ -94,8 +94,8 @@ def _is_missed(floor: Group, shares: list[Fraction], demand: list[int]) -> bool:
 
 def test_what_the_usual_problem_has_is_within_the_quick_method() -> None:
     """A chain of ratios, ceilings that overlap and a floor over a group, all of which bind, and five free classes."""
-    ceilings = (Bound((4, 5, 6), 200_000, 0), Bound((6, 7), 100_000, 1))
-    floors = (Bound((8, 9), 250_000, 2), Bound((10,), 30_000, 3))
+    ceilings = (ShareBound((4, 5, 6), 200_000, 0), ShareBound((6, 7), 100_000, 1))
+    floors = (ShareBound((8, 9), 250_000, 2), ShareBound((10,), 30_000, 3))
     relations = [Relation((0,), (1,), 1, 2), Relation((1,), (2, 3), 2, 1)]
     problem, demand = Problem(15, floors, ceilings), [PPM // 4] * 15
     found = _lazily(problem, demand, relations)
@@ -174,9 +174,9 @@ def test_many_changes_of_many_classes_are_as_good_as_starting_anew(seed: int) ->
     classes = random.randrange(10, 16)
     part = PPM // classes
 
-    def bounds(count: int, least: int, most: int) -> tuple[Bound, ...]:
+    def bounds(count: int, least: int, most: int) -> tuple[ShareBound, ...]:
         return tuple(
-            Bound(
+            ShareBound(
                 tuple(sorted(random.sample(range(classes), random.randrange(1, 5)))), random.randrange(least, most), k
             )
             for k in range(count)

@@ -12,7 +12,7 @@ from qosweb.webqos.allocation.general import fill
 from qosweb.webqos.allocation.groups import Exact
 from qosweb.webqos.allocation.nested import Nested
 from qosweb.webqos.allocation.packing import fill_under
-from qosweb.webqos.allocation.problem import PPM, Bound, Problem
+from qosweb.webqos.allocation.problem import PPM, Problem, ShareBound
 from qosweb.webqos.allocation.rounding import to_whole
 from tests.webqos.allocation.problems import (
     any_problems,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Case = tuple[Problem, tuple[int, ...]]
 
 
-def _groups(bounds: tuple[Bound, ...]) -> list[Group]:
+def _groups(bounds: tuple[ShareBound, ...]) -> list[Group]:
     return [(bound.classes, bound.ppm) for bound in bounds]
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from qosweb.webqos.allocation.problem import PPM, Bound, Problem, Ratio
-from qosweb.webqos.allocation.rows import Row, rows_of, solvable
+from qosweb.webqos.allocation.inequalities import Inequality, rows_of, solvable
+from qosweb.webqos.allocation.problem import PPM, Problem, Ratio, ShareBound
 from qosweb.webqos.allocation.shares import Allocator, allocate
 from tests.webqos.allocation.problems import amounts, any_problems, nested_problems, single_problems, with_demand
 
@@ -87,7 +87,7 @@ def test_what_does_not_contradict_itself_is_kept_when_all_ask_for_all(problem: P
     assert all(_short(row, contended) <= sum(abs(factor) for _, factor in row.terms) for row in rows_of(problem))
 
 
-def _short(row: Row, shares: list[int]) -> int:
+def _short(row: Inequality, shares: list[int]) -> int:
     return sum(factor * shares[one] for one, factor in row.terms) - row.limit
 
 
@@ -146,8 +146,8 @@ def _renamed(problem: Problem, new: list[int]) -> Problem:
 
     return Problem(
         problem.classes,
-        tuple(Bound(group(b.classes), b.ppm, b.constraint) for b in problem.floors),
-        tuple(Bound(group(b.classes), b.ppm, b.constraint, b.hard) for b in problem.ceilings),
+        tuple(ShareBound(group(b.classes), b.ppm, b.constraint) for b in problem.floors),
+        tuple(ShareBound(group(b.classes), b.ppm, b.constraint, b.hard) for b in problem.ceilings),
         tuple(
             Ratio(group(r.left), group(r.right), r.op, r.numerator, r.denominator, r.constraint) for r in problem.ratios
         ),
@@ -172,7 +172,7 @@ def test_more_capacity_takes_from_nobody(case: Case, capacity: int, other: int) 
 
 
 def _within(problem: Problem, everyone: tuple[int, ...], ppm: int) -> Problem:
-    ceilings = (*problem.ceilings, Bound(everyone, ppm, 99, hard=True))
+    ceilings = (*problem.ceilings, ShareBound(everyone, ppm, 99, hard=True))
     return Problem(problem.classes, problem.floors, ceilings, before=problem.before, rest=problem.rest)
 
 
@@ -224,7 +224,7 @@ def test_an_allocator_remembers_and_forgets_without_a_difference(case: Case) -> 
 
 DIGEST = """
 import hashlib, random
-from qosweb.webqos.allocation.problem import PPM, Bound, Problem, Ratio
+from qosweb.webqos.allocation.problem import (PPM, ShareBound, Problem, Ratio)
 from qosweb.webqos.allocation.shares import allocate
 random = random.Random(20)
 digest = hashlib.sha256()
@@ -232,8 +232,8 @@ for _ in range(60):
     n = random.randrange(2, 9)
     def group():
         return tuple(sorted(random.sample(range(n), random.randrange(1, n))))
-    floors = tuple(Bound(group(), random.randrange(PPM // 4), k) for k in range(3))
-    ceilings = tuple(Bound(group(), random.randrange(PPM), k, k == 1) for k in range(3))
+    floors = tuple(ShareBound(group(), random.randrange(PPM // 4), k) for k in range(3))
+    ceilings = tuple(ShareBound(group(), random.randrange(PPM), k, k == 1) for k in range(3))
     problem = Problem(n, floors, ceilings, (Ratio((0,), (1,), "==", 3, 2, 9),), ((0, n - 1),), ((0, n - 1),))
     digest.update(repr(allocate(problem, [random.randrange(PPM) for _ in range(n)])).encode())
 print(digest.hexdigest())

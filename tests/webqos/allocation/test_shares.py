@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.webqos.allocation.problem import PPM, Bound, Problem, Ratio
+from qosweb.webqos.allocation.problem import PPM, Problem, Ratio, ShareBound
 from qosweb.webqos.allocation.shares import Allocator, allocate
 
 if TYPE_CHECKING:
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 ALL = PPM
 
 
-def floor(ppm: int, *classes: int) -> Bound:
-    return Bound(classes, ppm, 0)
+def floor(ppm: int, *classes: int) -> ShareBound:
+    return ShareBound(classes, ppm, 0)
 
 
-def ceiling(ppm: int, *classes: int, hard: bool = False) -> Bound:
-    return Bound(classes, ppm, 0, hard)
+def ceiling(ppm: int, *classes: int, hard: bool = False) -> ShareBound:
+    return ShareBound(classes, ppm, 0, hard)
 
 
 def rules(
     *,
-    floors: tuple[Bound, ...] = (),
-    ceilings: tuple[Bound, ...] = (),
+    floors: tuple[ShareBound, ...] = (),
+    ceilings: tuple[ShareBound, ...] = (),
     ratios: tuple[Ratio, ...] = (),
     before: tuple[tuple[int, int], ...] = (),
     equal: tuple[tuple[int, ...], ...] = (),
@@ -237,7 +237,7 @@ def test_no_classes_no_demand_and_too_much() -> None:
     assert rules(floors=(floor(10**40, 1),))(10**40, 10**40) == (0, ALL)
     assert rules(ceilings=(ceiling(0, 0), ceiling(0, 1)))(ALL, ALL) == (500_000, 500_000)
     assert rules(ceilings=(ceiling(0, 0, hard=True), ceiling(0, 1, hard=True)))(ALL, ALL) == (0, 0)
-    assert rules(floors=(Bound((), 10, 0),), ceilings=(Bound((), 10, 0),))(ALL) == (ALL,)
+    assert rules(floors=(ShareBound((), 10, 0),), ceilings=(ShareBound((), 10, 0),))(ALL) == (ALL,)
     assert rules(floors=(floor(10, 0),), ceilings=(ceiling(300_000, 0, hard=True),))(ALL) == (300_000,)
 
 

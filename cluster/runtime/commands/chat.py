@@ -1,0 +1,72 @@
+"""``python -m cluster chat``: a conversation of several terminals, all of which see the same lines in the same order.
+
+Start one with --found and others with --join, kill and cut them, and watch the views.
+Below: group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from cluster.runtime.api.delivery_stream import Delivery, Skipped
+from cluster.runtime.api.group import Group, InDoubt, NotDelivered
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cluster.runtime.api.options import Options
+
+LINE_LEN_MAX = 4096
+
+
+async def run(options: Options, arguments: argparse.Namespace) -> int:
+    group = await (Group.found if arguments.found else Group.join)(options)
+    print(f"-- {group.me.name} listens on {' '.join(group.addresses)}; /leave or the end of input ends it", flush=True)
+    loop = asyncio.get_running_loop()
+    told = [loop.create_task(_deliveries(group)), loop.create_task(_views(group))]
+    said: set[asyncio.Task[None]] = set()
+    reader = asyncio.StreamReader(limit=LINE_LEN_MAX)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    async for line in reader:
+        text = line.decode(errors="replace").strip()
+        if text == "/leave":
+            break
+        if text:
+            task = loop.create_task(_say(group, text))
+            said.add(task)
+            task.add_done_callback(said.discard)
+    await group.leave()
+    for task in told:
+        task.cancel()
+    await asyncio.gather(*told, *said, return_exceptions=True)
+    return 0
+
+
+async def _say(group: Group, text: str) -> None:
+    if group.primary is None:
+        print("-- not in the primary view: this waits until we are", flush=True)
+    try:
+        await group.broadcast(text.encode())
+    except (NotDelivered, InDoubt) as error:
+        print(f"-- not said: {text} ({error})", flush=True)
+
+
+async def _deliveries(group: Group) -> None:
+    async for event in group.deliveries():
+        if isinstance(event, Delivery):
+            text = event.body.decode(errors="replace")
+            print(
+                f"{event.position:>6}  {event.origin.name}: {''.join(c for c in text if c.isprintable())}", flush=True
+            )
+        elif isinstance(event, Skipped):
+            print(f"-- what was said before position {event.position} is not known here", flush=True)
+
+
+async def _views(group: Group) -> None:
+    async for view in group.views():
+        if view is None:
+            print("-- no primary view", flush=True)
+        else:
+            print(f"-- primary view {view.id}: {' '.join(member.name for member in view.members)}", flush=True)

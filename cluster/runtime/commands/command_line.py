@@ -1,0 +1,194 @@
+"""The commands of ``python -m cluster`` that run members or judge what they recorded: node, chat, key, check."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import ssl
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cluster.runtime.api.options import RUNTIME_SETTINGS, Bounds, Options, Tls
+from cluster.runtime.commands import chat, node
+from cluster.runtime.disk.store_errors import StoreError
+from cluster.runtime.net.addresses import BadAddress, parse_address
+from cluster.runtime.net.founding_check import AlreadyFounded
+from cluster.runtime.net.keys import BadKey, make_key_file, read_key_file
+from cluster.runtime.net.transport import CannotListen
+from cluster.runtime.observe.metrics import serve_metrics
+from cluster.specs.traces import BadTrace, founder_of, judge, merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    member = commands.add_parser("node", help="run a member with a replicated count; entries are lines of its input")
+    _member_options(member)
+    member.add_argument("--load", type=int, default=0, metavar="N", help="keep N entries of one's own under way")
+    member.add_argument("--size", type=int, default=150, metavar="BYTES", help="of each of them (else 150)")
+    member.add_argument("--confirmed", type=Path, metavar="FILE", help="a line for each of them that was confirmed")
+    member.set_defaults(run=_node)
+    talk = commands.add_parser("chat", help="run a member that is a conversation in the terminal")
+    _member_options(talk)
+    talk.set_defaults(run=_chat)
+    key = commands.add_parser("key", help="make a cluster key")
+    key.add_argument("file", type=Path)
+    key.set_defaults(run=_key)
+    check = commands.add_parser("check", help="judge recorded traces of members of one group by the specifications")
+    check.add_argument("traces", type=Path, nargs="+", metavar="TRACE")
+    check.set_defaults(run=_check)
+
+
+def _address(text: str) -> str:
+    try:
+        parse_address(text)
+    except BadAddress as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _member_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--name", required=True, help="of this process; no other process of the cluster has it")
+    parser.add_argument("--key-file", type=Path, required=True, metavar="FILE", help="the cluster key, mode 0600")
+    parser.add_argument("--cluster", default="cluster", metavar="NAME", help="the name of the cluster")
+    parser.add_argument(
+        "--listen", type=_address, action="append", metavar="ADDRESS", help="else 127.0.0.1:0; repeatable"
+    )
+    parser.add_argument("--advertise", type=_address, action="append", metavar="ADDRESS", help="where others reach it")
+    parser.add_argument(
+        "--found", action="store_true", help="found the cluster: once, by one process; not if --join finds a member"
+    )
+    parser.add_argument("--join", type=_address, action="append", metavar="ADDRESS", help="of a member; repeatable")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="keep the state there; else it is volatile")
+    parser.add_argument(
+        "--disk-wait",
+        type=float,
+        default=Bounds().disk_wait_s,
+        metavar="S",
+        help="for a full disk, then stop (else 30)",
+    )
+    parser.add_argument("--order-log", type=Path, metavar="FILE", help="a line for each entry delivered")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions, for 'check'; slow")
+    parser.add_argument("--metrics", type=_address, metavar="ADDRESS", help="serve figures for Prometheus there")
+    parser.add_argument("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+    for option, default, help_text in (
+        ("heartbeat", RUNTIME_SETTINGS.heartbeat, "say so often that one lives"),
+        ("suspect-min", RUNTIME_SETTINGS.suspect_min, "a peer that is silent for less is not suspected"),
+        ("suspect-max", RUNTIME_SETTINGS.suspect_max, "one that is silent for longer is, however irregular it was"),
+    ):
+        parser.add_argument(
+            f"--{option}", type=float, default=default, metavar="S", help=f"{help_text} (else {default:g})"
+        )
+    for what, help_text in (("cert", "certificate"), ("key", "private key"), ("ca", "authority of the peers")):
+        parser.add_argument(f"--tls-{what}", type=Path, metavar="FILE", help=f"{help_text}, for mutual TLS")
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    return Options(
+        name=arguments.name,
+        key=read_key_file(arguments.key_file),
+        cluster=arguments.cluster,
+        listen=tuple(arguments.listen or ("127.0.0.1:0",)),
+        advertise=tuple(arguments.advertise or ()),
+        contacts=tuple(arguments.join or ()),
+        data=arguments.data,
+        order_log=arguments.order_log,
+        trace=arguments.trace,
+        tls=_tls(arguments),
+        bounds=Bounds(disk_wait_s=arguments.disk_wait),
+        settings=msgspec.structs.replace(
+            RUNTIME_SETTINGS,
+            heartbeat=arguments.heartbeat,
+            suspect_min=arguments.suspect_min,
+            suspect_max=arguments.suspect_max,
+        ),
+    )
+
+
+def _tls(arguments: argparse.Namespace) -> Tls | None:
+    files = (arguments.tls_cert, arguments.tls_key, arguments.tls_ca)
+    if not any(files):
+        return None
+    if not all(files):
+        raise ValueError("mutual TLS needs all of --tls-cert, --tls-key and --tls-ca")
+    return make_tls(*files)
+
+
+def make_tls(cert: Path, key: Path, authority: Path) -> Tls:
+    """Both sides show a certificate of this authority. Names are not compared: the cluster key says who belongs."""
+    contexts = []
+    for purpose in (ssl.Purpose.CLIENT_AUTH, ssl.Purpose.SERVER_AUTH):
+        context = ssl.create_default_context(purpose, cafile=str(authority))
+        context.load_cert_chain(cert, key)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED
+        contexts.append(context)
+    return Tls(*contexts)
+
+
+def _run(
+    arguments: argparse.Namespace, main: Callable[[Options, argparse.Namespace], Coroutine[None, None, int]]
+) -> int:
+    logging.basicConfig(
+        level=arguments.log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    try:
+        options = _options(arguments)
+        if arguments.metrics:
+            serve_metrics(arguments.metrics)
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
+            return runner.run(main(options, arguments))
+    except (BadKey, StoreError, CannotListen, AlreadyFounded, ValueError, ssl.SSLError, OSError) as error:
+        print(f"python -m cluster {arguments.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _node(arguments: argparse.Namespace) -> int:
+    return _run(arguments, node.run)
+
+
+def _chat(arguments: argparse.Namespace) -> int:
+    return _run(arguments, chat.run)
+
+
+def _key(arguments: argparse.Namespace) -> int:
+    try:
+        make_key_file(arguments.file)
+    except (BadKey, OSError) as error:
+        print(f"python -m cluster key: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from file
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    try:
+        founder = founder_of({str(path): _lines(path) for path in arguments.traces})
+        verdict = judge(founder, merge({str(path): _lines(path) for path in arguments.traces}))
+    except (BadTrace, OSError) as error:
+        print(f"python -m cluster check: {error}", file=sys.stderr)
+        return 2
+    if verdict.violation is not None:
+        print(verdict.violation)
+        return 1
+    print(f"{verdict.steps} actions of {len(arguments.traces)} traces, and all specifications allow them")
+    return 0

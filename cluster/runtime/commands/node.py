@@ -1,0 +1,157 @@
+"""``python -m cluster node``: a member with a replicated count, for tests and to try.
+
+Lines on standard input are entries to broadcast; what happens is told on standard output, one JSON object a line.
+With `--load` it submits entries by itself, as many at a time as it is told; `--confirmed` keeps a line for each that
+was confirmed: its position, when, its name, and the SHA-256 of its body, which the order log has at that position.
+Below: group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import msgspec
+from prometheus_client import REGISTRY
+
+from cluster.runtime.api.group import Full, Group, NotDelivered
+from cluster.runtime.commands.counter_machine import CounterMachine
+from cluster.runtime.observe.metrics import GroupCollector
+
+if TYPE_CHECKING:
+    import argparse
+    from typing import BinaryIO
+
+    from cluster.layer import Delivered
+    from cluster.runtime.api.options import Options
+
+TELL_EVERY_S = 0.5
+LINE_LEN_MAX = 64 * 1024
+STOP = ".stop"  # lines on standard input that are no entries
+LEAVE = ".leave"
+LOAD = ".load "
+
+_encode = msgspec.json.Encoder().encode
+
+
+def tell(event: str, **fields: object) -> None:
+    sys.stdout.buffer.write(_encode({"event": event, "at": time.monotonic(), **fields}) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+class GeneratedLoad:
+    """Keeps so many entries under way. Each is different; those that were confirmed go to a file."""
+
+    def __init__(self, group: Group, size: int, confirmed: BinaryIO | None) -> None:
+        self.outstanding = 0
+        self._group = group
+        self._size = size
+        self._confirmed = confirmed
+        self._under_way = 0
+        self._count = 0
+        self._lines: list[bytes] = []
+
+    def fill(self) -> None:
+        while self._under_way < self.outstanding:
+            self._count += 1
+            body = b"%s/%d/%d " % (str(self._group.me).encode(), self._group.driver.process.boot, self._count)
+            body += b"x" * (self._size - len(body))
+            try:
+                self._group.broadcast_nowait(body, lambda end, body=body: self._ended(end, body))  # type: ignore[misc]
+            except (Full, NotDelivered):
+                return
+            self._under_way += 1
+
+    def _ended(self, end: Delivered, body: bytes) -> None:
+        self._under_way -= 1
+        if end.delivered and self._confirmed is not None:
+            name, digest = body.partition(b" ")[0], sha256(body).hexdigest().encode()
+            self._confirmed.write(b"%d %.6f %s %s\n" % (end.position, time.monotonic(), name, digest))
+        self.fill()
+
+
+async def run(options: Options, arguments: argparse.Namespace) -> int:
+    machine = CounterMachine()
+    begin = Group.found if arguments.found else Group.join
+    group = await begin(options, machine)
+    if arguments.metrics:
+        REGISTRY.register(GroupCollector(group))
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    confirmed = arguments.confirmed.open("ab", buffering=0) if arguments.confirmed else None
+    load = GeneratedLoad(group, arguments.size, confirmed)
+    load.outstanding = arguments.load
+    tell("listening", name=str(group.me), addresses=group.addresses)
+    tasks = [
+        loop.create_task(_tell_views(group)),
+        loop.create_task(_read_lines(group, load, stop)),
+        loop.create_task(_tell_status(group, machine, load)),
+        loop.create_task(_until_stopped(group, stop)),
+    ]
+    load.fill()
+    await stop.wait()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await group.close()
+    tell("closed", error=str(group.error or ""), **_status(group, machine))
+    if confirmed is not None:
+        confirmed.close()
+    return 0 if group.error is None else 1
+
+
+def _status(group: Group, machine: CounterMachine) -> dict[str, object]:
+    return {
+        "count": machine.count,
+        "state": machine.chain.hex(),
+        "position": group.driver.process.total_order.next_report,
+        "primary": [str(member) for member in group.primary.members] if group.primary is not None else None,
+        "delivered": group.driver.submissions.delivered,
+        "outstanding": group.driver.submissions.outstanding,
+        "recoveries": [mark.at for mark in group.recoveries],
+    }
+
+
+async def _until_stopped(group: Group, stop: asyncio.Event) -> None:
+    await group.stopped.wait()
+    stop.set()
+
+
+async def _tell_views(group: Group) -> None:
+    async for view in group.views():
+        members = [str(member) for member in view.members] if view is not None else None
+        tell("primary", view=str(view.id) if view is not None else None, members=members)
+
+
+async def _tell_status(group: Group, machine: CounterMachine, load: GeneratedLoad) -> None:
+    while True:
+        tell("status", **_status(group, machine))
+        load.fill()
+        await asyncio.sleep(TELL_EVERY_S)
+
+
+async def _read_lines(group: Group, load: GeneratedLoad, stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=LINE_LEN_MAX)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    async for line in reader:
+        text = line.decode(errors="replace").strip()
+        if text == STOP:
+            stop.set()
+        elif text == LEAVE:
+            await group.leave()
+            stop.set()
+        elif text.startswith(LOAD):
+            load.outstanding = int(text.removeprefix(LOAD))
+            load.fill()
+        elif text:
+            try:
+                tell("confirmed", entry=text, number=await group.broadcast(text.encode()))
+            except NotDelivered as error:
+                tell("refused", entry=text, reason=str(error))

@@ -1,0 +1,149 @@
+"""``python -m cluster inspect`` and ``python -m cluster recover``: what an operator does with disks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster import recovery
+from cluster.recovery import CannotRecover
+from cluster.runtime.commands import inspection
+from cluster.runtime.disk.rows import Recovery
+from cluster.runtime.disk.store import Store
+from cluster.runtime.disk.store_errors import StoreError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from cluster.recovery import RecoveryPlan
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    inspect = commands.add_parser("inspect", help="show what the disk of a node holds")
+    inspect.add_argument("directory", metavar="DIR", type=Path, help="the data directory of a node, running or not")
+    inspect.add_argument("--json", action="store_true", help="for programs")
+    inspect.add_argument("--entries", type=int, default=inspection.ENTRIES_SHOWN, metavar="N", help="how many, at most")
+    inspect.set_defaults(run=main)
+    recover = commands.add_parser(
+        "recover",
+        help="the last resort: go on without a majority that is lost for good",
+        description="Make these disks go on as a group of their own, because the majority of the members is lost for "
+        "good. Name the disks of all processes that are left: what they have is kept, what only the others had is "
+        "lost. The nodes must not be running.",
+    )
+    recover.add_argument("directories", metavar="DIR", type=Path, nargs="+", help="a data directory that is left")
+    recover.add_argument("--yes", action="store_true", help="do not ask")
+    recover.set_defaults(run=main)
+
+
+def main(options: argparse.Namespace) -> int:
+    try:
+        if options.command == "inspect":
+            holding = inspection.inspect(options.directory, max(0, options.entries))
+            print(inspection.as_json(holding) if options.json else inspection.as_text(holding))
+            return 1 if holding.damage else 0
+        return recover(options.directories, print, None if options.yes else _ask)
+    except (StoreError, CannotRecover) as error:
+        print(f"{options.command}: {error}", file=sys.stderr)
+        return 1
+
+
+def _ask(prompt: str) -> str:
+    try:
+        return input(prompt)
+    except EOFError:
+        return ""
+
+
+def recover(directories: list[Path], write: Callable[[str], None], ask: Callable[[str], str] | None) -> int:
+    """`ask` is None for who is sure."""
+    with ExitStack() as stack:
+        stores = [stack.enter_context(closing(Store.open_any(directory))) for directory in directories]
+        if len({store.me for store in stores}) < len(stores):
+            raise CannotRecover(
+                "two of these disks are of one process: one is a copy of the other. Name the later one."
+            )
+        begun = _begun(stores)
+        if begun is not None:
+            _finish(stores, begun)
+            write(f"finished the recovery of {begun.at}: the group is '{begun.new_cluster_id}' on all these disks now")
+            return 0
+        plan = recovery.plan_recovery({store.me: store.load() for store in stores})
+        leader = next(store for store in stores if store.me == plan.leader)
+        write(_warning(stores, plan))
+        if (
+            ask is not None
+            and ask(f"Type the cluster id ({leader.cluster_id}) to go on: ").strip() != leader.cluster_id
+        ):
+            write("nothing was changed")
+            return 1
+        mark = Recovery(
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            leader.cluster_id,
+            f"{leader.cluster_id}+{os.urandom(4).hex()}",
+            os.urandom(16).hex(),
+            plan.view,
+            tuple(sorted(store.me for store in stores)),
+            plan.given_up,
+            plan.position,
+            plan.confirmed,
+        )
+        leader.recover(mark, plan.records)
+        _finish(stores, mark)
+        write(
+            f"done. The group is '{mark.new_cluster_id}' from now on: give this cluster id to every node that goes on "
+            "or joins. Nodes with the old one are refused. Who was given up joins again with an empty directory."
+        )
+        return 0
+
+
+def _begun(stores: list[Store]) -> Recovery | None:
+    """A recovery that some of these disks have and others do not, because it was interrupted."""
+    ids = {store.cluster_id for store in stores}
+    if len(ids) == 1:
+        return None
+    for store in stores:
+        mark = store.recoveries[-1] if store.recoveries else None
+        if mark is not None and ids == {mark.old_cluster_id, mark.new_cluster_id}:
+            if strangers := [str(one.me) for one in stores if one.me not in mark.kept]:
+                raise CannotRecover(
+                    f"{' and '.join(strangers)} had no part in the recovery of {mark.at} and cannot be added now. "
+                    "Move its directory away: its node joins again as a new process."
+                )
+            return mark
+    raise CannotRecover(
+        "these are disks of different groups: "
+        + ", ".join(f"{store.directory} of '{store.cluster_id}'" for store in stores)
+    )
+
+
+def _finish(stores: list[Store], mark: Recovery) -> None:
+    for store in stores:
+        if store.cluster_id == mark.old_cluster_id:
+            store.recover(mark, recovery.apply_plan(mark.view))
+
+
+def _warning(stores: list[Store], plan: RecoveryPlan) -> str:
+    others = ", ".join(str(store.me) for store in stores if store.me != plan.leader) or "nobody"
+    lost = ", ".join(map(str, plan.given_up))
+    return f"""\
+This is the last resort, for a group that has lost the majority of its members for good.
+
+  leads     {plan.leader}: its order ends at {plan.position}, and is known to be confirmed below {plan.confirmed}
+  follows   {others}
+  given up  {lost}
+
+What may be lost: every entry that those who are given up confirmed and that is on none of these disks. The disks cannot
+tell whether there is any. Clients may have been told that such entries were done.
+
+What must be true: those who are given up are off, and stay off. Nothing on these disks can stop them: if enough of them
+come back, they go on as the old group, beside this one. The group gets another cluster id, so the two can never mix.
+
+If more disks are left than those named here, name them too: they cannot be added later. If the others may come back,
+wait for them instead. This cannot be undone.
+"""

@@ -1,0 +1,1 @@
+"""The store of a member: SQLite, its transactions and its checks."""

@@ -1,0 +1,233 @@
+"""One connection: bytes to frames, a handshake first; what is sent within one turn of the loop leaves as one write.
+
+Above: transport, as its owner.  Below: an asyncio transport, plain or TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.runtime.net.handshake import (
+    BROKEN,
+    GARBAGE,
+    HANDSHAKE_LEN_MAX,
+    SLOW,
+    Handshake,
+    HandshakeFailed,
+    PeerRefused,
+)
+from cluster.runtime.net.wire import LENGTH, BadFrame, Splitter, Travelling, decode_frame
+
+if TYPE_CHECKING:
+    from cluster.names import ProcessId
+    from cluster.runtime.api.options import Bounds
+    from cluster.runtime.net.handshake import PeerIdentity
+    from cluster.runtime.observe.counters import Counters
+
+TLS_ENDS_S = 0.25  # the system ends a TLS handshake by itself; this much later nobody waits for its word any more
+UNREAD = 4096  # bytes at a time, of a connection that is closed and still open at the other end
+JOINED_MAX = 16 * 1024  # bytes that are put together for one write; more of them leave from where they are
+
+
+class ConnectionOwner(Protocol):
+    counters: Counters
+
+    def opened(self, connection: PeerConnection) -> None: ...
+    def arrived(self, connection: PeerConnection, frame: Travelling) -> None: ...
+    def handled(self) -> None: ...
+    def closed(self, connection: PeerConnection) -> None: ...
+    def gone(self, connection: PeerConnection) -> None: ...
+    def wants_flush(self, connection: PeerConnection) -> None: ...
+
+
+class PeerConnection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_bounds", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter", "_transport", "done",
+        "heard_at", "identity", "is_closed", "opened_at", "peer", "reason", "spoke", "we_dialed",
+    )  # fmt: skip
+
+    peer: ProcessId  # the other end, once it has proved itself: not before `identity` is there
+
+    def __init__(self, owner: ConnectionOwner, handshake: Handshake, bounds: Bounds, *, we_dialed: bool) -> None:
+        self._owner = owner
+        self._handshake = handshake
+        self._bounds = bounds
+        self._splitter = Splitter(HANDSHAKE_LEN_MAX)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._limit: asyncio.TimerHandle | None = None
+        self._parts: list[bytes] = []
+        self._flushes = False  # the owner knows that there is something to flush
+        self.spoke = False  # said something that waits for an answer, which may have to wait for our disk
+        self.we_dialed = we_dialed
+        self.identity: PeerIdentity | None = None  # of the peer, once it has proved itself
+        self.opened_at = self.heard_at = 0.0  # times of the loop
+        self.is_closed = False
+        self.reason: HandshakeFailed | None = None  # why it came to nothing
+        self.done: asyncio.Future[None] = self._loop.create_future()  # opened, or closed before that
+
+    @property
+    def where(self) -> str:
+        """The address of the other end."""
+        found = self._transport.get_extra_info("peername") if self._transport is not None else None
+        if not isinstance(found, tuple):
+            return "an unknown address"
+        return f"[{found[0]}]:{found[1]}" if ":" in str(found[0]) else f"{found[0]}:{found[1]}"
+
+    @property
+    def refused_by(self) -> str:
+        """The name of a peer that said no."""
+        return self._handshake.refused_by
+
+    def knocked(self) -> None:
+        """Accepted. Of a TLS handshake that fails nobody tells: neither `connection_made` comes nor an end."""
+        self._limit = self._loop.call_later(self._bounds.handshake_s + TLS_ENDS_S, self._too_slow)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # of uvloop, or asyncio
+        self._transport = transport
+        if self.is_closed:
+            transport.abort()
+            return
+        if self._limit is not None:
+            self._limit.cancel()
+        self._limit = self._loop.call_later(self._bounds.handshake_s, self._too_slow)
+        self._say(self._handshake.open())
+
+    def _too_slow(self) -> None:
+        self.fail(HandshakeFailed(SLOW, f"no handshake within {self._bounds.handshake_s:g} s"))
+
+    def _say(self, message: bytes) -> None:
+        if message and self._transport is not None:
+            self._transport.write(LENGTH.pack(len(message)) + message)
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return memoryview(bytearray(UNREAD)) if self.is_closed else self._splitter.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self.is_closed:
+            self._take(nbytes)
+
+    def _take(self, count: int) -> None:
+        """So many bytes arrived."""
+        counters, owner = self._owner.counters, self._owner
+        counters.bytes_received += count
+        try:
+            for text in self._splitter.frames(count):
+                if self.is_closed:
+                    return
+                if self.identity is None:
+                    self._shake(text)
+                else:
+                    counters.frames_received += 1
+                    owner.arrived(self, decode_frame(text))
+        except BadFrame as error:
+            if self.identity is not None:
+                counters.ejected += 1
+            self.fail(HandshakeFailed(GARBAGE, str(error)))
+        except PeerRefused as unwanted:
+            self._say(unwanted.answer)
+            self.fail(unwanted, at_once=False)
+        except HandshakeFailed as failed:
+            self.fail(failed)
+        self.heard_at = self._loop.time()
+        owner.handled()
+
+    def _shake(self, text: memoryview) -> None:
+        handshake = self._handshake
+        self._say(handshake.receive(text))
+        if handshake.peer is None:
+            return
+        if self._limit is not None:
+            self._limit.cancel()
+        self.identity = handshake.peer
+        self.peer = handshake.peer.process
+        self._splitter.frame_len_max = self._bounds.frame_len_max
+        self.opened_at = self.heard_at = self._loop.time()
+        if not self.done.done():
+            self.done.set_result(None)
+        self._owner.opened(self)
+
+    # ---- sending
+
+    def put(self, parts: tuple[bytes, ...], *, patient: bool = False) -> None:
+        """A frame. It leaves with the next flush; a patient one may wait for others to leave with."""
+        self._parts += parts
+        if not patient and not self._flushes:
+            self._flushes = True
+            self._owner.wants_flush(self)
+
+    def flush(self) -> bool:
+        """Hand everything to the system. False: the peer takes nothing, and too much is waiting for it."""
+        self._flushes = False
+        transport, parts = self._transport, self._parts
+        if not parts or transport is None or self.is_closed:
+            return True
+        self._parts = []
+        counters = self._owner.counters
+        length = sum(map(len, parts))
+        counters.bytes_sent += length
+        counters.writes += 1
+        if length >= JOINED_MAX:
+            transport.writelines(parts)
+        else:
+            transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+        return transport.get_write_buffer_size() <= self._bounds.unsent_bytes_max
+
+    @property
+    def unsent_bytes(self) -> int:
+        return 0 if self._transport is None or self.is_closed else self._transport.get_write_buffer_size()
+
+    # ---- the end
+
+    def fail(self, failed: HandshakeFailed, *, at_once: bool = True) -> None:
+        """Close it for this reason."""
+        if self.reason is None:
+            self.reason = failed
+        self.close(at_once=at_once)
+
+    def close(self, *, at_once: bool = True) -> None:
+        if self.is_closed:
+            return
+        if not at_once:
+            self.flush()
+        self.is_closed = True
+        if self._limit is not None:
+            self._limit.cancel()
+        if self._transport is not None:
+            if at_once:
+                self._transport.abort()
+            else:
+                self._transport.close()
+        self._finish()
+
+    def retire(self, after_s: float) -> None:
+        """Say what is to be said, read no more, and close it after this time unless the peer does before."""
+        self.flush()
+        self.is_closed = True
+        self._limit = self._loop.call_later(after_s, self.abort)
+        self._finish()
+
+    def abort(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._owner.gone(self)
+        if not self.is_closed:
+            self.is_closed = True
+            if self._limit is not None:
+                self._limit.cancel()
+            if self.identity is None and self.reason is None:
+                self.reason = HandshakeFailed(
+                    BROKEN, "closed by the peer before the handshake was done (has it another cluster key?)"
+                )
+            self._finish()
+
+    def _finish(self) -> None:
+        self._parts = []
+        if not self.done.done():
+            self.done.set_result(None)
+        self._owner.closed(self)

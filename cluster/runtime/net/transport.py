@@ -1,0 +1,419 @@
+"""Connections to all peers that are known, one to each: listens, dials, decides which connection stays.
+
+Both of a pair may dial. Where two connections of the same two lives meet within a second, that of the lower process
+stays: both sides decide alike. Otherwise the newer one stays, since nobody dials who has a connection: the other
+one is broken, and only one side knows it yet. One connection in the place of another does not mean that the peer was
+lost. A process of the same name but another incarnation is let in when the one that is known has been silent.
+Above: driver, as its listener.  Below: connections, dialing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.messages import Ack, Data, LinkAck
+from cluster.runtime.disk.rows import RECOVERIES_MAX, RECOVERY_LEN_MAX, all_recoveries
+from cluster.runtime.net.addresses import AddressBook, parse_address, show_address
+from cluster.runtime.net.connection import PeerConnection
+from cluster.runtime.net.dialing import Dialer
+from cluster.runtime.net.frame_validation import validate_frame
+from cluster.runtime.net.handshake import (
+    BROKEN,
+    CROWD,
+    GARBAGE,
+    NONCE_LEN,
+    REFUSED,
+    Handshake,
+    HandshakeFailed,
+    PeerIdentity,
+    SeenNonces,
+)
+from cluster.runtime.net.wire import ADDRESSES_MAX, Addresses, BadFrame, FrameWriter, RecoveryNotice, Travelling
+from cluster.runtime.observe.counters import Counters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cluster.messages import Frame
+    from cluster.names import ProcessId
+    from cluster.runtime.api.options import Options
+    from cluster.runtime.disk.rows import Recovery
+
+MEETING_S = 1.0  # two connections within this time are one meeting
+EVERYWHERE = ("0.0.0.0", "::")
+SWEEP_S = 0.5  # how often silent connections are looked for
+# Acknowledgements for one who waits for no answer can wait: he learns that others have what a third one sent.
+PATIENCE_S = 0.001
+LOG_EVERY_S = 10.0  # of each kind of failed handshake, at most one line in this time
+
+log = logging.getLogger("cluster.transport")
+
+
+class TransportListener(Protocol):
+    def connected(self, peer: ProcessId) -> None: ...
+    def disconnected(self, peer: ProcessId) -> None: ...
+    def received(self, peer: ProcessId, frame: Frame) -> None: ...
+    def turn(self) -> None: ...
+    def belongs(self, founding: str) -> None: ...
+    def learned(self, recoveries: tuple[Recovery, ...]) -> None: ...
+    def needs(self, name: str) -> bool: ...
+
+
+class CannotListen(Exception):
+    """An address that this process was to listen on cannot be had."""
+
+
+class Transport:
+    def __init__(self, options: Options, me: ProcessId, boot: int, group: str, listener: TransportListener) -> None:
+        self.options = options
+        self.dialect = options.dialect
+        self.me = me
+        self.boot = boot
+        self.group = group  # which founding of the cluster; empty: not known yet
+        self.listener = listener
+        self.recoveries: tuple[Recovery, ...] = ()  # when an operator went on without a majority; told to all
+        self.counters = Counters()
+        self.connections: dict[ProcessId, PeerConnection] = {}
+        self.refused_last = ""  # why a peer, or this process, last turned down the other
+        self.addresses: tuple[str, ...] = ()  # where others reach this process
+        self.book = AddressBook(me.name)
+        self._writer = FrameWriter(options.bounds.frame_len_max)
+        self._seen = SeenNonces()
+        self._strangers: set[PeerConnection] = set()
+        self._replaced: set[PeerConnection] = set()  # not read any more, and closed soon
+        self._unflushed: list[PeerConnection] = []
+        self._spoke: list[PeerConnection] = []
+        self._patience: asyncio.TimerHandle | None = None
+        self._servers: list[asyncio.Server] = []
+        self._dialing = Dialer(self)
+        self._loop = asyncio.get_running_loop()
+        self._logged_at: dict[str, float] = {}
+        self._ejected: dict[ProcessId, float] = {}  # who is shut out, and until when
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closing = False
+
+    # ---- life
+
+    async def listen(self) -> None:
+        """Take the addresses. Nobody is let in or called before `start`."""
+        loop = asyncio.get_running_loop()
+        tls = self.options.tls.server if self.options.tls else None
+        bound = []
+        for address in self.options.listen:
+            host, port = parse_address(address)
+            if host in EVERYWHERE and not self.options.advertise:
+                raise CannotListen(
+                    f"{address} is all addresses of this machine: say which others reach it at (advertise)"
+                )
+            try:
+                server = await loop.create_server(
+                    self._accept,
+                    host,
+                    port,
+                    ssl=tls,
+                    start_serving=False,
+                    backlog=128,
+                    ssl_handshake_timeout=self.options.bounds.handshake_s if tls else None,
+                )
+            except OSError as error:
+                await self.close()
+                raise CannotListen(
+                    f"cannot listen on {address}: {error.strerror or error}; another process may have this port, or "
+                    "the address is none of this machine"
+                ) from None
+            self._servers.append(server)
+            bound += [show_address(*socket.getsockname()[:2]) for socket in server.sockets]
+        self.addresses = self.options.advertise or tuple(bound)
+
+    async def start(self) -> None:
+        for server in self._servers:
+            await server.start_serving()
+        for contact in self.options.contacts:
+            self._dialing.contact(contact)
+        self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._look_for_silence)
+
+    def hang_up(self) -> None:
+        """At once, and for good: nobody is let in or called any more."""
+        self._closing = True
+        for server in self._servers:
+            server.close()
+        self._dialing.stop()
+        for connection in [*self.connections.values(), *self._strangers]:
+            connection.close()
+        for connection in list(self._replaced):
+            connection.abort()
+
+    async def close(self) -> None:
+        """Say what is still to be said, then hang up."""
+        self._closing = True
+        for timer in (self._sweep, self._patience):
+            if timer is not None:
+                timer.cancel()
+        for server in self._servers:
+            server.close()
+        await self._dialing.close()
+        for connection in [*self.connections.values(), *self._strangers]:
+            connection.close(at_once=connection.identity is None)
+        for connection in list(self._replaced):
+            connection.abort()
+        for server in self._servers:
+            await server.wait_closed()
+
+    def know(self, names: Iterable[str]) -> None:
+        """Keep a connection to these, wherever they are."""
+        for name in names:
+            if name != self.me.name:
+                self._dialing.process(name)
+
+    def forget(self, name: str) -> None:
+        """It is not called any more, and where it was is not told to others."""
+        log.info("%s was not reached for a long time, and is not needed: it is not called any more", name)
+        self.book.forget(name)
+
+    # ---- making connections
+
+    def make(self, *, we_dialed: bool, blind: bool = False) -> PeerConnection:
+        """A connection to be. `blind`: nobody knows yet who is at the other end."""
+        handshake = Handshake(
+            accepts=not we_dialed,
+            key=self.options.key,
+            cluster=self.options.cluster,
+            identity=PeerIdentity(self.me, self.boot, self.addresses, self.group, blind, dialect=self.dialect),
+            nonce=secrets.token_bytes(NONCE_LEN),
+            seen=self._seen,
+            decide=lambda peer: self._decide(peer, we_dialed),
+        )
+        connection = PeerConnection(self, handshake, self.options.bounds, we_dialed=we_dialed)
+        self._strangers.add(connection)
+        return connection
+
+    def _accept(self) -> PeerConnection:
+        self.counters.accepted += 1
+        crowded = sum(not stranger.we_dialed for stranger in self._strangers) >= self.options.bounds.strangers_max
+        connection = self.make(we_dialed=False)
+        if crowded or self._closing:
+            connection.fail(
+                HandshakeFailed(CROWD, f"more than {self.options.bounds.strangers_max} strangers at the door")
+            )
+        else:
+            connection.knocked()
+        return connection
+
+    def of_name(self, name: str) -> PeerConnection | None:
+        return next((found for peer, found in self.connections.items() if peer.name == name), None)
+
+    def _decide(self, peer: PeerIdentity, we_dialed: bool) -> str:
+        """Why this peer is not wanted on this connection; empty: it is."""
+        process, now = peer.process, asyncio.get_running_loop().time()
+        if self._closing:
+            return "this process is closing"
+        if process == self.me:
+            return "this is the process itself"
+        if process.name == self.me.name:
+            return f"this process has the name {process.name} too: each process needs its own"
+        until = self._ejected.get(process, now)
+        if now < until:
+            return f"{process} did not keep to the protocol, and is shut out for {until - now:.1f} s"
+        held = self.of_name(process.name)
+        if held is None or held.identity is None:
+            return ""
+        if held.peer != process:
+            if now - held.heard_at < MEETING_S:
+                return f"another process of the name {process.name} is connected ({held.peer})"
+        elif peer.boot < held.identity.boot:
+            return f"a later life of {process} is connected"
+        elif peer.boot == held.identity.boot and now - held.opened_at < MEETING_S:
+            lower_dialed = (self.me < process) == we_dialed
+            if held.we_dialed != we_dialed and not lower_dialed:
+                return "there is another connection of these two already"
+        elif peer.boot == held.identity.boot and peer.blind and not we_dialed and now - held.heard_at < MEETING_S:
+            return "there is a connection of these two already"
+        return ""
+
+    def eject(self, peer: ProcessId, reason: str) -> None:
+        """Cut off a peer that does not keep to the protocol."""
+        connection = self.connections.get(peer)
+        if connection is not None:
+            self.counters.ejected += 1
+            connection.fail(HandshakeFailed(GARBAGE, reason))
+
+    # ---- what connections report
+
+    def opened(self, connection: PeerConnection) -> None:
+        self._strangers.discard(connection)
+        identity = connection.identity
+        assert identity is not None
+        peer = identity.process
+        held = self.of_name(peer.name)
+        if held is not None:
+            self._replace(held, identity)
+        self.counters.opened += 1
+        self.connections[peer] = connection
+        if identity.group and not self.group:
+            self._belong(identity.group, connection)
+        self._dialing.reached(peer.name)
+        news = self.book.said_of_itself(peer.name, identity.addresses)
+        self.listener.connected(peer)
+        if news:
+            self._tell_addresses()
+        else:
+            connection.put(self._writer.parts(self.book.all(self.addresses)))
+        if self.recoveries:
+            connection.put(self._writer.parts(RecoveryNotice(self.recoveries)))
+
+    def _replace(self, held: PeerConnection, newcomer: PeerIdentity) -> None:
+        """Another connection takes the place of this one.
+
+        Of the same two lives, nobody was lost: the old one stays open, unread, until the peer has the new one too.
+        """
+        self.counters.replaced += 1
+        if held.identity is not None and (held.peer, held.identity.boot) == (newcomer.process, newcomer.boot):
+            del self.connections[held.peer]
+            self._replaced.add(held)
+            held.retire(MEETING_S)
+        else:
+            held.close(at_once=False)
+
+    def _learn(self, past: RecoveryNotice) -> None:
+        """What the others know of recoveries goes on from here, so that no member is without it."""
+        if len(past.recoveries) > RECOVERIES_MAX:
+            raise BadFrame(f"{len(past.recoveries)} recoveries; no group has more than {RECOVERIES_MAX}")
+        if any(mark.length > RECOVERY_LEN_MAX for mark in past.recoveries):
+            raise BadFrame(f"a recovery of more than {RECOVERY_LEN_MAX} bytes, which all would have to keep for ever")
+        marks = all_recoveries(self.recoveries, past.recoveries)
+        if marks != self.recoveries:
+            self.recoveries = marks
+            log.warning("this group was recovered without a majority, and may have lost entries: %s", marks[-1])
+            self.listener.learned(marks)
+            parts = self._writer.parts(RecoveryNotice(marks))
+            for connection in self.connections.values():
+                connection.put(parts)
+
+    def _belong(self, group: str, teller: PeerConnection) -> None:
+        """Who met this process before it knew where it belongs has to meet it again: that one may belong elsewhere."""
+        self.group = group
+        log.info("belongs to the founding %s of the cluster, as %s does", group[:12], teller.peer)
+        self.listener.belongs(group)
+        for other in [*self.connections.values(), *self._strangers]:
+            if other is not teller and (other.identity is None or not other.identity.group):
+                other.close()
+
+    def arrived(self, connection: PeerConnection, frame: Travelling) -> None:
+        if type(frame) is Data:
+            if type(frame.body) is not Ack:
+                validate_frame(frame.body)
+                if not connection.spoke:
+                    connection.spoke = True
+                    self._spoke.append(connection)
+            self.listener.received(connection.peer, frame)
+        elif isinstance(frame, Addresses):
+            if self.book.learn(frame):
+                self.know(self.book.names)
+                self._tell_addresses()
+        elif isinstance(frame, RecoveryNotice):
+            self._learn(frame)
+        else:
+            self.listener.received(connection.peer, frame)
+
+    def closed(self, connection: PeerConnection) -> None:
+        self._strangers.discard(connection)
+        failed = connection.reason
+        if failed is not None:
+            self._count_failure(connection, failed)
+        if connection.identity is not None and self.connections.get(connection.peer) is connection:
+            del self.connections[connection.peer]
+            if failed is not None and failed.kind == GARBAGE:
+                self._shut_out(connection.peer)
+            self.book.lost(connection.peer.name)
+            self.listener.disconnected(connection.peer)
+            if not self._closing:
+                self._dialing.process(connection.peer.name)
+
+    def gone(self, connection: PeerConnection) -> None:
+        self._replaced.discard(connection)
+
+    def _shut_out(self, peer: ProcessId) -> None:
+        now = self._loop.time()
+        self._ejected = {known: until for known, until in self._ejected.items() if now < until}
+        if len(self._ejected) < ADDRESSES_MAX:
+            self._ejected[peer] = now + self.options.bounds.ejected_s
+
+    def _count_failure(self, connection: PeerConnection, failed: HandshakeFailed) -> None:
+        if connection.identity is None:
+            self.counters.handshakes_failed[failed.kind] += 1
+            if failed.kind == REFUSED:
+                self.refused_last = str(failed)
+        now = asyncio.get_running_loop().time()
+        if failed.kind not in (REFUSED, BROKEN) and now - self._logged_at.get(failed.kind, -LOG_EVERY_S) >= LOG_EVERY_S:
+            self._logged_at[failed.kind] = now
+            whose = str(connection.peer) if connection.identity is not None else f"a stranger at {connection.where}"
+            log.warning("closed a connection of %s: %s", whose, failed)
+
+    def _tell_addresses(self) -> None:
+        parts = self._writer.parts(self.book.all(self.addresses))
+        for connection in self.connections.values():
+            connection.put(parts)
+
+    # ---- sending
+
+    def send(self, to: tuple[ProcessId, ...], frame: Frame) -> None:
+        connections = self.connections
+        try:
+            parts = self._writer.parts(frame)
+        except BadFrame as error:
+            log.error("%s; the connections it was for are closed", error)
+            for peer in to:
+                if peer in connections:
+                    connections[peer].close()
+            return
+        patient = type(frame.body) is Ack if type(frame) is Data else type(frame) is LinkAck
+        for peer in to:
+            connection = connections.get(peer)
+            if connection is not None:
+                self.counters.frames_sent += 1
+                if not patient or connection.spoke:
+                    connection.put(parts)
+                else:
+                    connection.put(parts, patient=True)
+                    if self._patience is None:
+                        self._patience = self._loop.call_later(PATIENCE_S, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        self._patience = None
+        self._unflushed = list(self.connections.values())
+        self.flush()
+
+    def handled(self) -> None:
+        """What arrived at one time was handed on: answer it."""
+        self.listener.turn()
+
+    def wants_flush(self, connection: PeerConnection) -> None:
+        self._unflushed.append(connection)
+
+    def flush(self) -> None:
+        """Everything that was sent since the last time leaves now."""
+        unflushed, self._unflushed = self._unflushed, []
+        for connection in unflushed:
+            if not connection.flush():
+                self.counters.closed_unsent += 1
+                log.warning("%s takes nothing: %d bytes wait for it", connection.peer, connection.unsent_bytes)
+                connection.close()
+
+    def answered(self) -> None:
+        """Whoever spoke has its answer: nothing waits for the disk. What is for them from here on can wait."""
+        for connection in self._spoke:
+            connection.spoke = False
+        self._spoke.clear()
+
+    def _look_for_silence(self) -> None:
+        loop = asyncio.get_running_loop()
+        now, silence = loop.time(), self.options.bounds.silence_s
+        for connection in list(self.connections.values()):
+            if now - connection.heard_at > silence:
+                self.counters.closed_silent += 1
+                log.info("nothing came from %s for %.1f s", connection.peer, silence)
+                connection.close()
+        self._sweep = loop.call_later(SWEEP_S, self._look_for_silence)

@@ -1,0 +1,237 @@
+"""``python -m cluster sim``: explore seeds, replay one, tell its story, shrink it.
+
+Pure but for the files that it is told to write: the clock, the spreading of runs over processors and the place where
+text goes are handed in.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from hashlib import blake2b
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from cluster.sim import stories
+from cluster.sim.explore import SeedTask, explore
+from cluster.sim.mutant_catalogue import MUTANTS
+from cluster.sim.mutant_hunt import hunt, row
+from cluster.sim.narrate import Detail, Narrator
+from cluster.sim.plan import NAMES, RunPlan, make_plan
+from cluster.sim.real_stack import play, run_task, same_failure
+from cluster.sim.shrink import shrink
+from cluster.sim.trace_writer import TraceWriter
+from cluster.stack import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from cluster.sim.run import RunResult
+
+SEEDS_DEFAULT = 200
+MUTANT_SEEDS = 300
+
+
+class TaskRunner(Protocol):
+    """Runs the tasks on so many processors and gives their outcomes in the order of the tasks."""
+
+    def __call__(
+        self, function: Callable[[SeedTask], RunResult], tasks: Iterator[SeedTask], jobs: int
+    ) -> Iterator[RunResult]: ...
+
+
+def _nodes(text: str) -> tuple[int, int]:
+    low, dots, high = text.partition("..")
+    if not (low.isdecimal() and (high.isdecimal() if dots else not high)):
+        raise argparse.ArgumentTypeError(f"a number or a range such as 3..7, not {text!r}")
+    found = int(low), int(high or low)
+    if not 1 <= found[0] <= found[1] <= len(NAMES):
+        raise argparse.ArgumentTypeError(f"between 1 and {len(NAMES)} nodes, lowest first, not {text!r}")
+    return found
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 on, not {text!r}")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a whole number from 0 on, not {text!r}")
+    return int(text)
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0.0 < minutes < 1e6:
+        raise argparse.ArgumentTypeError(f"a number of minutes above 0, not {text!r}")
+    return minutes
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=_positive, metavar="N", help=f"how many seeds to run (else {SEEDS_DEFAULT})")
+    parser.add_argument(
+        "--seed-from", type=_seed, metavar="S", help="the first of them (else 0, or where a mutant shows)"
+    )
+    parser.add_argument("--nodes", type=_nodes, default=(3, 7), metavar="3..7", help="how many nodes a run has")
+    parser.add_argument("--minutes", type=_minutes, metavar="M", help="explore for so long")
+    parser.add_argument("--jobs", type=_positive, default=1, metavar="J", help="run on so many processors")
+    parser.add_argument("--seed", type=_seed, metavar="S", help="run this seed alone")
+    parser.add_argument("--narrate", action="store_true", help="tell the story of the run (with --seed, or --story)")
+    parser.add_argument("--shrink", action="store_true", help="reduce the plan of a seed that fails (with --seed)")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions, for 'check' (with --seed)")
+    parser.add_argument("--hash", action="store_true", help="print a digest of the trace of each seed")
+    parser.add_argument("--mutants", action="store_true", help="run wrong versions of the layers and say who noticed")
+    parser.add_argument("--story", choices=sorted(stories.STORIES), help="tell one of the fixed stories")
+    parser.add_argument("--stories", type=Path, metavar="DIR", help="write all fixed stories to files in this folder")
+
+
+def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    one_seed = options.seed is not None
+    for name in ("narrate", "shrink", "trace"):
+        if getattr(options, name) and not one_seed and not (name == "narrate" and options.story):
+            parser.error(f"--{name} needs --seed")
+    if one_seed and (options.seeds is not None or options.minutes is not None):
+        parser.error("--seed runs one seed: it goes neither with --seeds nor with --minutes")
+    if options.hash and options.minutes is not None:
+        parser.error("--hash goes with --seed or --seeds, not with --minutes")
+
+
+def main(
+    options: argparse.Namespace,
+    parser: argparse.ArgumentParser,
+    *,
+    clock: Callable[[], float],
+    write: Callable[[str], None],
+    spread: TaskRunner,
+) -> int:
+    _check(options, parser)
+    if options.story:
+        stories.tell(options.story, Process, write, Detail.STORY if options.narrate else Detail.CONVERSATION)
+        return 0
+    if options.stories:
+        for path in stories.write_all(options.stories, Process):
+            write(f"wrote {path}")
+        return 0
+    if options.mutants:
+        return _hunt(options, write)
+    if options.hash:
+        return _hash(options, write)
+    if options.seed is not None:
+        return _one(options, write)
+    return _explore(options, clock, write, spread)
+
+
+def _seeds(options: argparse.Namespace) -> Iterable[int]:
+    if options.seed is not None:
+        return [options.seed]
+    start: int = options.seed_from or 0
+    if options.seeds is None and options.minutes is not None:
+        return count(start)
+    return range(start, start + (options.seeds or SEEDS_DEFAULT))
+
+
+def _tasks(options: argparse.Namespace) -> Iterator[SeedTask]:
+    return (SeedTask(seed, *options.nodes) for seed in _seeds(options))
+
+
+def _explore(
+    options: argparse.Namespace, clock: Callable[[], float], write: Callable[[str], None], spread: TaskRunner
+) -> int:
+    start = clock()
+    limit = start + 60.0 * options.minutes if options.minutes else float("inf")
+    report = explore(
+        _tasks(options),
+        lambda tasks: spread(run_task, tasks, options.jobs),
+        goes_on=lambda: clock() < limit,
+        tell=lambda text: write(f"{clock() - start:7.1f} s  {text}"),
+    )
+    write(report.coverage())
+    write(f"\n{report.progress()}, {clock() - start:.1f} s")
+    if report.failed is None:
+        write("no violation, and every run was live after healing")
+        return 0
+    _report_failure(report.failed, SeedTask(report.failed.seed, *options.nodes), write, reduce=True)
+    return 1
+
+
+def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], None], *, reduce: bool) -> None:
+    failure = outcome.failure
+    assert failure is not None
+    if reduce:
+        plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
+        smaller = shrink(plan, same_failure(failure))
+        before, after = len(plan.faults) + len(plan.submissions), len(smaller.faults) + len(smaller.submissions)
+        write(f"\nof {before} steps {after} are needed (--seed {task.seed} --shrink --narrate tells their story):")
+        write(str(smaller))
+    write("\n" + failure.text)
+    write("\n" + failure.line(task.seed, task.options))
+
+
+def _one(options: argparse.Namespace, write: Callable[[str], None]) -> int:
+    task = SeedTask(options.seed, *options.nodes)
+    plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
+    if options.shrink:
+        failure = play(plan).failure
+        if failure is None:
+            write(f"seed {task.seed} does not fail: there is nothing to shrink")
+            return 0
+        plan = shrink(plan, same_failure(failure))
+    write(str(plan))
+    narrator = Narrator(write, Detail.STORY) if options.narrate else None
+    if options.trace:
+        with options.trace.open("wb") as file:
+            outcome = play(plan, TraceWriter(plan.names[0], file.write, narrator))
+    else:
+        outcome = play(plan, narrator)
+    if narrator is not None:
+        narrator.flush()
+    if outcome.failure is None:
+        write(f"seed {task.seed}: no violation, {outcome.steps} actions in {outcome.seconds:.1f} virtual seconds")
+        return 0
+    _report_failure(outcome, task, write, reduce=False)
+    return 1
+
+
+def _narrated(plan: RunPlan, write: Callable[[str], None], detail: Detail) -> RunResult:
+    narrator = Narrator(write, detail)
+    outcome = play(plan, narrator)
+    narrator.flush()
+    return outcome
+
+
+def _hash(options: argparse.Namespace, write: Callable[[str], None]) -> int:
+    for task in _tasks(options):
+        digest = blake2b(digest_size=16)
+        plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
+        outcome = _narrated(plan, partial(_update, digest), Detail.EVERYTHING)
+        write(f"{task.seed} {digest.hexdigest()} {outcome.steps}{' fails' if outcome.failure else ''}")
+    return 0
+
+
+def _update(digest: blake2b, line: str) -> None:
+    digest.update(line.encode())
+
+
+def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
+    """Without other wishes, each mutant is hunted from the seed on that is known to show it."""
+    seeds_max = options.seeds or MUTANT_SEEDS
+    caught = []
+    for mutant in MUTANTS:
+        if not mutant.equivalent:
+            first = mutant.shown_by if options.seed_from is None else options.seed_from
+            seeds = range(first, first + seeds_max)
+            caught.append(hunt(mutant, seeds, lambda seed: run_task(SeedTask(seed, *options.nodes))))
+            write(row(caught[-1]))
+    survivors = [one.name for one in caught if not one.by]
+    write(f"\n{len(caught) - len(survivors)} of {len(caught)} caught, each within {seeds_max} seeds\n")
+    write("the same protocol after all:")
+    for mutant in MUTANTS:
+        if mutant.equivalent:
+            write(f"  {mutant.layer}, {mutant.name}: {mutant.equivalent}")
+    return 1 if survivors else 0

@@ -1,0 +1,56 @@
+"""The state machine of the simulated replicas: a history, and the chain of its hashes.
+
+Equal states are equal histories, so replicas that agree on a digest applied the same entries in the same order.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from cluster.names import ProcessId, View
+
+
+class _HistoryState(msgspec.Struct, array_like=True):
+    count: int
+    chain: bytes
+    bodies: list[bytes]
+
+
+class History:
+    """Applies anything. `bodies` keeps what was applied, unless a run is too long for that."""
+
+    __slots__ = ("bodies", "chain", "count", "keep_bodies")
+
+    def __init__(self, *, keep_bodies: bool = True) -> None:
+        self.keep_bodies = keep_bodies
+        self.count = 0
+        self.chain = b""
+        self.bodies: list[bytes] = []
+
+    def apply(self, position: int, origin: ProcessId, body: bytes) -> object:
+        """The result is the number of the entry in this history."""
+        self._link(b"%d %s.%d " % (position, origin.name.encode(), origin.incarnation) + body)
+        if self.keep_bodies:
+            self.bodies.append(body)
+        return self.count
+
+    def view_changed(self, position: int, view: View) -> None:
+        self._link(b"%d %d:%s" % (position, view.id.epoch, view.id.digest.encode()))
+
+    def _link(self, text: bytes) -> None:
+        self.chain = blake2b(self.chain + text, digest_size=16).digest()
+        self.count += 1
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(_HistoryState(self.count, self.chain, self.bodies))
+
+    def restore(self, state: bytes) -> None:
+        found = msgspec.msgpack.decode(state, type=_HistoryState)
+        self.count, self.chain, self.bodies = found.count, found.chain, found.bodies
+
+    def digest(self) -> str:
+        return f"{self.count}:{self.chain.hex()}"

@@ -1,0 +1,57 @@
+"""The specifications as judges of a run: the one place where the simulator meets `cluster.specs`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from cluster.names import ProcessId
+from cluster.sim.run import RunJudge
+from cluster.specs.checkers import Checkers
+from cluster.specs.spec import Violation
+
+if TYPE_CHECKING:
+    from cluster.actions import Action
+    from cluster.sim.event_queue import EventQueue
+    from cluster.sim.world import World
+    from cluster.specs.joint import Joint, ProcessState
+
+
+class Specifications(RunJudge):
+    """All specifications, following one run."""
+
+    def __init__(self, founder: str) -> None:
+        self._checkers = Checkers(ProcessId(founder))
+        self._events: EventQueue | None = None
+
+    def watch(self, world: World) -> None:
+        self._events = world.events
+
+    def step(self, process: ProcessId, action: Action) -> None:
+        self._checkers.observe(process, action, self._events.now if self._events is not None else 0.0)
+
+    def after(self, world: World, process: ProcessId) -> None:
+        self._checkers.after(process, joint(world))
+
+    def finish(self, world: World, live: bool) -> None:
+        if live:
+            self._checkers.at_end(joint(world), {node.pid: node.machine.digest() for node in world.running()})
+        else:
+            self._checkers.after_all(joint(world))
+
+    def in_time(self, last_event: float, members: list[ProcessId], *, detection: float, latency: float) -> None:
+        self._checkers.timing.judge(last_event, members, detection=detection, latency=latency, block_time=0.0)
+
+    def clauses(self) -> dict[str, int]:
+        return {
+            f"{spec}: {clause}": count
+            for spec, clauses in self._checkers.coverage().items()
+            for clause, count in clauses.items()
+        }
+
+    def verdict(self, _error: Exception) -> str | None:
+        return _error.spec if isinstance(_error, Violation) else None
+
+
+def joint(world: World) -> Joint:
+    """The processes that are up. What runs in a node of a world that specifications judge is a whole stack."""
+    return {node.pid: cast("ProcessState", node.process) for node in world.running()}

@@ -1,0 +1,86 @@
+"""``loadgen trace --as-log``: its options, and the writing of the log."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from loadgen.errors import UsageError, read
+from loadgen.trace.as_log import Cluster, log_lines
+from loadgen.trace.files import Surveyor, TraceFacts
+from loadgen.units import parse_count, parse_number, parse_positive_duration_s, parse_size
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+    from loadgen.trace.request import TraceRequest
+
+BATCH = 5_000
+SPEC_MAX = 4 << 20
+NODES_MAX = 250
+_OPTIONS = ("capacity", "size", "lifetime", "nodes", "share", "log_spec")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("access logs")
+    group.add_argument(
+        "--as-log", action="store_true",
+        help="write the access log of a cluster that serves each class its share, instead of the trace",
+    )  # fmt: skip
+    group.add_argument("--capacity", metavar="SIZE", help="of the cluster, per second (2MB)")
+    group.add_argument("--size", metavar="SIZE", help="of each answer (16KB)")
+    group.add_argument("--lifetime", metavar="TIME", help="how long a request may wait (500ms)")
+    group.add_argument("--nodes", metavar="N", help="that write lines (3)")
+    group.add_argument(
+        "--share", metavar="CLASS=P%", action="append", default=[], help="of the capacity; repeatable (all alike)"
+    )
+    group.add_argument("--log-spec", metavar="FILE", help="the specification that the log says is in force")
+
+
+def cluster_of(arguments: argparse.Namespace, classes: Sequence[str]) -> Cluster | None:
+    """None if no log is wanted. Raises UsageError."""
+    if not arguments.as_log:
+        for option in _OPTIONS:
+            if getattr(arguments, option):
+                raise UsageError(f"--{option.replace('_', '-')} is for access logs; add --as-log, or leave it out")
+        return None
+    parts: dict[str, float] = {}
+    for text in arguments.share:
+        name, equals, part = text.rpartition("=")
+        if not equals or name not in classes:
+            raise UsageError(f"--share {text}: write CLASS=PERCENT with a class of the mix, such as A=30%")
+        number = read(lambda given: parse_number(given.removesuffix("%"), "a part such as 30%"), part, "--share")
+        parts[name] = number / 100
+    if sum(parts.values()) > 1:
+        raise UsageError(f"--share: together more than 100% ({100 * sum(parts.values()):g}%)")
+    nodes = read(parse_count, arguments.nodes or "3", "--nodes")
+    if nodes > NODES_MAX:
+        raise UsageError(f"--nodes {nodes}: at most {NODES_MAX}")
+    capacity, size = (
+        read(parse_size, given or usual, option)
+        for given, usual, option in ((arguments.capacity, "2MB", "--capacity"), (arguments.size, "16KB", "--size"))
+    )
+    if not capacity or not size:
+        raise UsageError("--capacity and --size have to be more than nothing")
+    lifetime_s = read(parse_positive_duration_s, arguments.lifetime or "500ms", "--lifetime")
+    return Cluster(capacity, size, lifetime_s, nodes, parts, _spec(arguments.log_spec))
+
+
+def write_log(file: BinaryIO, requests: Iterable[TraceRequest], cluster: Cluster, classes: Sequence[str]) -> TraceFacts:
+    surveyor = Surveyor(requests)
+    lines = log_lines(surveyor, cluster, classes)
+    while batch := "".join(islice(lines, BATCH)):
+        file.write(batch.encode())
+    return surveyor.facts()
+
+
+def _spec(name: str | None) -> str:
+    if name is None:
+        return ""
+    try:
+        with Path(name).open("rb") as file:
+            return file.read(SPEC_MAX).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--log-spec {name}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None

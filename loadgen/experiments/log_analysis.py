@@ -1,0 +1,127 @@
+"""The analysis of an experiment's access logs (``qosweb analyze``), as a part of what it found.
+
+One process for all experiments with the same tolerances: Spark starts once for them. It judges by the specification
+that the nodes logged, with the series' own tolerances. A promise of the policy that it calls violated fails the
+experiment, and so does one of the cluster; what was not tested fails nothing. Of times (lifetimes, with 50 ms for the
+scheduling of the machine, and response times) a quick run only tells: it is for machines that have other things to do.
+Without the analysis, or the Java that it needs, the report says so.
+Neighbours: ``series`` calls it at the end; it is known by its command line alone.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from loadgen.experiments.findings import Check, Table
+from loadgen.experiments.judging import HEAD_BYTES, STRICT, WARM_UP_S
+from loadgen.experiments.processes import environment
+from loadgen.experiments.scenarios.contention import EDGE_POINTS, ContentionExperiment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from loadgen.experiments.findings import ExperimentFindings
+    from loadgen.experiments.series import CompletedExperiment
+    from loadgen.experiments.test_bed import Size
+
+FOLDER = "analysis"
+HELD, VIOLATED, NOT_TESTED = "held", "violated", "not tested"
+OF_TIMES = ("lifetime", "response time")
+_START_S, _EACH_S = 300.0, 300.0
+_ORDER = {VIOLATED: 0, HELD: 1, NOT_TESTED: 2}
+_SHOWN_MAX = 40
+
+
+def analyse(done: Sequence[CompletedExperiment], out: Path, size: Size, say: Callable[[str], None]) -> None:
+    """Add to the findings of each experiment what its logs prove."""
+    logs = {one.experiment.name: out / one.experiment.name for one in done if not one.findings.skipped}
+    logs = {name: folder for name, folder in logs.items() if any(folder.glob("*.access.log*"))}
+    if not logs:
+        return
+    say(f"analysis of the logs of {len(logs)} experiments")
+    reports: dict[str, dict[str, Any]] = {}
+    trouble = ""
+    for points in sorted({_points(name) for name in logs}):
+        alike = {name: folder for name, folder in logs.items() if _points(name) == points}
+        found, trouble_now = _reports(_command(alike, out, size, points), _START_S + _EACH_S * len(alike))
+        reports |= found
+        trouble = trouble or trouble_now
+    for one in done:
+        name = one.experiment.name
+        if name in reports:
+            add(one.findings, reports[name], f"{FOLDER}/{name}/report.html", quick=size.quick)
+            say(f"  {name}: {reports[name].get('outcome') or reports[name]['error']}")
+        elif name in logs:
+            one.findings.notes.append(f"The logs were not analysed: {trouble}")
+    if trouble:
+        say(f"  the logs were not analysed: {trouble}")
+
+
+def _points(name: str) -> float:
+    """How far a share may be off in a window, where the experiment's own criterion does not say otherwise."""
+    return EDGE_POINTS if name == ContentionExperiment().name else STRICT.window_points
+
+
+def _command(logs: dict[str, Path], out: Path, size: Size, points: float) -> list[str]:
+    """In a quick run windows have too few answers to be judged by; sums have not."""
+    tolerance = ("100%", "4%") if size.quick else (f"{points:g}%", f"{STRICT.whole_points:g}%")
+    return [
+        sys.executable, "-m", "qosweb", "analyze", "--each", "--json", "--out", str(out / FOLDER),
+        "--tolerance", tolerance[0], "--run-tolerance", tolerance[1], "--window", f"{STRICT.window_s:g}s",
+        "--skip", f"{WARM_UP_S:g}s", "--request-cost", f"{HEAD_BYTES}B",
+        *(f"{name}={folder}/*.access.log*" for name, folder in logs.items()),
+    ]  # fmt: skip
+
+
+def _reports(command: Sequence[str], timeout_s: float) -> tuple[dict[str, dict[str, Any]], str]:
+    """By experiment; and why there are not more."""
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment(), timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        said = error.stdout.decode("utf-8", "replace") if isinstance(error.stdout, bytes) else error.stdout or ""
+        return _parsed(said), f"it took longer than {timeout_s:g} s"
+    reports = _parsed(ran.stdout)
+    if reports and ran.returncode in (0, 1, 2):
+        return reports, ""
+    lines = ran.stderr.strip().splitlines()
+    return reports, lines[-1].removeprefix("qosweb: ") if lines else f"it ended with exit code {ran.returncode}"
+
+
+def _parsed(text: str) -> dict[str, dict[str, Any]]:
+    reports = (json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}"))
+    return {report["name"]: report for report in reports}
+
+
+def add(findings: ExperimentFindings, report: dict[str, Any], page: str, *, quick: bool = False) -> None:
+    """Checks, a table of what was judged, and where the rest is."""
+    if "error" in report:
+        findings.checks.append(Check("the analysis of the logs can read them", False, str(report["error"])))
+        return
+    verdicts = sorted([*report["promises"], *report["cluster"]], key=lambda one: _ORDER[one["outcome"]])
+    timed = [one for one in verdicts if one.get("kind") in OF_TIMES]
+    rest = [one for one in verdicts if one not in timed]
+    findings.checks.append(_check("the analysis of the logs finds no promise violated", rest))
+    of_times = _check("the analysis of the logs finds no wait and no service longer than promised", timed)
+    if quick and not of_times.holds:
+        findings.notes.append(f"In a quick run this fails nothing: {of_times.actual}")
+    elif timed:
+        findings.checks.append(of_times)
+    rows = [[one["outcome"], one["rule"], one["reason"]] for one in verdicts[:_SHOWN_MAX]]
+    findings.tables.append(Table("What the logs prove", ["", "promise", ""], rows))
+    findings.notes.append(f"The whole analysis of the logs: {page}")
+
+
+def _check(text: str, verdicts: Sequence[dict[str, Any]]) -> Check:
+    counts = {outcome: sum(one["outcome"] == outcome for one in verdicts) for outcome in _ORDER}
+    actual = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    broken = [one for one in verdicts if one["outcome"] == VIOLATED]
+    if broken:
+        actual += f"; {broken[0]['rule']}: {broken[0]['reason']}"
+    return Check(text, not broken, actual)

@@ -1,0 +1,118 @@
+"""Response times under an overload that lasts: a plain node's grow, those of one with promises do not (figure 9).
+
+Plain is a node without a specification, behind a pipe of the same width: nobody is denied, and everybody waits. Both
+are asked at the same time, by turns, so that what else the machine has to do befalls both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from loadgen.experiments import published_figures
+from loadgen.experiments.evidence import SERVED
+from loadgen.experiments.findings import Check, ExperimentFindings, Panel, PlotLine, Table
+from loadgen.experiments.judging import HEAD_BYTES, judge_no_failures, judge_witnesses, windows
+from loadgen.experiments.layout import SIDE_BY_SIDE, Layout
+from loadgen.experiments.test_bed import KB, MB
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loadgen.experiments.evidence import Evidence, ObservedRequest
+    from loadgen.experiments.test_bed import TestBed
+
+SIZE = 64 * KB  # few requests: a plain node has all of them waiting
+ASKED = {"/a": 0.9, "/b": 0.6}
+LIFETIME_S = 4.0
+SERVICE_S = 1.0  # 64 KB by channels of 16 KB in 250 ms
+SLACK_S = 1.0
+WITHIN = 0.99  # of what is served; the very longest tells of the machine's longest pause
+PLAIN, PROMISES = "plain", "promises"
+FLAT = 1.2
+GROWS = 1.4
+
+
+class Response(NamedTuple):
+    name: str = "response"
+    source: str = "figure 9"
+    title: str = "Response times under an overload that lasts, beside a plain node"
+    criterion: str = (
+        "With a lifetime of 4 s, the mean response time of the last third is at most 1.2 times that of the middle "
+        "third, and 99 % are not longer than lifetime, service and 1 s together; the plain node's grows by 1.4 or more."
+    )
+    printed: str = (
+        "In the paper the average response time stays fairly constant with promises (lifetime about 4 s) and increases "
+        f"with the plain server; it prints no numbers. {published_figures.sizes_beside(SIZE // KB)}"
+    )
+    layout: Layout = SIDE_BY_SIDE
+
+    def carry_out(self, bench: TestBed) -> ExperimentFindings:
+        pipe_bps = bench.pipe(2 * MB)
+        lasting_s = bench.lasting(60.0, 18.0)
+        rates = {name: 2 * part * pipe_bps / (SIZE + HEAD_BYTES) for name, part in ASKED.items()}
+        with bench.nodes(dict.fromkeys(ASKED, SIZE), pipe_bps, spec=None) as nodes:
+            nodes.begin(PLAIN)
+            nodes.begin(PROMISES, more=["--spec", str(bench.spec())])
+            nodes.settle()
+            bench.say(f"{sum(rates.values()) / 2:.0f} requests/s to each of two nodes for {lasting_s:g} s")
+            both = bench.load(nodes.all, rates, lasting_s, nodes=nodes, spread="even")
+        return judge(both.at(PLAIN), both.at(PROMISES))
+
+
+def judge(plain: Evidence, qos: Evidence) -> ExperimentFindings:
+    lasted_s = qos.lasted_s
+    thirds = windows(0.0, lasted_s, lasted_s / 3)
+    checks = [judge_no_failures(qos.clients), judge_witnesses(qos), judge_witnesses(plain)]
+    growth = {}
+    for witness, flat, grows in (("clients", qos.clients, plain.clients), ("logs", qos.logs, plain.logs)):
+        qos_thirds, plain_thirds = ([mean_s(rows, *third) for third in thirds] for rows in (flat, grows))
+        took_s = sorted(row.took_s for row in flat if row.what == SERVED) or [0.0]
+        within_s = took_s[int(WITHIN * (len(took_s) - 1))]
+        limit_s = LIFETIME_S + SERVICE_S + SLACK_S
+        kept, grown = (one[2] / max(one[1], 1e-9) for one in (qos_thirds, plain_thirds))
+        growth[witness] = (kept, grown, qos_thirds, plain_thirds)
+        checks += [
+            Check(f"{witness}: with promises flat (last third at most {FLAT:g} times the middle one)",
+                  0 < kept <= FLAT, f"{qos_thirds[1]:.2f} s, {qos_thirds[2]:.2f} s: {kept:.2f}"),
+            Check(f"{witness}: with promises {100 * WITHIN:g} % within {limit_s:g} s", 0 < within_s <= limit_s,
+                  f"{within_s:.2f} s; the longest {took_s[-1]:.2f} s"),
+            Check(f"{witness}: plain grows ({GROWS:g} times or more)", grown >= GROWS,
+                  f"{plain_thirds[1]:.2f} s, {plain_thirds[2]:.2f} s: {grown:.2f}"),
+        ]  # fmt: skip
+    step_s = 2.0 if lasted_s > 30 else 1.0
+    cut = windows(0.0, lasted_s, step_s)
+    middles = [sum(window) / 2 for window in cut]
+    plain_line, qos_line = ([mean_s(one.clients, *window) for window in cut] for one in (plain, qos))
+    _, _, qos_thirds, plain_thirds = growth["clients"]
+    return ExperimentFindings(
+        seen=f"In the last third of {lasted_s:g} s the mean response of the plain node is {plain_thirds[2]:.1f} s and "
+        f"still growing; with promises it is {qos_thirds[2]:.1f} s, as in the third before ({qos_thirds[1]:.1f} s).",
+        checks=checks,
+        panels=[
+            Panel(
+                "Mean response time of what is served, by when it was asked for", "seconds", "seconds",
+                [PlotLine("plain", middles, plain_line, 3), PlotLine("with promises", middles, qos_line, 0)],
+                levels=[(LIFETIME_S, 0)],
+            )
+        ],
+        tables=[
+            Table("Mean response by thirds, seconds", ["node", "first", "middle", "last"],
+                  [["plain", *(f"{one:.2f}" for one in plain_thirds)],
+                   ["with promises", *(f"{one:.2f}" for one in qos_thirds)]])
+        ],
+        csv_head=["from_s", "to_s", "plain_mean_s", "qos_mean_s"],
+        csv_rows=[
+            [f"{window[0]:g}", f"{window[1]:g}", f"{a:.3f}", f"{b:.3f}"]
+            for window, a, b in zip(cut, plain_line, qos_line, strict=True)
+        ],
+        notes=["The dashed line is the lifetime."],
+    )  # fmt: skip
+
+
+def mean_s(rows: Sequence[ObservedRequest], begin_s: float, end_s: float) -> float:
+    """Of what was served, by when it was asked for."""
+    took = [row.took_s for row in rows if row.what == SERVED and begin_s <= row.asked_s < end_s]
+    return sum(took) / len(took) if took else 0.0
+
+
+RESPONSE = Response()

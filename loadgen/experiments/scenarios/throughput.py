@@ -1,0 +1,132 @@
+"""What keeping promises costs: a plain node and one with promises side by side, lifetime swept (figure 8).
+
+Each has a pipe of its own that is the bottleneck, as the paper's network was; both get the same load at the same time,
+1.28 times what the pipe takes, as the paper's servers were (8 files of 128 KB a second, of which the plain one served
+0.78 MB). What else the machine has to do falls on both.
+Plain is a node without a specification: one class, nobody is denied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from loadgen.experiments import published_figures
+from loadgen.experiments.evidence import DENIED
+from loadgen.experiments.findings import Check, ExperimentFindings, Panel, PlotLine, Table
+from loadgen.experiments.judging import HEAD_BYTES, count, judge_no_failures, judge_witnesses, used
+from loadgen.experiments.layout import SIDE_BY_SIDE, Layout
+from loadgen.experiments.test_bed import KB, MB
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loadgen.experiments.evidence import Evidence, ObservedRequest
+    from loadgen.experiments.test_bed import TestBed
+
+SIZE = 16 * KB
+ASKED = {"/a": 0.64, "/b": 0.64}
+LIFETIMES_S = (0.05, 0.1, 0.5, 1.0, 4.0)
+QUICK_LIFETIMES_S = (0.1, 1.0)
+ENOUGH_S = 0.5  # from this lifetime on the ratio is judged
+RATIO_MIN = 0.95
+QUICK_RATIO_MIN = 0.85
+WARM_UP_S = 2.0
+PLAIN = "plain"
+
+
+class ThroughputStep(NamedTuple):
+    """Both nodes under the same load."""
+
+    lifetime_s: float
+    evidence: Evidence
+
+
+class Throughput(NamedTuple):
+    name: str = "throughput"
+    source: str = "figure 8"
+    title: str = "What keeping promises costs, by lifetime"
+    criterion: str = (
+        "From a lifetime of 0.5 s on, a node with promises serves 95 % or more of what a plain one serves beside it "
+        "through a pipe of the same width."
+    )
+    printed: str = (
+        f"The paper's plain server had {published_figures.FIGURE_8_PLAIN_MBPS} MB/s and the other from "
+        f"{published_figures.FIGURE_8_QOS_MBPS[0]} to {published_figures.FIGURE_8_QOS_MBPS[1]:.1f} MB/s, growing with the lifetime: "
+        f"54 to 90 %. {published_figures.sizes_beside(SIZE // KB)}"
+    )
+    layout: Layout = SIDE_BY_SIDE
+
+    def carry_out(self, bench: TestBed) -> ExperimentFindings:
+        pipe_bps = bench.pipe(MB)
+        lasting_s = bench.lasting(10.0, 6.0)
+        rates = {name: 2 * part * pipe_bps / (SIZE + HEAD_BYTES) for name, part in ASKED.items()}
+        steps = []
+        with bench.nodes(dict.fromkeys(ASKED, SIZE), pipe_bps, spec=None) as nodes:
+            plain = nodes.begin(PLAIN).wait()
+            for lifetime_s in QUICK_LIFETIMES_S if bench.size.quick else LIFETIMES_S:
+                bench.say(f"lifetime {lifetime_s:g} s, {sum(rates.values()):.0f} requests/s for {lasting_s:g} s")
+                spec = bench.spec(lifetime=f"{lifetime_s * 1000:.0f}ms")
+                other = nodes.begin(f"t{lifetime_s * 1000:.0f}", more=["--spec", str(spec)]).wait()
+                evidence = bench.load([plain, other], rates, lasting_s, nodes=nodes, spread="even")
+                steps.append(ThroughputStep(lifetime_s, evidence))
+                other.end()
+        return judge(steps, pipe_bps, QUICK_RATIO_MIN if bench.size.quick else RATIO_MIN)
+
+
+def judge(steps: Sequence[ThroughputStep], pipe_bps: float, ratio_min: float) -> ExperimentFindings:
+    checks, rows, csv_rows = [], [], []
+    plain_mbps, rates_mbps = [], []
+    for step in steps:
+        evidence = step.evidence
+        span_s = (WARM_UP_S, evidence.lasted_s)
+        found = {witness: _both(seen, span_s, pipe_bps) for witness, seen in evidence.witnesses()}
+        ratio = {witness: other / max(plain, 1e-9) for witness, (plain, other) in found.items()}
+        denied = count(evidence.clients, DENIED)
+        if step.lifetime_s >= ENOUGH_S:
+            checks.append(
+                Check(
+                    f"lifetime {step.lifetime_s:g} s: at least {ratio_min:g} of the plain node's throughput",
+                    all(value >= ratio_min for value in ratio.values()),
+                    ", ".join(f"{name} {value:.3f}" for name, value in ratio.items()),
+                )
+            )
+        sound = [judge_no_failures(evidence.clients), judge_witnesses(evidence)]
+        checks += [one for one in sound if not one.holds]
+        plain, other = (percent / 100 * pipe_bps / MB for percent in found["clients"])
+        plain_mbps.append(plain)
+        rates_mbps.append(other)
+        rows.append([f"{step.lifetime_s:g} s", f"{plain:.3f}", f"{other:.3f}", f"{ratio['clients']:.3f}", str(denied)])
+        csv_rows += [
+            [f"{step.lifetime_s:g}", witness, f"{pair[0]:.2f}", f"{pair[1]:.2f}", f"{ratio[witness]:.4f}", str(denied)]
+            for witness, pair in found.items()
+        ]
+    lifetimes = [step.lifetime_s for step in steps]
+    ratios = [other / max(plain, 1e-9) for plain, other in zip(plain_mbps, rates_mbps, strict=True)]
+    return ExperimentFindings(
+        seen=f"Through pipes of {pipe_bps / MB:g} MB/s the node with promises serves from {min(ratios):.2f} to "
+        f"{max(ratios):.2f} of what the plain one beside it serves at the same time ({min(rates_mbps):.2f} to "
+        f"{max(rates_mbps):.2f} MB/s).",
+        checks=checks,
+        panels=[
+            Panel(
+                "Throughput", "lifetime, seconds", "MB/s",
+                [PlotLine("with promises", lifetimes, rates_mbps, 0),
+                 PlotLine("plain, beside it", lifetimes, plain_mbps, 1, dashed=True)],
+                log_x=True,
+            )
+        ],
+        tables=[Table("By lifetime", ["lifetime", "plain, MB/s", "with promises, MB/s", "ratio", "denied"], rows)],
+        csv_head=["lifetime_s", "witness", "plain_percent_of_pipe", "qos_percent_of_pipe", "ratio", "denied"],
+        csv_rows=csv_rows,
+        notes=["./dev bench http compares the node itself, without a pipe, with other servers."],
+    )  # fmt: skip
+
+
+def _both(seen: Sequence[ObservedRequest], span_s: tuple[float, float], pipe_bps: float) -> tuple[float, float]:
+    """The use of the pipe of the plain node, and of the other."""
+    plain = [row for row in seen if row.node == PLAIN]
+    other = [row for row in seen if row.node != PLAIN]
+    return used(plain, span_s, pipe_bps), used(other, span_s, pipe_bps)
+
+
+THROUGHPUT = Throughput()

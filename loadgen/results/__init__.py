@@ -1,0 +1,1 @@
+"""Results of a run: counts, histograms, summaries and assertions."""

@@ -1,0 +1,119 @@
+"""Counts of a run by class, as increments that a process sends and the run adds up. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from loadgen.results.outcomes import FAILED
+
+CLASSES_MAX = 1000
+KINDS_MAX = 200  # of causes and reasons: a server can send whatever it likes
+OTHERS = "(others)"
+
+Counts = dict[str, int]
+Slots = dict[int, int]  # of a histogram in microseconds
+
+
+class ClassTally(msgspec.Struct):
+    """What became of the requests of one class."""
+
+    outcomes: Counts = {}
+    reasons: Counts = {}  # of denials
+    causes: Counts = {}  # of failures
+    answered_as: Counts = {}  # the class that the server named
+    bytes: int = 0  # of bodies of accepted answers
+    redirects: int = 0  # that were followed
+    redirected: int = 0  # requests with at least one of them
+    retries: int = 0
+    latency_us: Slots = {}  # of what was accepted, since it was due
+    answer_us: Slots = {}  # of the same, since it was sent
+    denial_us: Slots = {}  # of what was denied
+    latency_max_us: int = 0
+
+    def add(self, other: ClassTally) -> None:
+        for mine, theirs in (
+            (self.outcomes, other.outcomes),
+            (self.reasons, other.reasons),
+            (self.causes, other.causes),
+            (self.answered_as, other.answered_as),
+        ):
+            for name, count in theirs.items():
+                add_count(mine, name, count)
+        self.bytes += other.bytes
+        self.redirects += other.redirects
+        self.redirected += other.redirected
+        self.retries += other.retries
+        for slots, more in (
+            (self.latency_us, other.latency_us),
+            (self.answer_us, other.answer_us),
+            (self.denial_us, other.denial_us),
+        ):
+            for slot, count in more.items():
+                slots[slot] = slots.get(slot, 0) + count
+        self.latency_max_us = max(self.latency_max_us, other.latency_max_us)
+
+    def fail(self, cause: str, count: int = 1) -> None:
+        self.outcomes[FAILED] = self.outcomes.get(FAILED, 0) + count
+        add_count(self.causes, cause, count)
+
+    def count(self, outcome: str) -> int:
+        return self.outcomes.get(outcome, 0)
+
+    @property
+    def requests(self) -> int:
+        return sum(self.outcomes.values())
+
+
+class RunTally(msgspec.Struct):
+    """Of all classes, with what concerns the generator itself."""
+
+    classes: dict[str, ClassTally] = {}
+    targets: dict[int, int] = {}  # requests by target
+    late_us: Slots = {}  # how long after it was due the generator took up a request
+    late_max_us: int = 0
+    read_late_us: Slots = {}  # how long an answer lay there until the generator read it, where that is known
+    read_late_max_us: int = 0
+    connections: int = 0  # opened
+    connections_failed: int = 0  # that could not be opened
+    unasked: int = 0  # connections on which something came that nobody asked for
+
+    def of(self, name: str) -> ClassTally:
+        found = self.classes.get(name)
+        if found is None:
+            if len(self.classes) >= CLASSES_MAX:
+                name = OTHERS
+                if name in self.classes:
+                    return self.classes[name]
+            found = self.classes[name] = ClassTally()
+        return found
+
+    def add(self, other: RunTally) -> None:
+        for name, tally in other.classes.items():
+            self.of(name).add(tally)
+        for target, count in other.targets.items():
+            self.targets[target] = self.targets.get(target, 0) + count
+        for slots, more in ((self.late_us, other.late_us), (self.read_late_us, other.read_late_us)):
+            for slot, count in more.items():
+                slots[slot] = slots.get(slot, 0) + count
+        self.late_max_us = max(self.late_max_us, other.late_max_us)
+        self.read_late_max_us = max(self.read_late_max_us, other.read_late_max_us)
+        self.connections += other.connections
+        self.connections_failed += other.connections_failed
+        self.unasked += other.unasked
+
+    def whole(self) -> ClassTally:
+        """All classes as one."""
+        whole = ClassTally()
+        for tally in self.classes.values():
+            whole.add(tally)
+        return whole
+
+    @property
+    def requests(self) -> int:
+        return sum(tally.requests for tally in self.classes.values())
+
+
+def add_count(counts: Counts, name: str, count: int = 1) -> None:
+    if name not in counts and len(counts) >= KINDS_MAX:
+        name = OTHERS
+    counts[name] = counts.get(name, 0) + count

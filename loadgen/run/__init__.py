@@ -1,0 +1,1 @@
+"""A run: worker processes, their jobs and their progress."""

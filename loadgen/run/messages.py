@@ -1,0 +1,78 @@
+"""What a run tells its processes, and what they tell back, as frames on pipes.
+
+A process is told one ``Job`` and, when all are ready, a ``Go``, as lines of JSON on its standard input; the end of that
+input tells it to stop. It answers with frames on its standard output: one byte that says what it is, four for the
+length, and the content.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import msgspec
+
+from loadgen.results.tally import RunTally
+from loadgen.send.targets import Target
+
+READY, RESULTS, PROGRESS, DONE = b"R", b"L", b"P", b"D"
+FRAME = struct.Struct(">cI")
+FRAME_LEN_MAX = 256 << 20
+
+
+class Job(msgspec.Struct):
+    """The share of one process in a run."""
+
+    trace: str  # a file
+    part: int
+    parts: int
+    targets: list[Target]
+    weights: list[float]  # of the targets
+    connections: int  # at most, of this process to each target
+    timeout_s: float
+    connect_timeout_s: float
+    send_within_s: float
+    body_max: int
+    redirects_max: int  # 0: they are not followed
+    allow_remote: bool
+    want_results: bool
+    headers: dict[str, str]
+    tls_verify: bool
+    tls_ca: str
+    tell_every_s: float  # what happened; to add it up takes time from whoever shares the processor
+    closed_loop_s: float = 0.0  # for how long, in a closed loop
+    closed_loop_clients: int = 0
+    pause_s: float = 0.0  # of each of them between an answer and the next request, on average
+
+
+class Go(msgspec.Struct):
+    """``start_s`` on the monotonic clock is time zero of the trace."""
+
+    start_s: float
+
+
+class Progress(msgspec.Struct):
+    """What happened since the last one."""
+
+    tally: RunTally
+    in_flight: int
+    waiting: int
+
+
+class Done(msgspec.Struct):
+    """The last frame of a process."""
+
+    not_run: int  # requests that were not due when it was told to stop
+    ended_s: float  # when the last request had its outcome, on the monotonic clock
+    cpu_s: float  # processor time of the run
+
+
+def frames(file: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
+    """Frames until the end; what is cut off at the end is left out."""
+    while len(head := file.read(FRAME.size)) == FRAME.size:
+        kind, length = FRAME.unpack(head)
+        if length > FRAME_LEN_MAX:
+            return
+        content = file.read(length)
+        if len(content) < length:
+            return
+        yield kind, content

@@ -1,0 +1,43 @@
+"""When the clients of a closed loop ask again. Pure.
+
+Pauses are random, and end with a whole millisecond of the clock, as those of wrk do: who compares the two wants them to
+load a server alike. They are not the event loop's timers, which it looks at only when it has read all answers there
+are: the more answers, the more clients would then ask at once, and the server would have a queue that the generator
+made.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from loadgen.trace.page_mix import Dice
+
+_TICKS_PER_S = 1000
+
+
+class ThinkTimes:
+    """Of all clients that have their answer. ``next_s`` is when the first of them asks again."""
+
+    def __init__(self, mean_s: float, dice: Dice) -> None:
+        self._mean_s = mean_s
+        self._dice = dice
+        self._ends: list[int] = []  # a heap of ticks
+        self.next_s = math.inf
+
+    def begin(self, now_s: float, least_s: float) -> bool:
+        """A client pauses for at least so long; False if it need not pause at all."""
+        pause_s = max(least_s, -math.log(1.0 - self._dice.random()) * self._mean_s) if self._mean_s else least_s
+        ticks = round(pause_s * _TICKS_PER_S)
+        if not ticks:
+            return False
+        heapq.heappush(self._ends, int(now_s * _TICKS_PER_S) + ticks)
+        self.next_s = self._ends[0] / _TICKS_PER_S
+        return True
+
+    def end(self) -> None:
+        """The first of them asks."""
+        heapq.heappop(self._ends)
+        self.next_s = self._ends[0] / _TICKS_PER_S if self._ends else math.inf

@@ -1,0 +1,98 @@
+"""A trace as the access log that a cluster might have written of it: for trying an analysis, without any server. Pure.
+
+Each class has a fixed part of the capacity to itself and a queue in front of it. A request waits until what is ahead of
+it is through; if that would be longer than the lifetime it is denied at once. So under overload every class is served
+exactly its part, and the truth about the log is known. Lines are in the form of qosweb's access log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from loadgen.trace.request import split_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from loadgen.trace.request import TraceRequest
+
+BEGIN_S = 1_800_000_000.0
+DENIED_BYTES = 60
+NO_CLASS = "default"
+VIEW = "1:aaaa"
+_DENIED = f'"denied","status":503,"bytes":{DENIED_BYTES},"queue_ms":0.000,"service_ms":0.050,"total_ms":0.050}}\n'
+
+
+class Cluster(NamedTuple):
+    """``parts`` of the capacity by class; those that are not named divide what is left evenly, as they turn up."""
+
+    capacity_bps: float
+    size: int
+    lifetime_s: float
+    nodes: int
+    parts: Mapping[str, float]
+    spec: str = ""
+
+
+def log_lines(requests: Iterable[TraceRequest], cluster: Cluster, classes: Iterable[str]) -> Iterator[str]:
+    """The lines, each with its end of line; ``classes`` are all that the trace may have."""
+    policy = hashlib.blake2b(cluster.spec.encode(), digest_size=8).hexdigest() if cluster.spec else ""
+    names = [f"n{number + 1}" for number in range(cluster.nodes)]
+    yield from _events(cluster, policy, names)
+    rates = _rates(cluster, classes)
+    free_at = dict.fromkeys(rates, 0.0)  # when each class is through with what it has taken on
+    service_s = {name: cluster.size / rate for name, rate in rates.items()}
+    quoted = {name: json.dumps(name) for name in rates}
+    fixed = [
+        f'"node":"{name}","view":"{VIEW}","policy":"{policy}","client":"10.0.{number}.'
+        for number, name in enumerate(names)
+    ]
+    pages: dict[str, str] = {}
+    prefix = policy[:8] or "log"
+    nodes, lifetime_s, size = cluster.nodes, cluster.lifetime_s, cluster.size
+    for number, request in enumerate(requests):
+        name, t = request.class_name or NO_CLASS, request.t
+        page = pages.get(request.url)
+        if page is None:
+            host, path = split_url(request.url)
+            page = f'"host":{json.dumps(host)},"path":{json.dumps(path.partition("?")[0])}'
+            if len(pages) < 100_000:
+                pages[request.url] = page
+        wait_s = free_at[name] - t
+        start = f'{{"ts":{BEGIN_S + t:.3f},"rid":"{prefix}-{number}",{fixed[number % nodes]}{number % 251}"'
+        start += f',"method":"{request.method}",{page},"class":{quoted[name]},"decision":'
+        if wait_s > lifetime_s:
+            yield start + _DENIED
+            continue
+        wait_s = max(wait_s, 0.0)
+        took_s = service_s[name]
+        free_at[name] = t + wait_s + took_s
+        queue_ms, service_ms = wait_s * 1e3, took_s * 1e3
+        yield (
+            f'{start}"served","status":200,"bytes":{size},"queue_ms":{queue_ms:.3f},"service_ms":{service_ms:.3f},'
+            f'"total_ms":{queue_ms + service_ms:.3f}}}\n'
+        )
+
+
+def _rates(cluster: Cluster, classes: Iterable[str]) -> dict[str, float]:
+    """Bytes per second for each class."""
+    known = list(dict.fromkeys(name or NO_CLASS for name in classes))
+    others = [name for name in known if name not in cluster.parts]
+    left = max(0.0, 1.0 - sum(cluster.parts.values()))
+    parts = dict(cluster.parts) | {name: left / len(others) for name in others}
+    return {name: max(1.0, cluster.capacity_bps * part) for name, part in parts.items()}
+
+
+def _events(cluster: Cluster, policy: str, names: list[str]) -> Iterator[str]:
+    """What the nodes log before the first request."""
+    for name in names:
+        common = {"ts": BEGIN_S - 1.0, "node": name}
+        events: list[dict[str, object]] = [
+            {"event": "view", **common, "index": 1, "view": VIEW, "members": names, "primary": True},
+            {"event": "capacity", **common, "index": 2, "capacity_bps": int(cluster.capacity_bps / cluster.nodes)},
+        ]
+        if policy:
+            events.append({"event": "policy", **common, "index": 3, "policy": policy, "text": cluster.spec})
+        yield from (json.dumps(event, separators=(",", ":")) + "\n" for event in events)

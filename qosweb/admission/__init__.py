@@ -1,0 +1,1 @@
+"""Admission control: decides which request may start, when and at what rate."""

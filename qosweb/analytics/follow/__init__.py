@@ -1,0 +1,1 @@
+"""Analyses logs that are still growing."""

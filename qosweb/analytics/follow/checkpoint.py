@@ -1,0 +1,67 @@
+"""The folder from which a follower goes on: one process at a time has it, and its sums are all made alike.
+
+Neighbours: ``log_tail`` and ``batches`` keep their files in it, ``stream`` that of Spark.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from qosweb.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from qosweb.analytics.analysis_request import AnalysisRequest
+
+
+class Fixed(msgspec.Struct):
+    """What the sums of a checkpoint were made with. Named like the options."""
+
+    window: int
+    slot: int
+    waited: float
+    slack: float
+    response: str
+    spec: str
+
+
+@contextmanager
+def locked(checkpoint: Path) -> Iterator[None]:
+    """Raises UsageError if another process follows with it."""
+    try:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        file = (checkpoint / "lock").open("w")
+    except OSError as error:
+        raise UsageError(f"--checkpoint {checkpoint}: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(f"--checkpoint {checkpoint}: another process uses it") from None
+        yield
+
+
+def check_fixed(checkpoint: Path, wanted: AnalysisRequest) -> None:
+    """Raises UsageError if the sums in it were made with other options."""
+    limits, file = wanted.limits, checkpoint / "options.json"
+    spec = hashlib.sha256(wanted.spec.text.encode()).hexdigest()[:16] if wanted.spec else ""
+    now = Fixed(limits.window_s, limits.slot_s, limits.waited_ms, limits.slack_ms, wanted.response, spec)
+    try:
+        before = msgspec.json.decode(file.read_bytes(), type=Fixed)
+    except FileNotFoundError:
+        file.write_bytes(msgspec.json.encode(now))
+        return
+    except msgspec.MsgspecError:
+        raise UsageError(f"{file}: not what was written there; give --checkpoint a new folder") from None
+    for name in Fixed.__struct_fields__:
+        if getattr(before, name) != getattr(now, name):
+            raise UsageError(
+                f"--checkpoint {checkpoint}: was begun with another --{name}; give the same, or a new folder"
+            )

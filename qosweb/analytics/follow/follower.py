@@ -1,0 +1,73 @@
+"""``qosweb analyze --follow``: the report is written anew whenever a window closes, until Ctrl-C.
+
+The checkpoint holds all that a restart needs. One process at a time may have it, and what lines are added up by has to
+stay as it was.
+Neighbours: ``log_tail`` reads the logs, ``stream`` adds them up and judges, ``command`` has the options.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from qosweb.analytics.follow.checkpoint import check_fixed, locked
+from qosweb.analytics.follow.log_tail import LogTail
+from qosweb.analytics.follow.stream import Stream
+from qosweb.analytics.report.publish import write_report
+from qosweb.analytics.report.terminal import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from types import FrameType
+
+    from pyspark.sql import SparkSession
+
+    from qosweb.analytics.analysis_request import AnalysisRequest
+    from qosweb.analytics.findings import Findings
+
+
+def follow(
+    spark: SparkSession,
+    wanted: AnalysisRequest,
+    names: list[str],
+    out: Path,
+    checkpoint: Path,
+    *,
+    every_s: float,
+    late_s: float,
+    say: Callable[[str], None],
+) -> Findings:
+    """Until SIGINT or SIGTERM. Returns the last findings, with windows that were still open."""
+    published: list[Findings] = []
+    with locked(checkpoint), _signals() as stop:
+        check_fixed(checkpoint, wanted)
+        logs = LogTail(names, checkpoint)
+
+        def publish(findings: Findings) -> None:
+            write_report(findings, out, refresh_s=None if stop.is_set() else max(1, round(every_s)))
+            published[:] = [findings]
+            say(f"{findings.outcome}: {findings.lines} lines, judged until {clock(findings.end_s)} UTC")
+
+        stream = Stream(spark, wanted, logs, checkpoint, late_s, publish, out / "bad")
+        say("following; Ctrl-C ends it")
+        stream.run(stop, every_s)
+    return published[-1]
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """Set by Ctrl-C and SIGTERM; Spark goes on with what it does."""
+    stop = threading.Event()
+
+    def told(_: int, __: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

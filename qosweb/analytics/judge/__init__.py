@@ -1,0 +1,1 @@
+"""Judges each guarantee: kept, violated or not tested."""

@@ -1,0 +1,207 @@
+"""What a part of a window had to divide, who asked for how much of it, and what each class should have got. Pure.
+
+Only contended slots count: elsewhere nobody was held back, so nothing can be said of shares. What was there to divide
+is what was served; a request that was denied or expired, or whose client gave up, counts with the mean size of the
+answers of its class. What each class should have got is what the language's own division gives for this demand, moment
+by moment.
+Neighbours: ``share_verdicts``, ``rate_verdicts`` and ``priority_verdicts`` judge on this ground.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.model.model import Bytes, Requests
+from qosweb.webqos.policy.division import Division
+from qosweb.webqos.policy.environment import REQUEST_BYTES, ShareBasis
+from qosweb.webqos.policy.terms import Terms, TwoValues, terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from qosweb.analytics.read.policies import LoggedPolicy
+    from qosweb.analytics.read.rows import AnalysisLimits, Cell, Part
+    from qosweb.webqos.policy.binding import Binding
+
+SIZES_ALIKE = 1.5  # times the smallest
+
+
+class DividedMoment(NamedTuple):
+    """One moment: what the always available left of it, and, by class, what was asked for and what was due."""
+
+    left: float
+    asked: list[float]
+    expected: list[float]
+
+
+class ExpectedShares:
+    """Amounts are in bytes (with the fixed cost of requests), by class number; ``counted`` ones are requests."""
+
+    def __init__(
+        self,
+        policy: LoggedPolicy,
+        binding: Binding,
+        part: Part,
+        limits: AnalysisLimits,
+        nodes: tuple[int, int] = (1, 1),
+        capacity_bps: tuple[int, int] | None = None,
+        means: Mapping[str, float] | None = None,
+    ) -> None:
+        self.policy, self.binding, self.part, self.limits = policy, binding, part, limits
+        self.nodes, self.capacity_bps = nodes, capacity_bps
+        self.cells: dict[int, Cell] = {}
+        self.strangers: list[str] = []  # classes of the log that the policy does not have
+        for cell in part.cells:
+            number = policy.numbers.get(cell.name)
+            if number is None:
+                self.strangers.append(cell.name)
+            else:
+                self.cells[number] = cell
+        cost = limits.request_cost
+        count = len(policy.model.classes)
+        self.got = [0.0] * count
+        self.asked = [0.0] * count
+        self.counted_got = [0] * count
+        self.counted_asked = [0] * count
+        self.grain = [0.0] * count
+        self._mean = [0.0] * count
+        self.total = float(sum(c.busy_bytes + cost * (c.busy_served + c.busy_failed) for c in part.cells))
+        self.counted_total = sum(c.busy_served for c in part.cells)
+        all_done = sum(c.busy_served + c.busy_failed for c in part.cells)
+        anybody = self.total / all_done if all_done else float(REQUEST_BYTES)
+        for number, cell in self.cells.items():
+            done = cell.busy_served + cell.busy_failed
+            self.got[number] = cell.busy_bytes + cost * done
+            mean = self.got[number] / done if done else (means or {}).get(cell.name, anybody) + cost
+            held_back = 0 if self.is_turned_away(number) else cell.busy_held_back
+            self.asked[number] = self.got[number] + held_back * mean
+            self._mean[number] = mean
+            self.counted_got[number] = cell.busy_served
+            self.counted_asked[number] = cell.busy_served + held_back
+            self.grain[number] = max(cell.size_max + cost, mean)  # of who got nothing nobody knows more than the mean
+        for number in binding.always:  # what it was denied is held against nobody but its own promise
+            self.asked[number], self.counted_asked[number] = self.got[number], self.counted_got[number]
+        self._satisfy_the_bounded()
+
+    @cached_property
+    def moments(self) -> list[DividedMoment]:
+        """The contended time bit by bit: what is not used in one is not saved for the next one."""
+        return self._divide() if self.total > 0 else []
+
+    @cached_property
+    def expected(self) -> list[float]:
+        """What the division gives to each class, moment by moment, added up."""
+        return [sum(one.expected[at] for one in self.moments) for at in range(len(self.got))]
+
+    def at_least(self, classes: Iterable[int], ppm: int) -> float:
+        """A part of what there was to divide, or all that was asked for if that was less; moment by moment."""
+        classes = tuple(classes)
+        return sum(min(ppm * one.left / PPM, sum(one.asked[at] for at in classes)) for one in self.moments)
+
+    def at_most(self, classes: Iterable[int], ppm: int) -> float:
+        """A part of what there was to divide, or what the division gives if that is more; moment by moment."""
+        classes = tuple(classes)
+        return sum(max(ppm * one.left / PPM, sum(one.expected[at] for at in classes)) for one in self.moments)
+
+    @property
+    def left(self) -> float:
+        """What the classes that are always available left to the others."""
+        return self.total - sum(self.got[at] for at in self.binding.always)
+
+    @property
+    def sizes_differ(self) -> bool:
+        """The mean answers of the classes are so unlike that bytes alone do not tell what was spent on each."""
+        served = [cell for cell in self.cells.values() if cell.busy_served and cell.busy_bytes]
+        sizes = [cell.busy_bytes / cell.busy_served for cell in served]
+        return bool(sizes) and max(sizes) > SIZES_ALIKE * min(sizes)
+
+    def mean(self, number: int) -> float:
+        """Of an answer."""
+        return self._mean[number]
+
+    def terms(self, number: int) -> Terms | None:
+        try:
+            return terms_of(self.policy.model, self.policy.coverage, self.binding, number)
+        except TwoValues:
+            return None
+
+    def is_turned_away(self, number: int) -> bool:
+        """Outside the primary view, and the specification says that it is not served there."""
+        if not self.part.key.scope:
+            return False
+        terms = self.terms(number)
+        return terms is not None and terms.in_minority == "deny"
+
+    def others(self, classes: Iterable[int]) -> tuple[int, ...]:
+        """Without those that are always available."""
+        return tuple(at for at in classes if at not in self.binding.always)
+
+    def names(self, classes: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.policy.model.classes[at].name for at in classes)
+
+    def rate_bound(self, value: Requests | Bytes, *, most: bool) -> float:
+        """Per second. With a number of nodes that changed, the bound that accuses nobody wrongly."""
+        per_s = value.urps / 1e6 if isinstance(value, Requests) else float(value.bps)
+        return per_s * (self.nodes[1 if most else 0] if value.per_node else 1)
+
+    def _satisfy_the_bounded(self) -> None:
+        """Who is at an upper bound on its rate is not held back by the others: what it has is all it may ask for."""
+        part, limits = self.part, self.limits
+        for one in self.binding.in_force:
+            rule = self.policy.model.constraints[one.number]
+            if not one.upper or not isinstance(rule.value, Requests | Bytes):
+                continue
+            bound = self.rate_bound(rule.value, most=False) * part.seconds
+            cells = [self.cells[at] for at in one.upper if at in self.cells]
+            has = sum(c.served if isinstance(rule.value, Requests) else c.sent_bytes for c in cells)
+            if has >= bound * (1 - limits.rate_tolerance) - 1:
+                for at in one.upper:
+                    self.asked[at], self.counted_asked[at] = self.got[at], self.counted_got[at]
+
+    def _divide(self) -> list[DividedMoment]:
+        rated = [
+            self.cells[at]
+            for one in self.binding.in_force
+            if isinstance(self.policy.model.constraints[one.number].value, Requests)
+            for at in {*one.lower, *one.upper}
+            if at in self.cells
+        ] or list(self.cells.values())
+        served = sum(c.busy_served for c in rated)
+        size = int(sum(c.busy_bytes for c in rated) / served) if served else REQUEST_BYTES
+        per_s = int(self.total / self.part.busy_s) if self.part.busy_s else None
+        division = Division(
+            self.policy.model, self.policy.coverage, self.binding, ShareBasis(self.nodes[0], per_s, max(1, size))
+        )
+        if not self.part.moments:
+            return [self._divided(division, self.got, self.asked, self.total)]
+        return [self._divided(division, *amounts) for amounts in self._amounts() if amounts[-1] > 0]
+
+    def _divided(self, division: Division, got: list[float], asked: list[float], total: float) -> DividedMoment:
+        demand = [min(PPM, round(amount * PPM / total)) for amount in asked]
+        shares = division.shares(demand)
+        left = total - sum(got[at] for at in self.binding.always)
+        return DividedMoment(left, asked, [share * total / PPM for share in shares])
+
+    def _amounts(self) -> Iterator[tuple[list[float], list[float], float]]:
+        """What each class got and asked for, and what all got: slot by slot, or as long as somebody may wait.
+
+        Who still waits asks for nothing yet, so shorter moments would tell too little.
+        """
+        lifetimes_ms = [terms.lifetime_ms or 0 for at in self.cells if (terms := self.terms(at)) is not None]
+        step = max(1, math.ceil(max(lifetimes_ms, default=0) / 1000 / self.limits.slot_s))
+        held_back = [not self.is_turned_away(at) and self.asked[at] > self.got[at] for at in range(len(self.got))]
+        cost = self.limits.request_cost
+        for _, moments in groupby(self.part.moments, key=lambda moment: moment.slot // step):
+            got, asked, total = [0.0] * len(self.got), [0.0] * len(self.got), 0.0
+            for amount in (amount for moment in moments for amount in moment.amounts):
+                number = self.policy.numbers.get(amount.name)
+                has = float(amount.sent_bytes + cost * amount.done)
+                total += has
+                if number is not None:
+                    got[number] += has
+                    asked[number] += has + (amount.held_back * self._mean[number] if held_back[number] else 0.0)
+            yield got, asked, total

@@ -1,0 +1,62 @@
+"""How finely a share can be judged: what may be missing from one though it was divided rightly at every moment. Pure.
+
+Answers are served whole. Whoever divides fairly is at each moment within one answer of what is due to a class (Parekh
+and Gallagher, 1993), so over a time, which has two ends, within two.
+
+Requests wait only so long. If few answers of a class fit into that time, nobody of it waits now and then, by chance,
+though others of it were denied just before; what it could not take then went to others. How much of the time that is,
+is told by a queue of so many places: for requests that come independently, at ``rho`` times what is due, and ``k``
+places, it is empty for (1 - rho) / (1 - rho^(k+1)) of the time (M/M/1/K, whose services vary; ours do less).
+
+Neighbours: ``expected_shares`` has the amounts, ``share_verdicts`` judges with this.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from qosweb.analytics.judge.expected_shares import ExpectedShares
+
+ANSWERS = 2
+_PLACES_MAX, _RHO_MAX = 200.0, 30.0  # beyond them it is never empty, and numbers become too large
+_ALIKE = 1e-6
+
+
+class Resolution(NamedTuple):
+    """In bytes, and what it is."""
+
+    amount: float
+    what: str
+
+
+def resolution_of(ground: ExpectedShares, classes: tuple[int, ...], *, gains: bool) -> Resolution:
+    """Of what ``classes`` have together: what they may have lost or, by gaps of the others, gained."""
+    answers = ANSWERS * max((ground.grain[at] for at in classes), default=0.0)
+    expected = ground.expected
+    if gains:
+        mine = sum(expected[at] for at in classes)
+        others = [at for at in ground.others(range(len(expected))) if at not in classes and expected[at] < ground.left]
+        gaps = sum(_lost(ground, at, expected[at]) * mine / (ground.left - expected[at]) for at in others)
+    else:
+        gaps = sum(_lost(ground, at, expected[at]) for at in classes)
+    if gaps > answers:
+        return Resolution(gaps, f"gaps between requests that live so short may be {_points(gaps, ground)}")
+    return Resolution(answers, f"{ANSWERS} answers are {_points(answers, ground)}")
+
+
+def _lost(ground: ExpectedShares, number: int, due: float) -> float:
+    """What is due to a class while nobody of it waits; the others divide it among them."""
+    asked, mean = ground.asked[number], ground.mean(number)
+    terms = ground.terms(number)
+    if terms is None or terms.lifetime_ms is None or due <= 0 or asked <= ground.got[number]:
+        return 0.0
+    rho = min(_RHO_MAX, asked / due)
+    places = min(_PLACES_MAX, 1 + due / ground.part.busy_s * terms.lifetime_ms / 1000 / mean)
+    if abs(rho - 1) < _ALIKE:
+        return due / (places + 1)
+    return float(due * (1 - rho) / (1 - rho ** (places + 1)))
+
+
+def _points(amount: float, ground: ExpectedShares) -> str:
+    return f"{100 * amount / ground.total:.2f}%"

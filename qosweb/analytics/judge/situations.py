@@ -1,0 +1,259 @@
+"""Which rules bind when: the times of a log, divided where conditions on the cluster begin or cease to hold. Pure.
+
+A slot in which the rules change is in no situation: nothing that happened in it can be held against anybody. Where
+bounds grow with the nodes, or are absolute, another number of nodes or another capacity is another situation, too. A
+log does not tell the load: where rules depend on it, only those that bind at every load are kept, and ``unsure`` says
+that what they leave to the others is not known; ``waits_unsure`` that how long somebody may wait depends on it, too.
+Where a log has too many pages to tell who accessed them, those are kept whose conditions do not ask for it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from qosweb.analytics.read.timeline import ClusterMeans
+from qosweb.webqos.model import conditions as c
+from qosweb.webqos.policy.binding import Binding, InForce, bind
+from qosweb.webqos.policy.environment import Environment
+from qosweb.webqos.zones import local_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qosweb.analytics.read.policies import LoggedPolicy
+    from qosweb.analytics.read.timeline import Timeline
+    from qosweb.webqos.model.model import Constraint, Rule
+
+MIXED = -1
+UNTOLD = frozenset({"load"})
+LOADS_MAX = 16
+SLOTS_MAX = 2_000_000
+
+
+class SlotSpan(NamedTuple):
+    """Slots from ``first`` to ``last``, both included, in one situation."""
+
+    first: int
+    last: int
+    situation: int
+
+
+class Situations:
+    """``bindings[n]`` is what binds in situation n, ``means[n]`` what there was; ``spans`` says when.
+
+    Without conditions, and with bounds that do not depend on nodes and capacity, there is one for all.
+    """
+
+    def __init__(
+        self,
+        bindings: list[Binding],
+        spans: list[SlotSpan],
+        *,
+        unsure: bool = False,
+        waits_unsure: bool = False,
+        means: Sequence[ClusterMeans] = (),
+        untold: frozenset[str] = UNTOLD,
+    ) -> None:
+        self.bindings = bindings
+        self.spans = spans
+        self.unsure, self.waits_unsure = unsure, waits_unsure
+        self.untold = untold  # subjects of conditions of which nothing is known
+        self.means = list(means) or [ClusterMeans()] * len(bindings)
+
+    def divided(self, steps: Sequence[tuple[float, ClusterMeans]], slot_s: int) -> Situations:
+        """The same, also divided where the means changed."""
+        changed = [(int(at_s // slot_s), means) for at_s, means in steps]
+        numbers: dict[tuple[int, ClusterMeans], int] = {}
+        spans: list[SlotSpan] = []
+        for span in self.spans:
+            begin = max(0, bisect_left(changed, span.first, key=lambda one: one[0]) - 1)
+            end = max(begin + 1, bisect_right(changed, span.last, key=lambda one: one[0]))
+            first, means = span.first, changed[begin][1]
+            for slot, then in (*changed[begin + 1 : end], (span.last + 1, means)):
+                if first < slot:
+                    known = MIXED
+                    if span.situation != MIXED:
+                        known = numbers.setdefault((span.situation, means), len(numbers))
+                    spans.append(SlotSpan(first, slot - 1, known))
+                if first <= slot <= span.last:
+                    spans.append(SlotSpan(slot, slot, MIXED))
+                first, means = max(first, slot + 1), then
+        bindings = [self.bindings[situation] for situation, _ in numbers]
+        means_of = [means for _, means in numbers]
+        return Situations(
+            bindings, spans, unsure=self.unsure, waits_unsure=self.waits_unsure, means=means_of, untold=self.untold
+        )
+
+
+class AccessTimes:
+    """When pages of a watched set were asked for: the first and last time in each slot that has any."""
+
+    def __init__(self, times: Sequence[tuple[float, float]]) -> None:
+        self._first = sorted(first for first, _ in times)
+        self._last = sorted(last for _, last in times)
+
+    def age_ms(self, at_s: float) -> int | None:
+        """The time since the last request at or before ``at_s``."""
+        latest = [times[place - 1] for times in (self._first, self._last) if (place := bisect_right(times, at_s))]
+        return int((at_s - max(latest)) * 1000) if latest else None
+
+    def between(self, begin_s: float, end_s: float) -> list[float]:
+        found: list[float] = []
+        for times in (self._first, self._last):
+            found += times[bisect_right(times, begin_s) : bisect_right(times, end_s)]
+        return found
+
+
+def situations(
+    policy: LoggedPolicy,
+    timeline: Timeline,
+    accesses: Mapping[int, AccessTimes] | None,
+    first_slot: int,
+    last_slot: int,
+    slot_s: int,
+) -> Situations:
+    """For the slots of a log, ``slot`` being the number of its seconds since 1970 divided by ``slot_s``.
+
+    ``accesses`` is None if nobody knows them.
+    """
+    untold = UNTOLD if accesses is not None else UNTOLD | {"accessed"}
+    binder = _Binder(policy, untold)
+    if not policy.subjects - untold:
+        binding = binder.bind(Environment(nodes=timeline.nodes(0.0, 0.0)[0]))
+        bindings, spans = [binding], [SlotSpan(first_slot, last_slot, 0)]
+    elif last_slot - first_slot > SLOTS_MAX:
+        bindings, spans = [], [SlotSpan(first_slot, last_slot, MIXED)]
+    else:
+        course = _Course(policy, timeline, accesses or {})
+        bindings, spans = _by_conditions(binder, course, range(first_slot, last_slot + 1), slot_s)
+    found = Situations(bindings, spans, unsure=binder.unsure, waits_unsure=binder.waits_unsure, untold=untold)
+    steps = timeline.steps(nodes=policy.counts_nodes, capacity=policy.is_absolute)
+    return found.divided(steps, slot_s) if len(steps) > 1 or steps[0][1] != ClusterMeans() else found
+
+
+def _by_conditions(binder: _Binder, course: _Course, slots: range, slot_s: int) -> tuple[list[Binding], list[SlotSpan]]:
+    numbers: dict[Binding, int] = {}
+    known: dict[SituationKey, Binding] = {}
+    spans: list[SlotSpan] = []
+    for slot in slots:
+        found = set()
+        for at_s in course.probes(slot * slot_s, (slot + 1) * slot_s):
+            facts = course.at(at_s)
+            shown = course.as_seen(facts)
+            if shown not in known:
+                known[shown] = binder.bind(facts)
+            found.add(numbers.setdefault(known[shown], len(numbers)))
+        situation = found.pop() if len(found) == 1 else MIXED
+        if spans and spans[-1].situation == situation:
+            spans[-1] = spans[-1]._replace(last=slot)
+        else:
+            spans.append(SlotSpan(slot, slot, situation))
+    return list(numbers), spans
+
+
+class _Binder:
+    """What binds under given facts, at every load, and, if accesses are not told, whatever was accessed."""
+
+    def __init__(self, policy: LoggedPolicy, untold: frozenset[str] = UNTOLD) -> None:
+        self._policy = policy
+        self._leaves_out = self.unsure = any(asks(rule, untold - UNTOLD) for rule in policy.model.rules)
+        self._dropped = _unknown(policy.model.constraints, untold - UNTOLD)
+        waits = ("lifetime", "available")  # who is always available has no lifetime
+        self.waits_unsure = any(policy.model.constraints[at].attribute in waits for at in self._dropped)
+        edges = {0}
+        for rule in policy.model.rules:
+            for leaf in c.leaves(rule.condition) if rule.condition is not None else ():
+                if isinstance(leaf, c.Within) and leaf.subject == "load":
+                    edges |= {edge for low, high in leaf.ranges for edge in (low, high + 1) if 0 <= edge < c.UNBOUNDED}
+        self._loads = sorted(edges)[:LOADS_MAX]
+
+    def bind(self, facts: Environment) -> Binding:
+        model, coverage = self._policy.model, self._policy.coverage
+        found = [bind(model, coverage, replace(facts, load_ppm=load)) for load in self._loads]
+        if all(one == found[0] for one in found) and not self._leaves_out:
+            return found[0]
+        self.unsure = True
+        waits = [{one for one in of_load.in_force if self._is_wait(one)} for of_load in found]
+        self.waits_unsure |= any(one != waits[0] for one in waits)
+        common = set(found[0].in_force).intersection(*(one.in_force for one in found))
+        always = set(found[0].always).intersection(*(one.always for one in found))
+        kept = tuple(one for one in found[0].in_force if one in common and one.number not in self._dropped)
+        return Binding(kept, (), tuple(sorted(always)), (), ())
+
+    def _is_wait(self, one: InForce) -> bool:
+        return self._policy.model.constraints[one.number].attribute == "lifetime"
+
+
+def asks(rule: Rule, subjects: frozenset[str]) -> bool:
+    """One of the subjects is in the rule's condition."""
+    leaves = c.leaves(rule.condition) if rule.condition is not None else ()
+    return any(isinstance(leaf, c.Within) and leaf.subject in subjects for leaf in leaves)
+
+
+def _unknown(rules: Sequence[Constraint], subjects: frozenset[str]) -> set[int]:
+    """Rules of which nobody knows whether they bind: those that ask, and those whose place these may take."""
+    places = {(rule.pages, rule.attribute) for rule in rules if asks(rule, subjects)}
+    return {at for at, rule in enumerate(rules) if (rule.pages, rule.attribute) in places}
+
+
+class SituationKey(NamedTuple):
+    time_s: int
+    weekday: int
+    day: int
+    nodes: int
+    accessed: tuple[tuple[int, int], ...]
+
+
+class _Course:
+    """What the conditions of a policy look at, in the course of a log."""
+
+    def __init__(self, policy: LoggedPolicy, timeline: Timeline, accesses: Mapping[int, AccessTimes]) -> None:
+        self._policy, self._timeline, self._accesses = policy, timeline, accesses
+        self._ages = _ages(policy)
+
+    def at(self, at_s: float) -> Environment:
+        time_s, weekday, day = local_time(self._policy.model.settings.offsets, int(at_s))
+        ages = {number: age for number, one in self._accesses.items() if (age := one.age_ms(at_s)) is not None}
+        return Environment(time_s, weekday, day, nodes=self._timeline.nodes(at_s, at_s)[0], accessed_ms=ages)
+
+    def as_seen(self, facts: Environment) -> SituationKey:
+        """With nothing in it that no condition looks at, so that equal ones are recognised."""
+        subjects = self._policy.subjects
+        return SituationKey(
+            facts.time_s if "time" in subjects else 0,
+            facts.weekday if "weekday" in subjects else 0,
+            facts.day if "date" in subjects else 1,
+            facts.nodes if "nodes" in subjects else 1,
+            tuple(
+                (number, sum(facts.accessed_ms[number] > bound for bound in bounds))
+                for number, bounds in self._ages.items()
+                if number in facts.accessed_ms
+            ),
+        )
+
+    def probes(self, begin_s: float, end_s: float) -> list[float]:
+        """Moments that see every change within a slot: its ends, and just before and after each change."""
+        edges = [at_s for at_s in self._timeline.changes if begin_s < at_s < end_s]
+        for number, bounds in self._ages.items():
+            if number in self._accesses:
+                accesses = self._accesses[number]
+                edges += accesses.between(begin_s, end_s)
+                for bound in bounds:
+                    edges += [
+                        at + bound / 1000 for at in accesses.between(begin_s - bound / 1000, end_s - bound / 1000)
+                    ]
+        inside = [moment for edge in edges for moment in (edge - 0.001, edge + 0.001)]
+        return [begin_s, end_s - 0.001, *(moment for moment in inside if begin_s < moment < end_s)]
+
+
+def _ages(policy: LoggedPolicy) -> dict[int, tuple[int, ...]]:
+    """The ages, in milliseconds, at which conditions on accesses change, by page set."""
+    found: dict[int, set[int]] = {}
+    for rule in policy.model.rules:
+        for leaf in c.leaves(rule.condition) if rule.condition is not None else ():
+            if isinstance(leaf, c.Within) and leaf.subject == "accessed":
+                edges = {edge for low, high in leaf.ranges for edge in (low - 1, high)}
+                found.setdefault(int(leaf.argument), set()).update(edges)
+    return {number: tuple(sorted(edges)) for number, edges in found.items()}

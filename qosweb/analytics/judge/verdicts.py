@@ -1,0 +1,160 @@
+"""All verdicts: every rule in force, in every part of every window, and in the run as a whole. Pure.
+
+Neighbours: ``share_verdicts``, ``rate_verdicts``, ``priority_verdicts``, ``latency_verdicts`` judge one rule; ``expected_shares`` says what there was to divide.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from qosweb.analytics.judge import latency_verdicts, priority_verdicts, rate_verdicts, share_verdicts
+from qosweb.analytics.judge.expected_shares import ExpectedShares
+from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED, AnalysisLimits, EvidenceQuery, Part, Verdict
+from qosweb.webqos.model.model import Bytes, Requests
+from qosweb.webqos.policy.binding import RESOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from qosweb.analytics.judge.situations import Situations
+    from qosweb.analytics.read.policies import LoggedPolicy
+    from qosweb.analytics.read.timeline import Timeline
+
+_ADDED_UP = "share at least"
+
+
+class WindowJudge:
+    """Judges parts of windows, one after the other."""
+
+    def __init__(
+        self,
+        policies: Mapping[str, LoggedPolicy],
+        situations: Mapping[str, Situations],
+        timeline: Timeline,
+        limits: AnalysisLimits,
+        responses_ms: Sequence[int] = (),
+        sizes: Mapping[str, float] | None = None,
+    ) -> None:
+        self._policies, self._situations, self._timeline = policies, situations, timeline
+        self._limits, self._responses_ms, self._sizes = limits, responses_ms, sizes or {}
+
+    def ground(self, part: Part) -> ExpectedShares:
+        policy = self._policies[part.key.policy]
+        begin_s = float(part.key.window_s)
+        end_s = begin_s + self._limits.window_s
+        when = self._situations[part.key.policy]
+        means = when.means[part.key.situation]
+        if part.key.scope:
+            nodes = (1, 1)
+        elif means.nodes is not None:
+            nodes = max(1, means.nodes), max(1, means.nodes)
+        else:
+            nodes = self._timeline.nodes(begin_s, end_s)
+        if means.capacity_bps is not None and not part.key.scope:
+            capacity: tuple[int, int] | None = (means.capacity_bps, means.capacity_bps)
+        else:
+            capacity = self._timeline.capacity(begin_s, end_s, part.key.scope)
+        if capacity is None and self._limits.capacity_bps is not None and not part.key.scope:
+            capacity = self._limits.capacity_bps, self._limits.capacity_bps
+        return ExpectedShares(
+            policy, when.bindings[part.key.situation], part, self._limits, nodes, capacity, self._sizes
+        )
+
+    def judge(self, part: Part) -> Iterator[Verdict]:
+        ground = self.ground(part)
+        policy = ground.policy
+        unsure = self._situations[part.key.policy].unsure
+        for one in ground.binding.in_force:
+            rule = policy.model.constraints[one.number]
+            if rule.attribute == "available":
+                yield priority_verdicts.judge_always(ground, one)
+            elif rule.attribute == "response_time":
+                yield latency_verdicts.judge_response(ground, one, self._responses_ms)
+            elif rule.attribute == "in_minority":
+                yield priority_verdicts.judge_minority(ground, one)
+            elif rule.attribute in RESOURCES and isinstance(rule.value, Requests | Bytes):
+                yield from rate_verdicts.judge_rate(ground, one, whatever_the_load=unsure)
+            elif rule.attribute in RESOURCES and not unsure:
+                yield from share_verdicts.judge_share(ground, one)
+        if not self._situations[part.key.policy].waits_unsure:
+            yield from latency_verdicts.judge_lifetimes(ground)
+        if not unsure:
+            yield from priority_verdicts.judge_priorities(ground)
+            yield share_verdicts.judge_division(ground)
+
+
+def judge_run(verdicts: Iterable[Verdict], limits: AnalysisLimits) -> Iterator[Verdict]:
+    """One verdict for each rule: violated if it was in any window, or if small shortfalls of many add up to too much.
+
+    A rule whose lower bound is a part of something is also judged by the sums over all windows that tested it.
+    """
+    for (policy, kind, rule, line), of_rule in _by_rule(verdicts).items():
+        tested = [verdict for verdict in of_rule if verdict.outcome != NOT_TESTED]
+        broken = [verdict for verdict in tested if verdict.outcome == VIOLATED]
+        windows = f"{len(tested)} of {len(of_rule)} windows tested"
+        outcome, reason = HELD, windows
+        evidence: EvidenceQuery | None = None
+        promise = got = whole = demand = None
+        unit = tested[0].unit if tested else ""
+        if not tested:
+            reasons = sorted({verdict.reason for verdict in of_rule})
+            outcome, reason = NOT_TESTED, "; ".join(reasons[:3])
+        if tested and all(verdict.whole for verdict in tested):
+            demand, promise, got, whole = (
+                sum(getattr(verdict, field) or 0.0 for verdict in tested)
+                for field in ("demand", "promise", "got", "whole")
+            )
+            if kind == _ADDED_UP and promise - got > max(limits.run_tolerance * whole, _added_up(tested)):
+                outcome = VIOLATED
+                reason = f"over all windows {100 * got / whole:.2f}% of {100 * promise / whole:.2f}%; {windows}"
+                evidence = max(tested, key=_lacks).evidence
+        if broken:
+            worst = max(broken, key=_by_how_much)
+            outcome, evidence = VIOLATED, worst.evidence
+            reason = f"violated in {len(broken)} of {len(tested)} tested windows; the worst: {worst.reason}"
+        yield Verdict(kind, rule, policy, None, outcome, reason, unit, demand, promise, got, whole, evidence, line)
+
+
+def to_show(of_run: Iterable[Verdict], in_windows: Iterable[Verdict]) -> list[Verdict]:
+    """Whose lines are to be looked up: every violated window; and, of a rule that was violated only over all windows,
+    the one that lacks most. These come first: there are few of them."""
+    in_windows = list(in_windows)
+    by_rule = _by_rule(in_windows)
+    short = []
+    for verdict in of_run:
+        of_rule = by_rule.get(_rule(verdict), [])
+        if verdict.outcome == VIOLATED and of_rule and all(one.outcome != VIOLATED for one in of_rule):
+            short.append(max(of_rule, key=_lacks))
+    return short + [verdict for verdict in in_windows if verdict.outcome == VIOLATED]
+
+
+def _by_rule(verdicts: Iterable[Verdict]) -> dict[tuple[str, str, str, int], list[Verdict]]:
+    found: dict[tuple[str, str, str, int], list[Verdict]] = {}
+    for verdict in verdicts:
+        found.setdefault(_rule(verdict), []).append(verdict)
+    return found
+
+
+def _rule(verdict: Verdict) -> tuple[str, str, str, int]:
+    return verdict.policy, verdict.kind, verdict.rule, verdict.line
+
+
+def _lacks(verdict: Verdict) -> float:
+    return (verdict.promise or 0.0) - (verdict.got or 0.0)
+
+
+def _added_up(verdicts: Iterable[Verdict]) -> float:
+    """What is by chance in each of many windows is not to the same side in all of them."""
+    return math.hypot(*(verdict.grain for verdict in verdicts))
+
+
+def _by_how_much(verdict: Verdict) -> float:
+    if verdict.promise is None or verdict.got is None:
+        return 0.0
+    return abs(verdict.promise - verdict.got) / (verdict.whole or max(1.0, abs(verdict.promise)))
+
+
+def outcome_of(verdicts: Iterable[Verdict]) -> str:
+    outcomes = {verdict.outcome for verdict in verdicts}
+    return VIOLATED if VIOLATED in outcomes else HELD if HELD in outcomes else NOT_TESTED

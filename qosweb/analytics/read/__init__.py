@@ -1,0 +1,1 @@
+"""Reads access logs into DataFrames and aggregates them."""

@@ -1,0 +1,262 @@
+"""One pass over the lines for all that is added up of them: sums by slot, times, pages and clients, names of requests.
+
+To read JSON is what costs; to keep the lines for a second question costs as much again. So each line goes at once into
+the groups of all questions, and what comes out is small and is kept. The keys of all questions share a few columns, and
+what became of a request is a part of the key and not a column of counts: the narrower a group, the faster it is found.
+Events come along as text, because then nobody has to look for them first.
+
+A name of a request that ends in a number (``4f1c-781``) shares its group with its 63 neighbours: one bit for each. If
+there are more lines than bits, one of them ended twice. Other names have groups of their own.
+Neighbours: ``slot_sums`` and ``tables`` go on from here, ``line_queries`` asks for single lines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from qosweb.analytics.read import slot_sums, tables
+from qosweb.analytics.read.log_lines import EVENTS_MAX, as_text, event_in
+from qosweb.analytics.read.policies import EVERY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, Row
+
+    from qosweb.analytics.read.rows import AnalysisLimits, LogEvent
+
+DIGITS_MAX = 17
+_NOTHING, _NO_NUMBER = "no_text", "no_number"
+_KEYS = ("how", "time", "who", "name", "policy", "view")
+_QUESTIONS = {
+    "slots": ("how", "slot", "who", "name", "policy", "view"),
+    "waits": ("wait_step", "window_s", "who", "name", _NOTHING, _NOTHING),
+    "services": ("service_step", "window_s", "who", "name", _NOTHING, _NOTHING),
+    "pages": ("how_asked", _NO_NUMBER, "path", _NOTHING, _NOTHING, _NOTHING),
+    "clients": ("how_asked", _NO_NUMBER, "client", _NOTHING, _NOTHING, _NOTHING),
+    "names": ("is_named", "block", "stem", _NOTHING, _NOTHING, _NOTHING),
+}
+_NUMBER = {what: number for number, what in enumerate(_QUESTIONS)}
+_NUMBER_BITS = 3
+# The question is not a key of its own but the lowest bits of ``how``: a column less to write, hash and compare. A line
+# that has no ``how`` for a question has no answer to it.
+_EACH_LINE_IN_ALL = f"""
+    select * except (what) from {{lines}} unpivot include nulls (({", ".join(f"key_{name}" for name in _KEYS)})
+    for what in ({", ".join(f"(how_{what}, {', '.join(rest)})" for what, (_, *rest) in _QUESTIONS.items())}))
+    where key_how is not null
+"""
+# Numbers of ``how``: what became of a request, as it is counted; and what is no request.
+_BAD, _EVENT = -1, -2
+_WAITED, _AT_ONCE = 16, 32  # waited for long, and not at all; bits beside the kind
+_SERVED = slot_sums.COUNTS.index("served")
+_ENDED_MAX = slot_sums.COUNTS.index("refused")  # those before it have ended, too
+_SENT = tuple(slot_sums.COUNTS.index(name) for name in ("served", "failed", "gave_up"))
+_OTHERWISE = _SERVED + 1  # of pages and clients it is asked no more than this
+
+
+class LineScan:
+    """``kept`` has all groups; it is to be cached, and each table is a part of it."""
+
+    def __init__(
+        self, lines: DataFrame, limits: AnalysisLimits, responses_ms: Sequence[int], *, one_policy: bool, response: str
+    ) -> None:
+        self._limits, self._slow = limits, slot_sums.slow(limits, responses_ms, response)
+        ready = _with_keys(with_names(lines), limits, one_policy=one_policy).select(
+            *dict.fromkeys(name for of_question in _QUESTIONS.values() for name in of_question[1:]),
+            *(_asked(what, f.col(of_question[0])).alias(f"how_{what}") for what, of_question in _QUESTIONS.items()),
+            "bit",
+            f.when(f.col("kind").isin(*_SENT), f.col("bytes")).otherwise(0).alias("sent_bytes"),
+            f.when(_ended(), f.col("queue_ms")).otherwise(0.0).alias("wait_ms"),
+            *(f.when(is_slow, 1).otherwise(0).alias(name) for name, is_slow in self._slow.items()),
+        )
+        self.kept = (
+            lines.sparkSession.sql(_EACH_LINE_IN_ALL, lines=ready)
+            .groupBy(*(f"key_{name}" for name in _KEYS))
+            .agg(
+                f.count(f.lit(1)).alias("lines"),
+                f.sum("sent_bytes").alias("sent_bytes"),
+                f.max("sent_bytes").alias("size_max"),
+                f.max("wait_ms").alias("wait_ms_max"),
+                f.bit_or("bit").alias("bits"),
+                *(f.sum(name).alias(name) for name in self._slow),
+            )
+        )
+
+    def slots(self) -> DataFrame:
+        """Sums by slot, policy, view, node, class, several rows for each; bad lines by file and cause."""
+        return self._slots_and_events().where(f.col("event").isNull()).drop("event")
+
+    def few(self) -> tuple[list[Row], list[LogEvent]]:
+        """What ``slots`` and ``events`` have, of a small log: a further query would take longer than all its sums."""
+        slots, told = [], []
+        for row in self._slots_and_events().collect():
+            if row["event"] is None:
+                slots.append(row)
+            elif (event := event_in(row["event"])) is not None:
+                told += [event] * row["lines"]
+        return slots, told
+
+    def _slots_and_events(self) -> DataFrame:
+        how, lines = f.col("how"), f.col("lines")
+        is_good, kind = how >= 0, how.bitwiseAND(_WAITED - 1)
+        keys = {
+            "slot": f.col("key_time"),
+            "policy": f.col("key_policy"),
+            "view": f.col("key_view"),
+            "node": f.when(is_good, f.col("key_who")),
+            "class": f.when(is_good, f.col("key_name")),
+            "cause": f.when(how == _BAD, f.col("key_who")),
+            "file": f.when(how == _BAD, f.col("key_name")),
+            "event": f.when(how == _EVENT, f.col("key_who")),
+        }
+        counts = {
+            name: f.when(is_good & (kind == number), lines).otherwise(0) for number, name in enumerate(slot_sums.COUNTS)
+        } | {"waited": f.when(is_good & _has(_WAITED), lines).otherwise(0)}
+        return self._part("slots").select(
+            *(column.alias(name) for name, column in (keys | {"lines": lines} | counts).items()),
+            "sent_bytes", "size_max", "wait_ms_max", *self._slow,
+        )  # fmt: skip
+
+    def times(self) -> DataFrame:
+        """How many requests waited, and took, how long: by window, node, class and step of time, several rows for each.
+
+        Who did not wait at all is counted in the slots, and not for a second time in a group of waits.
+        """
+        is_slot, time, how = f.col("what") == _NUMBER["slots"], f.col("key_time"), f.col("how")
+        return (
+            self._part("slots", "waits", "services")
+            .where(~is_slot | ((how >= 0) & _has(_AT_ONCE)))
+            .select(
+                f.when(is_slot, slot_sums.window_of(time, self._limits)).otherwise(time).alias("window_s"),
+                f.col("key_who").alias("node"),
+                f.col("key_name").alias("name"),
+                f.when(f.col("what") == _NUMBER["services"], 1).otherwise(0).alias("what"),
+                f.when(is_slot, 0).otherwise(how).cast("int").alias("step"),
+                f.col("lines").alias("requests"),
+            )
+        )
+
+    def asked_for(self) -> DataFrame:
+        """How often each page was asked for, and each client asked."""
+        is_served = f.col("how") == _SERVED
+        return (
+            self._part("pages", "clients")
+            .groupBy(
+                f.when(f.col("what") == _NUMBER["pages"], "page").otherwise("client").alias("what"),
+                f.col("key_who").alias("name"),
+            )
+            .agg(
+                f.sum("lines").alias("requests"),
+                f.sum(f.when(is_served, f.col("lines")).otherwise(0)).alias("served"),
+                f.sum(f.when(is_served, f.col("sent_bytes")).otherwise(0)).alias("sent_bytes"),
+            )
+        )
+
+    def names(self) -> DataFrame:
+        """One row: ``named``, how many lines have the name of a request that ends with them; ``too_many`` of these."""
+        named = f.coalesce(f.sum("lines"), f.lit(0))
+        too_many = f.coalesce(f.sum(f.col("lines") - f.bit_count("bits")), f.lit(0))
+        return self._part("names").agg(named.alias("named"), too_many.alias("too_many"))
+
+    def suspects(self) -> DataFrame:
+        """Groups of names with more lines than names."""
+        too_many = f.col("lines") - f.bit_count("bits")
+        return (
+            self._part("names")
+            .where(too_many > 0)
+            .select(f.col("key_who").alias("stem"), f.col("key_time").alias("block"), too_many.alias("too_many"))
+        )
+
+    def events(self) -> list[LogEvent]:
+        """All that the lines tell, in no order; of more than ``EVENTS_MAX`` not all, but more than that."""
+        told = self._part("slots").where(f.col("how") == _EVENT).select("key_who", "lines").limit(EVENTS_MAX + 1)
+        return [
+            event
+            for row in told.collect()
+            if (event := event_in(row["key_who"])) is not None
+            for _ in range(row["lines"])
+        ]
+
+    def _part(self, *questions: str) -> DataFrame:
+        """No unions of parts: Spark would not see that both sides are kept, and would read the lines again."""
+        how = f.col("key_how")
+        return (
+            self.kept.withColumn("what", how.bitwiseAND((1 << _NUMBER_BITS) - 1))
+            .where(f.col("what").isin(*(_NUMBER[question] for question in questions)))
+            .withColumn("how", f.shiftright(how, _NUMBER_BITS))
+        )
+
+
+def with_names(lines: DataFrame) -> DataFrame:
+    """With ``stem``, what the group of a request's name has in common, its number ``block`` (or null), and its ``bit``.
+
+    Step by step: what is in a column of its own is worked out once for each line. Lengths in bytes, which nobody has to
+    count: all that is a number has a byte for each character.
+    """
+    last, number = f.col("name_end"), f.col("name_number")
+    is_numbered = number >= 0
+    bit = f.call_function("shiftleft", f.lit(1).cast("long"), number.bitwiseAND(63).cast("int"))
+    before = f.substring(f.col("rid").cast("binary"), f.lit(1), f.octet_length("rid") - f.octet_length(last))
+    return (
+        lines.withColumn("name_end", f.substring_index("rid", "-", -1))
+        .withColumn("name_number", f.when(f.octet_length(last) <= DIGITS_MAX, last.try_cast("long")))
+        .withColumns(
+            {
+                "stem": f.when(is_numbered, before.cast("string")).otherwise(f.col("rid")),
+                "block": f.when(is_numbered, f.shiftright(number, 6)),
+                "bit": f.when(is_numbered, bit).otherwise(f.lit(1).cast("long")),
+            }
+        )
+        .drop("name_end", "name_number")
+    )
+
+
+def _asked(what: str, how: Column) -> Column:
+    """``how`` for one of the questions."""
+    return f.shiftleft(how, _NUMBER_BITS).bitwiseOR(f.lit(_NUMBER[what]).cast("long"))
+
+
+def _has(bit: int) -> Column:
+    return f.col("how").bitwiseAND(bit) != 0
+
+
+def _ended() -> Column:
+    return f.col("kind").between(0, _ENDED_MAX)
+
+
+def _with_keys(lines: DataFrame, limits: AnalysisLimits, *, one_policy: bool) -> DataFrame:
+    """With the columns of ``_QUESTIONS``. A bad line counts by its cause and file, an event is told; both only once.
+
+    The words of a line are looked at once, for its ``kind``; all else goes by that number.
+    """
+    is_bad, is_event = f.col("cause").isNotNull(), f.col("event").isNotNull()
+    is_good, is_served = f.col("kind") >= 0, f.col("kind") == _SERVED
+    policy = f.lit(EVERY) if one_policy else f.coalesce("policy", f.lit(""))
+    wait_ms = f.col("queue_ms")
+    is_at_once = wait_ms < tables.SHORTEST_MS
+    waited = f.when(_ended() & (wait_ms >= limits.waited_ms), _WAITED).otherwise(0)
+    at_once = f.when(_ended() & is_at_once, _AT_ONCE).otherwise(0)
+    slot = f.floor(f.col("at") / limits.slot_s)
+    kind = f.when(is_bad, _BAD).when(is_event, _EVENT).otherwise(slot_sums.kind(limits))
+    return (
+        lines.withColumn("kind", kind)
+        .withColumn("slot", f.when(is_good, slot))
+        .withColumns(
+            {
+                "how": (f.col("kind") + waited + at_once).cast("long"),
+                "how_asked": f.when(is_good, f.when(is_served, _SERVED).otherwise(_OTHERWISE)).cast("long"),
+                "window_s": slot_sums.window_of(f.col("slot"), limits),
+                "who": f.when(is_good, f.col("node")).when(is_bad, f.col("cause")).otherwise(as_text()),
+                "name": f.when(is_good, f.col("class")).when(is_bad, f.col("file")),
+                "policy": f.when(is_good, policy),
+                "view": f.when(is_good, f.coalesce("view", f.lit(""))),
+                "wait_step": f.when(_ended() & ~is_at_once, tables.step(wait_ms)).cast("long"),
+                "service_step": f.when(is_served, tables.step(f.col("service_ms"))).cast("long"),
+                "is_named": f.when(_ended() & (f.col("rid") != ""), 0).cast("long"),
+                _NOTHING: f.lit(None).cast("string"),
+                _NO_NUMBER: f.lit(None).cast("long"),
+            }
+        )
+    )

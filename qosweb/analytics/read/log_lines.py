@@ -1,0 +1,251 @@
+"""Log lines as a DataFrame, one form for all formats: fields with their types, and what is wrong with a line.
+
+``cause`` is null for a good line. A bad one keeps its text in ``bad`` and its file in ``file``; it is counted and set
+aside, never dropped silently. A request counts at the moment it was decided, ``ts`` and its wait; that puts what was
+served and what was denied on one axis. Nothing here runs Python on a row. Requests and events are read in one pass;
+what only events have is read as text, because it must not spoil a request that has a field of that name.
+Neighbours: ``sources`` finds the files, ``slot_sums`` adds the lines up, ``segments`` gives the lines of a growing log.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from qosweb.analytics.read.rows import LogEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from qosweb.analytics.read.sources import Sources
+
+DECISIONS = ("served", "denied", "expired", "redirected", "forwarded", "failed")
+EVENTS_MAX = 1_000_000
+
+_TYPES: dict[str, t.DataType] = {
+    "ts": t.DoubleType(),
+    "rid": t.StringType(),
+    "node": t.StringType(),
+    "view": t.StringType(),
+    "policy": t.StringType(),
+    "client": t.StringType(),
+    "method": t.StringType(),
+    "host": t.StringType(),
+    "path": t.StringType(),
+    "class": t.StringType(),
+    "decision": t.StringType(),
+    "status": t.IntegerType(),
+    "bytes": t.LongType(),
+    "queue_ms": t.DoubleType(),
+    "service_ms": t.DoubleType(),
+    "total_ms": t.DoubleType(),
+    "event": t.StringType(),
+}
+
+OF_EVENTS = ("index", "members", "primary", "text", "of", "capacity_bps")  # with ts, node, view and policy
+_NEEDED = {"view": ("view", "members", "primary"), "policy": ("policy", "text"), "capacity": ("capacity_bps",)}
+_FORMS = {"index": "[0-9]{1,18}", "members": r"\[.*\]", "primary": "true|false", "capacity_bps": "[0-9]{1,18}"}
+_COMBINED = (
+    r"^(\S+) \S+ .*?\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "
+    r'"((?:[^"\\]|\\.)*)" (\d{3}) (\d+|-)(?: .*)?$'
+)
+
+
+REQUEST_SCHEMA = t.StructType([t.StructField(name, kind) for name, kind in _TYPES.items()])
+LINE_SCHEMA = t.StructType(
+    [*REQUEST_SCHEMA.fields, *(t.StructField(name, t.StringType()) for name in (*OF_EVENTS, "bad"))]
+)
+_WITHOUT_TEXT = t.StructType([field for field in LINE_SCHEMA.fields if field.name != "bad"])
+
+
+def read_lines(spark: SparkSession, sources: Sources, *, with_text: bool = True) -> DataFrame:
+    """Requests and events, with ``cause``, ``bad``, ``file`` and the moment ``at``.
+
+    Lines of connections on which no request could be read (method ``-``) are left out.
+    Without the text of bad lines JSON is read faster by a sixth. A line that is no JSON then is one without fields: as
+    bad, but for another cause, and ``bad`` is always null. A field of a wrong type is missing.
+    """
+    frames = []
+    if sources.json:
+        schema = LINE_SCHEMA if with_text else _WITHOUT_TEXT
+        raw = spark.read.schema(schema).option("columnNameOfCorruptRecord", "bad").json(list(sources.json))
+        frames.append(judged(raw if with_text else raw.withColumn("bad", f.lit(None).cast("string"))))
+    if sources.combined:
+        frames.append(judged(_combined(spark.read.text(list(sources.combined)))))
+    if sources.parquet:
+        frames.append(judged(_of_parquet(spark.read.parquet(*sources.parquet))))
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def as_text() -> Column:
+    """An event as one text, which ``event_in`` reads."""
+    return f.to_json(f.struct("event", "ts", "node", "view", "policy", *OF_EVENTS))
+
+
+def event_in(line: str) -> LogEvent | None:
+    """None for a line that is none."""
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(said, dict) or said.get("event") is None:
+        return None
+    if not isinstance(said.get("ts"), int | float) or isinstance(said["ts"], bool):
+        return None
+    texts = {
+        name: value if isinstance(value, str) or value is None else json.dumps(value)
+        for name in ("event", "node", "view", "policy", *OF_EVENTS)
+        for value in (said.get(name),)
+    }
+    return _event(texts | {"ts": float(said["ts"])})
+
+
+def requests(lines: DataFrame) -> DataFrame:
+    """Without the events."""
+    return lines.where(f.col("event").isNull() | f.col("cause").isNotNull()).drop("event", *OF_EVENTS)
+
+
+def events(lines: DataFrame) -> list[LogEvent]:
+    """All events, in no order; of more than ``EVENTS_MAX`` not all, but more than that."""
+    told = lines.where(f.col("event").isNotNull() & f.col("ts").isNotNull() & f.col("cause").isNull())
+    rows = told.select("event", "ts", "node", "view", "policy", *OF_EVENTS).limit(EVENTS_MAX + 1).collect()
+    return [_event(row.asDict()) for row in rows]
+
+
+def _event(row: Mapping[str, Any]) -> LogEvent:
+    """Of the time, and texts for all else."""
+    return LogEvent(
+        row["event"], row["ts"], row["of"] or row["node"] or "", _whole(row["index"]), row["view"] or "",
+        _names(row["members"]), row["primary"] == "true", row["policy"] or "", row["text"] or "",
+        _whole(row["capacity_bps"]) or 0, (row["node"] or "") if row["of"] else "",
+    )  # fmt: skip
+
+
+def _whole(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    try:
+        found = json.loads(text or "[]")
+    except ValueError:
+        return ()
+    return tuple(name for name in found if isinstance(name, str)) if isinstance(found, list) else ()
+
+
+def _of_parquet(raw: DataFrame) -> DataFrame:
+    """What is missing is null."""
+    kinds = {field.name: field.dataType for field in raw.schema.fields}
+    for field in LINE_SCHEMA.fields:
+        if field.name not in kinds or field.name == "bad":
+            raw = raw.withColumn(field.name, f.lit(None).cast(field.dataType))
+        elif isinstance(kinds[field.name], t.ArrayType):
+            raw = raw.withColumn(field.name, f.to_json(field.name))
+        elif field.name in OF_EVENTS:
+            raw = raw.withColumn(field.name, f.col(field.name).cast("string"))
+    return raw
+
+
+def judged(raw: DataFrame) -> DataFrame:
+    """With ``cause``: what is wrong with a line, null if nothing is."""
+    numbers = ("bytes", "queue_ms", "service_ms", "total_ms")
+    bad, trimmed = f.col("bad"), f.rtrim("bad")
+    is_request = f.col("event").isNull()
+    cause = f.when(
+        bad.isNotNull() & (is_request | f.col("ts").isNull()),  # events do without the numbers of requests
+        f.when(~f.ltrim("bad").startswith("{"), "not a JSON object")
+        .when(~trimmed.endswith("}"), "cut off")
+        .when(f.coalesce("rid", "node", "class", "decision", "event").isNull(), "not valid JSON")
+        .otherwise("a field of the wrong type"),
+    )
+    cause = cause.when(~is_request, _wrong_with_event())
+    for name in ("ts", "rid", "node", "class", "decision", "status", *numbers):
+        cause = cause.when(f.col(name).isNull(), f"no field '{name}'")
+    cause = cause.when(~f.col("decision").isin(*DECISIONS), "unknown decision")
+    out_of_range = reduce(lambda one, other: one | other, (~(f.col(name) >= 0) for name in ("ts", *numbers)))
+    cause = cause.when(out_of_range, "a number out of range")
+    lacks_number = reduce(lambda one, other: one + other, (f.col(name) for name in ("ts", "status", *numbers))).isNull()
+    return (
+        raw.withColumn("cause", cause)
+        .where(~is_request | ~f.col("method").eqNullSafe("-") | lacks_number)
+        .select(
+            *_TYPES,
+            *OF_EVENTS,
+            "cause",
+            "bad",
+            f.input_file_name().alias("file"),  # not ``_metadata``: that copies every line once more
+            (f.col("ts") + f.col("queue_ms") / 1000).alias("at"),
+        )
+    )
+
+
+def _wrong_with_event() -> Column:
+    """Null if nothing is. Of events that nobody looks at only the time and the node are."""
+    cause = f.when(f.col("ts").isNull(), "no field 'ts'").when(~(f.col("ts") >= 0), "a number out of range")
+    cause = cause.when(f.col("node").isNull(), "no field 'node'")
+    for kind, names in _NEEDED.items():
+        for name in names:
+            cause = cause.when((f.col("event") == kind) & f.col(name).isNull(), f"no field '{name}'")
+    for name, form in _FORMS.items():
+        is_wrong = f.col("event").isin(*_NEEDED) & ~f.col(name).rlike(f"^({form})$")
+        cause = cause.when(is_wrong, "a field of the wrong type")
+    return cause
+
+
+def narrow(lines: DataFrame, response: str) -> DataFrame:
+    """What the analysis looks at, and no more of it."""
+    file = f.when(f.col("cause").isNotNull(), f.replace(f.col("file"), f.lit("file:///"), f.lit("file:/"))).alias(
+        "file"
+    )
+    dropped = {"method", "file"} | ({"total_ms"} if response != "total" else set())
+    return lines.select(*(name for name in lines.columns if name not in dropped), file)
+
+
+def _combined(raw: DataFrame) -> DataFrame:
+    """What the combined format can tell: no class, no times, and of decisions only what the status shows."""
+
+    def group(number: int) -> Column:
+        return f.regexp_extract("value", _COMBINED, number)
+
+    is_line = f.col("value").rlike(_COMBINED)
+    status = group(4).cast("int")
+    decision = (
+        f.when(status.isin(429, 503), "denied").when(status.isin(302, 307), "redirected")
+        .when(status.isin(499, 500, 502, 504), "failed").otherwise("served")
+    )  # fmt: skip
+    values: dict[str, Column] = {
+        "ts": f.unix_timestamp(f.try_to_timestamp(group(2), f.lit("dd/MMM/yyyy:HH:mm:ss Z"))).cast("double"),
+        "rid": f.lit(""),
+        "node": f.lit("-"),
+        "view": f.lit(""),
+        "policy": f.lit(""),
+        "client": group(1),
+        "method": f.split(group(3), " ").getItem(0),
+        "host": f.lit(""),
+        "path": f.split(f.split(group(3), " ").getItem(1), r"\?").getItem(0),
+        "class": f.lit("-"),
+        "decision": decision,
+        "status": status,
+        "bytes": f.coalesce(f.expr(f"try_cast(regexp_extract(value, '{_sql(_COMBINED)}', 5) as long)"), f.lit(0)),
+        "queue_ms": f.lit(0.0),
+        "service_ms": f.lit(0.0),
+        "total_ms": f.lit(0.0),
+        **{name: f.lit(None).cast("string") for name in ("event", *OF_EVENTS)},
+    }
+    bad = f.when(~is_line, f.col("value"))
+    blank = f.trim("value") == ""
+    columns = [f.when(is_line, value).alias(name) for name, value in values.items()]
+    return raw.where(~blank).select(*columns, bad.alias("bad"))
+
+
+def _sql(pattern: str) -> str:
+    return pattern.replace("\\", "\\\\").replace("'", "\\'")

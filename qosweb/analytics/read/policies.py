@@ -1,0 +1,111 @@
+"""The specifications that were in force, read with the language's own code.
+
+A request line names its policy by hash; the event line of that policy has the text. ``--spec`` stands for all of them.
+Neighbours: ``situations`` says what of a policy binds when, ``verdicts`` judges it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.match.matcher import Matcher, watched
+from qosweb.webqos.model import conditions as c
+from qosweb.webqos.model.build import build
+from qosweb.webqos.model.model import Bytes, Duration, Requests
+from qosweb.webqos.policy.coverage import Coverage
+from qosweb.webqos.syntax.diagnostics import has_errors
+from qosweb.webqos.syntax.positions import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from qosweb.analytics.read.rows import LogEvent
+    from qosweb.webqos.model.build import Built
+    from qosweb.webqos.model.model import Model
+
+EVERY = "*"  # the policy of all lines, whatever they say: --spec
+RESPONSES_MAX = 8  # each is one more count of every line
+
+
+@dataclass(frozen=True)
+class LoggedPolicy:
+    """A specification with what the judgement needs of it."""
+
+    name: str
+    text: str
+    built: Built
+    model: Model
+    coverage: Coverage
+    numbers: dict[str, int]  # of classes, by name
+    subjects: frozenset[str]  # of the cluster, that its conditions speak of
+
+    @property
+    def counts_nodes(self) -> bool:
+        """A bound of it grows with the number of nodes."""
+        return any(isinstance(rule.value, Requests | Bytes) and rule.value.per_node for rule in self.model.constraints)
+
+    @property
+    def is_absolute(self) -> bool:
+        """A bound of it is another share of another capacity, or is judged by the capacity."""
+        return any(rule.hard or isinstance(rule.value, Requests | Bytes) for rule in self.model.constraints)
+
+    def line(self, constraint: int) -> int:
+        return self.built.line(constraint)
+
+    def priority_line(self, priority: int) -> int:
+        return self.built.source.line_of(self.built.priority_rules[priority].span.start)
+
+    def watched_sets(self) -> set[int]:
+        return watched(self.model)
+
+    def matcher(self) -> Matcher:
+        return Matcher(self.model)
+
+
+def from_file(name: str) -> LoggedPolicy:
+    """Raises UsageError, after the mistakes were written to standard error."""
+    from qosweb.webqos.loader import load  # it checks, and so takes scipy along: half a second that most need not wait
+
+    return _policy(EVERY, load(name))
+
+
+def from_events(events: Iterable[LogEvent]) -> tuple[dict[str, LoggedPolicy], list[str]]:
+    """By hash; and what is wrong with those that cannot be read."""
+    found: dict[str, LoggedPolicy] = {}
+    troubles: list[str] = []
+    texts: dict[str, str] = {}
+    for event in events:
+        if event.kind != "policy" or not event.text:
+            continue
+        known = texts.setdefault(event.policy, event.text)
+        if event.policy in found or known != event.text:
+            continue
+        built = build(Source(f"policy {event.policy}", event.text))
+        if built.model is None or has_errors(built.found):
+            troubles.append(
+                f"the policy {event.policy} that {event.node} logged has mistakes; its requests are not judged"
+            )
+        else:
+            found[event.policy] = _policy(event.policy, built)
+    return found, troubles
+
+
+def response_limits(policies: Mapping[str, LoggedPolicy]) -> tuple[int, ...]:
+    """The response times that are promised, in milliseconds; of more than ``RESPONSES_MAX`` the shortest."""
+    found = {
+        rule.value.ms
+        for policy in policies.values()
+        for rule in policy.model.constraints
+        if rule.attribute == "response_time" and isinstance(rule.value, Duration)
+    }
+    return tuple(sorted(found)[:RESPONSES_MAX])
+
+
+def _policy(name: str, built: Built) -> LoggedPolicy:
+    model = built.model
+    assert model is not None
+    leaves = [leaf for rule in model.rules if rule.condition is not None for leaf in c.leaves(rule.condition)]
+    subjects = {leaf.subject for leaf in leaves if isinstance(leaf, c.Within) and leaf.subject in c.OF_CLUSTER}
+    numbers = {one.name: at for at, one in enumerate(model.classes)}
+    return LoggedPolicy(name, built.source.text, built, model, Coverage(model), numbers, frozenset(subjects))

@@ -1,0 +1,231 @@
+"""Sums by slot, policy, view, node and class, from which nearly all other tables follow.
+
+Only sums and maxima: Spark does these in generated code, without objects per group, and sums of
+parts of a log can be added up to those of the whole. A key may have several rows; whoever reads them adds them up.
+Neighbours: ``line_scan`` makes them in one pass over the lines; ``window_parts`` makes windows of them, on the driver.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import functions as f
+
+from qosweb.analytics.read.tables import OutcomeCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame, Row
+
+    from qosweb.analytics.read.rows import AnalysisLimits
+
+    OfSlots = DataFrame | list[Row]  # of a small log the rows themselves: they are added up here, and not by Spark
+    Rows = Iterable[Row | Mapping[str, Any]]
+
+TOO_MANY = 429  # a bound on the client itself
+
+GAVE_UP = 499  # the client left before there was an answer
+BEGUN_MS = 1.0  # who was served for less was not begun with
+
+ENDED = ("served", "denied", "expired", "failed")
+COUNTS = ("served", "denied", "expired", "failed", "gave_up", "refused", "redirected", "forwarded")
+_SUMS = (*COUNTS, "sent_bytes", "waited")
+_MAXIMA = ("size_max", "wait_ms_max")
+SLOT_ROW = (
+    "slot", "policy", "scope", "class", "served", "denied", "expired", "failed", "gave_up", "refused", "sent_bytes",
+    "waited", *_MAXIMA,
+)  # fmt: skip
+KEYS = ("slot", "policy", "view", "node", "class", "cause", "file")
+
+
+def window_of(slot: Column, limits: AnalysisLimits) -> Column:
+    """When the window of a slot begins, in seconds."""
+    return f.floor(slot * limits.slot_s / limits.window_s) * limits.window_s
+
+
+def kind(limits: AnalysisLimits) -> Column:
+    """Which of ``COUNTS`` a good line counts for, by its number."""
+    decision = f.col("decision")
+    kinds = {
+        "served": decision == "served",
+        "refused": (decision == "denied") & (f.col("status") == TOO_MANY),
+        "denied": decision == "denied",
+        "expired": decision == "expired",
+        "gave_up": has_given_up(limits),
+        "failed": decision == "failed",
+        "redirected": decision == "redirected",
+    }
+    found = f.lit(COUNTS.index("forwarded"))
+    for name, condition in reversed(kinds.items()):
+        found = f.when(condition, COUNTS.index(name)).otherwise(found)
+    return found
+
+
+def slow(limits: AnalysisLimits, responses_ms: Sequence[int], response: str) -> dict[str, Column]:
+    """Whether a line was served, but slower than each of the limits; by the name of the count."""
+    measured = f.col("total_ms") if response == "total" else f.col("service_ms")
+    return {
+        _slow(limit_ms): (f.col("decision") == "served") & (measured > limit_ms + limits.slack_ms)
+        for limit_ms in responses_ms
+    }
+
+
+def has_given_up(limits: AnalysisLimits) -> Column:
+    """The client waited, and left before anything was done for it."""
+    return (
+        (f.col("decision") == "failed")
+        & (f.col("status") == GAVE_UP)
+        & (f.col("bytes") == 0)
+        & (f.col("queue_ms") >= limits.waited_ms)
+        & (f.col("service_ms") < BEGUN_MS)
+    )
+
+
+def _slow(limit_ms: int) -> str:
+    return f"slow_{limit_ms}"
+
+
+def schema(responses_ms: Sequence[int]) -> str:
+    """Of what ``line_scan`` makes of slots."""
+    keys = ["slot long", *(f"{name} string" for name in KEYS[1:])]
+    counts = [f"{name} long" for name in ("lines", *_SUMS, *map(_slow, responses_ms))]
+    return ", ".join([*keys, *counts, "size_max long", "wait_ms_max double"])
+
+
+def added_up(of_slots: DataFrame, responses_ms: Sequence[int]) -> DataFrame:
+    """The sums of several parts of a log as those of the whole; a limit that a part did not know was not in force."""
+    names = ("lines", *_SUMS, *map(_slow, responses_ms))
+    return of_slots.groupBy(*KEYS).agg(
+        *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in names),
+        *(f.max(name).alias(name) for name in _MAXIMA),
+    )
+
+
+class Survey(NamedTuple):
+    """What the slots hold, before anything is judged."""
+
+    bad: list[tuple[str, str, int]]  # file, cause, lines
+    classes: dict[tuple[str, str], int]  # lines by policy and class
+    nodes: frozenset[str]
+    first_slot: int
+    last_slot: int
+    outcomes: list[
+        OutcomeCounts
+    ]  # by window and class, window and node, node and class, class, node, and of everything
+
+    @property
+    def requests(self) -> int:
+        return sum(self.classes.values())
+
+
+def survey(of_slots: OfSlots, limits: AnalysisLimits) -> Survey:
+    """One look at all slots: sums by window and class or node, by node, class and policy, and bad lines by file."""
+    if not isinstance(of_slots, list):
+        return _surveyed(*_summed(of_slots, limits))
+    rows = []
+    for row in of_slots:
+        slot = row["slot"]
+        window_s = slot * limits.slot_s // limits.window_s * limits.window_s if slot is not None else None
+        rows.append(row.asDict() | {"window_s": window_s, "first": slot, "last": slot})
+    good = [row for row in rows if row["cause"] is None]
+    return _surveyed(good, good, good, [row for row in rows if row["cause"] is not None])
+
+
+def _summed(of_slots: DataFrame, limits: AnalysisLimits) -> tuple[list[Row], ...]:
+    """By window and class, by window and node, by node, class and policy; and bad lines."""
+    window = window_of(f.col("slot"), limits).alias("window_s")
+    table = of_slots.select(window, *(f.col(name) for name in of_slots.columns))
+    at = {name: f.col(name) for name in ("window_s", "node", "class", "policy", "cause", "file")}
+    sets = (
+        ("window_s", "class", "cause"),
+        ("window_s", "node", "cause"),
+        ("node", "class", "policy", "cause"),
+        ("cause", "file"),
+    )
+    of_what = f.grouping_id().alias("of_what")
+    totals = [f.sum(name).alias(name) for name in ("lines", *COUNTS, "sent_bytes")]
+    rows = (
+        table.groupingSets([[at[name] for name in one] for one in sets], *at.values())
+        .agg(of_what, *totals, f.min("slot").alias("first"), f.max("slot").alias("last"))
+        .collect()
+    )
+    return tuple(
+        [row for row in rows if row["of_what"] == number and (row["cause"] is not None) == ("file" in one)]
+        for one in sets
+        for number in (grouping_number(one, tuple(at)),)
+    )
+
+
+def _surveyed(in_windows: Rows, at_nodes: Rows, known: Rows, bad: Rows) -> Survey:
+    classes: Counter[tuple[str, str]] = Counter()
+    for row in known:
+        classes[row["policy"], row["class"]] += row["lines"]
+    wrong: Counter[tuple[str, str]] = Counter()
+    for row in bad:
+        wrong[row["file"], row["cause"]] += row["lines"]
+    return Survey(
+        sorted((file, cause, lines) for (file, cause), lines in wrong.items()),
+        dict(sorted(classes.items())),
+        frozenset(row["node"] for row in known),
+        min((row["first"] for row in known), default=0),
+        max((row["last"] for row in known), default=-1),
+        [
+            *_outcomes(in_windows, "window_s", "class"),
+            *_outcomes(at_nodes, "window_s", "node"),
+            *(one for names in (("node", "class"), ("class",), ("node",), ()) for one in _outcomes(known, *names)),
+        ],
+    )
+
+
+def grouping_number(chosen: tuple[str, ...], names: tuple[str, ...]) -> int:
+    """As SQL numbers the sets: a bit is set for each column that is not in it, the last column being the lowest."""
+    return sum(1 << place for place, name in enumerate(reversed(names)) if name not in chosen)
+
+
+def _outcomes(rows: Rows, *names: str) -> list[OutcomeCounts]:
+    found: dict[tuple[int | str, ...], list[int]] = {}
+    for row in rows:
+        totals = found.setdefault(tuple(row[name] for name in names), [0] * (len(COUNTS) + 1))
+        for place, name in enumerate((*COUNTS, "sent_bytes")):
+            totals[place] += row[name]
+    made = []
+    for at, totals in found.items():
+        key = dict(zip(names, at, strict=True))
+        of = key.get("window_s"), key.get("node"), key.get("class")
+        made.append(OutcomeCounts(*of, *totals))  # type: ignore[arg-type] # nine sums, and what the names say
+    return made
+
+
+def by_slot(
+    of_slots: OfSlots, slots: range, outside: Sequence[str], responses_ms: Sequence[int]
+) -> list[tuple[int | str, ...]]:
+    """``SLOT_ROW`` and what was slow, of good lines; ``scope`` is the node if the view is not primary."""
+    totals = (*SLOT_ROW[4:-2], *map(_slow, responses_ms))
+    order = (*SLOT_ROW, *map(_slow, responses_ms))
+    if isinstance(of_slots, list):
+        return _few_by_slot(of_slots, slots, outside, totals, order)
+    scope = f.when(f.col("view").isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
+    rows = (
+        of_slots.where(f.col("cause").isNull() & f.col("slot").between(slots.start, slots.stop - 1))
+        .groupBy("slot", "policy", scope.alias("scope"), "class")
+        .agg(*(f.max(name).alias(name) for name in _MAXIMA), *(f.sum(name).alias(name) for name in totals))
+    )
+    return [tuple(row) for row in rows.select(*order).collect()]
+
+
+def _few_by_slot(
+    rows: list[Row], slots: range, outside: Sequence[str], totals: Sequence[str], order: Sequence[str]
+) -> list[tuple[int | str, ...]]:
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        if row["cause"] is not None or row["slot"] not in slots:
+            continue
+        scope = row["node"] if row["view"] in outside else ""
+        one = row.asDict() | {"scope": scope}
+        known = found.setdefault((row["slot"], row["policy"], scope, row["class"]), one)
+        if known is not one:
+            known |= {name: known[name] + one[name] for name in totals}
+            known |= {name: max(known[name], one[name]) for name in _MAXIMA}
+    return [tuple(one[name] for name in order) for one in found.values()]

@@ -1,0 +1,140 @@
+"""Windows, divided where what held in them changed: sums by slot put together on the driver. Pure.
+
+A slot is contended if somebody was denied for lack of capacity, or expired, or gave up, or waited. The sums of a window
+keep the contended slots apart, and each of these is kept for itself, too: what is not used in one is not saved.
+Neighbours: ``slot_sums`` adds up the lines by slot, ``situations`` says what held when, ``verdicts`` judges the parts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from qosweb.analytics.judge.situations import MIXED
+from qosweb.analytics.read.rows import Cell, ClassAmount, Moment, Part, PartKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from qosweb.analytics.judge.situations import Situations, SlotSpan
+    from qosweb.analytics.read.rows import AnalysisLimits
+
+
+class SlotRow(NamedTuple):
+    """One class in one slot, as ``cells.by_slot`` gives it."""
+
+    slot: int
+    policy: str
+    scope: str
+    name: str
+    served: int
+    denied: int
+    expired: int
+    failed: int
+    gave_up: int
+    refused: int
+    sent_bytes: int
+    waited: int
+    size_max: int
+    wait_ms_max: float
+    slow: tuple[int, ...] = ()
+
+    @property
+    def held_back(self) -> int:
+        return self.denied + self.expired + self.gave_up
+
+
+def slot_rows(rows: Iterable[tuple[Any, ...]]) -> list[SlotRow]:
+    known = len(SlotRow._fields) - 1
+    return [SlotRow._make((*row[:known], row[known:])) for row in rows]
+
+
+def parts(rows: Iterable[SlotRow], situations: Mapping[str, Situations], limits: AnalysisLimits) -> list[Part]:
+    """What each window shows of each class, as far as the policies are known; a slot in no situation is left out."""
+    rows = list(rows)
+    busy = {(row.slot, row.scope) for row in rows if row.held_back + row.waited}
+    when = {name: _When(one.spans) for name, one in situations.items()}
+    found: dict[PartKey, list[SlotRow]] = {}
+    for row in rows:
+        situation = when[row.policy].at(row.slot) if row.policy in when else MIXED
+        if situation != MIXED:
+            window_s = row.slot * limits.slot_s // limits.window_s * limits.window_s
+            found.setdefault(PartKey(window_s, row.policy, row.scope, situation), []).append(row)
+    policies: dict[tuple[int, str], set[str]] = {}
+    for key in found:
+        policies.setdefault((key.window_s, key.scope), set()).add(key.policy)
+    made = []
+    for key in sorted(found):
+        of_part = found[key]
+        slots = {row.slot for row in of_part}
+        seconds = when[key.policy].slots(key, limits) * limits.slot_s
+        if len(policies[key.window_s, key.scope]) > 1:  # nobody tells when each was in force, but for the requests
+            seconds = min(seconds, (max(slots) - min(slots) + 1) * limits.slot_s)
+        moments = _moments([row for row in of_part if (row.slot, key.scope) in busy])
+        busy_s = len(moments) * limits.slot_s
+        made.append(Part(key, float(seconds), float(busy_s), _cells(key, of_part, busy), moments))
+    return made
+
+
+class _When:
+    """The situations of one policy by slot; before the first span and after the last they are those of these."""
+
+    def __init__(self, spans: list[SlotSpan]) -> None:
+        self._spans = spans
+        self._firsts = [span.first for span in spans]
+
+    def at(self, slot: int) -> int:
+        place = bisect_right(self._firsts, slot) - 1
+        return self._spans[place].situation if place >= 0 and slot <= self._spans[place].last else MIXED
+
+    def slots(self, key: PartKey, limits: AnalysisLimits) -> int:
+        """How many of a window are in the situation; where the log begins or ends within it, as if it went on."""
+        first = key.window_s // limits.slot_s
+        last = first + limits.window_s // limits.slot_s - 1
+        outer = self._spans[0], self._spans[-1]
+        count = 0
+        for span in self._spans[max(0, bisect_right(self._firsts, first) - 1) : bisect_right(self._firsts, last)]:
+            if span.situation == key.situation:
+                begin = first if span is outer[0] else max(first, span.first)
+                end = last if span is outer[1] else min(last, span.last)
+                count += end - begin + 1
+        return count
+
+
+def _moments(rows: list[SlotRow]) -> tuple[Moment, ...]:
+    by_slot: dict[int, list[ClassAmount]] = {}
+    for row in rows:
+        amount = ClassAmount(row.name, row.served + row.failed, row.held_back, row.sent_bytes)
+        by_slot.setdefault(row.slot, []).append(amount)
+    return tuple(Moment(slot, tuple(by_slot[slot])) for slot in sorted(by_slot))
+
+
+def _cells(key: PartKey, rows: list[SlotRow], busy: set[tuple[int, str]]) -> tuple[Cell, ...]:
+    by_class: dict[str, list[SlotRow]] = {}
+    for row in rows:
+        by_class.setdefault(row.name, []).append(row)
+    made = []
+    for name in sorted(by_class):
+        of_class = by_class[name]
+        held = [row for row in of_class if (row.slot, key.scope) in busy]
+        made.append(
+            Cell(
+                key,
+                name,
+                served=sum(row.served for row in of_class),
+                denied=sum(row.denied for row in of_class),
+                expired=sum(row.expired for row in of_class),
+                failed=sum(row.failed for row in of_class),
+                refused=sum(row.refused for row in of_class),
+                sent_bytes=sum(row.sent_bytes for row in of_class),
+                size_max=max(row.size_max for row in of_class),
+                wait_ms_max=max(row.wait_ms_max for row in of_class),
+                slow=tuple(map(sum, zip(*(row.slow for row in of_class), strict=True))),
+                busy_served=sum(row.served for row in held),
+                busy_failed=sum(row.failed for row in held),
+                busy_held_back=sum(row.held_back for row in held),
+                busy_bytes=sum(row.sent_bytes for row in held),
+                gave_up=sum(row.gave_up for row in of_class),
+            )
+        )
+    return tuple(made)

@@ -1,0 +1,1 @@
+"""Writes the findings: terminal, JSON, HTML, Parquet."""

@@ -1,0 +1,101 @@
+"""The findings in the terminal: a short table, what is wrong, and the outcome in the last line."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED
+
+if TYPE_CHECKING:
+    from qosweb.analytics.findings import Findings
+    from qosweb.analytics.read.rows import Verdict
+
+ROWS_MAX = 60
+STYLES = {HELD: "green", VIOLATED: "bold red", NOT_TESTED: "dim"}
+
+
+def show(findings: Findings) -> None:
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
+    console.print(_classes(findings))
+    console.print()
+    console.print(_promises(findings))
+    for name in findings.notes:
+        print(f"note: {name}")
+    for file, cause, count in findings.bad[:ROWS_MAX]:
+        print(f"{count} bad lines in {file}: {cause}")
+    for crowd in findings.crowds[:ROWS_MAX]:
+        paid = ", ".join(name for name, _, _ in crowd.paid) or "nobody"
+        print(
+            f"flash crowd: {crowd.name}, x{crowd.factor:.1f}, {clock(crowd.begin_s)} to {clock(crowd.end_s)}; "
+            f"paid: {paid}"
+        )
+    shown = [verdict for verdict in findings.windows if verdict.outcome == VIOLATED][:5]
+    for verdict in shown:
+        print(
+            f"{_when(verdict)} {verdict.rule}: {verdict.reason} {' '.join(findings.samples.get(verdict, ()))}".rstrip()
+        )
+    seconds = findings.end_s - findings.begin_s
+    print(
+        f"{findings.outcome}: {findings.lines} lines, {seconds:.0f} s, from {clock(findings.begin_s)} UTC", flush=True
+    )
+
+
+def clock(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _when(verdict: Verdict) -> str:
+    return clock(verdict.key.window_s) if verdict.key else ""
+
+
+def _classes(findings: Findings) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("class", overflow="fold")
+    for column in (
+        "asked",
+        "served",
+        "denied",
+        "expired",
+        "failed",
+        "gave up",
+        "redirected",
+        "MB",
+        "wait p50",
+        "p99 ms",
+        "service p50",
+        "p99 ms",
+    ):
+        table.add_column(column, justify="right")
+    rows = [row for row in findings.table if row.window_s is None and row.node is None]
+    for row in rows[:ROWS_MAX]:
+        wait = [f"{row.wait_ms[at]:.1f}" if row.wait_ms else "" for at in (0, 2)]
+        service = [f"{row.service_ms[at]:.1f}" if row.service_ms else "" for at in (0, 2)]
+        table.add_row(
+            row.name or "all", f"{row.asked:,}", f"{row.served:,}", f"{row.denied:,}", f"{row.expired:,}",
+            f"{row.failed:,}", f"{row.gave_up:,}", f"{row.redirected:,}", f"{row.sent_bytes / (1 << 20):,.1f}",
+            *wait, *service,
+        )  # fmt: skip
+    return table
+
+
+def _promises(findings: Findings) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("outcome", no_wrap=True)
+    table.add_column("promise", overflow="fold", ratio=2)
+    table.add_column("", overflow="fold", ratio=3)
+    since: dict[str, str] = {}
+    for event in sorted(findings.events, key=lambda one: one.ts):
+        if event.kind == "policy":
+            since.setdefault(event.policy, f" (since {clock(event.ts).split()[1]})")
+    order = {VIOLATED: 0, HELD: 1, NOT_TESTED: 2}
+    for verdict in sorted([*findings.run, *findings.cluster], key=lambda one: order[one.outcome])[:ROWS_MAX]:
+        kind = f" [{verdict.kind}]" if verdict.kind.startswith(("share", "rate")) else ""
+        if len(findings.policies) > 1 and verdict.policy:
+            kind += f" under {verdict.policy[:8]}{since.get(verdict.policy, '')}"
+        table.add_row(verdict.outcome, verdict.rule + kind, verdict.reason, style=STYLES[verdict.outcome])
+    return table

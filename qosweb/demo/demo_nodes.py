@@ -1,0 +1,161 @@
+"""The nodes of the demo as processes: started, waited for until they are one cluster, and ended in order.
+
+Each is in a process group of its own, so that Ctrl-C reaches the demo alone, which then ends them.
+Below: `node_process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from cluster.runtime.net.keys import make_key_file
+from qosweb.demo.ports import HOST, Ports
+from qosweb.errors import UsageError
+from qosweb.settings import ENV_PREFIX
+from qosweb.tools.admin_client import AdminClient, AdminError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CAPACITY = "1MB/s"
+GRACE_S = 1
+TOGETHER_S = 60.0
+END_S = 10.0
+LOOK_EVERY_S = 0.1
+
+
+class DemoNode:
+    """One node: its process, its ports, its client."""
+
+    def __init__(self, name: str, ports: Ports, folder: Path) -> None:
+        self.name = name
+        self.ports = ports
+        self.url = f"http://{HOST}:{ports.public}"
+        self.admin = f"{HOST}:{ports.admin}"
+        self.group = f"{HOST}:{ports.group}"
+        self.access_log = folder / f"{name}.log"
+        self.messages = folder / f"{name}.err"
+        self.client = AdminClient(self.admin)
+        self.process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def code(self) -> int | None:
+        """How it ended, if it did: what it returned, or less than 0 for a signal."""
+        return None if self.process is None else self.process.returncode
+
+    def last_words(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = self.messages.read_text("utf-8", "replace").splitlines()
+            if lines:
+                return lines[-1].removeprefix("qosweb: ").removeprefix("error: ")
+        return "it said nothing"
+
+
+class DemoNodes:
+    """An async context manager: whatever happens, no process is left behind."""
+
+    def __init__(self, site: Path, spec: Path, folder: Path, ports: list[Ports]) -> None:
+        self.folder = folder
+        self.key_file = folder / "cluster.key"
+        self.members = [DemoNode(f"n{number}", one, folder) for number, one in enumerate(ports, 1)]
+        self._site = site
+        self._spec = spec
+        self._clients = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> DemoNodes:
+        make_key_file(self.key_file)
+        try:
+            for member in self.members:
+                await self._clients.enter_async_context(member.client)
+                await self._start(member)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.end()
+        await self._clients.aclose()
+
+    def options(self, name: str, *addresses: str) -> list[str]:
+        """Of ``qosweb serve``, but for the way into the cluster."""
+        return [
+            "--root", str(self._site), "--spec", str(self._spec), "--name", name, "--capacity", CAPACITY,
+            "--key-file", str(self.key_file), *addresses,
+        ]  # fmt: skip
+
+    async def _start(self, member: DemoNode) -> None:
+        first = self.members[0]
+        way_in = ["--bootstrap"] if member is first else ["--join", first.group]
+        addresses = [
+            "--listen", f"{HOST}:{member.ports.public}", "--admin", member.admin, "--group", member.group,
+            "--access-log", str(member.access_log), "--grace", f"{GRACE_S}s",
+        ]  # fmt: skip
+        with member.messages.open("wb") as messages:
+            member.process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "qosweb.demo.node_process", *self.options(member.name, *addresses, *way_in),
+                stdin=asyncio.subprocess.PIPE, stdout=messages, stderr=messages, env=_environment(), process_group=0,
+            )  # fmt: skip
+
+    async def come_together(self) -> None:
+        """Until each of them sees all of them. Raises UsageError if one ends before, or it takes too long."""
+        try:
+            async with asyncio.timeout(TOGETHER_S):
+                for member in self.members:
+                    await self._until_it_sees_all(member)
+        except TimeoutError:
+            raise UsageError(f"the nodes did not become one cluster within {TOGETHER_S:g} s") from None
+
+    async def _until_it_sees_all(self, member: DemoNode) -> None:
+        while True:
+            if member.code is not None:
+                raise UsageError(f"node {member.name} ended at once: {member.last_words()}")
+            found = await look(member)
+            nodes: dict[str, Any] = {} if found is None else found.get("nodes", {})
+            if len(nodes) == len(self.members) and all(one["capacity_bytes_per_s"] for one in nodes.values()):
+                return
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def end(self) -> None:
+        """In order; at once where that takes too long."""
+        running = [one.process for one in self.members if one.process is not None and one.code is None]
+        for process in running:
+            _send(process, signal.SIGCONT)  # it may have been stopped
+            _send(process, signal.SIGTERM)
+        waits = [asyncio.create_task(process.wait()) for process in running]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=END_S)
+            if late:
+                for process in running:
+                    _send(process, signal.SIGKILL)
+                await asyncio.wait(late, timeout=END_S)
+
+
+async def look(member: DemoNode) -> dict[str, Any] | None:
+    """What it says of itself; None if it does not answer."""
+    try:
+        return await member.client.status()
+    except AdminError:
+        return None
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if process.returncode is None:
+            process.send_signal(number)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without what would configure a node."""
+    unwanted = (ENV_PREFIX, "NOTIFY_", "WATCHDOG_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}

@@ -1,0 +1,122 @@
+"""Clients of other nodes, sent here with a ticket: who is expected, who came, who waits for room, who came too late.
+
+A channel is held for each who is expected, for VISIT_MS. Who does not come in time is remembered until no ticket can be
+good any more, so that the channel is not used twice.
+Neighbours: `admission` asks, and tells the others what becomes of the channels.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from qosweb.engine.local.requests import READY, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cluster.names import ProcessId
+
+    Key = tuple[ProcessId, int]  # the node that sent it, and its number there
+
+VISIT_MS = 2_000  # how long a channel is held for a client that was sent here
+VISITS_MAX = 10_000
+MISSED_MS = 5_000  # longer than a ticket is good after its channel is gone
+
+
+class ExpectedRedirect:
+    """A channel that is held for a client of another node."""
+
+    __slots__ = ("class_number", "cost", "rate_bps", "until_ms")
+
+    def __init__(self, class_number: int, cost: int, rate_bps: int, until_ms: int) -> None:
+        self.class_number = class_number
+        self.cost = cost
+        self.rate_bps = rate_bps
+        self.until_ms = until_ms
+
+
+class ExpectedRedirects:
+    __slots__ = ("_came", "_count", "_expected", "_missed", "_waiting")
+
+    def __init__(self) -> None:
+        self._expected: dict[Key, ExpectedRedirect] = {}  # in the order of their deadlines
+        self._missed: dict[Key, int] = {}  # who did not come in time, and until when to remember
+        self._came: dict[Key, Request] = {}  # who run or are ready here
+        self._waiting: list[tuple[int, int, Request]] = []  # deadlines of those who wait for room
+        self._count = 0
+
+    @property
+    def expected(self) -> list[Key]:
+        return list(self._expected)
+
+    @property
+    def requests(self) -> list[Request]:
+        return list(self._came.values())
+
+    def has_come(self, key: Key) -> bool:
+        return key in self._came
+
+    def has_missed(self, key: Key) -> bool:
+        return key in self._missed
+
+    def expect(self, key: Key, visit: ExpectedRedirect) -> bool:
+        """False: there are too many already."""
+        self._expected.pop(key, None)
+        if len(self._expected) >= VISITS_MAX:
+            return False
+        self._expected[key] = visit
+        return True
+
+    def expect_nobody(self) -> None:
+        self._expected.clear()
+
+    def arrive(self, key: Key, request: Request) -> ExpectedRedirect | None:
+        """What was held for it, if the word that it would come was here first."""
+        self._came[key] = request
+        return self._expected.pop(key, None)
+
+    def wait(self, request: Request, until_ms: int) -> None:
+        self._count += 1
+        request.deadline_ms = until_ms
+        heappush(self._waiting, (until_ms, self._count, request))
+
+    def leave(self, key: Key) -> None:
+        self._came.pop(key, None)
+
+    def adopt(self) -> list[Request]:
+        """All who came: they are the node's own from now on."""
+        came, self._came = self._came, {}
+        return list(came.values())
+
+    def no_shows(self, now_ms: int) -> Iterator[Key]:
+        """For whom a channel is held no longer."""
+        while self._expected:
+            key, visit = next(iter(self._expected.items()))
+            if visit.until_ms > now_ms:
+                break
+            del self._expected[key]
+            self._missed[key] = now_ms + MISSED_MS
+            yield key
+        while self._missed and next(iter(self._missed.values())) <= now_ms:
+            del self._missed[next(iter(self._missed))]
+
+    def too_late(self, now_ms: int) -> Iterator[Request]:
+        """Who waited for room for as long as they may."""
+        while self._waiting and self._waiting[0][0] <= now_ms:
+            _, _, request = heappop(self._waiting)
+            if request.phase is READY:
+                yield request
+
+    def next_ms(self) -> int | None:
+        """When there may be a no-show, or somebody who is too late."""
+        of_expected = next(iter(self._expected.values())).until_ms if self._expected else None
+        of_waiting = self._waiting[0][0] if self._waiting else None
+        return min((one for one in (of_expected, of_waiting) if one is not None), default=None)
+
+    def translate(self, numbers: Sequence[int]) -> None:
+        """Classes have other numbers from now on."""
+        for request in self._came.values():
+            request.class_number = numbers[request.class_number]
+        for visit in self._expected.values():
+            visit.class_number = numbers[visit.class_number]

@@ -1,0 +1,206 @@
+"""What a node has to tell the others, until its next batch.
+
+What is over before anybody was told is said in short: a request that was submitted and given up is not mentioned, one
+that started at once and ended is a number in a sum. What is counted is counted once, whatever else is forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import astuple
+
+from qosweb.engine.replicated.classes import Totals
+from qosweb.engine.replicated.entries import LIST_MAX, NodeBatch, NodeReport, NodeRestatement, PolicyText
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cluster.names import ProcessId
+    from qosweb.engine.replicated.classes import ClassNumbers
+
+Sums = dict[int, list[int]]  # class: requests, cost
+
+
+class BatchOutbox:
+    __slots__ = ("_accessed", "_accounts", "_cancelled", "_denied", "_finished", "_served", "_started", "_submitted",
+                 "_visited", "policy", "report", "restates")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.restates = False  # the next batch says everything anew
+        self.report: NodeReport | None = None
+        self.policy: PolicyText | None = None
+        self._accounts: dict[int, Totals] = {}
+        self._accessed: dict[int, int] = {}
+        self._served: Sums = {}
+        self._denied: Sums = {}
+        self._started: dict[int, tuple[int, int, int]] = {}
+        self._submitted: dict[int, tuple[int, int, int]] = {}
+        self._cancelled: list[int] = []
+        self._finished: list[tuple[int, int]] = []
+        self._visited: list[tuple[ProcessId, int, int]] = []
+
+    # ---- what happened
+
+    def account(self, class_number: int) -> Totals:
+        """What has been counted of this class since the last batch; to add to."""
+        found = self._accounts.get(class_number)
+        if found is None:
+            found = self._accounts[class_number] = Totals()
+        return found
+
+    def served(self, class_number: int, count: int, cost: int) -> None:
+        """So many started at once, and are over."""
+        _add(self._served, class_number, count, cost)
+        account = self.account(class_number)
+        account.started += count
+        account.started_cost += cost
+
+    def denied(self, class_number: int, cost: int) -> None:
+        _add(self._denied, class_number, 1, cost)
+        account = self.account(class_number)
+        account.denied += 1
+        account.denied_cost += cost
+
+    def started(self, number: int, class_number: int, cost: int) -> None:
+        """At once."""
+        self._started[number] = (number, class_number, cost)
+        self.began(class_number, cost)
+
+    def began(self, class_number: int, cost: int) -> None:
+        """One that had been granted its channel."""
+        account = self.account(class_number)
+        account.started += 1
+        account.started_cost += cost
+
+    def submitted(self, number: int, class_number: int, cost: int) -> None:
+        self._submitted[number] = (number, class_number, cost)
+
+    def cancelled(self, number: int) -> bool:
+        """Whether the others had to be told."""
+        if self._submitted.pop(number, None) is not None:
+            return False
+        self._cancelled.append(number)
+        return True
+
+    def finished(self, number: int, cost: int) -> None:
+        started = self._started.pop(number, None)
+        if started is None:
+            self._finished.append((number, cost))
+        else:
+            _add(self._served, started[1], 1, cost)
+
+    def visited(self, owner: ProcessId, number: int, cost: int) -> None:
+        self._visited.append((owner, number, cost))
+
+    def accessed(self, page_set: int, at_ms: int) -> None:
+        self._accessed[page_set] = at_ms
+
+    # ---- telling it
+
+    @property
+    def hurries(self) -> bool:
+        """Somebody waits for the answer."""
+        return bool(self._submitted or self._cancelled or self.restates or self.policy or self.report)
+
+    @property
+    def is_urgent(self) -> bool:
+        """There is more than who comes, who is gone, and what became free."""
+        return bool(self.restates or self.policy or self.report)
+
+    @property
+    def frees(self) -> bool:
+        """Something became free that somebody may wait for."""
+        return bool(self._finished or self._visited)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (
+            self.hurries or self.frees or self._served or self._denied or self._started or self._accessed
+            or self._accounts
+        )  # fmt: skip
+
+    def take(self, at_ms: int, generation: int, restated: NodeRestatement | None = None) -> NodeBatch:
+        """A batch of what there is; what it cannot hold stays. `restated` is needed where it `restates`."""
+        if restated is not None:
+            self.restate()
+        batch = NodeBatch(
+            at_ms,
+            generation,
+            self.policy,
+            self.report,
+            restated,
+            [(number, *astuple(totals)) for number, totals in self._accounts.items()],
+            list(self._accessed.items()),
+            [(number, count, cost) for number, (count, cost) in self._served.items()],
+            [(number, count, cost) for number, (count, cost) in self._denied.items()],
+            _some(self._started),
+            _some(self._submitted),
+            self._cancelled[:LIST_MAX],
+            self._finished[:LIST_MAX],
+            self._visited[:LIST_MAX],
+        )
+        self.restates = False
+        self.report = self.policy = None
+        self._accounts, self._accessed, self._served, self._denied = {}, {}, {}, {}
+        del self._cancelled[:LIST_MAX], self._finished[:LIST_MAX], self._visited[:LIST_MAX]
+        return batch
+
+    def put_back(self, batch: NodeBatch, number_of: ClassNumbers) -> None:
+        """A batch that nobody got: what it counts is not lost. The rest is said anew by who restates everything."""
+        for number, count, cost in batch.served:
+            _add(self._served, number_of[number], count, cost)
+        for _, number, cost in batch.started:
+            _add(self._served, number_of[number], 1, cost)
+        for number, count, cost in batch.denied:
+            _add(self._denied, number_of[number], count, cost)
+        for number, *counts in batch.accounts:
+            self.account(number_of[number]).add(Totals(*counts))
+        self.report = self.report or batch.report
+        self.policy = self.policy or batch.policy
+
+    def restate(self) -> None:
+        """Say all there is with the next batch, and nothing of what came before it."""
+        self.restates = True
+        for _, class_number, cost in self._started.values():
+            _add(self._served, class_number, 1, cost)
+        self._started.clear()
+        self._submitted.clear()
+        self._cancelled.clear()
+        self._finished.clear()
+        self._visited.clear()
+
+    def translate(self, numbers: Sequence[int]) -> None:
+        """Classes have other numbers from now on."""
+        accounts, self._accounts = self._accounts, {}
+        for number, totals in accounts.items():
+            self.account(numbers[number]).add(totals)
+        self._accessed = {}
+        for sums in (self._served, self._denied):
+            before = list(sums.items())
+            sums.clear()
+            for number, (count, cost) in before:
+                _add(sums, numbers[number], count, cost)
+        for listed in (self._started, self._submitted):
+            for number, (_, class_number, cost) in listed.items():
+                listed[number] = (number, numbers[class_number], cost)
+
+
+def _add(sums: Sums, class_number: int, count: int, cost: int) -> None:
+    so_far = sums.get(class_number)
+    if so_far is None:
+        sums[class_number] = [count, cost]
+    else:
+        so_far[0] += count
+        so_far[1] += cost
+
+
+def _some(listed: dict[int, tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    if len(listed) <= LIST_MAX:
+        found = list(listed.values())
+        listed.clear()
+        return found
+    found = [one for one, _ in zip(listed.values(), range(LIST_MAX), strict=False)]
+    for number, *_ in found:
+        del listed[number]
+    return found

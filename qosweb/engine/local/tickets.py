@@ -1,0 +1,202 @@
+"""Tickets: with one, a client that is sent to another node (307) finds there the channel that is held for it. Once.
+
+A ticket says whose request it is (the owner and its number), for which node, in which class, for which page (a digest
+of host and target), until when, in milliseconds of the cluster's time, how long it may still wait for room, and its
+name in the access logs, so that it has the same at every node. It is signed with HMAC-SHA256, cut to 128 bits (RFC 2104
+section 5), under a key that is derived from the cluster's, so that neither can be had from the other. It travels as the
+query parameter ``qos-ticket`` behind the target that the client asked for, and is taken out again before anybody looks
+at that target.
+
+    ticket = base64url(version | MessagePack(owner, number, class, node, page, expiry, left, rid) | tag)
+
+``host`` is the one that the client will ask the other node under: the authority of the address it is sent to.
+
+Checking has one of six outcomes, tried in this order: forged (or not a ticket at all), for another node, for another
+page, late, used, good. Good marks it as used.
+
+Time: the clocks of two nodes may differ by SKEW_MS. A ticket is late SKEW_MS after its expiry, and also when it would
+be good for longer than VALID_MS_MAX + SKEW_MS from now: no ticket is. Time never goes back here; a clock that does
+makes no used ticket good again.
+
+Memory: a used ticket is remembered until it is late anyway, so the memory is exact. It holds USED_MAX; when it is full
+of tickets that are not late yet, a further one counts as used: its client waits for its turn again, which is better
+than a channel that is given twice.
+
+No clock: times are arguments. Neighbours: ``qosweb.server.request.stages`` takes tickets out of targets.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import enum
+import hmac
+import re
+from hashlib import blake2b, sha256
+from heapq import heappop, heappush
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from cluster.names import ProcessId
+from qosweb.engine.local.request_ids import LIFE_LEN, RequestId
+
+PARAMETER = "qos-ticket"
+SKEW_MS = 2_000
+VALID_MS_MAX = 60_000
+USED_MAX = 100_000
+TEXT_LEN_MAX = 240
+
+_VERSION = b"\x03"
+_TAG_LEN = 16
+_KEY_LEN_MIN = 16
+_DIGEST_LEN = 9
+_TEXT = re.compile(rf"[A-Za-z0-9_-]{{1,{TEXT_LEN_MAX}}}", re.ASCII)
+
+
+class TicketVerdict(enum.Enum):
+    GOOD = "good"
+    FORGED = "forged"
+    OTHER_NODE = "for another node"
+    OTHER_PAGE = "for another page"
+    LATE = "late"
+    USED = "used"
+
+
+class Ticket(NamedTuple):
+    owner: ProcessId  # at whose node the request arrived
+    number: int  # that it has there
+    class_number: int
+    expires_ms: int
+    left_ms: int | None  # of the time that the request may wait, if there is an end to it
+    rid: RequestId  # for the log, where the ticket is good
+
+
+class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    name: str
+    incarnation: int
+    number: int
+    class_number: int
+    node: bytes
+    page: bytes
+    expires_ms: int
+    left_ms: int | None
+    rid_life: Annotated[bytes, msgspec.Meta(min_length=LIFE_LEN, max_length=LIFE_LEN)]
+    rid_number: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class TicketOffice:
+    """Issues this node's tickets, and checks those that clients bring to it."""
+
+    def __init__(self, cluster_key: bytes, me: ProcessId, used_max: int = USED_MAX) -> None:
+        if len(cluster_key) < _KEY_LEN_MIN:
+            raise ValueError(f"a cluster key has {_KEY_LEN_MIN} bytes or more, not {len(cluster_key)}")
+        self._key = hmac.digest(cluster_key, b"qosweb ticket", "sha256")
+        self._me = me
+        self._used_max = used_max
+        self._used: set[bytes] = set()  # tags
+        self._late_at: list[tuple[int, bytes]] = []  # a heap: when each may be forgotten
+        self._latest_ms = 0
+        self._reader = msgspec.msgpack.Decoder(_Wire)
+
+    @property
+    def remembered(self) -> int:
+        return len(self._used)
+
+    def issue(
+        self,
+        number: int,
+        class_number: int,
+        node: ProcessId,
+        host: str,
+        target: str,
+        expires_ms: int,
+        left_ms: int | None,
+        rid: RequestId,
+    ) -> str:
+        """A ticket of this node's for ``node``."""
+        wire = _Wire(
+            self._me.name,
+            self._me.incarnation,
+            number,
+            class_number,
+            _digest_of(node),
+            _page(host, target),
+            expires_ms,
+            left_ms,
+            *rid,
+        )
+        said = _VERSION + msgspec.msgpack.encode(wire)
+        return base64.urlsafe_b64encode(said + self._tag(said)).rstrip(b"=").decode()
+
+    def check(self, text: str, host: str, target: str, now_ms: int) -> tuple[TicketVerdict, Ticket | None]:
+        """What ``text`` is worth here and now, for a request of ``target``. The ticket, if it is genuine."""
+        self._latest_ms = now_ms = max(now_ms, self._latest_ms)
+        self._forget_late()
+        genuine = self._read(text)
+        if genuine is None:
+            return TicketVerdict.FORGED, None
+        wire, tag = genuine
+        owner = ProcessId(wire.name, wire.incarnation)
+        rid = RequestId(wire.rid_life, wire.rid_number)
+        ticket = Ticket(owner, wire.number, wire.class_number, wire.expires_ms, wire.left_ms, rid)
+        if wire.node != _digest_of(self._me):
+            return TicketVerdict.OTHER_NODE, ticket
+        if wire.page != _page(host, target):
+            return TicketVerdict.OTHER_PAGE, ticket
+        if not now_ms - SKEW_MS <= wire.expires_ms <= now_ms + VALID_MS_MAX + SKEW_MS:
+            return TicketVerdict.LATE, ticket
+        if tag in self._used or len(self._used) >= self._used_max:
+            return TicketVerdict.USED, ticket
+        self._used.add(tag)
+        heappush(self._late_at, (wire.expires_ms + SKEW_MS, tag))
+        return TicketVerdict.GOOD, ticket
+
+    def _read(self, text: str) -> tuple[_Wire, bytes] | None:
+        if not _TEXT.fullmatch(text):
+            return None
+        try:
+            said = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        except (binascii.Error, ValueError):
+            return None
+        said, tag = said[:-_TAG_LEN], said[-_TAG_LEN:]
+        if not hmac.compare_digest(self._tag(said), tag) or said[:1] != _VERSION:
+            return None
+        try:
+            return self._reader.decode(said[1:]), tag
+        except msgspec.DecodeError:  # ours, of another version
+            return None
+
+    def _tag(self, said: bytes) -> bytes:
+        return hmac.digest(self._key, said, "sha256")[:_TAG_LEN]
+
+    def _forget_late(self) -> None:
+        while self._late_at and self._late_at[0][0] < self._latest_ms:
+            self._used.discard(heappop(self._late_at)[1])
+
+
+def with_ticket(target: str, text: str) -> str:
+    """``target`` with a ticket behind it."""
+    return f"{target}{'&' if '?' in target else '?'}{PARAMETER}={text}"
+
+
+def without_ticket(target: str) -> tuple[str, str | None]:
+    """``target`` as it was before :func:`with_ticket`, and the ticket; None if there is none. The last one counts."""
+    path, mark, query = target.partition("?")
+    if not mark or PARAMETER not in query:
+        return target, None
+    parts = query.split("&")
+    kept = [part for part in parts if part.partition("=")[0] != PARAMETER]
+    if len(kept) == len(parts):
+        return target, None
+    text = next(part.partition("=")[2] for part in reversed(parts) if part.partition("=")[0] == PARAMETER)
+    return (f"{path}?{'&'.join(kept)}" if kept else path), text
+
+
+def _digest_of(node: ProcessId) -> bytes:
+    return blake2b(msgspec.msgpack.encode((node.name, node.incarnation)), digest_size=_DIGEST_LEN).digest()
+
+
+def _page(host: str, target: str) -> bytes:
+    said = msgspec.msgpack.encode((host.lower(), target.encode("utf-8", "surrogateescape")))
+    return sha256(said).digest()[:_DIGEST_LEN]

@@ -1,0 +1,152 @@
+"""How long a request would wait: what cannot be reached within its lifetime is denied when it comes.
+
+What waits here of a class is a part of what waits of it in the cluster, and not an even one: a channel that becomes
+free is for somebody who waits there, so that a node where little arrives serves its own at once, and one where much
+arrives serves its own later than others that came after them. The part that this node has of what starts of its class
+tells how fast its own queue moves on:
+
+    wait = cost of what waits here / (capacity * share of the class * started of ours / started of all),
+
+each of the latter two a mean over the last second or so, and the share that of now. Where nothing of ours has started
+of late, all that waits anywhere is ahead.
+A bound that is always enforced lets through what its bucket does, wherever that waits.
+Neighbours: `admission` asks and tells it what waits and starts; the machine knows the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.engine.replicated.buckets import REQUEST
+from qosweb.engine.replicated.flows import STEP_MS, Flow
+from qosweb.engine.replicated.pipes import LOOKAHEAD_MS, TRAVEL_MS
+from qosweb.webqos.values import PPM
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qosweb.engine.replicated.state_machine import QosStateMachine
+
+LITTLE = 32  # less than such a part of what starts says nothing about a node's own
+
+
+def patience_ms(lifetime_ms: int, machine: QosStateMachine) -> int:
+    """So much of a lifetime may be spent in the queue: a decision takes time, and what was granted ahead waits on.
+
+    What is sent elsewhere is granted further ahead, for as long as its client may need to come.
+    """
+    most = lifetime_ms // 4
+    travel_ms = TRAVEL_MS if len(machine.pipes) > 1 and machine.law.may_redirect else 0
+    return lifetime_ms - min(most, 2 * LOOKAHEAD_MS) - min(most, travel_ms)
+
+
+class ClassWait:
+    """What this node has of one class: costs of its own requests."""
+
+    __slots__ = ("begun", "untold", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting = 0  # what waits here,
+        self.untold = 0  # of that what the machine does not know yet,
+        self.begun = Flow()  # and what of ours was started, here or elsewhere
+
+
+class WaitEstimate:
+    """Of one node."""
+
+    __slots__ = ("_of", "_paces", "_step")
+
+    def __init__(self) -> None:
+        self._of: dict[int, ClassWait] = {}
+        self._paces: dict[int, tuple[int, int, bool]] = {}  # worked out since the machine or a mean changed
+        self._step = 0
+
+    def of(self, number: int) -> ClassWait:
+        found = self._of.get(number)
+        if found is None:
+            found = self._of[number] = ClassWait()
+        return found
+
+    def submitted(self, number: int, cost: int) -> None:
+        one = self.of(number)
+        one.untold += cost
+        one.waiting += cost
+
+    def left(self, number: int, cost: int) -> None:
+        """It waits no longer."""
+        self._of[number].waiting -= cost
+
+    def began(self, number: int, cost: int) -> None:
+        self.of(number).begun.now += cost
+
+    def told(self, number: int, cost: int) -> None:
+        """The machine knows, or never will. The number may be one of an earlier policy, of which nothing is untold."""
+        one = self._of.get(number)
+        if one is not None:
+            one.untold = max(0, one.untold - cost)
+
+    def has_untold(self, number: int) -> bool:
+        one = self._of.get(number)
+        return one is not None and one.untold > 0
+
+    def all_told(self) -> None:
+        for one in self._of.values():
+            one.untold = 0
+
+    def advance(self, now_ms: int) -> None:
+        steps = now_ms // STEP_MS - self._step
+        if steps > 0:
+            self._step += steps
+            self._paces.clear()
+            for one in self._of.values():
+                one.begun.step(steps)
+
+    def machine_changed(self) -> None:
+        """It has applied something, or is another one."""
+        self._paces.clear()
+
+    def translate(self, numbers: Sequence[int]) -> None:
+        """Classes have other numbers from now on."""
+        before, self._of = self._of, {}
+        self._paces.clear()
+        for number, one in before.items():
+            self.of(numbers[number]).waiting += one.waiting
+
+    def wait(self, machine: QosStateMachine, number: int, time_ms: int) -> tuple[int, int | None]:
+        """How many ms, at the rate that its class has now, and for which bound; `time_ms` is the cluster's.
+
+        Where that is not known (others that come first take everything, for now) it may try.
+        """
+        pace = self._paces.get(number)
+        if pace is None:
+            pace = self._paces[number] = self._pace(machine, number)
+        of_cost_ms, per, counts_all = pace
+        one = self.of(number)
+        chosen = machine.classes[number]
+        ahead = chosen.waiting_cost + one.untold if counts_all else one.waiting
+        wait_ms = ahead * of_cost_ms // per
+        scheduler = machine.scheduler
+        buckets_of = scheduler.bound.buckets_of[number]
+        longest: int | None = None
+        for at in buckets_of:
+            rule, bucket = scheduler.bound.rules[at], scheduler.buckets[at]
+            tokens = chosen.waiting * REQUEST if rule.counts == "requests" else chosen.waiting_cost + one.untold
+            level = bucket.level_at(rule, max(machine.time_ms, time_ms))
+            of_bound_ms = (1000 * tokens - level) // max(1, rule.rate_per_s)
+            if of_bound_ms > wait_ms:
+                wait_ms, longest = of_bound_ms, at
+        return wait_ms, longest
+
+    def _pace(self, machine: QosStateMachine, number: int) -> tuple[int, int, bool]:
+        """So many ms for so much cost that is ahead, and whether that is all that waits anywhere or what waits here."""
+        chosen = machine.classes[number]
+        share = machine.scheduler.shares[number] if chosen.waiting else PPM  # of those who do not wait it is a guess
+        rate_bps = machine.capacity_bps * share // PPM
+        if not rate_bps:
+            return 0, 1, False
+        if len(machine.pipes) == 1:
+            return 1000, rate_bps, False
+        ours, all_ = self.of(number).begun.per_s, chosen.got.per_s
+        if ours * LITTLE < all_ or not ours:
+            return 1000, rate_bps, True
+        return 1000 * max(ours, all_), ours * rate_bps, False

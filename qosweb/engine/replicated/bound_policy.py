@@ -1,0 +1,79 @@
+"""A policy under what is the case: the terms of each class, the division of the capacity, the bounds always enforced.
+
+Made anew when the environment changes (time of day, number of nodes, load, pages accessed, capacity), not per request.
+It never fails: the checks of the language find what contradicts itself, but where very many conditions come together
+they do not look at every situation. There what was written first counts, at all replicas alike.
+Below: `qosweb.webqos.policy`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.engine.replicated.buckets import BucketRule
+from qosweb.webqos.model.conditions import is_of_client
+from qosweb.webqos.model.model import Bytes, Requests, Share
+from qosweb.webqos.policy.binding import bind
+from qosweb.webqos.policy.division import Division
+from qosweb.webqos.policy.environment import ShareBasis
+from qosweb.webqos.policy.priority_cycles import without_cycles
+from qosweb.webqos.policy.terms import Terms, terms_of
+from qosweb.webqos.values import PPM
+
+if TYPE_CHECKING:
+    from qosweb.webqos.model.model import Constraint, Model
+    from qosweb.webqos.policy.coverage import Coverage
+    from qosweb.webqos.policy.environment import Environment
+
+CHANNEL_BPS = (128 << 10) * 1000 // 250  # where nothing was said: 128 KB in 250 ms
+
+
+class BoundPolicy:
+    __slots__ = ("_division", "_rates", "always", "buckets_of", "in_force", "rules", "terms")
+
+    def __init__(self, model: Model, coverage: Coverage, environment: Environment) -> None:
+        count = len(model.classes)
+        binding = without_cycles(bind(model, coverage, environment), count)
+        self.in_force = [one.number for one in binding.in_force]  # constraints
+        self.terms: list[Terms] = [terms_of(model, coverage, binding, number, or_first=True) for number in range(count)]
+        self.always = [terms.always for terms in self.terms]
+        self._rates = [_channel_bps(terms) for terms in self.terms]
+        self._division = Division(model, coverage, binding, ShareBasis.of(environment))
+        uppers = [(one.number, one.upper) for one in binding.in_force if one.upper]
+        self.rules = [rule for number, classes in uppers if (rule := _rule(model, number, classes, environment))]
+        self.buckets_of: list[tuple[int, ...]] = [
+            tuple(at for at, rule in enumerate(self.rules) if number in rule.classes and not self.always[number])
+            for number in range(count)
+        ]
+
+    def shares(self, demand_ppm: list[int]) -> tuple[int, ...]:
+        return self._division.shares(demand_ppm)
+
+    def rate_bps(self, number: int, cost: int) -> int:
+        """The channel of a request: that of its class, or as much as its response time asks for."""
+        response_ms = self.terms[number].response_ms
+        if not response_ms:
+            return self._rates[number] or CHANNEL_BPS
+        return max(1, self._rates[number], -(-cost * 1000 // response_ms))
+
+
+def _channel_bps(terms: Terms) -> int:
+    """What was said of its channel, or 0."""
+    if terms.channel_bytes is None or not terms.channel_ms:
+        return 0
+    return max(1, terms.channel_bytes * 1000 // terms.channel_ms)
+
+
+def _rule(model: Model, number: int, classes: tuple[int, ...], environment: Environment) -> BucketRule | None:
+    constraint: Constraint = model.constraints[number]
+    value = constraint.value
+    nodes = environment.nodes
+    of_client = constraint.condition is not None and is_of_client(constraint.condition, model.atoms)
+    match value:
+        case Requests():
+            return BucketRule(number, classes, "requests", value.urps * (nodes if value.per_node else 1), of_client)
+        case Bytes():
+            return BucketRule(number, classes, "bytes", value.bps * (nodes if value.per_node else 1), of_client)
+        case Share() if constraint.hard and environment.capacity_bps:
+            return BucketRule(number, classes, "bytes", value.ppm * environment.capacity_bps // PPM, of_client)
+    return None

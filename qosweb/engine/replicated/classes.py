@@ -1,0 +1,118 @@
+"""What the machine knows of one class: who waits at which node, its virtual time, what came and what was started.
+
+The queue of a class is one per node, in the order of arrival. Any entry leaves in constant time, first or not.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from qosweb.engine.replicated.flows import Flow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cluster.names import ProcessId
+
+NEVER_MS = -(1 << 40)
+
+
+class Waiter(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+    seq: int  # of its arrival in the order: the smallest has waited for longest
+    cost: int
+    at_ms: int
+
+
+class ClassNumbers(dict[int, int]):
+    """From the numbers that classes had before to those that they have now, by name; who is gone is the default."""
+
+    __slots__ = ("_default",)
+
+    def __init__(self, before: Sequence[str], after: Sequence[str], default: int) -> None:
+        now = {name: number for number, name in enumerate(after)}
+        super().__init__((number, now.get(name, default)) for number, name in enumerate(before))
+        self._default = default
+
+    def __missing__(self, number: int) -> int:
+        return self._default
+
+
+class Totals(msgspec.Struct, array_like=True):
+    """What became of requests: since the founding, over all nodes, and over those that were away and came back.
+
+    Each request that came is in one of `started`, `denied`, `cancelled` and `redirected` in the end; one that was
+    redirected and came to the other node is in `started` there besides.
+    """
+
+    started: int = 0
+    started_cost: int = 0
+    denied: int = 0
+    denied_cost: int = 0
+    cancelled: int = 0
+    redirected: int = 0
+
+    def add(self, more: Totals) -> None:
+        self.started += more.started
+        self.started_cost += more.started_cost
+        self.denied += more.denied
+        self.denied_cost += more.denied_cost
+        self.cancelled += more.cancelled
+        self.redirected += more.redirected
+
+
+class ClassState:
+    __slots__ = ("backlog_ms", "came", "got", "name", "queues", "spare_cost", "totals", "virtual", "waiting",
+                 "waiting_cost")  # fmt: skip
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queues: dict[ProcessId, OrderedDict[int, Waiter]] = {}
+        self.waiting = 0
+        self.waiting_cost = 0
+        self.virtual = 0  # its virtual time: the cost of what it started, each divided by its share then
+        self.spare_cost = 0  # started while it had no share at all
+        self.backlog_ms = NEVER_MS  # when it was last seen waiting
+        self.came = Flow()
+        self.got = Flow()
+        self.totals = Totals()
+
+    def add(self, owner: ProcessId, number: int, waiter: Waiter) -> None:
+        queue = self.queues.get(owner)
+        if queue is None:
+            queue = self.queues[owner] = OrderedDict()
+        queue[number] = waiter
+        self.waiting += 1
+        self.waiting_cost += waiter.cost
+
+    def remove(self, owner: ProcessId, number: int) -> Waiter:
+        queue = self.queues[owner]
+        waiter = queue.pop(number)
+        if not queue:
+            del self.queues[owner]
+        self.waiting -= 1
+        self.waiting_cost -= waiter.cost
+        return waiter
+
+    def take_oldest(self, owner: ProcessId) -> tuple[int, Waiter]:
+        queue = self.queues[owner]
+        number, waiter = queue.popitem(last=False)
+        if not queue:
+            del self.queues[owner]
+        self.waiting -= 1
+        self.waiting_cost -= waiter.cost
+        return number, waiter
+
+    def all(self) -> Iterator[tuple[Waiter, ProcessId, int]]:
+        return (
+            (waiter, owner, number) for owner, queue in self.queues.items() for number, waiter in queue.items()
+        )  # fmt: skip
+
+    def clear(self) -> None:
+        self.queues.clear()
+        self.waiting = self.waiting_cost = 0
+
+    def oldest(self, owner: ProcessId) -> tuple[int, Waiter]:
+        return next(iter(self.queues[owner].items()))

@@ -1,0 +1,111 @@
+"""The policy that travels: its text, its model, and the binding under what is the case in the cluster.
+
+Whatever a condition may ask of the cluster is taken from the replicated state, so that all replicas bind alike: the
+number of nodes, their mean load, when pages were accessed, and the time of day. For the time each node reports how its
+clock stands to the cluster's time; the median of these counts, so that one clock that is wrong moves nothing.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from qosweb.engine.replicated.bound_policy import BoundPolicy
+from qosweb.webqos.model import conditions as c
+from qosweb.webqos.model.build import build
+from qosweb.webqos.model.model import LANGUAGE, Model, decode, digest, encode
+from qosweb.webqos.policy.coverage import Coverage
+from qosweb.webqos.policy.environment import Environment
+from qosweb.webqos.syntax.positions import Source
+from qosweb.webqos.zones import local_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from qosweb.engine.replicated.pipes import Pipe
+
+REBIND_MS = 100  # how often conditions are looked at, where there are some that time may change
+
+
+class OtherLanguage(Exception):
+    """A policy of a later version of this program."""
+
+
+class CompiledPolicy:
+    __slots__ = ("_coverage", "_depends", "digest", "language", "model", "packed", "text")
+
+    def __init__(self, text: str, model: Model, packed: bytes, language: int = LANGUAGE) -> None:
+        self.text = text
+        self.language = language
+        self.model = model
+        self.packed = packed  # the model as it travels
+        self.digest = digest(model)
+        self._coverage = Coverage(model)
+        conditions = [rule.condition for rule in model.rules if rule.condition is not None]
+        subjects = {
+            leaf.subject for one in conditions for leaf in c.leaves(one) if isinstance(leaf, c.Within)
+        } & c.OF_CLUSTER
+        self._depends = bool(subjects - {"nodes"})
+
+    @classmethod
+    def of(cls, text: str, packed: bytes, language: int = LANGUAGE) -> CompiledPolicy:
+        """Raises OtherLanguage, or msgspec.DecodeError for what is no model in any version."""
+        if language > LANGUAGE:
+            raise OtherLanguage(f"the policy is in language {language}, this version reads up to {LANGUAGE}")
+        return cls(text, decode(packed), packed, language)
+
+    @classmethod
+    def of_model(cls, text: str, model: Model) -> CompiledPolicy:
+        return cls(text, model, encode(model))
+
+    @classmethod
+    @cache
+    def empty(cls) -> CompiledPolicy:
+        """That of a cluster before anybody said anything: one class, no constraint. All replicas begin with it."""
+        model = build(Source("", "")).model
+        assert model is not None
+        return cls("", model, encode(model), 0)
+
+    @property
+    def names(self) -> list[str]:
+        return [one.name for one in self.model.classes]
+
+    @property
+    def default(self) -> int:
+        return self.model.default
+
+    @property
+    def may_redirect(self) -> bool:
+        return self.model.settings.redirect != "never"
+
+    @property
+    def forwards(self) -> bool:
+        """Nodes ask each other for pages, rather than sending clients there."""
+        return self.model.settings.redirect == "forward"
+
+    def binds_anew(self, bound_ms: int, now_ms: int) -> bool:
+        """Whether time alone may have changed what holds."""
+        return self._depends and now_ms // REBIND_MS > bound_ms // REBIND_MS
+
+    def bind(self, environment: Environment) -> BoundPolicy:
+        return BoundPolicy(self.model, self._coverage, environment)
+
+    def environment(self, now_ms: int, pipes: Sequence[Pipe], accessed_ms: Mapping[int, int]) -> Environment:
+        reported = [pipe for pipe in pipes if pipe.capacity_bps]
+        wall_ms = now_ms + median_wall_ms(reported)
+        time_s, weekday, day = local_time(self.model.settings.offsets, wall_ms // 1000)
+        return Environment(
+            time_s=time_s,
+            weekday=weekday,
+            day=day,
+            load_ppm=sum(pipe.load_ppm for pipe in reported) // max(1, len(reported)),
+            nodes=max(1, len(pipes)),
+            accessed_ms={page_set: now_ms - at_ms for page_set, at_ms in accessed_ms.items()},
+            capacity_bps=sum(pipe.capacity_bps for pipe in reported) or None,
+        )
+
+
+def median_wall_ms(pipes: Iterable[Pipe]) -> int:
+    """What the clocks say, less the cluster's time, by those who have told."""
+    walls = sorted(pipe.wall_ms for pipe in pipes if pipe.capacity_bps)
+    return walls[(len(walls) - 1) // 2] if walls else 0

@@ -1,0 +1,53 @@
+"""What holds of the machine after every entry. Tests and simulations ask; nothing else does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qosweb.engine.replicated.state_machine import QosStateMachine
+
+
+def violated_invariants(machine: QosStateMachine) -> list[str]:
+    """Each invariant that does not hold, in a sentence."""
+    found: list[str] = []
+    pipes, classes = machine.pipes, machine.classes
+    holders: dict[object, object] = {}
+    for pid, pipe in pipes.items():
+        rates = sum(one.rate_bps for one in pipe.channels.values())
+        ahead = sum(one.ahead_bps for one in pipe.channels.values())
+        if pipe.used_bps != rates or pipe.ahead_bps != ahead:
+            found.append(f"{pid} counts {pipe.used_bps} and {pipe.ahead_bps} bps for channels of {rates} and {ahead}")
+        for key in pipe.channels:
+            if key in holders:
+                found.append(f"request {key} holds a channel at {pid} and at {holders[key]}")
+            holders[key] = pid
+        for number, class_number in pipe.waiting.items():
+            if number not in classes[class_number].queues.get(pid, ()):
+                found.append(f"request {number} of {pid} waits in no queue")
+            if (pid, number) in pipe.channels:
+                found.append(f"request {number} of {pid} waits and runs")
+    for at, one in enumerate(classes):
+        entries = [(owner, number, waiter) for owner, queue in one.queues.items() for number, waiter in queue.items()]
+        if one.waiting != len(entries) or one.waiting_cost != sum(waiter.cost for *_, waiter in entries):
+            found.append(f"class {one.name} counts {one.waiting} who wait, there are {len(entries)}")
+        for owner, number, _ in entries:
+            if owner not in pipes or pipes[owner].waiting.get(number) != at:
+                found.append(f"request {number} of {owner} waits in {one.name}, and its node does not know")
+        for owner, queue in one.queues.items():
+            seqs = [waiter.seq for waiter in queue.values()]
+            if not queue or seqs != sorted(seqs):
+                found.append(f"the queue of {one.name} at {owner} is empty or out of order")
+    return found + _idle(machine)
+
+
+def _idle(machine: QosStateMachine) -> list[str]:
+    """No pipe has room while somebody waits who could use it."""
+    scheduler = machine.scheduler
+    roomy = [pid for pid, pipe in machine.pipes.items() if pipe.has_room]
+    return [
+        f"{one.name} waits while {pid} has room"
+        for at, one in enumerate(machine.classes)
+        for pid in roomy
+        if one.waiting and (scheduler.may_redirect or pid in one.queues) and scheduler.has_tokens(at, machine.time_ms)
+    ]

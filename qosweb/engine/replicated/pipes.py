@@ -1,0 +1,102 @@
+"""A node's pipe as the machine sees it: capacity, the channels in use and granted, and who waits there.
+
+Channels: as many as fit of the size that was asked for, and they share what would be left over: a pipe that holds 3.8
+of them is divided into 3 that are faster than asked. A channel wider than the pipe is the whole pipe.
+Room: a pipe is full when less than 1/ROOM of it is free. Where channels of different sizes are mixed the last one may
+not fit; the node then gives it what is left, or half its size if that is more.
+Grants ahead: a channel that is held for T becomes free, in the mean, LOOKAHEAD_MS / T times within LOOKAHEAD_MS. What a
+full pipe of such channels will need within that time counts as free already,
+
+    ahead = sum(rate * LOOKAHEAD_MS / T) over what is held, scaled down from all that is held to what the pipe holds,
+
+so that the node has the next request ready when a channel becomes free, and need not wait for a decision. Where less
+than half a channel will become free, nothing is granted ahead: it had better wait for whichever node is free first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from cluster.names import ProcessId
+
+ROOM = 64
+LOOKAHEAD_MS = 50
+NEVER = -1
+TRAVEL_MS = 100  # how long a redirected client may need to come
+
+
+class PipeChannel(NamedTuple):
+    number: int  # of the class
+    cost: int
+    rate_bps: int
+    ahead_bps: int
+    share_ppm: int  # by which its class paid for it,
+    era: int  # and when (see the scheduler); NEVER if it did not
+
+
+def held(number: int, cost: int, rate_bps: int, share_ppm: int = 0, era: int = NEVER, *, visits: bool) -> PipeChannel:
+    travel_ms = TRAVEL_MS if visits else 0
+    hold_ms = cost * 1000 // rate_bps + travel_ms or 1
+    return PipeChannel(number, cost, rate_bps, rate_bps * (LOOKAHEAD_MS + travel_ms) // hold_ms, share_ppm, era)
+
+
+def whole_channel(rate_bps: int, capacity_bps: int) -> int:
+    """The size of a channel in a pipe that is divided evenly into such channels."""
+    return max(1, capacity_bps // max(1, capacity_bps // rate_bps))
+
+
+class Pipe:
+    __slots__ = (
+        "ahead_bps",
+        "capacity_bps",
+        "channels",
+        "language",
+        "load_ppm",
+        "url",
+        "used_bps",
+        "waiting",
+        "wall_ms",
+    )
+
+    def __init__(self) -> None:
+        self.capacity_bps = 0  # until it reports
+        self.load_ppm = 0
+        self.wall_ms = 0
+        self.url = ""
+        self.language = 0  # that its node reads policies in; 0 until it reports
+        self.channels: dict[tuple[ProcessId, int], PipeChannel] = {}  # by owner and number
+        self.used_bps = 0
+        self.ahead_bps = 0
+        self.waiting: dict[int, int] = {}  # the class of each number that waits here
+
+    @property
+    def free_bps(self) -> int:
+        """What may still be granted, as far as it is positive."""
+        capacity, used = self.capacity_bps, self.used_bps
+        ahead = self.ahead_bps if used <= capacity else self.ahead_bps * capacity // used
+        return capacity + ahead - used
+
+    @property
+    def has_room(self) -> bool:
+        used, capacity = self.used_bps, self.capacity_bps
+        if used * ROOM < capacity * (ROOM - 1):
+            return True
+        ahead = self.ahead_bps
+        if not ahead or not capacity:
+            return False
+        if used > capacity:
+            ahead = ahead * capacity // used
+        return 2 * (capacity + ahead - used) * len(self.channels) >= used  # free_bps is at least half a channel
+
+    def take(self, owner: ProcessId, number: int, channel: PipeChannel) -> None:
+        self.channels[owner, number] = channel
+        self.used_bps += channel.rate_bps
+        self.ahead_bps += channel.ahead_bps
+
+    def give_back(self, owner: ProcessId, number: int) -> PipeChannel | None:
+        channel = self.channels.pop((owner, number), None)
+        if channel is not None:
+            self.used_bps -= channel.rate_bps
+            self.ahead_bps -= channel.ahead_bps
+        return channel

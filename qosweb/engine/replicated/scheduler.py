@@ -1,0 +1,219 @@
+"""Who is next: start-time fair queueing over the classes, across the whole cluster.
+
+Derivation. Let class k have the share s_k of the capacity C while it waits. If it were alone on a server of speed
+s_k C, a request of cost c would take c / (s_k C). Virtual time counts the work done in units of such servers: whenever
+something of cost c starts, the virtual time of its class advances by c / s_k. Starting always from the class whose
+virtual time is least keeps all that wait at the same virtual time up to one request, so that over any period in which
+two classes both wait, the costs they start stand in the ratio of their shares, whatever the sizes. A class that comes
+back from idleness starts at the virtual time of the last start: it has saved up nothing and owes nothing.
+(Goyal, Vin and Cheng's start-time fair queueing, with classes for flows and many servers for one.)
+
+The order of classes: those that are always available, oldest first; then by virtual time; last those whose share is
+nothing, because others that come before them want everything: they get what nobody else can use.
+The class is chosen before the place: then it is the entry of that class that has waited longest at a node with a free
+channel, or, if it waits at none of these, longest anywhere; that one is sent to the node with most room.
+When nobody waits, all virtual times are forgotten: what was started then was taken from nobody. A new era begins; what
+was paid in an earlier one is not given back.
+
+Choosing costs a look at each class that waits, and each node where it does, however many wait.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heapreplace
+from typing import TYPE_CHECKING
+
+from qosweb.engine.replicated.pipes import NEVER, held, whole_channel
+from qosweb.webqos.values import PPM
+
+if TYPE_CHECKING:
+    from cluster.names import ProcessId
+    from qosweb.engine.replicated.bound_policy import BoundPolicy
+    from qosweb.engine.replicated.buckets import Bucket
+    from qosweb.engine.replicated.classes import ClassState
+    from qosweb.engine.replicated.pipes import Pipe, PipeChannel
+
+    Start = tuple[int, ProcessId, int, ProcessId, PipeChannel]  # class, owner, number, at which node, its channel
+
+CHANNELS_KEPT_MAX = 4096
+
+
+class Scheduler:
+    __slots__ = ("_channels", "_channels_of", "bound", "buckets", "classes", "era", "may_redirect", "pipes", "shares",
+                 "spare", "virtual", "wake_ms")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.classes: list[ClassState] = []
+        self.pipes: dict[ProcessId, Pipe] = {}
+        self.bound: BoundPolicy
+        self.shares: tuple[int, ...] = ()
+        self.buckets: list[Bucket] = []  # one for each rule of the bound policy
+        self.may_redirect = True
+        self.virtual = 0  # where the last start began
+        self.spare = 0  # the same among those without a share, who are served evenly
+        self.era = 0  # how often virtual times were forgotten
+        self._channels: dict[tuple[int, int, int, int, int, bool], PipeChannel] = {}  # worked out so far
+        self._channels_of: BoundPolicy | None = None  # that they follow from
+        self.wake_ms: int | None = None  # when a bucket will let somebody through who waits for nothing else
+
+    def begins_to_wait(self, number: int) -> None:
+        """The first of its class; it may also be the first of all."""
+        chosen = self.classes[number]
+        if all(one is chosen or not one.waiting for one in self.classes):
+            self.forget()
+        else:
+            chosen.virtual = max(chosen.virtual, self.virtual)
+            chosen.spare_cost = max(chosen.spare_cost, self.spare)
+
+    def forget(self) -> None:
+        """Nobody has saved up anything, and nobody owes anything."""
+        self.era += 1
+        for one in self.classes:
+            one.virtual, one.spare_cost = self.virtual, self.spare
+
+    def change_shares(self, shares: tuple[int, ...]) -> None:
+        """Who had nothing and has something now has saved up nothing meanwhile."""
+        for one, before, now in zip(self.classes, self.shares, shares, strict=False):
+            if now and not before:
+                one.virtual = max(one.virtual, self.virtual)
+        self.shares = shares
+
+    def charge(self, number: int, cost: int) -> tuple[int, int]:
+        """Something of this class started: by which share it paid, and in which era.
+
+        Those that are always available come first whatever they had, and pay nothing.
+        """
+        if self.bound.always[number]:
+            return 0, NEVER
+        share = self.shares[number]
+        self._pay(number, cost, share)
+        return share, self.era
+
+    def settle(self, channel: PipeChannel, more: int) -> None:
+        """It cost so much more than it was charged for, or less."""
+        if channel.era == self.era:
+            self._pay(channel.number, more, channel.share_ppm)
+
+    def _pay(self, number: int, cost: int, share_ppm: int) -> None:
+        if share_ppm > 0:
+            paid = abs(cost) * PPM // share_ppm  # what is given back is to the unit what was paid
+            self.classes[number].virtual += paid if cost > 0 else -paid
+        else:
+            self.classes[number].spare_cost += cost
+
+    def take_tokens(self, number: int, requests: int, cost: int, now_ms: int) -> None:
+        for at in self.bound.buckets_of[number]:
+            bucket, rule = self.buckets[at], self.bound.rules[at]
+            bucket.fill(rule, now_ms)
+            bucket.take(rule, requests, cost)
+
+    def has_tokens(self, number: int, now_ms: int) -> bool:
+        bound = self.bound
+        return all(self.buckets[at].level_at(bound.rules[at], now_ms) > 0 for at in bound.buckets_of[number])
+
+    def starts(self, now_ms: int) -> list[Start]:
+        """All that may start now, each taken out of its queue and given its channel.
+
+        Room and tokens only become less meanwhile: a node that is full, and a class that cannot go on, are done with.
+        """
+        self.wake_ms = None
+        started: list[Start] = []
+        roomy = [pid for pid, pipe in self.pipes.items() if pipe.has_room]
+        if not roomy:
+            return started
+        order = [self._key(number, one) for number, one in enumerate(self.classes) if one.waiting]
+        heapify(order)
+        buckets_of, classes, pipes = self.bound.buckets_of, self.classes, self.pipes
+        while order and roomy:
+            number = order[0][2]
+            chosen = classes[number]
+            is_open = not buckets_of[number] or self._is_open(number, now_ms)
+            place = self._place(chosen, roomy) if is_open else None
+            if place is None:
+                heappop(order)
+                continue
+            owner, at = place
+            pipe = pipes[at]
+            started.append(self._start(number, chosen, owner, at, pipe, now_ms))
+            if not pipe.has_room:
+                roomy.remove(at)
+            if chosen.waiting:
+                heapreplace(order, self._key(number, chosen))
+            else:
+                heappop(order)
+        return started
+
+    def _key(self, number: int, one: ClassState) -> tuple[int, int, int]:
+        """The smallest is next."""
+        if self.bound.always[number]:
+            return 0, min(one.oldest(owner)[1].seq for owner in one.queues), number
+        if self.shares[number]:
+            return 1, one.virtual, number
+        return 2, one.spare_cost, number
+
+    def _is_open(self, number: int, now_ms: int) -> bool:
+        opens_ms = now_ms
+        for at in self.bound.buckets_of[number]:
+            bucket, rule = self.buckets[at], self.bound.rules[at]
+            bucket.fill(rule, now_ms)
+            open_ms = bucket.open_at_ms(rule)
+            if open_ms is None:
+                return False
+            opens_ms = max(opens_ms, open_ms)
+        if opens_ms > now_ms:
+            self.wake_ms = opens_ms if self.wake_ms is None else min(opens_ms, self.wake_ms)
+            return False
+        return True
+
+    def _place(self, chosen: ClassState, roomy: list[ProcessId]) -> tuple[ProcessId, ProcessId] | None:
+        """Whose entry, and where it starts."""
+        if len(roomy) == 1:
+            if roomy[0] in chosen.queues:
+                return roomy[0], roomy[0]
+        elif at_home := [pid for pid in roomy if pid in chosen.queues]:
+            home = at_home[0] if len(at_home) == 1 else min(at_home, key=lambda pid: chosen.oldest(pid)[1].seq)
+            return home, home
+        if not self.may_redirect:
+            return None
+        owner = min(chosen.queues, key=lambda pid: chosen.oldest(pid)[1].seq)
+        return owner, max(roomy, key=lambda pid: self.pipes[pid].free_bps)
+
+    def _start(
+        self, class_number: int, chosen: ClassState, owner: ProcessId, at: ProcessId, pipe: Pipe, now_ms: int
+    ) -> Start:
+        number, waiter = chosen.take_oldest(owner)
+        visits = at is not owner and at != owner
+        del (self.pipes[owner] if visits else pipe).waiting[number]
+        cost = waiter.cost
+        chosen.got.now += cost
+        share, era = 0, NEVER
+        bound = self.bound
+        if not bound.always[class_number]:
+            share, era = self.shares[class_number], self.era
+            if share:
+                virtual = chosen.virtual
+                if virtual > self.virtual:
+                    self.virtual = virtual
+                chosen.virtual = virtual + cost * PPM // share  # as in _pay
+            else:
+                if chosen.spare_cost > self.spare:
+                    self.spare = chosen.spare_cost
+                chosen.spare_cost += cost
+            if bound.buckets_of[class_number]:
+                self.take_tokens(class_number, 1, cost, now_ms)
+        key = class_number, cost, pipe.capacity_bps, share, era, visits
+        channel = self._channels.get(key) if self._channels_of is bound else None
+        if channel is None:
+            channel = self._channel(key)
+        pipe.take(owner, number, channel)
+        return class_number, owner, number, at, channel
+
+    def _channel(self, key: tuple[int, int, int, int, int, bool]) -> PipeChannel:
+        """Pages are asked for again and again: what their channels are is worked out once."""
+        if self._channels_of is not self.bound or len(self._channels) >= CHANNELS_KEPT_MAX:
+            self._channels_of = self.bound
+            self._channels.clear()
+        number, cost, capacity_bps, share, era, visits = key
+        rate = whole_channel(self.bound.rate_bps(number, cost), capacity_bps)
+        channel = self._channels[key] = held(number, cost, rate, share, era, visits=visits)
+        return channel

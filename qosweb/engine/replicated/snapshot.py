@@ -1,0 +1,157 @@
+"""The machine's state as bytes: equal states give equal bytes, and what is read back behaves alike."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cluster.names import ProcessId, View
+from qosweb.engine.replicated.buckets import Bucket
+from qosweb.engine.replicated.classes import ClassState, Totals, Waiter
+from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+from qosweb.engine.replicated.entries import with_format, without_format
+from qosweb.engine.replicated.flows import Flow
+from qosweb.engine.replicated.pipes import Pipe, PipeChannel
+from qosweb.webqos.policy.environment import Environment
+
+if TYPE_CHECKING:
+    from qosweb.engine.replicated.state_machine import QosStateMachine
+
+
+class ClassSnapshot(msgspec.Struct, array_like=True):
+    name: str
+    queues: list[tuple[ProcessId, list[tuple[int, Waiter]]]]
+    virtual: int
+    spare_cost: int
+    backlog_ms: int
+    came: Flow
+    got: Flow
+    totals: Totals
+
+
+class PipeSnapshot(msgspec.Struct, array_like=True):
+    capacity_bps: int
+    load_ppm: int
+    wall_ms: int
+    url: str
+    language: int
+    channels: list[tuple[ProcessId, int, PipeChannel]]
+
+
+class EngineSnapshot(msgspec.Struct, array_like=True):
+    time_ms: int
+    generation: int
+    view: View | None
+    text: str
+    model: bytes
+    language: int
+    names: list[tuple[int, list[str]]]
+    accessed_ms: list[tuple[int, int]]
+    classes: list[ClassSnapshot]
+    pipes: list[tuple[ProcessId, PipeSnapshot]]
+    buckets: list[tuple[int, Bucket]]  # by constraint
+    virtual: int
+    seq: int
+    shares_at_ms: int
+    shares: tuple[int, ...]
+    bound_ms: int
+    environment: tuple[int, int, int, int, int, list[tuple[int, int]], int | None]
+    spare: int
+    era: int
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(EngineSnapshot).decode
+
+
+def encode(state: EngineSnapshot) -> bytes:
+    return with_format(_encode(state))
+
+
+def decode(data: bytes) -> EngineSnapshot:
+    """Raises OtherFormat, or msgspec.DecodeError."""
+    return _decode(without_format(data))
+
+
+def save(machine: QosStateMachine) -> EngineSnapshot:
+    scheduler, facts = machine.scheduler, machine.environment
+    return EngineSnapshot(
+        time_ms=machine.time_ms,
+        generation=machine.generation,
+        view=machine.view,
+        text=machine.law.text,
+        model=machine.law.packed,
+        language=machine.law.language,
+        names=list(machine.names.items()),
+        accessed_ms=list(machine.accessed_ms.items()),
+        classes=[_save_class(one) for one in scheduler.classes],
+        pipes=[(pid, _save_pipe(pipe)) for pid, pipe in scheduler.pipes.items()],
+        buckets=[
+            (rule.constraint, bucket) for rule, bucket in zip(scheduler.bound.rules, scheduler.buckets, strict=True)
+        ],
+        virtual=scheduler.virtual,
+        seq=machine.seq,
+        shares_at_ms=machine.shares_at_ms,
+        shares=scheduler.shares,
+        bound_ms=machine.bound_ms,
+        environment=(
+            facts.time_s, facts.weekday, facts.day, facts.load_ppm, facts.nodes, sorted(facts.accessed_ms.items()),
+            facts.capacity_bps,
+        ),
+        spare=scheduler.spare,
+        era=scheduler.era,
+    )  # fmt: skip
+
+
+def load(machine: QosStateMachine, state: EngineSnapshot) -> None:
+    law = CompiledPolicy.of(state.text, state.model, state.language)
+    scheduler = machine.scheduler
+    machine.time_ms, machine.generation, machine.view = state.time_ms, state.generation, state.view
+    machine.law, machine.names = law, dict(state.names)
+    machine.accessed_ms = dict(state.accessed_ms)
+    machine.seq, machine.shares_at_ms = state.seq, state.shares_at_ms
+    scheduler.pipes = {pid: _load_pipe(pipe) for pid, pipe in state.pipes}
+    scheduler.classes = [_load_class(one) for one in state.classes]
+    for class_number, one in enumerate(scheduler.classes):
+        for owner, queue in one.queues.items():
+            scheduler.pipes[owner].waiting.update(dict.fromkeys(queue, class_number))
+    time_s, weekday, day, load_ppm, nodes, accessed_ms, capacity_bps = state.environment
+    machine.bind_to(Environment(time_s, weekday, day, load_ppm, nodes, dict(accessed_ms), capacity_bps))
+    machine.bound_ms = state.bound_ms
+    scheduler.buckets = [bucket for _, bucket in state.buckets]
+    scheduler.may_redirect = law.may_redirect
+    scheduler.virtual, scheduler.spare, scheduler.shares = state.virtual, state.spare, state.shares
+    scheduler.era = state.era
+    scheduler.wake_ms = None
+
+
+def _save_class(one: ClassState) -> ClassSnapshot:
+    queues = [(owner, list(one.queues[owner].items())) for owner in sorted(one.queues)]
+    return ClassSnapshot(one.name, queues, one.virtual, one.spare_cost, one.backlog_ms, one.came, one.got, one.totals)
+
+
+def _load_class(saved: ClassSnapshot) -> ClassState:
+    one = ClassState(saved.name)
+    one.virtual, one.spare_cost, one.backlog_ms = saved.virtual, saved.spare_cost, saved.backlog_ms
+    one.came, one.got, one.totals = saved.came, saved.got, saved.totals
+    for owner, waiters in saved.queues:
+        one.queues[owner] = OrderedDict(waiters)
+        one.waiting += len(waiters)
+        one.waiting_cost += sum(waiter.cost for _, waiter in waiters)
+    return one
+
+
+def _save_pipe(pipe: Pipe) -> PipeSnapshot:
+    channels = [(owner, number, pipe.channels[owner, number]) for owner, number in sorted(pipe.channels)]
+    return PipeSnapshot(pipe.capacity_bps, pipe.load_ppm, pipe.wall_ms, pipe.url, pipe.language, channels)
+
+
+def _load_pipe(saved: PipeSnapshot) -> Pipe:
+    pipe = Pipe()
+    pipe.capacity_bps, pipe.load_ppm, pipe.wall_ms = saved.capacity_bps, saved.load_ppm, saved.wall_ms
+    pipe.url, pipe.language = saved.url, saved.language
+    for owner, number, channel in saved.channels:
+        pipe.take(owner, number, channel)
+    return pipe

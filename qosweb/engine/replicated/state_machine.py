@@ -1,0 +1,393 @@
+"""The replicated state machine of the cluster: the global request queue and the resource model.
+
+Paper: the qosd of section 3.2.2 ("a global queue of outstanding HTTP requests, and a global resource model"), which was
+one process at one place; here every node has it, and the total order keeps them equal.
+State: the policy; for each class who waits and its virtual time; for each node its capacity and channels; the
+cluster's time. Deterministic: integers only, no clock but the times in the entries (the largest seen is now).
+Invariants: `invariants.broken`.
+Above: the node, by effects.  Below: the total order, by apply, view_changed, snapshot, restore.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from qosweb.engine.replicated import entries, snapshot
+from qosweb.engine.replicated.buckets import DEPTH_MS, Bucket
+from qosweb.engine.replicated.classes import ClassNumbers, ClassState, Totals, Waiter
+from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+from qosweb.engine.replicated.demand import BACKLOG_MS, demand_ppm
+from qosweb.engine.replicated.effects import (
+    Effect,
+    EntryRejected,
+    Granted,
+    PolicyChanged,
+    Reported,
+    Reserved,
+    RestatementApplied,
+    RestatementNeeded,
+    Viewed,
+)
+from qosweb.engine.replicated.flows import STEP_MS
+from qosweb.engine.replicated.pipes import NEVER, Pipe, held, whole_channel
+from qosweb.engine.replicated.scheduler import Scheduler
+from qosweb.webqos.policy.environment import Environment
+from qosweb.webqos.values import PPM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.names import ProcessId, View
+    from qosweb.engine.replicated.entries import NodeBatch, NodeRestatement, PolicyText
+
+SHARES_EVERY_MS = 20  # how often the demand is looked at, unless somebody begins to wait
+GENERATIONS_KEPT = 8  # policies whose class numbers may still be on their way
+
+
+class QosStateMachine:
+    """One replica. `me` and `effect` are the node's own and no part of the state."""
+
+    def __init__(self, me: ProcessId, law: CompiledPolicy, effect: Callable[[Effect], None]) -> None:
+        self.me = me
+        self.effect = effect
+        self.law = law
+        self.time_ms = 0
+        self.generation = 0
+        self.view: View | None = None
+        self.names: dict[int, list[str]] = {}  # of the classes, by generation
+        self.accessed_ms: dict[int, int] = {}  # when pages of a set were last asked for
+        self.scheduler = Scheduler()
+        self.seq = 0
+        self.shares_at_ms = -1
+        self.binding_is_due = True  # something changed that it depends on
+        self.bound_ms = 0  # when the policy was last bound, and to what
+        self.environment = Environment()
+        self._promised: tuple[int, ...] | None = None
+        self._translations: dict[int, ClassNumbers] = {}  # of class numbers, by generation,
+        self._translations_to: CompiledPolicy | None = None  # to those of this
+        self._bind_all()
+
+    # ---- what can be seen
+
+    @property
+    def classes(self) -> list[ClassState]:
+        return self.scheduler.classes
+
+    @property
+    def pipes(self) -> dict[ProcessId, Pipe]:
+        return self.scheduler.pipes
+
+    @property
+    def capacity_bps(self) -> int:
+        return sum(pipe.capacity_bps for pipe in self.pipes.values())
+
+    @property
+    def is_contended(self) -> bool:
+        """Somebody waits, and not for tokens of its own alone."""
+        return any(
+            one.waiting and self.scheduler.has_tokens(number, self.time_ms) for number, one in enumerate(self.classes)
+        )
+
+    @property
+    def promised(self) -> tuple[int, ...]:
+        """The share of each class if all wanted everything, but for those that are always served first."""
+        if self._promised is None:
+            bound = self.scheduler.bound
+            self._promised = bound.shares([0 if always else PPM for always in bound.always])
+        return self._promised
+
+    def names_now(self) -> list[str]:
+        return [one.name for one in self.classes]
+
+    # ---- the order
+
+    def apply(self, position: int, origin: ProcessId, body: bytes) -> None:
+        """Raises OtherFormat or OtherLanguage where it is this version that does not belong here, and not the entry.
+
+        What comes first in an order says how it goes on: whoever cannot read that has no part in it. An entry that
+        comes later and is none to those who read the others is passed over, by all of them.
+        """
+        try:
+            batch = entries.decode(body)
+        except (entries.OtherFormat, msgspec.DecodeError) as error:
+            if isinstance(error, entries.OtherFormat) and not self.generation:
+                raise
+            self.effect(EntryRejected(position, origin, str(error)))
+            return
+        self._advance(batch.at_ms)
+        if batch.policy is not None:
+            self._take_policy(position, origin, batch.policy)
+        number_of = self._translation(batch.generation)
+        if batch.generation == self.generation:  # page sets of another policy are other pages
+            for page_set, at_ms in batch.accessed:
+                if at_ms > self.accessed_ms.get(page_set, -1):
+                    self.accessed_ms[page_set] = at_ms
+        for number, *counts in batch.accounts:
+            self.classes[number_of[number]].totals.add(Totals(*counts))
+        for number, count, cost in batch.served:
+            self._started_at_once(number_of[number], count, cost)
+        for number, _, cost in batch.denied:
+            self.classes[number_of[number]].came.now += cost
+        pipe = self.pipes.get(origin)
+        if pipe is not None:
+            self._apply_of_member(position, origin, pipe, batch, number_of)
+        self._rebind_if_due()
+        self._schedule()
+
+    def _apply_of_member(
+        self, position: int, origin: ProcessId, pipe: Pipe, batch: NodeBatch, number_of: ClassNumbers
+    ) -> None:
+        if batch.report is not None:
+            report = batch.report
+            if report.capacity_bps != pipe.capacity_bps:
+                self.effect(Reported(position, origin, report.capacity_bps))
+            pipe.capacity_bps, pipe.load_ppm = report.capacity_bps, report.load_ppm
+            pipe.wall_ms, pipe.url, pipe.language = report.wall_ms, report.url, report.language
+            self.binding_is_due = True
+        if batch.restated is not None:
+            self._restate(origin, pipe, batch.restated, number_of)
+        for number, class_number, cost in batch.started:
+            if (origin, number) not in pipe.channels:
+                if number in pipe.waiting:
+                    self._cancel(origin, pipe, number)
+                paid = self._started_at_once(number_of[class_number], 1, cost)
+                self._hold(origin, pipe, number, number_of[class_number], cost, *paid)
+        self._wait(origin, pipe, batch.submitted, number_of)
+        for number in batch.cancelled:
+            self._cancel(origin, pipe, number)
+        for number, cost in batch.finished:
+            self._free(pipe, origin, number, cost)
+        for owner, number, cost in batch.visited:
+            self._free(pipe, owner, number, cost)
+
+    def _started_at_once(self, class_number: int, count: int, cost: int) -> tuple[int, int]:
+        chosen = self.classes[class_number]
+        chosen.came.now += cost
+        chosen.got.now += cost
+        self.scheduler.take_tokens(class_number, count, cost, self.time_ms)
+        return self.scheduler.charge(class_number, cost)
+
+    def _hold(
+        self, owner: ProcessId, pipe: Pipe, number: int, class_number: int, cost: int, share: int = 0, era: int = NEVER
+    ) -> None:
+        rate = whole_channel(self.scheduler.bound.rate_bps(class_number, cost), pipe.capacity_bps)
+        pipe.take(owner, number, held(class_number, cost, rate, share, era, visits=False))
+
+    def _wait(self, owner: ProcessId, pipe: Pipe, ones: list[tuple[int, int, int]], number_of: ClassNumbers) -> None:
+        classes, waiting, channels, time_ms = self.classes, pipe.waiting, pipe.channels, self.time_ms
+        for number, class_then, cost in ones:
+            if number in waiting or (owner, number) in channels:
+                continue
+            class_number = number_of[class_then]
+            chosen = classes[class_number]
+            if not chosen.waiting:
+                self.scheduler.begins_to_wait(class_number)
+                if chosen.backlog_ms < time_ms - BACKLOG_MS:
+                    self.shares_at_ms = -1
+            chosen.came.now += cost
+            self.seq += 1
+            chosen.add(owner, number, Waiter(self.seq, cost, time_ms))
+            waiting[number] = class_number
+
+    def _cancel(self, owner: ProcessId, pipe: Pipe, number: int) -> None:
+        class_number = pipe.waiting.pop(number, None)
+        if class_number is not None:
+            self.classes[class_number].remove(owner, number)
+            return
+        for other in self.pipes.values():  # it was granted meanwhile, here or elsewhere
+            if (owner, number) in other.channels:
+                self._free(other, owner, number, entries.UNUSED)
+                return
+
+    def _free(self, pipe: Pipe, owner: ProcessId, number: int, cost: int) -> None:
+        channel = pipe.give_back(owner, number)
+        if channel is None or channel.cost == cost > 0:
+            return
+        more = max(0, cost) - channel.cost
+        if more or cost == entries.UNUSED:
+            self.classes[channel.number].got.now += more
+            self.scheduler.settle(channel, more)
+            self.scheduler.take_tokens(channel.number, -(cost == entries.UNUSED), more, self.time_ms)
+
+    def _restate(self, origin: ProcessId, pipe: Pipe, restated: NodeRestatement, number_of: ClassNumbers) -> None:
+        self._forget(origin)
+        here = {number for number, *_ in (*restated.running, *restated.waiting)}
+        for other in self.pipes.values():  # channels that were granted to them while nobody there listened
+            for key in [key for key in other.channels if key[0] == origin and key[1] in here]:
+                other.give_back(*key)
+        if origin == self.me:
+            self.effect(RestatementApplied(restated.count))
+        for number, class_number, cost in restated.running:
+            self._hold(origin, pipe, number, number_of[class_number], cost)
+        self._wait(origin, pipe, restated.waiting, number_of)
+
+    # ---- members
+
+    def view_changed(self, position: int, view: View) -> None:
+        before = set(self.pipes)
+        for gone in sorted(before.difference(view.members)):
+            self._forget(gone)
+        self.scheduler.pipes = {member: self.pipes.get(member) or Pipe() for member in view.members}
+        self.view = view
+        self.binding_is_due = True
+        self._rebind_if_due()
+        self.effect(Viewed(position, view))
+        if self.me in view.members and self.me not in before:
+            self.effect(RestatementNeeded())
+        self._schedule()
+
+    def _forget(self, member: ProcessId) -> None:
+        """Its entries and the channels of its pipe. What it has at others ends there."""
+        pipe = self.pipes[member]
+        for number, class_number in pipe.waiting.items():
+            self.classes[class_number].remove(member, number)
+        pipe.waiting.clear()
+        for owner, number in list(pipe.channels):
+            pipe.give_back(owner, number)
+
+    # ---- the policy
+
+    def _take_policy(self, position: int, origin: ProcessId, policy: PolicyText) -> None:
+        """A policy that one of the members could not read is none."""
+        for member, pipe in self.pipes.items():
+            if 0 < pipe.language < policy.language:
+                because = f"it is in language {policy.language}, and {member.name} reads up to {pipe.language}"
+                self.effect(EntryRejected(position, origin, because, policy.text))
+                return
+        try:
+            law = CompiledPolicy.of(policy.text, policy.model, policy.language)
+        except msgspec.DecodeError as error:
+            self.effect(EntryRejected(position, origin, str(error), policy.text))
+        else:
+            self._change_policy(position, law)
+
+    def change_policy(self, position: int, law: CompiledPolicy) -> None:
+        """Another policy, by itself."""
+        self._change_policy(position, law)
+        self._schedule()
+
+    def _change_policy(self, position: int, law: CompiledPolicy) -> None:
+        """Another policy, from this place in the order on.
+
+        Classes are those of the same name before; what waits in one that is gone waits in the default class, which
+        takes its totals, too. Nobody has saved up anything.
+        """
+        before = {one.name: one for one in self.classes}
+        self.law = law
+        self.generation += 1
+        new_number = {name: at for at, name in enumerate(law.names)}
+        classes = [before.get(name) or ClassState(name) for name in law.names]
+        default = classes[law.default]
+        gone = [one for one in self.classes if one.name not in new_number]
+        waiting = sorted(waiter for one in (*gone, default) for waiter in one.all())
+        default.clear()
+        for waiter, owner, number in waiting:
+            default.add(owner, number, waiter)
+        for one in gone:
+            default.totals.add(one.totals)
+        names = self.names_now()
+        numbers = [new_number.get(name, law.default) for name in names]
+        for pipe in self.pipes.values():
+            pipe.waiting = {number: numbers[old] for number, old in pipe.waiting.items()}
+            pipe.channels = {key: one._replace(number=numbers[one.number]) for key, one in pipe.channels.items()}
+        self.scheduler.classes = classes
+        self.scheduler.forget()
+        self.accessed_ms = {}
+        self._bind_all()
+        self.effect(PolicyChanged(position, law.text))
+
+    def _bind_all(self) -> None:
+        """After a change of the policy: nothing of the old one is left."""
+        self.names[self.generation] = list(self.law.names)
+        for old in [one for one in self.names if one <= self.generation - GENERATIONS_KEPT]:
+            del self.names[old]
+        if not self.classes:
+            self.scheduler.classes = [ClassState(name) for name in self.law.names]
+        self.scheduler.may_redirect = self.law.may_redirect
+        self.scheduler.buckets = []
+        self.binding_is_due = True
+        self._rebind_if_due()
+
+    def _rebind_if_due(self) -> None:
+        if not (self.binding_is_due or self.law.binds_anew(self.bound_ms, self.time_ms)):
+            return
+        scheduler = self.scheduler
+        before = {} if not scheduler.buckets else {
+            rule.constraint: bucket for rule, bucket in zip(scheduler.bound.rules, scheduler.buckets, strict=True)
+        }  # fmt: skip
+        for rule, bucket in zip(scheduler.bound.rules, scheduler.buckets, strict=True) if before else ():
+            bucket.fill(rule, self.time_ms)
+        self.bind_to(self.law.environment(self.time_ms, list(self.pipes.values()), self.accessed_ms))
+        scheduler.buckets = [
+            before.get(rule.constraint) or Bucket(rule.rate_per_s * DEPTH_MS, self.time_ms)
+            for rule in scheduler.bound.rules
+        ]
+        self.shares_at_ms = -1
+        self._divide()
+
+    def bind_to(self, environment: Environment) -> None:
+        self.binding_is_due = False
+        self.bound_ms = self.time_ms
+        self.environment = environment
+        self._promised = None
+        self.scheduler.bound = self.law.bind(environment)
+
+    def _translation(self, generation: int) -> ClassNumbers:
+        """From a class number of that generation to one of now."""
+        if self._translations_to is not self.law:
+            self._translations_to = self.law
+            self._translations.clear()
+        found = self._translations.get(generation)
+        if found is None:
+            found = ClassNumbers(self.names.get(generation, ()), self.law.names, self.law.default)
+            if generation in self.names:
+                self._translations[generation] = found
+        return found
+
+    # ---- time and shares
+
+    def _advance(self, at_ms: int) -> None:
+        if at_ms <= self.time_ms:
+            return
+        steps = at_ms // STEP_MS - self.time_ms // STEP_MS
+        if steps:
+            for one in self.classes:
+                one.came.step(steps)
+                one.got.step(steps)
+        self.time_ms = at_ms
+
+    def _divide(self) -> None:
+        if 0 <= self.shares_at_ms <= self.time_ms < self.shares_at_ms + SHARES_EVERY_MS:
+            return
+        self.shares_at_ms = self.time_ms
+        capacity = self.capacity_bps
+        bound = self.scheduler.bound
+        demand = [
+            demand_ppm(one, capacity, self.time_ms, always=always)
+            for one, always in zip(self.classes, bound.always, strict=True)
+        ]
+        self.scheduler.change_shares(bound.shares(demand))
+
+    def _schedule(self) -> None:
+        now_ms, me, classes = self.time_ms, self.me, self.classes
+        for one in classes:
+            if one.waiting:
+                one.backlog_ms = now_ms
+        self._divide()
+        for class_number, owner, number, at, channel in self.scheduler.starts(now_ms):
+            if owner == me:
+                self.effect(Granted(number, at, channel.rate_bps))
+            elif at == me:
+                self.effect(Reserved(owner, number, class_number, channel.cost, channel.rate_bps))
+
+    # ---- snapshots
+
+    def snapshot(self) -> bytes:
+        return snapshot.encode(snapshot.save(self))
+
+    def restore(self, state: bytes) -> None:
+        snapshot.load(self, snapshot.decode(state))
+        self.effect(PolicyChanged(-1, self.law.text))
+        self.effect(RestatementNeeded())

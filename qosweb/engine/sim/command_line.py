@@ -1,0 +1,116 @@
+"""``python -m qosweb.engine.sim``: explore seeds, replay one, tell its story, hunt the wrong versions.
+
+Pure: the clock and the place where text goes are handed in.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from cluster.sim.explore import ExplorationReport
+from cluster.sim.mutant_hunt import hunt, row
+from cluster.sim.narrate import Detail, Narrator
+from qosweb.engine.sim.mutant_catalogue import MUTANTS
+from qosweb.engine.sim.plan import make_plan
+from qosweb.engine.sim.run import play
+from qosweb.engine.sim.steady_load import off, shares_of
+from qosweb.engine.sim.wide_pipes import WIDER, make_wide_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cluster.sim.run import RunResult
+    from qosweb.engine.sim.plan import EnginePlan
+
+    Make = Callable[[int], EnginePlan]
+
+SEEDS = 100
+TELL_EVERY = 50
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a whole number from 0 on, not {text!r}")
+    return int(text)
+
+
+def main(arguments: Sequence[str], clock: Callable[[], float], write: Callable[[str], None]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m qosweb.engine.sim", description=__doc__)
+    parser.add_argument("--seeds", type=_count, default=SEEDS, metavar="N", help=f"how many to run (else {SEEDS})")
+    parser.add_argument("--seed-from", type=_count, default=0, metavar="S", help="the first of them (else 0)")
+    parser.add_argument("--seed", type=_count, metavar="S", help="run this seed alone")
+    parser.add_argument("--narrate", action="store_true", help="tell the story of the run (with --seed)")
+    parser.add_argument("--steady", action="store_true", help="shares in a quiet world instead of faults")
+    parser.add_argument("--wide", action="store_true", help="nodes with many channels, and crowds that fill them")
+    parser.add_argument("--mutants", action="store_true", help="run wrong versions of the engine, say who noticed")
+    options = parser.parse_args(arguments)
+    if options.narrate and options.seed is None:
+        parser.error("--narrate needs --seed")
+    seeds = range(options.seed_from, options.seed_from + options.seeds) if options.seed is None else [options.seed]
+    make = make_wide_plan if options.wide else make_plan
+    if options.mutants:
+        return _hunt(seeds, make, write)
+    if options.steady:
+        return _steady(seeds, WIDER if options.wide else 1, write)
+    if options.seed is not None:
+        return _one(options, make, write)
+    return _explore(seeds, make, clock, write)
+
+
+def _explore(seeds: Sequence[int], make: Make, clock: Callable[[], float], write: Callable[[str], None]) -> int:
+    start = clock()
+    report = ExplorationReport()
+    for seed in seeds:
+        outcome = play(make(seed))
+        report.add(outcome)
+        if outcome.failure is not None:
+            write(line(outcome))
+            break
+        if report.runs % TELL_EVERY == 0:
+            write(f"{clock() - start:7.1f} s  {report.progress()}")
+    write(report.coverage())
+    write(f"\n{report.progress()}, {clock() - start:.1f} s")
+    return 0 if report.failed is None else 1
+
+
+def line(outcome: RunResult) -> str:
+    failure = outcome.failure
+    assert failure is not None
+    return (
+        f"SEED={outcome.seed} {failure.kind} event {failure.step}: {failure.text}\n"
+        f"replay: python -m qosweb.engine.sim --seed {outcome.seed} --narrate"
+    )
+
+
+def _one(options: argparse.Namespace, make: Make, write: Callable[[str], None]) -> int:
+    plan = make(options.seed)
+    write(str(plan))
+    narrator = Narrator(write, Detail.STORY) if options.narrate else None
+    outcome = play(plan, narrator)
+    if narrator is not None:
+        narrator.flush()
+    if outcome.failure is None:
+        write(f"seed {options.seed}: nothing wrong, {outcome.steps} actions in {outcome.seconds:.1f} virtual seconds")
+        return 0
+    write(line(outcome))
+    return 1
+
+
+def _steady(seeds: Sequence[int], wider: int, write: Callable[[str], None]) -> int:
+    wrong = 0
+    for seed in seeds:
+        shares = shares_of(seed, wider)
+        wrong += bool(off(shares))
+        told = ", ".join(f"{name} {share:.1f}" for name, share in shares.items())
+        write(f"seed {seed}: {told}{'  <-- too far off' if off(shares) else ''}")
+    return 1 if wrong else 0
+
+
+def _hunt(seeds: Sequence[int], make: Make, write: Callable[[str], None]) -> int:
+    survivors = 0
+    for mutant in MUTANTS:
+        caught = hunt(mutant, seeds, lambda seed: play(make(seed)))
+        survivors += not caught.by
+        write(row(caught))
+    return 1 if survivors else 0

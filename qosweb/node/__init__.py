@@ -1,1 +1,0 @@
-"""The HTTP node: sockets, files, logs and signals around the pure parts."""

@@ -1,0 +1,1 @@
+"""The access log: one line for each request."""

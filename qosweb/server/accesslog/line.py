@@ -1,0 +1,128 @@
+"""The form of an access log line. Pure: text in, text out."""
+
+import functools
+import json
+import re
+import time
+from dataclasses import dataclass
+
+_CONTROL_OR_QUOTE = re.compile(r'[\x00-\x1f\x7f"\\]|[^\x00-\x7f]')
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """What is logged of one request. Times in seconds; ``at_s`` since 1970."""
+
+    at_s: float
+    rid: str
+    client: str
+    method: str
+    host: str
+    path: str
+    decision: str
+    status: int
+    size: int
+    queue_s: float
+    service_s: float
+    class_name: str = "default"
+    target: str = "-"  # the path as it was sent, with its query
+    version: str = "1.1"
+    referer: str = "-"
+    agent: str = "-"
+
+
+def quoted(text: str) -> str:
+    """``text`` as a JSON string. Bytes that were not UTF-8 on the wire appear as U+FFFD."""
+    return json.dumps(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+
+
+class JsonLines:
+    """One JSON object a line, fields as documented. Everything that is fixed for a while is formatted once."""
+
+    def __init__(self, node: str, view: str, policy: str) -> None:
+        self._fixed = f'"node":{quoted(node)},"view":{quoted(view)},"policy":{quoted(policy)}'
+
+    def policy_event(self, at_s: float, text: str, index: int | None = None) -> str:
+        """A policy takes effect; all lines from here on are under it. ``index`` is its place in the group's order."""
+        return f'{{"event":"policy","ts":{at_s:.3f},{self._fixed},"index":{_number(index)},"text":{quoted(text)}}}\n'
+
+    def view_event(self, at_s: float, index: int | None, members: list[str], *, is_primary: bool) -> str:
+        """A view begins; all lines from here on are in it. Outside a primary view a node is on its own."""
+        return (
+            f'{{"event":"view","ts":{at_s:.3f},{self._fixed},"index":{_number(index)},'
+            f'"members":{json.dumps(members)},"primary":{"true" if is_primary else "false"}}}\n'
+        )
+
+    def capacity_event(self, at_s: float, index: int | None, of_node: str, capacity_bps: int) -> str:
+        """The capacity of a node was fixed at a place in the order."""
+        return (
+            f'{{"event":"capacity","ts":{at_s:.3f},{self._fixed},"index":{_number(index)},'
+            f'"of":{quoted(of_node)},"capacity_bps":{capacity_bps}}}\n'
+        )
+
+    def client_part(self, client: str) -> str:
+        """What stays the same on one connection."""
+        return f'{self._fixed},"client":{quoted(client)}'
+
+    def page_part(self, path: str) -> str:
+        """What stays the same for every plain GET of one page, up to the class."""
+        return f'"path":{quoted(path)},"class":'
+
+    def page_tail(self, status: int, size: int) -> str:
+        """The same after the class."""
+        return f',"decision":"served","status":{status},"bytes":{size}'
+
+    def plain_line(self, ts: str, rid: str, client_part: str, host_part: str, page_part: str, ms: str) -> str:
+        """``line`` for a plain GET, out of parts that were made before."""
+        return (
+            f'{{"ts":{ts},"rid":"{rid}",{client_part},"method":"GET","host":{host_part},{page_part},'
+            f'"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms}}}\n'
+        )
+
+    def line(self, entry: LogEntry) -> str:
+        total_ms = (entry.queue_s + entry.service_s) * 1e3
+        return (
+            f'{{"ts":{entry.at_s:.3f},"rid":"{entry.rid}",{self.client_part(entry.client)},'
+            f'"method":{quoted(entry.method)},"host":{quoted(entry.host)},"path":{quoted(entry.path)},'
+            f'"class":{quoted(entry.class_name)},"decision":"{entry.decision}","status":{entry.status},'
+            f'"bytes":{entry.size},"queue_ms":{entry.queue_s * 1e3:.3f},"service_ms":{entry.service_s * 1e3:.3f},'
+            f'"total_ms":{total_ms:.3f}}}\n'
+        )
+
+
+def _number(index: int | None) -> str:
+    return "null" if index is None or index < 0 else str(index)
+
+
+class Combined:
+    """The form that Apache calls combined."""
+
+    def line(self, entry: LogEntry) -> str:
+        return (
+            f"{entry.client} - - [{_day_and_time(int(entry.at_s))}] "
+            f'"{_plain(entry.method)} {_plain(entry.target)} HTTP/{entry.version}" {entry.status} {entry.size or "-"} '
+            f'"{_plain(entry.referer)}" "{_plain(entry.agent)}"\n'
+        )
+
+
+def _plain(text: str) -> str:
+    return _CONTROL_OR_QUOTE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    if found[0] in '"\\':
+        return "\\" + found[0]
+    return "".join(f"\\x{byte:02x}" for byte in _bytes(found[0]))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+@functools.lru_cache(maxsize=4)
+def _day_and_time(second: int) -> str:
+    at = time.gmtime(second)
+    return f"{at.tm_mday:02}/{_MONTHS[at.tm_mon - 1]}/{at.tm_year}:{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} +0000"

@@ -1,0 +1,269 @@
+"""The ledger: every request that ends is written down here, once, in the counters and in the access log.
+
+It is on the path of every request, so it only adds to plain numbers and appends a line to a list; the list goes to
+the log's thread when it is long or old.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from qosweb.admission.clock import THOUSANDTHS
+from qosweb.engine.local.request_ids import LIFE_LEN, RequestId
+from qosweb.server.accesslog.line import Combined, JsonLines, LogEntry, quoted
+from qosweb.server.request.exchange import PATH_LOGGED_MAX
+
+if TYPE_CHECKING:
+    from qosweb.admission.class_accounts import ClassAccounts
+    from qosweb.admission.clock import Clock
+    from qosweb.server.accesslog.file import LogFile
+    from qosweb.server.files.pages import Page
+    from qosweb.server.request.exchange import Exchange
+
+BATCH_LINES = 512
+HOSTS_MAX = 1024
+TOO_MANY = "connections"  # why a connection was turned away
+
+SERVICE_BUCKETS_S = (
+    0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005,
+    0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
+)  # fmt: skip
+
+# Most answers from memory take less than a millisecond: what depends on the time alone is looked up.
+_BUCKET_OF_US = tuple(bisect_left(SERVICE_BUCKETS_S, (us + 0.5) / 1e6) for us in range(1000))
+_MS_OF_US = tuple(f"0.{text}" for text in THOUSANDTHS)
+
+
+@dataclass(slots=True)
+class ClassAccount:
+    """What happened to the requests of one class."""
+
+    name: str
+    decisions: Counter[str] = field(default_factory=Counter)
+    number: int = 0  # of the class in the policy in force
+    plain_served: int = 0  # of decisions["served"], those that took the fast path
+    bytes_sent: int = 0
+    other_bytes: int = 0  # of these, what did not take the fast path
+    reasons: Counter[str] = field(default_factory=Counter)  # of denials
+    wait_sum_s: float = 0.0  # of those that waited for their turn
+    wait_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
+    service_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
+    service_sum_s: float = 0.0
+    in_service: int = 0  # but for those that are answered at once
+    header_line: bytes = b""  # of its answers
+    served_line: bytes = b""  # of those that were admitted
+    quoted: str = ""  # its name in a line of the access log
+
+    def __post_init__(self) -> None:
+        self.quoted = quoted(self.name)
+
+    @property
+    def plain_bytes(self) -> int:
+        return self.bytes_sent - self.other_bytes
+
+    def by_decision(self) -> dict[str, int]:
+        counts = {"served": self.plain_served, "denied": 0, "failed": 0}
+        for decision, count in self.decisions.items():
+            counts[decision] = counts.get(decision, 0) + count
+        return counts
+
+    def observe_service(self, service_s: float) -> None:
+        self.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
+        self.service_sum_s += service_s
+
+    def observe_wait(self, wait_s: float) -> None:
+        self.wait_counts[bisect_left(SERVICE_BUCKETS_S, wait_s)] += 1
+        self.wait_sum_s += wait_s
+
+
+class AccessRecorder:
+    def __init__(self, clock: Clock, node: str, log: LogFile | None, log_format: str, policy: ClassAccounts) -> None:
+        self.policy = policy
+        self.statuses: Counter[int] = Counter()
+        self.hosts: dict[str, str] = {}  # Host fields seen and found valid, as they stand in a JSON line
+        self._log = log
+        self._node = node
+        self._view = ""
+        self._json = JsonLines(node, self._view, policy.labels.policy)
+        self._form: JsonLines | Combined = self._json if log_format == "json" else Combined()
+        self._lines: list[str] = []
+        self._announced = ""
+        self._clock = clock
+        self._life = os.urandom(LIFE_LEN)
+        self._rid_prefix = self._life.hex() + "-"
+        self._requests = 0
+        self._noted_bytes = 0  # of requests that were no plain ones
+        self._noted_s = 0.0
+
+    def policy_changed(self, index: int | None = None) -> None:
+        """Lines say from now on which policy is in force. ``index`` is where it stands in the group's order."""
+        self._renew_form()
+        self.announce_policy(index)
+
+    def announce_policy(self, index: int | None = None) -> None:
+        """A line with the text of the specification, unless the last such line has the same, or the form has none."""
+        text = self.policy.labels.text
+        if text == self._announced and index is None:
+            return
+        self._announced = text
+        self._event(self._json.policy_event(self._now(), text, index))
+
+    def view_changed(self, view: str, index: int | None, members: list[str], *, is_primary: bool) -> None:
+        """Lines say from now on which view the node is in."""
+        self._view = view
+        self._renew_form()
+        self._event(self._json.view_event(self._now(), index, members, is_primary=is_primary))
+
+    def capacity_fixed(self, index: int | None, of_node: str, capacity_bps: int) -> None:
+        self._event(self._json.capacity_event(self._now(), index, of_node, capacity_bps))
+
+    def _renew_form(self) -> None:
+        json = JsonLines(self._node, self._view, self.policy.labels.policy)
+        if self._form is self._json:
+            self._form = json
+        self._json = json
+
+    def _event(self, line: str) -> None:
+        if self._log is not None and self._form is self._json:
+            self._lines.append(line)
+
+    def _now(self) -> float:
+        return self._clock.wall(self._clock.read())
+
+    def client_part(self, client: str) -> str:
+        return self._json.client_part(client)
+
+    def served_plain(self, client_part: str, page: Page, host: str, account: ClassAccount, start: float) -> None:
+        """A plain GET answered from memory; ``prepare_plain`` made the parts of its line."""
+        service_s = time.perf_counter() - start
+        service_us = int(service_s * 1e6)
+        account.plain_served += 1
+        account.bytes_sent += page.size
+        account.service_sum_s += service_s
+        if service_us < 1000:
+            account.service_counts[_BUCKET_OF_US[service_us]] += 1
+            ms = _MS_OF_US[service_us]
+        else:
+            account.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
+            ms = f"{service_s * 1e3:.3f}"
+        self._requests = number = self._requests + 1
+        if self._log is not None:
+            lines = self._lines
+            ts, rid = self._clock.wall_text(start), f"{self._rid_prefix}{number}"
+            page_part = f"{page.log_part}{account.quoted}{page.log_tail}"
+            lines.append(self._json.plain_line(ts, rid, client_part, host, page_part, ms))
+            if len(lines) >= BATCH_LINES:
+                self.flush()
+
+    def prepare_plain(self, exchange: Exchange, page: Page) -> None:
+        """From now on, plain GETs like this one may be written down by ``served_plain``."""
+        if page.body is None or self._form is not self._json:
+            return  # from disk; or the combined form, which wants fields that the fast path does not look at
+        if not page.log_part:
+            page.log_part = self._json.page_part(exchange.logged_path)
+            page.log_tail = self._json.page_tail(200, page.size)
+        if len(self.hosts) >= HOSTS_MAX:
+            self.hosts.clear()
+        self.hosts[exchange.message.headers.get("Host", "")] = quoted(exchange.host)
+
+    def record(self, exchange: Exchange, account: ClassAccount, decision: str, status: int, size: int) -> None:
+        """Any other request, at its end."""
+        message = exchange.message
+        entry = LogEntry(
+            at_s=self._clock.wall(exchange.arrived),
+            rid=self._new_rid() if exchange.rid is None else str(exchange.rid),
+            client=exchange.client,
+            method=message.method,
+            host=exchange.host,
+            path=exchange.logged_path,
+            target=message.path[:PATH_LOGGED_MAX],
+            decision=decision,
+            status=status,
+            size=size,
+            queue_s=exchange.started - exchange.arrived,
+            service_s=self._clock.read() - exchange.started,
+            class_name=account.name,
+            version=f"{message.version.major}.{message.version.minor}",
+            referer=message.headers.get("Referer", "-"),
+            agent=message.headers.get("User-Agent", "-"),
+        )
+        self._write(entry, account)
+
+    def record_unread(self, client: str, decision: str, status: int, size: int, arrived: float) -> None:
+        """A connection that was answered although no request was read: malformed, too late, or one too many."""
+        if decision == "denied":
+            self.policy.default.reasons[TOO_MANY] += 1
+        self._write(
+            LogEntry(
+                at_s=self._clock.wall(arrived),
+                rid=self._new_rid(),
+                client=client,
+                method="-",
+                host="",
+                path="-",
+                decision=decision,
+                status=status,
+                size=size,
+                queue_s=0.0,
+                service_s=self._clock.read() - arrived,
+                class_name=self.policy.default.name,
+            ),
+            self.policy.default,
+        )
+
+    def plain_totals(self) -> tuple[int, int, float]:
+        """Plain requests so far: how many, their bytes, their time in seconds."""
+        accounts = self.policy.all_accounts
+        return (
+            sum(account.plain_served for account in accounts),
+            sum(account.bytes_sent for account in accounts) - self._noted_bytes,
+            sum(account.service_sum_s for account in accounts) - self._noted_s,
+        )
+
+    def by_status(self) -> dict[int, int]:
+        counts = dict(self.statuses)
+        counts[200] = counts.get(200, 0) + sum(account.plain_served for account in self.policy.all_accounts)
+        return counts
+
+    def flush(self) -> None:
+        if self._lines and self._log is not None:
+            self._log.put(self._lines)
+            self._lines = []
+
+    def reopen(self) -> None:
+        if self._log is not None:
+            self.flush()
+            self._log.reopen()
+
+    def close(self, timeout_s: float) -> None:
+        self.flush()
+        if self._log is not None:
+            self._log.close(timeout_s)
+
+    def _write(self, entry: LogEntry, account: ClassAccount) -> None:
+        account.decisions[entry.decision] += 1
+        account.bytes_sent += entry.size
+        account.other_bytes += entry.size
+        account.observe_service(entry.service_s)
+        account.observe_wait(entry.queue_s)
+        self._noted_bytes += entry.size
+        self._noted_s += entry.service_s
+        self.statuses[entry.status] += 1
+        if self._log is not None:
+            self._lines.append(self._form.line(entry))
+            if len(self._lines) >= BATCH_LINES:
+                self.flush()
+
+    def next_rid(self) -> RequestId:
+        """A name that no other request has, for one that goes to another node."""
+        self._requests += 1
+        return RequestId(self._life, self._requests)
+
+    def _new_rid(self) -> str:
+        self._requests += 1
+        return f"{self._rid_prefix}{self._requests}"

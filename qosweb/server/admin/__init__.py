@@ -1,0 +1,1 @@
+"""The admin port: status, metrics and dashboard."""

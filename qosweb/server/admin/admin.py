@@ -1,0 +1,192 @@
+"""The admin port: how the node is, for people, probes and Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from qosweb.errors import UsageError
+from qosweb.server.admin.dashboard import dashboard
+from qosweb.server.admin.metrics import exposition, registry_of
+from qosweb.server.admin.status import missing_of, queue_of, status_of
+from qosweb.webqos.loader import BYTES_MAX, compile_text
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aiohttp.typedefs import Handler
+
+    from qosweb.server.process.node import Node
+
+TOKEN_LEN_MIN = 16
+IDLE_S = 30.0  # a connection without a whole request is closed
+CLOSE_S = 1.0
+PUT_S = 10.0  # how long a new policy may take to be in force
+ROUTES = """\
+qosweb admin port
+  GET  /                  the dashboard, for a browser; else this text
+  GET  /livez             alive
+  GET  /readyz?verbose    ready, and what is missing
+  GET  /metrics           for Prometheus
+  GET  /status            this node and its cluster
+  GET  /queue             who waits
+  GET  /policy            the specification in force
+  PUT  /policy            another one, everywhere
+  POST /drain             stop, as SIGTERM does
+"""
+
+
+class Admin:
+    """Serves what ROUTES lists on a bound socket. ``drain`` is what SIGTERM does."""
+
+    def __init__(self, node: Node, token: Token, drain: Callable[[], None]) -> None:
+        self._node = node
+        self._start_drain = drain
+        self._token = token
+        self._registry = registry_of(node)
+        application = web.Application(middlewares=[self._authorise], client_max_size=BYTES_MAX)
+        application.add_routes(
+            [
+                web.get("/", self._index),
+                web.get("/livez", self._livez),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics),
+                web.get("/status", self._status),
+                web.get("/queue", self._queue),
+                web.get("/policy", self._policy),
+                web.put("/policy", self._put_policy),
+                web.post("/drain", self._drain),
+            ]
+        )
+        self._runner = web.AppRunner(
+            application, access_log=None, keepalive_timeout=IDLE_S, handle_signals=False, shutdown_timeout=CLOSE_S
+        )
+
+    async def start(self, listener: socket.socket) -> None:
+        await self._runner.setup()
+        await web.SockSite(self._runner, listener).start()
+
+    async def close(self) -> None:
+        await self._runner.cleanup()
+
+    @web.middleware
+    async def _authorise(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self._token.value is not None:
+            given = request.headers.get("Authorization", "")
+            scheme, _, token = given.partition(" ")
+            given_token = token.strip().encode("utf-8", "surrogateescape")
+            if scheme.lower() != "bearer" or not hmac.compare_digest(given_token, self._token.value.encode()):
+                if request.path == "/" and _wants_page(request):  # which asks for the token
+                    return _page(401)
+                return web.Response(
+                    status=401,
+                    text="the admin port needs the header 'Authorization: Bearer TOKEN'\n",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+        if request.method not in ("GET", "HEAD") and _is_from_elsewhere(request):
+            return web.Response(status=403, text="a page of another site may not change anything here\n")
+        return await handler(request)
+
+    async def _index(self, request: web.Request) -> web.Response:
+        return _page(200) if _wants_page(request) else web.Response(text=ROUTES, headers={"Vary": "Accept"})
+
+    async def _livez(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        checks = {
+            "serving": "draining" if self._node.draining else "",
+            "cluster": missing_of(self._node),
+            "root": "" if self._node.store.root.is_there() else f"{self._node.settings.root} is not there",
+        }
+        missing = [f"{name}: {why}" for name, why in checks.items() if why]
+        if "verbose" in request.query:
+            text = "".join(f"[{'-' if why else '+'}] {name} {why or 'ok'}\n" for name, why in checks.items())
+        else:
+            text = "".join(f"{line}\n" for line in missing) or "ok\n"
+        return web.Response(status=503 if missing else 200, text=text)
+
+    async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        body = exposition(self._registry)
+        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.json_response(text=json.dumps(status_of(self._node), indent=2) + "\n")
+
+    async def _queue(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.json_response(text=json.dumps(queue_of(self._node), indent=2) + "\n")
+
+    async def _policy(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        labels = self._node.policy.labels
+        return web.Response(text=labels.text, headers={"ETag": f'"{labels.policy}"'})
+
+    async def _put_policy(self, request: web.Request) -> web.Response:
+        """A new specification: checked here, then in force everywhere from one place in the order on."""
+        try:
+            text = (await request.read()).decode()
+        except UnicodeDecodeError:
+            return web.Response(status=400, text="the specification is not UTF-8\n")
+        built, complaints = await asyncio.to_thread(compile_text, "policy", text)
+        if built is None:
+            return web.Response(status=422, text=complaints)
+        try:
+            index = await self._node.put_policy(built, PUT_S)
+        except UsageError as error:
+            return web.Response(status=409, text=f"{error}\n")
+        except TimeoutError:
+            return web.Response(status=504, text="the cluster has not taken the policy yet; it may still do so\n")
+        policy = self._node.policy.labels.policy
+        return web.json_response({"policy": policy, "index": index, "warnings": complaints})
+
+    async def _drain(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        self._start_drain()
+        return web.Response(status=202, text="draining\n")
+
+
+def _wants_page(request: web.Request) -> bool:
+    return "text/html" in request.headers.get("Accept", "")
+
+
+def _page(status: int) -> web.Response:
+    text, fields = dashboard()
+    if status == 401:
+        fields = {**fields, "WWW-Authenticate": "Bearer"}
+    return web.Response(status=status, text=text, content_type="text/html", headers=fields)
+
+
+def _is_from_elsewhere(request: web.Request) -> bool:
+    """A browser sent it because a page of another origin said so; commands send no such field."""
+    origin = request.headers.get("Origin")
+    return origin is not None and origin.partition("://")[2] != request.host
+
+
+class Token:
+    """The bearer token and the file that it comes from; without a file there is none."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.value: str | None = None
+        self.reload()
+
+    def reload(self) -> None:
+        """Take the token as the file has it now; raises UsageError and changes nothing if it has none."""
+        self.value = None if self._path is None else _read_token(self._path)
+
+
+def _read_token(path: Path) -> str:
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise UsageError(f"--admin-token-file {path}: {reason}") from None
+    if len(token) < TOKEN_LEN_MIN or not token.isascii() or not token.isprintable() or " " in token:
+        raise UsageError(
+            f"--admin-token-file {path}: the token must be a line of {TOKEN_LEN_MIN} or more visible ASCII characters"
+        )
+    return token

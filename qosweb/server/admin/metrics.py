@@ -1,0 +1,123 @@
+"""The node's numbers in Prometheus' terms. They are read when asked for; nothing here is on a request's path.
+
+Neighbours: `qos_metrics` has those of classes and of the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from qosweb.server.admin.qos_metrics import QosCollector
+from qosweb.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client import Metric
+
+    from qosweb.server.process.node import Node
+
+
+class NodeCollector(Collector):
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._answers()
+        yield from self._connections()
+        yield from self._pages()
+        yield from self._log()
+        yield from self._pipe()
+        info = GaugeMetricFamily("qosweb_build_info", "The version that runs.", labels=["version", "node"])
+        info.add_metric([VERSION, self._node.name], 1)
+        yield info
+
+    def _answers(self) -> Iterator[Metric]:
+        ledger = self._node.ledger
+        responses = CounterMetricFamily("qosweb_responses", "Answers by status.", labels=["status"])
+        for status, count in sorted(ledger.by_status().items()):
+            responses.add_metric([str(status)], count)
+        yield responses
+        labels = ledger.policy.labels
+        if labels.model is not None and labels.shadow_counts:
+            shadows = CounterMetricFamily(
+                "qosweb_shadow_requests", "Requests that a shadow statement would be about.", labels=["statement"]
+            )
+            for at, count in labels.shadow_counts.items():
+                shadows.add_metric([labels.shadow_rules[at].text], count)
+            yield shadows
+
+    def _connections(self) -> Iterator[Metric]:
+        connections = self._node.connections
+        counts = connections.counts
+        yield GaugeMetricFamily("qosweb_connections", "Open connections.", len(connections))
+        yield CounterMetricFamily("qosweb_connections_accepted", "Connections accepted.", counts.accepted)
+        ended = CounterMetricFamily(
+            "qosweb_connections_refused", "Connections refused or ended by a limit.", labels=["reason"]
+        )
+        for reason, count in (
+            ("client_limit", counts.refused_client),
+            ("full", counts.refused_full),
+            ("displaced", counts.displaced),
+            ("header_timeout", counts.header_timeouts),
+            ("idle_timeout", counts.idle_timeouts),
+            ("send_timeout", counts.send_timeouts),
+            ("malformed", counts.malformed),
+            ("tls_handshake", counts.failed_handshakes),
+        ):
+            ended.add_metric([reason], count)
+        yield ended
+        yield GaugeMetricFamily("qosweb_open_files", "Files being sent from disk.", self._node.open_files.now)
+
+    def _pages(self) -> Iterator[Metric]:
+        store = self._node.store
+        yield GaugeMetricFamily("qosweb_cache_bytes", "Memory held by pages.", store.memory)
+        yield GaugeMetricFamily("qosweb_cache_pages", "Pages in memory.", len(store.resources))
+        yield CounterMetricFamily("qosweb_cache_misses", "Pages that were looked for on the disk.", store.reads)
+        yield CounterMetricFamily("qosweb_cache_evictions", "Pages dropped for lack of memory.", store.evictions)
+        yield CounterMetricFamily("qosweb_disk_errors", "Reads that failed.", store.disk_errors)
+
+    def _pipe(self) -> Iterator[Metric]:
+        meter = self._node.meter
+        load = meter.watch.latest
+        yield GaugeMetricFamily(
+            "qosweb_capacity_bytes_per_second", "What this node can deliver, set or measured.", meter.capacity_bps
+        )
+        yield GaugeMetricFamily(
+            "qosweb_request_fixed_cost_bytes",
+            "What a request costs beside its bytes, measured.",
+            meter.model.fixed_bytes,
+        )
+        yield GaugeMetricFamily("qosweb_cpu_load_ratio", "Of all processors of the machine.", load.cpu_ppm / 1e6)
+        yield GaugeMetricFamily(
+            "qosweb_network_sent_bytes_per_second", "Of all interfaces of the machine.", load.sent_bps
+        )
+        yield GaugeMetricFamily(
+            "qosweb_network_received_bytes_per_second", "Of all interfaces of the machine.", load.received_bps
+        )
+
+    def _log(self) -> Iterator[Metric]:
+        log = self._node.log
+        if log is not None:
+            yield CounterMetricFamily("qosweb_access_log_lines", "Lines written.", log.lines_written)
+            yield CounterMetricFamily("qosweb_access_log_lines_lost", "Lines that could not be kept.", log.lines_lost)
+            yield GaugeMetricFamily("qosweb_access_log_lines_waiting", "Lines not written yet.", log.lines_waiting)
+
+
+def registry_of(node: Node) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(NodeCollector(node))
+    registry.register(QosCollector(node))
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry
+
+
+def exposition(registry: CollectorRegistry) -> bytes:
+    return generate_latest(registry)

@@ -1,0 +1,136 @@
+"""What a node promises and keeps, in Prometheus' terms: classes, waiting, denials, shares, the cluster.
+
+Shares and the queue are of the whole cluster as this replica sees it; requests, waits and denials are this node's own.
+Neighbours: `metrics` has the node's other numbers; `cluster.runtime.observe.metrics` those of the group, which are here while
+the node is a member of one.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from cluster.runtime.observe.metrics import GroupCollector
+from qosweb.server.accesslog.recorder import SERVICE_BUCKETS_S
+from qosweb.server.admin.status import held_share, members_of, scope_of
+from qosweb.webqos.values import PPM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client import Metric
+
+    from qosweb.server.accesslog.recorder import ClassAccount
+    from qosweb.server.process.node import Node
+
+CLASSES_SHOWN_MAX = 200
+BUCKETS = (*map(str, SERVICE_BUCKETS_S), "+Inf")
+
+
+class QosCollector(Collector):
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._requests()
+        yield from self._classes()
+        yield from self._cluster()
+        membership = self._node.membership
+        if membership is not None:
+            yield from GroupCollector(membership.group).collect()
+
+    def _accounts(self) -> list[ClassAccount]:
+        accounts = self._node.policy.all_accounts
+        if len(accounts) > CLASSES_SHOWN_MAX:  # then those that had a request
+            accounts = [account for account in accounts if account.service_sum_s]
+        return accounts
+
+    def _requests(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily("qosweb_requests", "Requests by what was decided.", labels=["class", "outcome"])
+        sent = CounterMetricFamily("qosweb_response_bytes", "Bytes of bodies sent.", labels=["class"])
+        wait = HistogramMetricFamily(
+            "qosweb_request_wait_seconds", "From the arrival of a request to its start or its end.", labels=["class"]
+        )
+        service = HistogramMetricFamily(
+            "qosweb_request_service_seconds", "From the start of a request to its last byte.", labels=["class"]
+        )
+        rejected = CounterMetricFamily(
+            "qosweb_rejected_requests", "Requests that were denied or waited in vain.", labels=["class", "reason"]
+        )
+        for account in self._accounts():
+            for outcome, count in sorted(account.by_decision().items()):
+                requests.add_metric([account.name, outcome], count)
+            sent.add_metric([account.name], account.bytes_sent)
+            at_once, *waited = account.wait_counts  # those on the fast path waited for nothing
+            wait.add_metric(
+                [account.name], _buckets([at_once + account.plain_served, *waited]), max(0.0, account.wait_sum_s)
+            )
+            service.add_metric([account.name], _buckets(account.service_counts), account.service_sum_s)
+            for reason, count in sorted(account.reasons.items()):
+                rejected.add_metric([account.name, reason], count)
+        yield from (requests, sent, wait, service, rejected)
+        yield GaugeMetricFamily("qosweb_requests_in_service", "Requests now in service.", self._node.gate.in_service)
+        tickets = CounterMetricFamily("qosweb_tickets", "Tickets that clients brought.", labels=["verdict"])
+        for verdict, count in sorted(self._node.visits.verdicts.items()):
+            tickets.add_metric([verdict], count)
+        yield tickets
+
+    def _classes(self) -> Iterator[Metric]:
+        """Of the whole cluster."""
+        room = self._node.room
+        if room is None:
+            return
+        machine = room.engine.machine
+        shown = [
+            (number, one)
+            for number, one in enumerate(machine.classes)
+            if len(machine.classes) <= CLASSES_SHOWN_MAX or one.waiting or one.totals.started
+        ]
+        waiting = GaugeMetricFamily("qosweb_queue_entries", "Requests that wait, in the cluster.", labels=["class"])
+        held = GaugeMetricFamily(
+            "qosweb_class_share_ratio", "Of the bytes started of late in the cluster.", labels=["class"]
+        )
+        target = GaugeMetricFamily(
+            "qosweb_class_share_target_ratio", "Of the capacity, under the demand of now.", labels=["class"]
+        )
+        promised = GaugeMetricFamily(
+            "qosweb_class_share_promised_ratio", "Of the capacity, if all classes wanted everything.", labels=["class"]
+        )
+        got_bps = room.engine.started_of_late_bps()
+        for number, one in shown:
+            waiting.add_metric([one.name], one.waiting)
+            held.add_metric([one.name], held_share(got_bps, number))
+            target.add_metric([one.name], machine.scheduler.shares[number] / PPM)
+            if not machine.scheduler.bound.always[number]:
+                promised.add_metric([one.name], machine.promised[number] / PPM)
+        yield from (waiting, held, target, promised)
+
+    def _cluster(self) -> Iterator[Metric]:
+        node = self._node
+        yield GaugeMetricFamily(
+            "qosweb_primary", "1 unless this node is cut off from its cluster.", int(scope_of(node) != "local")
+        )
+        yield GaugeMetricFamily(
+            "qosweb_view_epoch",
+            "Of the primary view; 0 without one.",
+            0 if node.primary is None else node.primary.id.epoch,
+        )
+        yield GaugeMetricFamily("qosweb_view_members", "Nodes that decide together.", len(members_of(node)))
+        if node.room is not None:
+            yield GaugeMetricFamily(
+                "qosweb_cluster_capacity_bytes_per_second",
+                "What the nodes that decide together can deliver.",
+                node.room.engine.machine.capacity_bps,
+            )
+        policy = node.policy.labels.policy
+        if policy:
+            info = GaugeMetricFamily("qosweb_policy_info", "The specification in force.", labels=["hash"])
+            info.add_metric([policy], 1)
+            yield info
+
+
+def _buckets(counts: list[int]) -> list[tuple[str, float]]:
+    return list(zip(BUCKETS, accumulate(counts), strict=True))

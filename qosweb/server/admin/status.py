@@ -1,0 +1,212 @@
+"""How the node and its cluster are, as JSON: ``GET /status`` and ``GET /queue``."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from qosweb.engine.replicated.compiled_policy import median_wall_ms
+from qosweb.version import VERSION
+from qosweb.webqos.values import PPM
+
+if TYPE_CHECKING:
+    from qosweb.engine.engine import Engine
+    from qosweb.engine.replicated.classes import ClassState
+    from qosweb.engine.replicated.pipes import Pipe
+    from qosweb.server.accesslog.recorder import ClassAccount
+    from qosweb.server.cluster.membership import ClusterMembership
+    from qosweb.server.process.node import Node
+
+QUEUE_SHOWN_MAX = 1_000
+DIGEST_WAITING_MAX = 1_000
+
+
+def status_of(node: Node) -> dict[str, object]:
+    policy = node.policy
+    got_bps = [] if node.room is None else node.room.engine.started_of_late_bps()
+    return {
+        "name": node.name,
+        "version": VERSION,
+        "since": node.started_at,
+        "draining": node.draining,
+        "root": str(node.store.root.path),
+        "connections": {"open": len(node.connections), **dataclasses.asdict(node.connections.counts)},
+        "cache": {
+            "pages": len(node.store.resources),
+            "bytes": node.store.memory,
+            "reads": node.store.reads,
+        },
+        "access_log": None
+        if node.log is None
+        else {"lines": node.log.lines_written, "waiting": node.log.lines_waiting, "lost": node.log.lines_lost},
+        **cluster_of(node),
+        "policy": {
+            "hash": policy.labels.policy,
+            "file": str(node.settings.spec or ""),
+            "in_force": [] if node.room is None else _in_force(node.room.engine),
+        },
+        "classes": {account.name: _class(account, node, got_bps) for account in policy.accounts},
+    }
+
+
+def _in_force(engine: Engine) -> list[str]:
+    """The constraints by which the engine decides now, in canonical form."""
+    machine = engine.machine
+    return [machine.law.model.constraints[number].text for number in machine.scheduler.bound.in_force]
+
+
+def missing_of(node: Node) -> str:
+    """Why this node does not decide with its cluster; empty if it does, or has none."""
+    membership = node.membership
+    if membership is None:
+        return ""
+    if membership.error is not None:
+        return f"out of the cluster until it is started again: {membership.error}"
+    if node.primary is not None:
+        return ""
+    if membership.is_disk_full:
+        return "waits for its disk, which is full"
+    return "state transfer" if membership.is_catching_up else "not in a primary view"
+
+
+def scope_of(node: Node) -> str:
+    """Who decides: the cluster, this node while it is cut off from it, or this node because there is no other."""
+    if node.membership is None:
+        return "alone"
+    return "cluster" if node.primary is not None else "local"
+
+
+def members_of(node: Node) -> list[str]:
+    """Who decides together, as far as this node knows."""
+    return [node.name] if node.primary is None else [member.name for member in node.primary.members]
+
+
+def cluster_of(node: Node) -> dict[str, object]:
+    view = node.primary
+    members = members_of(node)
+    engine = None if node.room is None else node.room.engine
+    return {
+        "scope": scope_of(node),
+        "primary": scope_of(node) != "local",
+        "missing": missing_of(node),
+        "primary_since": node.primary_since,
+        "view": None if view is None else {"id": str(view.id), "epoch": view.id.epoch},
+        "members": members,
+        "group": None if node.membership is None else _group(node.membership, engine),
+        "can_lose": (len(members) - 1) // 2,
+        "time_ms": None if engine is None else engine.time_ms,
+        "capacity": None
+        if engine is None
+        else {
+            "bytes_per_s": engine.report.capacity_bps,
+            "cluster_bytes_per_s": engine.machine.capacity_bps,
+            "set_by_hand": node.settings.capacity is not None,
+        },
+        "nodes": {} if engine is None else _nodes(engine),
+        "tickets": dict(node.visits.verdicts),
+    }
+
+
+def _group(membership: ClusterMembership, engine: Engine | None) -> dict[str, object]:
+    """The digest is of the replicated state: equal at all nodes that are at the same position of the order."""
+    waiting = 0 if engine is None else sum(one.waiting for one in engine.replicated.classes)
+    return {
+        "addresses": list(membership.group.addresses),
+        "position": membership.replica.position,
+        "digest": membership.replica.digest() if waiting <= DIGEST_WAITING_MAX else None,  # it would take a while
+    }
+
+
+def _nodes(engine: Engine) -> dict[str, object]:
+    pipes = engine.machine.pipes
+    wall_ms = median_wall_ms(pipes.values())
+    return {pid.name: _node(pipe, wall_ms) for pid, pipe in pipes.items()}
+
+
+def _node(pipe: Pipe, wall_ms: int) -> dict[str, object]:
+    return {
+        "url": pipe.url,
+        "capacity_bytes_per_s": pipe.capacity_bps,
+        "used_bytes_per_s": pipe.used_bps,
+        "channels": len(pipe.channels),
+        "waiting": len(pipe.waiting),
+        "load": pipe.load_ppm / PPM,
+        "clock_ahead_s": round((pipe.wall_ms - wall_ms) / 1000, 1) if pipe.capacity_bps else None,
+    }
+
+
+def _class(account: ClassAccount, node: Node, got_bps: list[int]) -> dict[str, object]:
+    found: dict[str, object] = {
+        "in_service": account.in_service,
+        **{key: count for key, count in account.by_decision().items() if key in ("served", "denied", "failed")},
+        "expired": account.decisions["expired"],
+        "redirected": account.decisions["redirected"],
+        "bytes": account.bytes_sent,
+        "denials": dict(account.reasons),
+    }
+    if node.room is not None:
+        found |= _of_cluster(node.room.engine, account.number, got_bps)
+    return found
+
+
+def _of_cluster(engine: Engine, number: int, got_bps: list[int]) -> dict[str, object]:
+    machine = engine.machine
+    one = machine.classes[number]
+    always = machine.scheduler.bound.always[number]
+    return {
+        "share": {
+            "promised": None if always else machine.promised[number] / PPM,
+            "now": machine.scheduler.shares[number] / PPM,
+            "held": held_share(got_bps, number),
+            "of_capacity": round(got_bps[number] / machine.capacity_bps, 4) if machine.capacity_bps else 0.0,
+        },
+        "always": always,
+        "waiting": one.waiting,
+        "cluster": {
+            "started": one.totals.started,
+            "started_bytes": one.totals.started_cost,
+            "denied": one.totals.denied,
+            "cancelled": one.totals.cancelled,
+            "redirected": one.totals.redirected,
+            "offered_bytes_per_s": engine.of_late_bps(one.came),
+            "started_bytes_per_s": got_bps[number],
+        },
+    }
+
+
+def held_share(got_bps: list[int], number: int) -> float:
+    """Of what was started of late in the whole cluster, the part of this class."""
+    return round(got_bps[number] / sum(got_bps), 4) if any(got_bps) else 0.0
+
+
+def queue_of(node: Node) -> dict[str, object]:
+    """The global queue as this replica sees it: of each class the oldest first, no more than shown_max in all."""
+    room = node.room
+    if room is None:
+        return {"waiting": 0, "time_ms": None, "shown_max": QUEUE_SHOWN_MAX, "classes": {}}
+    machine = room.engine.machine
+    waiting = [one for one in machine.classes if one.waiting]
+    each = max(1, QUEUE_SHOWN_MAX // max(1, len(waiting)))
+    return {
+        "waiting": sum(one.waiting for one in waiting),
+        "time_ms": machine.time_ms,
+        "shown_max": QUEUE_SHOWN_MAX,
+        "classes": {one.name: _waiters(one, machine.time_ms, each) for one in waiting[:QUEUE_SHOWN_MAX]},
+    }
+
+
+def _waiters(one: ClassState, now_ms: int, shown_max: int) -> dict[str, object]:
+    entries = sorted(
+        (waiter.seq, owner.name, number, waiter)
+        for owner, queue in one.queues.items()
+        for number, waiter in islice(queue.items(), shown_max)
+    )[:shown_max]
+    return {
+        "waiting": one.waiting,
+        "waiting_bytes": one.waiting_cost,
+        "entries": [
+            {"node": owner, "number": number, "bytes": waiter.cost, "waits_ms": now_ms - waiter.at_ms}
+            for _, owner, number, waiter in entries
+        ],
+    }

@@ -1,0 +1,1 @@
+"""The node as a member of its cluster."""

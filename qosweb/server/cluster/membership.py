@@ -1,0 +1,246 @@
+"""The node as a member of its cluster: the group that carries the engine's batches, and its primary views.
+
+A node that founds says so once; one that joins tries for as long as it takes and never founds. Either way it serves
+from the beginning, alone until it is in a primary view. Between two primary views there is none for a moment: only when
+that lasts for longer than ALONE_AFTER_S the node decides alone; until then who waits goes on waiting. It also decides
+alone while its disk is full.
+Above: `engine_driver`.  Below: `cluster.Replica`, which starts anew, as another process, if its state ever is not that of
+the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cluster import Options, Replica
+from cluster.runtime.api.group import Full, NotDelivered
+from cluster.runtime.api.options import Bounds
+from cluster.runtime.disk.database_file import FILE
+from cluster.runtime.disk.store_errors import StoreError
+from cluster.runtime.fatal_errors import MemberStops
+from cluster.runtime.net.founding_check import AlreadyFounded
+from cluster.runtime.net.handshake import Dialect
+from cluster.runtime.net.keys import BadKey, read_key_file
+from qosweb.engine.replicated.compiled_policy import OtherLanguage
+from qosweb.engine.replicated.entries import FORMAT, OtherFormat
+from qosweb.errors import UsageError
+from qosweb.server.process.console import say
+from qosweb.units import Address
+from qosweb.webqos.model.model import LANGUAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster.layer import Delivered
+    from cluster.names import ProcessId, View
+    from cluster.runtime.api.group import Group
+    from qosweb.admission.engine_driver import EngineDriver
+    from qosweb.engine.replicated.entries import NodeBatch
+    from qosweb.settings import ServeSettings
+
+CLUSTER = "qosweb"
+GROUP = Address("127.0.0.1", 8082)
+LEAVE_S = 3.0
+ALONE_AFTER_S = 0.25
+ENTRY_LEN_MAX = 8 << 20  # bytes: the largest policy, and all that a node may have to say beside it
+POLICY_LEN_MAX = 6 << 20
+MEMBER_FILE = "group"  # the folder of the group's disk, within --data-dir
+
+
+class OtherVersion(MemberStops):
+    """The others speak of what this version does not know. They go on; this node does not guess."""
+
+    def __init__(self, what: str, error: Exception) -> None:
+        super().__init__(f"{what} is not for this version: {error}; run the same version of qosweb on all nodes")
+
+
+class EngineStateMachine:
+    """The engine as the group's state machine. It reads the clock first: nothing else does, below."""
+
+    def __init__(self, room: EngineDriver) -> None:
+        self._room = room
+        self._engine = room.engine
+
+    def apply(self, position: int, origin: ProcessId, body: bytes) -> None:
+        self._engine.now_ms = self._room.now_ms()
+        try:
+            self._engine.apply(position, origin, body)
+        except (OtherFormat, OtherLanguage) as error:
+            raise OtherVersion(f"entry {position} of the cluster's order, by {origin.name},", error) from None
+        self._room.applied()
+
+    def view_changed(self, position: int, view: View) -> None:
+        self._engine.now_ms = self._room.now_ms()
+        self._engine.view_changed(position, view)
+        self._room.applied()
+
+    def snapshot(self) -> bytes:
+        return self._engine.snapshot()
+
+    def restore(self, state: bytes) -> None:
+        self._engine.now_ms = self._room.now_ms()
+        try:
+            self._engine.restore(state)
+        except (OtherFormat, OtherLanguage, msgspec.DecodeError) as error:
+            raise OtherVersion("the state of the cluster", error) from None
+        self._room.applied()
+
+
+class ClusterMembership:
+    def __init__(self, replica: Replica, room: EngineDriver, primary_changed: Callable[[View | None], None]) -> None:
+        self.replica = replica
+        self._room = room
+        self._primary_changed = primary_changed
+        self._alone_timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._is_disk_full = False
+        room.engine.take_name(replica.me)
+        room.broadcast = self._broadcast
+        if replica.primary is not None:
+            self._enter(replica.primary)
+        replica.on_primary(self._follow)
+        self._chores = [self._loop.create_task(self._say_when_it_stops(), name="membership")]
+        if replica.options.data is not None:
+            self._chores.append(self._loop.create_task(self._follow_disk(), name="disk"))
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why this node is a member no more."""
+        return self.replica.error
+
+    @property
+    def is_catching_up(self) -> bool:
+        """In a view that is primary, but without the state yet that the others have."""
+        return self.group.is_catching_up
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Nothing leaves a member whose disk takes nothing, and nothing reaches it: it knows of no other view."""
+        return self._is_disk_full
+
+    async def _follow_disk(self) -> None:
+        while True:
+            await asyncio.sleep(ALONE_AFTER_S)
+            before, self._is_disk_full = self._is_disk_full, self.group.driver.write_failing
+            if self._is_disk_full != before:
+                self._enter(None if self._is_disk_full else self.replica.primary)
+
+    async def _say_when_it_stops(self) -> None:
+        async for _ in self.replica.views():
+            pass
+        if self.replica.error is not None:
+            say(
+                "this node is out of its cluster and goes on alone; it comes back when it is started again: "
+                f"{self.replica.error}"
+            )
+
+    @property
+    def group(self) -> Group:
+        return self.replica.group
+
+    @classmethod
+    async def begin(
+        cls, settings: ServeSettings, name: str, room: EngineDriver, primary_changed: Callable[[View | None], None]
+    ) -> ClusterMembership:
+        """Raises UsageError for what cannot be."""
+        try:
+            options = _options(settings, name)
+            has_disk = options.data is not None and (options.data / FILE).exists()
+            begin = Replica.found if settings.bootstrap and not has_disk else Replica.join
+            replica = await begin(options, EngineStateMachine(room))
+        except (AlreadyFounded, BadKey, MemberStops, StoreError, ValueError) as error:
+            raise UsageError(str(error)) from None
+        except OSError as error:
+            raise UsageError(f"--group {settings.group or ''}: {error.strerror or error}") from None
+        return cls(replica, room, primary_changed)
+
+    def follow_policy(self) -> None:
+        """From now on only those are let in who read the policy of the cluster."""
+        self.group.need(self._room.engine.replicated.law.language)
+
+    async def leave(self) -> None:
+        await self.replica.leave(LEAVE_S)
+        self._end()
+
+    async def close(self) -> None:
+        await self.replica.close()
+        self._end()
+
+    def _end(self) -> None:
+        self._room.broadcast = None
+        for chore in self._chores:
+            chore.cancel()
+        if self._alone_timer is not None:
+            self._alone_timer.cancel()
+
+    def _broadcast(self, body: bytes, batch: NodeBatch) -> bool:
+        engine, room = self._room.engine, self._room
+
+        def ended(end: Delivered) -> None:
+            engine.ended(batch, delivered=end.delivered)
+            room.applied()
+
+        try:
+            self.replica.submit_nowait(body, ended)
+        except (Full, NotDelivered, ValueError):
+            return False
+        return True
+
+    def _follow(self, view: View | None) -> None:
+        """Called within the work of the group: what follows is done in the next turn."""
+        if self._alone_timer is not None:
+            self._alone_timer.cancel()
+            self._alone_timer = None
+        if view is None:
+            self._alone_timer = self._loop.call_later(ALONE_AFTER_S, self._enter, None)
+        else:
+            self._loop.call_soon(self._enter, view)
+
+    def _enter(self, view: View | None) -> None:
+        """A primary view, or being alone."""
+        engine = self._room.engine
+        engine.now_ms = self._room.now_ms()
+        was_alone = engine.solo is not None
+        if view is not None and (view != self.replica.primary or self._is_disk_full):
+            return  # it is over already, or does not count yet
+        if view is not None:
+            if engine.me != self.replica.me:
+                engine.take_name(self.replica.me)
+            engine.together()
+            self.follow_policy()
+        else:
+            engine.alone()
+        if view is not None or not was_alone:
+            self._primary_changed(view)
+        self._room.applied()
+
+
+def _options(settings: ServeSettings, name: str) -> Options:
+    assert settings.key_file is not None
+    listen = settings.group or (_towards(settings.join[0]) if settings.join else GROUP)
+    return Options(
+        name=name,
+        key=read_key_file(settings.key_file),
+        listen=(str(listen),),
+        cluster=CLUSTER,
+        contacts=tuple(map(str, settings.join)),
+        data=None if settings.data_dir is None else settings.data_dir / MEMBER_FILE,
+        order_log=settings.order_log,
+        dialect=Dialect(FORMAT, LANGUAGE),
+        bounds=Bounds(entry_len_max=ENTRY_LEN_MAX, outstanding_bytes_max=2 * ENTRY_LEN_MAX),
+    )
+
+
+def _towards(contact: Address) -> Address:
+    """A free port on the address from which this host reaches the contact."""
+    try:
+        family, kind, protocol, _, name = socket.getaddrinfo(contact.host, contact.port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(name)  # sends nothing
+            return Address(probe.getsockname()[0], 0)
+    except OSError as error:
+        raise UsageError(f"--join {contact}: {error.strerror or error}") from None

@@ -1,0 +1,1 @@
+"""Client connections: bytes to request heads, limits, TLS."""

@@ -1,0 +1,559 @@
+"""One client connection: bytes in, answers out, in the order of the requests.
+
+Heads come one at a time from ``qosweb.server.connection.head_parser``. A plain GET of a page in memory is answered at once, within
+``data_received``: no task, no future, one write. Everything else becomes an Exchange and passes the stages of
+``qosweb.server.pipeline``; if it has to wait, the connection is *blocked*: what arrives meanwhile is held back, bounded, and
+the client is no longer read from. So answers never overtake each other, and a client that sends faster than it reads
+fills its own buffers and nobody else's.
+
+What a connection is doing follows from what it has, in this order:
+
+    _lingering                 everything is said; what still comes is read and thrown away
+    _closing                   it closes when what was written has left
+    _sender                    an answer goes out from disk, or at the pace of its channel
+    _write_paused              the client takes its answers too slowly
+    _relay                     another server answers; ``_intake`` is the body on its way there
+    _exchange                  a request waits, for the disk or for its turn
+    _in_head                   a head has begun to arrive
+    none of them               idle; ``_blocked`` is true in all states but the last two
+"""
+
+from __future__ import annotations
+
+import os
+from time import perf_counter
+from typing import TYPE_CHECKING, cast
+
+from qosweb.server.connection.closing import LINGER_BYTES_MAX, Closing
+from qosweb.server.connection.connections import ConnectionDecision
+from qosweb.server.connection.fast_path import PlainHead, read_plain
+from qosweb.server.connection.head_parser import HeadParser, RejectedHead
+from qosweb.server.files.file_sender import FileSender, unsent
+from qosweb.server.files.files import NotServed
+from qosweb.server.files.pacing import PacedSend
+from qosweb.server.pipeline import proceed, restart_at_find_page
+from qosweb.server.proxy.forward import ForwardTarget, Relay
+from qosweb.server.proxy.request_body import RequestBody
+from qosweb.server.request.answers import CLOSE, KEEP_ALIVE, NO_CONNECTION_LINE, Answer, FileSpan, explain
+from qosweb.server.request.exchange import Exchange, Waiting
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from qosweb.server.connection.context import ConnectionContext
+
+UNREAD_MAX = 64 << 10  # held back while blocked; beyond it the client is not read from
+WRITE_BUFFER_HIGH = 256 << 10
+WRITE_BUFFER_LOW = 64 << 10
+PROGRESS_MIN = 16 << 10  # what a reader has to take within the send timeout
+REREADS_MAX = 3
+
+_RETRY = [("Retry-After", "1")]
+_REFUSALS = {
+    ConnectionDecision.TOO_MANY_OF_CLIENT: explain(429, "Too many connections from your address.", _RETRY),
+    ConnectionDecision.FULL: explain(503, "The server has too many connections.", _RETRY),
+}
+
+
+class HttpConnection(Closing):
+    __slots__ = (
+        "_clock",
+        "_consuming",
+        "_eof",
+        "_exchange",
+        "_in_head",
+        "_intake",
+        "_known_heads",
+        "_log_part",
+        "_mark_left",
+        "_reader",
+        "_relay",
+        "_relayed_exchange",
+        "_resources",
+        "_sender",
+        "_sending",
+        "_write_paused",
+        "active_at",
+        "client",
+    )
+
+    def __init__(self, hub: ConnectionContext) -> None:
+        super().__init__(hub)
+        self.client = ""
+        self.active_at = 0.0
+        self._clock = hub.site.clock
+        self._resources = hub.site.store.resources
+        self._known_heads = hub.plain_heads.known
+        self._reader: HeadParser | None = None
+        self._log_part = ""
+        self._consuming = False
+        self._eof = False
+        self._write_paused = False
+        self._in_head = False  # a head has begun and not ended
+        self._exchange: Exchange | None = None  # waiting
+        self._sender: FileSender | PacedSend | None = None
+        self._sending: tuple[Exchange, Answer, bool] | None = None
+        self._relay: Relay | None = None
+        self._relayed_exchange: Exchange | None = None
+        self._intake: RequestBody | None = None
+        self._mark_left = 0  # of what the client had to take, at _mark_at
+
+    # From the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast("asyncio.Transport", transport)  # uvloop's do not derive from it
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.client = peer[0] if isinstance(peer, tuple) else "unix"
+        self.active_at = self._clock.read()
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+        refusal = _REFUSALS.get(self._hub.connections.enter(self))
+        if refusal is not None:
+            self._turn_away(refusal, "denied", self.active_at)
+
+    def connection_lost(self, exc: BaseException | None) -> None:  # noqa: ARG002
+        self._hub.connections.leave(self)
+        self._blocked = self._closing = True
+        self._transport = None
+        self._reader = None
+        self._unread.clear()
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._hub.connections.lingering -= 1
+        if self._exchange is not None:
+            exchange, self._exchange = self._exchange, None
+            if exchange.forget is not None:
+                exchange.started = self._clock.read()  # all its time was waiting
+                exchange.forget()
+            self._record(exchange, "failed", 499, 0)
+        if self._relay is not None:
+            self._relay.cancel()
+            self._relayed(None)
+        if self._sender is not None:
+            self._sender.close()
+            self._sent(complete=False)
+
+    def eof_received(self) -> bool | None:
+        self._eof = True
+        if self._exchange is not None and self._exchange.request is not None:
+            return None  # it waits for its turn: whoever hangs up leaves the queue
+        busy = self._exchange is not None or self._sender is not None or bool(self._unread)
+        if self._relay is not None:
+            busy = self._relay.client_ended()
+        if not busy or self._transport is None:
+            return None
+        # Half closed: answer what was asked, then close. TLS knows no half.
+        return True if self._transport.get_extra_info("sslcontext") is None else None
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._blocked = True
+        if self._sender is None:
+            self._mark_at = 0.0
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._relay is not None:
+            self._relay.resumed()
+        elif self._sender is None:
+            self._unblock()
+        elif self._sender.has_started:
+            self._sender.pump_buffered()
+        else:
+            self._start_sender()
+
+    def data_received(self, data: bytes) -> None:
+        if self._blocked:
+            self._hold(data)
+            return
+        now = perf_counter()
+        if now >= self._clock.next_second_at:
+            self._clock.turn(now)
+        plain = self._known_heads.get(data)
+        if plain is None or self._in_head or not self._log_part or not self._answer_plain(plain, now):
+            self._consume(data, now)
+
+    # Requests
+
+    def _consume(self, data: bytes, now: float) -> None:
+        """Read and answer, request by request, until the data is used up or something has to wait."""
+        if (reader := self._reader) is None:
+            hub = self._hub
+            self._reader = reader = HeadParser(hub.limits.head, hub.loop, hub.body_flow)
+        self.active_at = now
+        self._consuming = True
+        start, size = 0, len(data)
+        try:
+            while start < size:
+                end = reader.end_of_head(data, start)
+                self._consume_head(reader, data[start:end], now)
+                start = end
+                if self._blocked:
+                    if start < size:
+                        self._hold(data[start:])
+                    break
+        except RejectedHead as refused:
+            self._hub.connections.counts.malformed += 1
+            self._turn_away(refused.answer, "failed", now)
+        except Exception as error:  # a fault of ours must not cost more than this connection
+            self._hub.report_fault(error)
+            self.abort()
+        finally:
+            self._consuming = False
+
+    def _consume_head(self, reader: HeadParser, piece: bytes, now: float) -> None:
+        """A request head, or a part of one: up to where it ends, and nothing beyond."""
+        if self._log_part and not self._in_head:
+            known = self._known_heads.get(piece)  # in a pipeline; a head that came alone was looked up already
+            if known is not None and self._answer_plain(known, now):
+                return
+        head = reader.read(piece, now)
+        self._in_head = head is None
+        if head is None:
+            return
+        if not self._log_part:
+            self._note_first_request()
+        if (
+            not head.has_body
+            and (plain := read_plain(head.message, self._hub.ledger.hosts, self._hub.site.policy)) is not None
+        ):
+            if head.came_whole:
+                self._hub.plain_heads.remember(piece, plain)
+            if self._answer_plain(plain, now):
+                return
+        self._run(Exchange(head.message, head.has_body, self.client, now, now, self._resume))
+
+    def _answer_plain(self, plain: PlainHead, now: float) -> bool:
+        """The fast path. False: the page is not in memory, or not fresh, or may not start now; nothing was done."""
+        path, host_part, accept_encoding, account = plain
+        resource = self._resources.get(path)
+        hub = self._hub
+        if resource is None or now >= resource.fresh_until or hub.connections.draining:
+            return False
+        page = resource.page_for(accept_encoding) if resource.encoded else resource.plain
+        gate = hub.site.gate
+        if not page.log_part or not gate.start(account):
+            return False
+        if page.wire_second != self._clock.second or page.wire_line is not account.served_line:
+            page.set_wire(self._clock.second, self._clock.date_line, account.served_line)
+        assert self._transport is not None
+        if page.wire_has_body:
+            self._transport.write(page.wire)
+        else:
+            self._transport.writelines((page.wire, page.body))  # type: ignore[arg-type]  # has one: see prepare_plain
+        self.active_at = now
+        resource.recently_used = True
+        hub.ledger.served_plain(self._log_part, page, host_part, account, now)
+        return True
+
+    def _run(self, exchange: Exchange) -> None:
+        step = proceed(exchange, self._hub.site)
+        if isinstance(step, Waiting):
+            self._exchange = exchange
+            self._blocked = True
+        elif isinstance(step, ForwardTarget):
+            self._forward(exchange, step)
+        else:
+            self._send(exchange, step)
+
+    def _resume(self, exchange: Exchange) -> None:
+        """What ``exchange`` waited for is there."""
+        if self._exchange is not exchange:
+            return
+        self._exchange = None
+        self._run(exchange)
+        self._unblock()
+
+    # Answers of other servers
+
+    def _forward(self, exchange: Exchange, place: ForwardTarget) -> None:
+        assert self._transport is not None
+        self._blocked = True
+        self._mark_at = 0.0
+        exchange.slow_reader = True  # its time says nothing about this node
+        if exchange.has_body:
+            self._intake = RequestBody(exchange.message, self._clock.read(), self._pause_reading, self._resume_reading)
+            if self._unread:  # what came of it while the request waited for its turn
+                held = bytes(self._unread)
+                self._unread.clear()
+                self._resume_reading()
+                self._hold(held)
+        self._relayed_exchange = exchange
+        self._relay = Relay(
+            self._hub, exchange, place, self._transport, self._intake, lambda: self._write_paused, self._relayed
+        )
+
+    def _relayed(self, answer: Answer | None) -> None:
+        """The relay has ended, or is cancelled.
+
+        What another node answers ends in its log. That holds also where the client left: it sees that. But where that
+        node broke off, or could not be asked, nobody here knows what it has written, if anything: then this line is for
+        what happened here, under a name of its own.
+        """
+        relay, exchange = self._relay, self._relayed_exchange
+        if relay is None or exchange is None:
+            return
+        self._relay = self._intake = self._relayed_exchange = None
+        if exchange.has_body:
+            self._reader = None  # its parser expects a body
+        self.active_at = self._clock.read()
+        client_left = answer is None and self._transport is None
+        if relay.place.peer and not relay.is_complete and not client_left:
+            exchange.rid = None
+        if answer is not None:
+            exchange.outcome = ""  # it came to nothing there
+            self._send(exchange, answer)
+            self._unblock()
+        elif relay.is_complete:
+            decision = "forwarded" if relay.place.peer else "failed" if relay.status >= 500 else "served"
+            self._record(exchange, decision, relay.status, relay.sent)
+            if relay.closes:
+                self._linger()
+            else:
+                self._unblock()
+        elif relay.place.peer and client_left:
+            self._record(exchange, "forwarded", relay.status, relay.sent)
+        else:
+            self._record(exchange, "failed", relay.status, relay.sent)
+            self.abort()
+
+    # Answers
+
+    def _send(self, exchange: Exchange, answer: Answer) -> None:
+        assert self._transport is not None
+        closes = answer.must_close or not exchange.keeps_alive or self._hub.connections.draining
+        last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
+        account = self._hub.site.policy.account_of(exchange)
+        class_line = account.served_line if exchange.admitted else account.header_line
+        head = b"".join((answer.head, class_line, self._clock.date_line, last_line, b"\r\n"))
+        if exchange.is_head:
+            answer = answer.without_body()
+        if answer.from_disk:
+            self._send_from_disk(exchange, answer, head, closes=closes)
+            return
+        if exchange.rate_bps is not None:
+            self._send_paced(exchange, answer, head, closes=closes)
+            return
+        self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # nothing from disk
+        self._finish(exchange, answer, answer.length)
+        if closes:
+            self._linger()  # more may be on its way: a body, or a pipeline
+
+    def _send_from_disk(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool) -> None:
+        hub = self._hub
+        assert self._transport is not None
+        if hub.open_files.now >= hub.open_files.most:
+            self._send(exchange, explain(503, "The server has too many files open.", _RETRY))
+            return
+        span = next(part for part in answer.body if isinstance(part, FileSpan))
+        try:
+            descriptor, identity = hub.site.store.root.open(span.name)
+        except (NotServed, OSError):
+            descriptor, identity = -1, None
+        if identity != span.identity:
+            if descriptor >= 0:
+                os.close(descriptor)
+            self._read_again(exchange)
+            return
+        hub.open_files.now += 1
+        if exchange.rate_bps is not None:
+            self._send_paced(exchange, answer, head, closes=closes, file=descriptor)
+            return
+        self._blocked = True
+        self._sending = exchange, answer, closes
+        self._sender = FileSender(hub.loop, self._transport, descriptor, (head, *answer.body), self._sent)
+        self._mark_at = 0.0
+        if self._transport.get_write_buffer_size():
+            self._transport.set_write_buffer_limits(high=0)  # calls resume_writing once it is empty
+        else:
+            self._start_sender()
+
+    def _send_paced(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool, file: int = -1) -> None:
+        assert self._transport is not None
+        assert exchange.rate_bps is not None
+        self._blocked = True
+        self._mark_at = 0.0
+        self._sending = exchange, answer, closes
+        self._sender = PacedSend(
+            self._hub.pacer,
+            self._transport,
+            head,
+            answer.body,
+            self._sent,
+            rate_bps=exchange.rate_bps,
+            fixed_bytes=exchange.fixed_bytes,
+            since=exchange.channel_since,
+            file=file,
+        )
+        self._sender.start()
+
+    def _start_sender(self) -> None:
+        assert self._transport is not None
+        assert self._sender is not None
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+        self._sender.start()
+
+    def _sent(self, complete: bool) -> None:
+        assert self._sender is not None
+        assert self._sending is not None
+        exchange, answer, closes = self._sending
+        body_sent = max(0, self._sender.sent - (self._sender.size - answer.length))
+        if isinstance(self._sender, PacedSend):
+            exchange.channel_until = self._sender.until
+        else:
+            exchange.slow_reader = self._sender.waited
+        self._sender = self._sending = None
+        self._mark_at = 0.0
+        self._hub.open_files.now -= answer.from_disk
+        self.active_at = self._clock.read()
+        if not complete:
+            self._record(exchange, "failed", answer.status, body_sent)
+            self.abort()
+            return
+        self._finish(exchange, answer, body_sent)
+        if closes and answer.from_disk:
+            self._close()
+        elif closes:
+            self._linger()
+        else:
+            self._unblock()
+
+    def _read_again(self, exchange: Exchange) -> None:
+        """The file on disk is not the version that the answer was made for."""
+        assert exchange.resource is not None
+        self._hub.site.store.invalidate(exchange.resource)
+        exchange.rereads += 1
+        if exchange.rereads > REREADS_MAX:
+            self._send(exchange, explain(503, "The file keeps changing. Try again.", _RETRY))
+        else:
+            restart_at_find_page(exchange)
+            self._run(exchange)
+
+    def _finish(self, exchange: Exchange, answer: Answer, size: int) -> None:
+        status = answer.status
+        decision = exchange.outcome or ("failed" if status >= 500 or answer.must_close else "served")
+        self._record(exchange, decision, status, size)
+        if status == 200 and exchange.page is not None:
+            self._hub.ledger.prepare_plain(exchange, exchange.page)
+
+    def _record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
+        self._hub.site.gate.finish(exchange, size)
+        counts = decision == "served" and not exchange.slow_reader
+        self._hub.site.meter.ended(exchange, size, self._clock.read(), counts=counts)
+        if exchange.admitted:
+            exchange.admitted = False
+            self._hub.site.policy.account_of(exchange).in_service -= 1
+        self._hub.ledger.record(exchange, self._hub.site.policy.account_of(exchange), decision, status, size)
+
+    def _turn_away(self, answer: Answer, decision: str, now: float) -> None:
+        assert self._transport is not None
+        self._hub.ledger.record_unread(self.client, decision, answer.status, answer.length, now)
+        date_line = self._clock.date_line
+        self._transport.write(b"".join((answer.head, date_line, CLOSE, b"\r\n", *answer.body)))  # type: ignore[arg-type]
+        self._linger()
+
+    # Limits
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what cannot be handled yet; throw away what never will be."""
+        if self._transport is None:
+            return
+        if self._closing:
+            self._lingered += len(data)
+            if self._lingered > LINGER_BYTES_MAX:
+                self.abort()
+            return
+        if self._intake is not None and not self._intake.is_complete:
+            data = self._intake.feed(data, self._clock.read())
+        self._unread += data
+        if len(self._unread) >= UNREAD_MAX:
+            self._pause_reading()
+
+    def _unblock(self) -> None:
+        """Go on with what was held back, if nothing stands in the way any more."""
+        if self._exchange is not None or self._sender is not None or self._write_paused or self._closing:
+            return
+        if self._relay is not None:
+            return
+        self._blocked = False
+        if self._consuming:
+            return
+        if self._unread:
+            data = bytes(self._unread)
+            self._unread.clear()
+            self._consume(data, self._clock.read())
+        if self._blocked or self._transport is None:
+            return
+        if self._eof or (self._hub.connections.draining and not self._in_head):
+            self._close()
+        elif self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    def check_time(self, now: float) -> None:
+        """Called twice a second: end what takes too long."""
+        limits = self._hub.limits
+        counts = self._hub.connections.counts
+        if self._transport is None:
+            return
+        if self._lingering is not None:
+            return
+        if self._sender is not None or self._write_paused or self._closing:
+            if not self._makes_progress(now):
+                counts.send_timeouts += 1
+                self.abort()
+        elif self._relay is not None:
+            late = self._relay.check_time(now, limits.send_timeout_s)
+            if late is not None:
+                self._relay.cancel()
+                self._relayed(late)
+        elif self._exchange is not None:
+            if self._exchange.request is None and now - self._exchange.arrived > limits.send_timeout_s:
+                self._give_up_waiting(self._exchange)
+        elif self._in_head:
+            assert self._reader is not None
+            if now - self._reader.partial_since > limits.header_timeout_s:
+                counts.header_timeouts += 1
+                self._turn_away(self._reader.too_late().answer, "failed", now)
+        elif now - self.active_at > (limits.idle_timeout_s if self._log_part else limits.header_timeout_s):
+            counts.idle_timeouts += 1
+            self._close()
+
+    def _give_up_waiting(self, exchange: Exchange) -> None:
+        """The disk does not answer."""
+        self._exchange = None
+        if exchange.forget is not None:
+            exchange.forget()
+        self._send(exchange, explain(503, "The page could not be read in time.", [("Retry-After", "10")]))
+        self._unblock()
+
+    def _makes_progress(self, now: float) -> bool:
+        assert self._transport is not None
+        if self._sender is None:
+            left = self._transport.get_write_buffer_size() + unsent(self._transport.get_extra_info("socket").fileno())
+        else:
+            left = -self._sender.progress
+            if isinstance(self._sender, PacedSend) and not self._sender.waits_for_client:
+                self._mark_at = 0.0
+        if not self._mark_at or self._mark_left - left >= PROGRESS_MIN:
+            self._mark_at, self._mark_left = now, left
+        return now - self._mark_at <= self._hub.limits.send_timeout_s
+
+    # The end
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._blocked and not self._in_head
+
+    def close_if_idle(self) -> None:
+        if self.is_idle:
+            self._close()
+
+    def forget_log_part(self) -> None:
+        """What it says of the policy has changed."""
+        if self._log_part:
+            self._log_part = self._hub.ledger.client_part(self.client)
+
+    def _note_first_request(self) -> None:
+        self._hub.connections.has_spoken(self)
+        self._log_part = self._hub.ledger.client_part(self.client)

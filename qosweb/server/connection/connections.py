@@ -1,0 +1,156 @@
+"""All connections of a node: how many there may be, who must go first, and whose time is over.
+
+A flood must not keep good clients out. So one client may hold only so many; and when the table is full, a newcomer
+takes the place of the connection that has been waiting longest without ever having sent a request, or else of the
+one that has been idle longest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import Counter
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+from typing import Protocol
+
+VICTIMS_AT_ONCE = 64
+
+
+class ConnectionDecision(enum.Enum):
+    """What becomes of a new connection."""
+
+    WELCOME = enum.auto()
+    TOO_MANY_OF_CLIENT = enum.auto()
+    FULL = enum.auto()
+
+
+class TrackedConnection(Protocol):
+    """A connection as the table sees it."""
+
+    client: str
+    active_at: float
+
+    @property
+    def is_idle(self) -> bool: ...
+    def check_time(self, now: float) -> None: ...
+    def close_if_idle(self) -> None: ...
+    def abort(self) -> None: ...
+    def forget_log_part(self) -> None: ...
+
+
+@dataclass(slots=True)
+class ConnectionCounts:
+    accepted: int = 0
+    refused_client: int = 0
+    refused_full: int = 0
+    displaced: int = 0
+    header_timeouts: int = 0
+    idle_timeouts: int = 0
+    send_timeouts: int = 0
+    malformed: int = 0
+    failed_handshakes: int = 0
+
+
+class Connections:
+    def __init__(self, *, total_max: int, per_client_max: int) -> None:
+        self.counts = ConnectionCounts()
+        self.draining = False
+        self.lingering = 0
+        self.emptied = asyncio.Event()  # set when the last connection of a draining node has ended
+        self.total_max = total_max
+        self._per_client_max = per_client_max
+        self._all: dict[TrackedConnection, None] = {}
+        self._silent: dict[TrackedConnection, None] = {}  # no request yet, longest waiting first
+        self._by_client: Counter[str] = Counter()
+        self._victims: list[TrackedConnection] = []
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def enter(self, connection: TrackedConnection) -> ConnectionDecision:
+        client = client_key(connection.client)
+        if self._by_client[client] >= self._per_client_max:
+            self.counts.refused_client += 1
+            return ConnectionDecision.TOO_MANY_OF_CLIENT
+        if len(self._all) >= self.total_max and not self._displace_one():
+            self.counts.refused_full += 1
+            return ConnectionDecision.FULL
+        self._by_client[client] += 1
+        self._all[connection] = None
+        self._silent[connection] = None
+        self.counts.accepted += 1
+        return ConnectionDecision.WELCOME
+
+    def lower_max(self, total_max: int) -> None:
+        """Have no more than this at one time, but some."""
+        self.total_max = max(1, min(self.total_max, total_max))
+
+    def has_spoken(self, connection: TrackedConnection) -> None:
+        """Its first request is complete."""
+        self._silent.pop(connection, None)
+
+    def leave(self, connection: TrackedConnection) -> None:
+        if connection not in self._all:
+            return
+        del self._all[connection]
+        self._silent.pop(connection, None)
+        client = client_key(connection.client)
+        self._by_client[client] -= 1
+        if not self._by_client[client]:
+            del self._by_client[client]
+        self._note_if_empty()
+
+    def sweep(self, now: float) -> None:
+        """End every connection whose time is over."""
+        for connection in list(self._all):
+            connection.check_time(now)
+
+    def forget_log_parts(self) -> None:
+        for connection in self._all:
+            connection.forget_log_part()
+
+    def drain(self) -> None:
+        """Let nobody start anew: idle connections end now, the others after their request."""
+        self.draining = True
+        for connection in list(self._all):
+            connection.close_if_idle()
+        self._note_if_empty()
+
+    def abort(self) -> None:
+        for connection in list(self._all):
+            connection.abort()
+
+    def _note_if_empty(self) -> None:
+        if self.draining and not self._all:
+            self.emptied.set()
+
+    def _displace_one(self) -> bool:
+        silent = next(iter(self._silent), None)
+        if silent is not None:
+            self._displace(silent)
+            return True
+        if not self._victims:
+            idle = sorted((c for c in self._all if c.is_idle), key=lambda c: c.active_at)
+            self._victims = idle[:VICTIMS_AT_ONCE][::-1]
+        while self._victims:
+            victim = self._victims.pop()
+            if victim in self._all and victim.is_idle:
+                self._displace(victim)
+                return True
+        return False
+
+    def _displace(self, connection: TrackedConnection) -> None:
+        self.counts.displaced += 1
+        self.leave(connection)
+        connection.abort()
+
+
+def client_key(client: str) -> str:
+    """Who counts as one client: an IPv4 address, or the /64 that an IPv6 host can take its addresses from."""
+    if ":" not in client:
+        return client
+    address = IPv6Address(client.partition("%")[0])
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Address(int(address) >> 64 << 64)) + "/64"

@@ -1,0 +1,54 @@
+"""What all connections of a node share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from aiohttp.base_protocol import BaseProtocol
+
+    from qosweb.server.accesslog.recorder import AccessRecorder
+    from qosweb.server.connection.connections import Connections
+    from qosweb.server.connection.fast_path import PlainHeads
+    from qosweb.server.connection.head_parser import HeadLimits
+    from qosweb.server.files.pacing import SendPacer
+    from qosweb.server.proxy.upstream import Upstreams
+    from qosweb.server.request.stages import Site
+
+
+@dataclass(slots=True)
+class OpenFiles:
+    """How many answers are sent from disk now."""
+
+    most: int
+    now: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    head: HeadLimits
+    header_timeout_s: float
+    idle_timeout_s: float
+    send_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionContext:
+    """What all connections of a node share."""
+
+    loop: asyncio.AbstractEventLoop
+    site: Site
+    ledger: AccessRecorder
+    connections: Connections
+    limits: ConnectionLimits
+    open_files: OpenFiles
+    plain_heads: PlainHeads
+    body_flow: BaseProtocol  # what the parser wants to slow down when a body comes too fast; none is ever read
+    pacer: SendPacer
+    upstreams: Upstreams
+    name: str  # of the node
+    report_fault: Callable[[Exception], None]

@@ -1,0 +1,44 @@
+"""Which answer a malformed request gets. Pure."""
+
+import re
+
+from aiohttp.http import HttpProcessingError, HttpVersion
+from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
+
+from qosweb.server.request.answers import Answer, explain
+
+_METHOD = re.compile(rb"(?:\r\n)*[!#$%&'*+.^_`|~0-9A-Za-z-]{1,40} [/*hH]")
+
+_REQUEST_LINE = re.compile(rb"(?:\r\n)*[!#$%&'*+.^_`|~0-9A-Za-z-]+ [^ \t\r\n]+ HTTP/[0-9]\.[0-9]\r\n")
+
+
+def is_request_line(head: bytes) -> bool:
+    """Whether ``head`` begins with a request line to the letter of RFC 9112 section 3."""
+    return _REQUEST_LINE.match(head) is not None
+
+
+def bad_request_line(version: HttpVersion) -> Answer:
+    """The answer to a request line that the parser lets pass, and RFC 9112 does not."""
+    if version.major != 1:
+        return _closing(505, "This server speaks HTTP/1.1 and HTTP/1.0.")
+    return _closing(400, "The request line is not a method, a target and a version with one space between them.")
+
+
+def diagnose(error: HttpProcessingError, piece: bytes) -> Answer:
+    """The answer to ``piece``, which the parser refused with ``error``. The connection ends with it."""
+    description = str(error.message or error).partition("\n")[0].strip(" :.")[:120]
+    if isinstance(error, BadHttpMethod):
+        if piece.startswith(b"\x16\x03"):
+            return _closing(400, "This is TLS on a port that speaks plain HTTP.")
+        if _METHOD.match(piece):  # RFC 9110 section 9.1: a method that the server does not know
+            return _closing(501, "The method is not known here; GET, HEAD and OPTIONS are.")
+        return _closing(400, "The request does not begin with a method.")
+    if "Invalid HTTP version" in str(error) or description == "Pause on PRI/Upgrade":  # that is HTTP/2's preface
+        return _closing(505, "This server speaks HTTP/1.1 and HTTP/1.0.")
+    if isinstance(error, LineTooLong) or "Too many headers" in description:
+        return _closing(431, "The request head has too many or too large fields.")
+    return _closing(400, f"The request is malformed: {description}.")
+
+
+def _closing(status: int, reason: str) -> Answer:
+    return explain(status, reason, must_close=True)

@@ -1,0 +1,1 @@
+"""Static files: page cache, reading, sending and pacing."""

@@ -1,0 +1,208 @@
+"""Pacing: an answer that was given a channel of R bytes per second leaves at no more than R.
+
+From: QOS.md, "Pipes, channels, resource model": a channel delivers at its own rate and is held for as long as that
+takes. With ``c`` the fixed cost of a request in bytes, an answer that starts at ``t0`` may send its head at
+``t0 + c/R``, its k-th byte of body at ``t0 + (c + k)/R``, and ends with its last byte: a channel is held for
+``(c + size)/R``, also by an answer without a body.
+
+One timer serves all paced answers; there is no task for an answer. What is due leaves in slices, at ticks that all
+answers share, but for the last slice, which leaves when the last byte is due (to the millisecond; ``until`` tells when
+exactly that was, so that whoever follows in the channel may start there). The schedule is absolute: a tick that comes
+late sends what became due meanwhile, so delays of the event loop cost no bandwidth. A reader that is too slow moves the
+schedule instead: nothing is written while anything of before still waits in the transport, and when that has left, what
+may follow at once is one slice, not all that was missed.
+
+"Written" is: handed to the transport, as everywhere in the node. The connection keeps the time limits.
+Neighbours: ``qosweb.server.connection.connection`` starts and ends it, ``qosweb.server.files.body_reader`` has the bytes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from qosweb.server.files.body_reader import BodyReader, ChangedWhileSending
+from qosweb.server.files.file_sender import unsent
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from qosweb.server.request.answers import Segment
+
+SLICE_S = 0.010
+EARLY_S = 0.000_5  # half of what the event loop's timers tell apart
+SLICE_BYTES_MAX = 4 << 20  # in one slice, however late it is
+PIECE_BYTES_MAX = 256 << 10
+
+
+class PacedSend:
+    """One answer on its way. Calls ``done(complete)`` exactly once unless closed before."""
+
+    __slots__ = (
+        "_body_size",
+        "_done",
+        "_fixed",
+        "_from",
+        "_head",
+        "_pacer",
+        "_pieces",
+        "_rate_bps",
+        "_transport",
+        "has_started",
+        "is_closed",
+        "sent",
+        "size",
+    )
+
+    def __init__(
+        self,
+        pacer: SendPacer,
+        transport: asyncio.Transport,
+        head: bytes,
+        body: tuple[Segment, ...],
+        done: Callable[[bool], None],
+        *,
+        rate_bps: int,
+        fixed_bytes: int = 0,
+        since: float | None = None,
+        file: int = -1,
+    ) -> None:
+        """Takes over the open descriptor ``file``. ``since`` is when the channel became free; else it is now."""
+        if rate_bps < 1 or fixed_bytes < 0:
+            raise ValueError(f"a channel of {rate_bps} bytes per second, a fixed cost of {fixed_bytes} bytes")
+        self.sent = 0
+        self.has_started = False
+        self.is_closed = False
+        self._pacer = pacer
+        self._transport = transport
+        self._head = head
+        self._pieces = BodyReader(body, file)
+        self.size = len(head) + self._pieces.left
+        self._body_size = self._pieces.left
+        self._done = done
+        self._rate_bps = rate_bps
+        self._fixed = fixed_bytes
+        now = perf_counter()
+        self._from = now if since is None else max(since, now - SLICE_S)
+
+    def start(self) -> None:
+        self.has_started = True
+        self._pacer.add(self)
+
+    @property
+    def until(self) -> float:
+        """When the last byte is due."""
+        return self._from + (self._fixed + self.size - len(self._head)) / self._rate_bps
+
+    @property
+    def progress(self) -> int:
+        """Bytes that left for the client."""
+        descriptor = self._transport.get_extra_info("socket").fileno()
+        return self.sent - self._transport.get_write_buffer_size() - unsent(descriptor)
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether it is the client that takes its time, and not the channel: the kernel takes no more for it.
+
+        (What the kernel has says nothing. In a narrow channel there are always a few bytes that nobody has
+        acknowledged yet.)
+        """
+        return self._transport.get_write_buffer_size() > 0
+
+    def pump_buffered(self) -> None:
+        """The transport has room again: the next tick sees it."""
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._pieces.close()
+
+    def pump(self, now: float) -> float | None:
+        """Hand over what is due. When to come again; None: this was all."""
+        due = int((now + EARLY_S - self._from) * self._rate_bps) - self._fixed
+        pieces = self._pieces
+        body_sent = self._body_size - pieces.left
+        if self._transport.get_write_buffer_size():
+            missed = due - body_sent - int(SLICE_S * self._rate_bps)
+            if missed > 0:
+                self._from += missed / self._rate_bps
+        elif due >= 0:
+            try:
+                self._hand_over(min(due - body_sent, SLICE_BYTES_MAX))
+            except (ChangedWhileSending, OSError):
+                self._finish(complete=False)
+                return None
+            if not pieces.left:
+                self._finish(complete=True)
+                return None
+        soon = now + 2 * EARLY_S  # not before: the turn that is now takes what is due within EARLY_S
+        return min((soon // SLICE_S + 1) * SLICE_S, max(self.until, soon))
+
+    def _hand_over(self, most: int) -> None:
+        parts: list[bytes | memoryview] = []
+        size = len(self._head) if not self.sent else 0
+        if size:
+            parts.append(self._head)
+        while most > 0 and self._pieces.left:
+            piece = self._pieces.take(min(most, PIECE_BYTES_MAX))
+            parts.append(piece)
+            size += len(piece)
+            most -= len(piece)
+        if parts:
+            self._transport.writelines(parts)
+            self.sent += size
+
+    def _finish(self, *, complete: bool) -> None:
+        self.close()
+        self._done(complete)
+
+
+class SendPacer:
+    """The one timer. Its heap has an entry for each answer, which comes up within one slice."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._heap: list[tuple[float, int, PacedSend]] = []
+        self._numbers = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._ringing = False
+
+    def __len__(self) -> int:
+        return sum(not send.is_closed for _, _, send in self._heap)
+
+    def add(self, send: PacedSend) -> None:
+        self._turn(send, perf_counter())
+        if not self._ringing:
+            self._arm()
+
+    def _turn(self, send: PacedSend, now: float) -> None:
+        again_at = send.pump(now)
+        if again_at is not None:
+            heapq.heappush(self._heap, (again_at, next(self._numbers), send))
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._ringing = True
+        now = perf_counter()
+        try:
+            while self._heap and self._heap[0][0] <= now + EARLY_S:
+                send = heapq.heappop(self._heap)[2]
+                if not send.is_closed:
+                    self._turn(send, now)
+        finally:  # a fault in one answer must not stop the others
+            self._ringing = False
+            self._arm()
+
+    def _arm(self) -> None:
+        if not self._heap:
+            return
+        at = self._heap[0][0]
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_later(max(at - perf_counter(), 2 * EARLY_S), self._ring)

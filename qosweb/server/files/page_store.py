@@ -1,0 +1,170 @@
+"""The page store: pages in memory, bounded by bytes, never older than the configured moment.
+
+A page is served from memory until ``fresh_until``; then its files are looked at, and it is read again if they
+changed. Reading happens in a few threads, so that a slow disk holds up only those who wait for it (looking at a file
+that was read before does not: its inode is in memory, as a rule); requests for one path wait for one read, unless it
+began too long before them. What to drop is found by second chance: a page
+that was used since the last look stays.
+"""
+
+import asyncio
+import contextlib
+import errno
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+from qosweb.http.targets import RequestTarget
+from qosweb.server.files.files import NotReadable, NotServed, Root, RootGone
+from qosweb.server.files.pages import KeepsChanging, Moved, Resource, load
+
+READERS = 4
+
+Failure = Moved | NotServed | KeepsChanging | OSError
+Loaded = Resource | Failure
+Waiter = Callable[[Loaded], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Read:
+    """A read on its way, and who waits for it."""
+
+    target: RequestTarget
+    root: Root
+    began: float
+    waiters: list[Waiter]
+    too_late: list[Waiter] = field(default_factory=list)  # came when it was no longer fresh: wait for the next one
+
+
+class PageStore:
+    """Paths to resources. ``resources`` is read directly by the path of every request."""
+
+    def __init__(self, root: Root, *, index: str, memory_max: int, file_max: int, fresh_s: float) -> None:
+        self.resources: dict[str, Resource] = {}
+        self.memory = 0
+        self.reads = 0
+        self.evictions = 0
+        self.disk_errors = 0
+        self.root = root
+        self._index = index
+        self._memory_max = memory_max
+        self._file_max = min(file_max, memory_max)
+        self._fresh_s = fresh_s
+        self._reads: dict[str, _Read] = {}
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="page-reader")
+
+    def current(self, key: str, now: float) -> Resource | None:
+        """The resource under ``key`` if it is in memory and may be served at ``now`` (monotonic)."""
+        resource = self.resources.get(key)
+        if resource is None:
+            return None
+        if now < resource.fresh_until:
+            return resource
+        if resource.is_current():
+            resource.fresh_until = now + self._fresh_s
+            return resource
+        self._drop(resource)
+        return None
+
+    def fetch(self, target: RequestTarget, waiter: Waiter) -> None:
+        """Read what ``target`` names and hand it to ``waiter``, later, on the event loop."""
+        key = target.escaped_path
+        now = time.perf_counter()
+        if (read := self._reads.get(key)) is not None:
+            is_fresh = read.root is self.root and now <= read.began + self._fresh_s
+            (read.waiters if is_fresh else read.too_late).append(waiter)
+            return
+        self._start(key, _Read(target, self.root, now, [waiter]))
+
+    def forget(self, key: str, waiter: Waiter) -> None:
+        """``waiter`` no longer waits."""
+        if (read := self._reads.get(key)) is not None:
+            for waiters in (read.waiters, read.too_late):
+                with contextlib.suppress(ValueError):
+                    waiters.remove(waiter)
+
+    def invalidate(self, resource: Resource) -> None:
+        """The file is not the one that ``resource`` was made from."""
+        if self.resources.get(resource.key) is resource:
+            self._drop(resource)
+
+    def start_over(self, root: Root) -> None:
+        """Forget every page; from now on they are those of ``root``."""
+        self.root = root
+        self.resources.clear()
+        self.memory = 0
+
+    def close(self) -> None:
+        self._readers.shutdown(wait=False, cancel_futures=True)
+
+    def _start(self, key: str, read: _Read) -> None:
+        self._reads[key] = read
+        self.reads += 1
+        work = partial(load, read.root, read.target, self._index, self._file_max)
+        future = asyncio.get_running_loop().run_in_executor(self._readers, work)
+        future.add_done_callback(partial(self._loaded, key, read))
+
+    def _loaded(self, key: str, read: _Read, future: "asyncio.Future[Resource | Moved]") -> None:
+        result: Loaded
+        try:
+            result = future.result()
+        except asyncio.CancelledError:
+            result = OSError("the server is stopping")
+        except NotServed as missing:
+            result = missing
+        except (KeepsChanging, OSError) as error:
+            self.disk_errors += 1
+            result = error
+        except Exception as error:  # a fault of ours: it is shown, and nobody waits in vain
+            asyncio.get_running_loop().call_exception_handler({"message": f"reading {key}", "exception": error})
+            result = OSError(f"reading {key} failed")
+        if isinstance(result, Resource):
+            # Fresh from when it was asked for: the file may have changed while it was read.
+            result.fresh_until = read.began + self._fresh_s
+            if read.root is self.root:
+                self._keep(result)
+        del self._reads[key]
+        if read.too_late:
+            self._start(key, _Read(read.target, self.root, time.perf_counter(), read.too_late))
+        loop = asyncio.get_running_loop()
+        for waiter in read.waiters:
+            loop.call_soon(waiter, result)  # each for itself: one that fails takes no other with it
+
+    def _keep(self, resource: Resource) -> None:
+        if (old := self.resources.get(resource.key)) is not None:
+            self._drop(old)
+        if resource.cost > self._memory_max:
+            return
+        self.resources[resource.key] = resource
+        self.memory += resource.cost
+        while self.memory > self._memory_max:
+            oldest = next(iter(self.resources.values()))
+            if oldest.recently_used and oldest is not resource:
+                oldest.recently_used = False
+                self.resources[oldest.key] = self.resources.pop(oldest.key)
+            else:
+                self._drop(oldest)
+                self.evictions += 1
+
+    def _drop(self, resource: Resource) -> None:
+        del self.resources[resource.key]
+        self.memory -= resource.cost
+
+
+def status_of(failure: NotServed | KeepsChanging | OSError) -> tuple[int, str]:
+    """How a failed read is answered."""
+    match failure:
+        case NotReadable():
+            return 403, "The server may not read this file."
+        case NotServed():
+            return 404, "There is no such page."
+        case KeepsChanging():
+            return 503, "The file is being written. Try again in a moment."
+        case RootGone():
+            return 503, "The folder of this site is not there."
+        case OSError(errno=errno.EMFILE | errno.ENFILE | errno.ENOMEM):
+            return 503, "The server has too much to do at once. Try again in a moment."
+        case _:
+            return 500, "The disk failed while the page was read."

@@ -1,0 +1,233 @@
+"""Pages as they are served: a file, its validators, its head for a plain GET, and its encoded neighbours.
+
+A page that fits in memory is read whole, with the file's identity checked before and after, so that its bytes
+are one version; its entity tag is a digest of them, equal on every node that holds the same bytes. A larger file
+stays on disk; its tag is made of size and modification time.
+"""
+
+import base64
+import hashlib
+import os
+import time
+from dataclasses import dataclass, field
+
+from qosweb.http.dates import format_http_date
+from qosweb.http.encodings import choose_encoding
+from qosweb.http.media import media_type
+from qosweb.http.preconditions import Validators
+from qosweb.http.targets import RequestTarget
+from qosweb.server.files.files import FileVersion, IsDirectory, NotServed, Root, RootGone, look_at
+from qosweb.server.request.answers import NOSNIFF, FileSpan, Segment, serialise_head
+
+NEIGHBOURS = (("zstd", b".zst"), ("br", b".br"), ("gzip", b".gz"))
+
+# A file written this recently may be written again without its times changing (their grain is coarse).
+UNSETTLED_S = 2.0
+# Most file systems tell moments apart that are this far from each other. A file written since is read again.
+GRAIN_S = 0.02
+READ_TRIES = 5
+READ_AGAIN_AFTER_S = 0.02
+CHOICES_MAX = 32
+CHOICE_LENGTH_MAX = 128
+WIRE_BODY_MAX = 64 << 10
+
+
+class KeepsChanging(Exception):
+    """The file changed under every attempt to read it."""
+
+
+@dataclass(slots=True, eq=False)
+class Page:
+    """One representation of one file."""
+
+    name: bytes
+    identity: FileVersion
+    encoding: str | None
+    media_type: str
+    validators: Validators
+    body: bytes | None  # None: stays on disk
+    head: bytes = b""  # of a plain 200; see Answer.head
+    # A plain 200 as it goes out in `wire_second`: all of it, or for a large body all that comes before.
+    wire: bytes = b""
+    wire_second: int = -1
+    wire_has_body: bool = True
+    wire_line: bytes = b""  # of the class that it was made for
+    log_part: str = ""  # of a line in the access log, up to the class; and after it
+    log_tail: str = ""
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = self.identity.size
+
+    def set_wire(self, second: int, date_line: bytes, class_line: bytes) -> None:
+        """Make the wire form of a page in memory, good for one second and one class."""
+        assert self.body is not None
+        self.wire_second = second
+        self.wire_line = class_line
+        self.wire_has_body = self.size <= WIRE_BODY_MAX
+        self.wire = b"".join((self.head, class_line, date_line, b"\r\n", self.body if self.wire_has_body else b""))
+
+    def whole(self) -> tuple[Segment, ...]:
+        return (self.body,) if self.body is not None else (self.part(0, self.size),)
+
+    def part(self, offset: int, length: int) -> Segment:
+        if self.body is not None:
+            return self.body[offset : offset + length]
+        return FileSpan(self.name, self.identity, offset, length)
+
+
+@dataclass(slots=True, eq=False)
+class Resource:
+    """What a path names: a page and, perhaps, encoded forms of it."""
+
+    key: str
+    plain: Page
+    encoded: dict[str, Page]
+    watched: tuple[tuple[bytes, FileVersion | None], ...]
+    settled: bool
+    fresh_until: float = 0.0
+    recently_used: bool = True
+    _choices: dict[str | None, Page] = field(default_factory=dict)
+
+    def page_for(self, accept_encoding: str | None) -> Page:
+        if not self.encoded:
+            return self.plain
+        page = self._choices.get(accept_encoding)
+        if page is None:
+            coding = choose_encoding(accept_encoding, [(name, page.size) for name, page in self.encoded.items()])
+            page = self.plain if coding is None else self.encoded[coding]
+            if len(self._choices) >= CHOICES_MAX:
+                self._choices.clear()
+            if accept_encoding is None or len(accept_encoding) <= CHOICE_LENGTH_MAX:
+                self._choices[accept_encoding] = page
+        return page
+
+    def is_current(self) -> bool:
+        """Whether the files are still the ones that were read."""
+        return self.settled and all(look_at(name) == identity for name, identity in self.watched)
+
+    @property
+    def cost(self) -> int:
+        """Bytes of memory, roughly; a small body counts twice, since the wire form holds it again."""
+        return sum(2048 + len(page.body or b"") + _wire_cost(page) for page in (self.plain, *self.encoded.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The path names a directory and lacks its slash."""
+
+    location: str
+
+
+def load(root: Root, target: RequestTarget, index: str, file_max: int) -> Resource | Moved:
+    """Read what ``target`` names. Blocks on the disk.
+
+    Raises NotServed, KeepsChanging, or OSError (RootGone among them).
+    """
+    segments = (*target.segments, index) if target.is_directory else target.segments
+    name = root.file_name(segments)
+    now_s = time.time()
+    try:
+        plain = _read_page(root, name, None, media_type(segments[-1]), file_max, now_s)
+    except IsDirectory:
+        if target.is_directory:
+            raise NotServed(name) from None
+        return Moved(target.escaped_path + "/")
+    except NotServed:
+        if not root.is_there():  # a lost mount must not tell the world that all pages are gone for good
+            raise RootGone(f"{root.path} is not there") from None
+        raise
+
+    encoded: dict[str, Page] = {}
+    watched: list[tuple[bytes, FileVersion | None]] = [(name, plain.identity)]
+    for coding, suffix in NEIGHBOURS:
+        neighbour_name = name + suffix
+        try:
+            neighbour = _read_page(root, neighbour_name, coding, plain.media_type, file_max, now_s)
+        except (NotServed, KeepsChanging, OSError):
+            watched.append((neighbour_name, look_at(neighbour_name)))
+            continue
+        watched.append((neighbour_name, neighbour.identity))
+        if neighbour.identity.mtime_ns >= plain.identity.mtime_ns:  # an older one was made from an older page
+            encoded[coding] = neighbour
+
+    pages = (plain, *encoded.values())
+    for page in pages:
+        page.head = _head(page, varies=bool(encoded))
+    newest_s = max(max(identity.mtime_ns, identity.ctime_ns) for _, identity in watched if identity) / 1e9
+    return Resource(target.escaped_path, plain, encoded, tuple(watched), settled=now_s - newest_s > UNSETTLED_S)
+
+
+def _read_page(root: Root, name: bytes, encoding: str | None, kind: str, file_max: int, now_s: float) -> Page:
+    for attempt in range(READ_TRIES):
+        if attempt:
+            time.sleep(READ_AGAIN_AFTER_S)
+        descriptor, identity = root.open(name)
+        try:
+            if attempt < READ_TRIES - 1 and abs(time.time() - identity.ctime_ns / 1e9) < GRAIN_S:
+                continue  # its next version might have the same times
+            if identity.size > file_max:
+                return Page(name, identity, encoding, kind, _validators_by_time(identity, encoding, now_s), None)
+            body = _read_all(descriptor, identity.size)
+            if body is not None and FileVersion.of(os.fstat(descriptor)) == identity:
+                validators = _validators_by_content(identity, encoding, body, now_s)
+                return Page(name, identity, encoding, kind, validators, body)
+        finally:
+            os.close(descriptor)
+    raise KeepsChanging(name)
+
+
+def _read_all(descriptor: int, size: int) -> bytes | None:
+    """The ``size`` bytes of the file; None if it turns out to have more or fewer."""
+    parts: list[bytes] = []
+    missing = size
+    while missing:
+        part = os.read(descriptor, missing)
+        if not part:
+            return None
+        parts.append(part)
+        missing -= len(part)
+    return None if os.read(descriptor, 1) else b"".join(parts)
+
+
+def _validators_by_content(identity: FileVersion, encoding: str | None, body: bytes, now_s: float) -> Validators:
+    """A tag names a representation: two codings do not share one, even if their bytes are equal."""
+    digest = hashlib.blake2b(body, digest_size=15, person=(encoding or "").encode()).digest()
+    return Validators(f'"{base64.urlsafe_b64encode(digest).decode()}"', min(identity.mtime_s, int(now_s)))
+
+
+def _validators_by_time(identity: FileVersion, encoding: str | None, now_s: float) -> Validators:
+    tag = f"{identity.size:x}-{identity.mtime_ns:x}{'-' + encoding if encoding else ''}"
+    if now_s - identity.mtime_ns / 1e9 < UNSETTLED_S:
+        # Written a moment ago: mtime alone may not tell the next version apart. ctime does, but differs by node.
+        tag += f"-{identity.ctime_ns:x}"
+    return Validators(f'"{tag}"', min(identity.mtime_s, int(now_s)))
+
+
+def _wire_cost(page: Page) -> int:
+    return len(page.body) if page.body is not None and len(page.body) <= WIRE_BODY_MAX else 0
+
+
+def _head(page: Page, *, varies: bool) -> bytes:
+    return serialise_head(200, [("Content-Length", str(page.size)), *page_fields(page, varies=varies)])
+
+
+def page_fields(page: Page, *, varies: bool) -> list[tuple[str, str]]:
+    """The fields of every answer that carries the page or a part of it, but for its length."""
+    fields = [
+        ("Content-Type", page.media_type),
+        *validator_fields(page, varies=varies),
+        ("Accept-Ranges", "bytes"),
+        NOSNIFF,
+    ]
+    if page.encoding is not None:
+        fields.append(("Content-Encoding", page.encoding))
+    return fields
+
+
+def validator_fields(page: Page, *, varies: bool) -> list[tuple[str, str]]:
+    """The fields that a 304 repeats from the 200."""
+    fields = [("ETag", page.validators.etag), ("Last-Modified", format_http_date(page.validators.modified_s))]
+    if varies:
+        fields.append(("Vary", "Accept-Encoding"))
+    return fields

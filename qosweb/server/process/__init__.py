@@ -1,0 +1,1 @@
+"""The process of ``qosweb serve``: start, signals, shutdown."""

@@ -1,0 +1,483 @@
+"""A node: everything that one ``qosweb serve`` consists of, put together, started and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiohttp.base_protocol import BaseProtocol
+
+from cluster.names import ProcessId
+from qosweb.admission.capacity_meter import CapacityMeter
+from qosweb.admission.capacity_report import CapacityReporter
+from qosweb.admission.class_accounts import ClassAccounts
+from qosweb.admission.classifier import Classifier
+from qosweb.admission.clock import Clock
+from qosweb.admission.engine_driver import EngineDriver
+from qosweb.admission.gate import Gate, OpenGate
+from qosweb.admission.qos_gate import HEAD_BYTES, QosGate
+from qosweb.admission.redirects import Redirects
+from qosweb.engine.engine import Engine
+from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+from qosweb.errors import UsageError
+from qosweb.server.accesslog.file import LogFile
+from qosweb.server.accesslog.recorder import AccessRecorder
+from qosweb.server.cluster.clock_skew import ClockSkewMonitor
+from qosweb.server.cluster.membership import POLICY_LEN_MAX, ClusterMembership
+from qosweb.server.connection.connection import HttpConnection
+from qosweb.server.connection.connections import Connections
+from qosweb.server.connection.context import ConnectionContext, ConnectionLimits, OpenFiles
+from qosweb.server.connection.fast_path import PlainHeads
+from qosweb.server.connection.head_parser import HeadLimits
+from qosweb.server.connection.tls import TlsFiles
+from qosweb.server.connection.tls_listener import TlsListener
+from qosweb.server.files.files import Root
+from qosweb.server.files.pacing import SendPacer
+from qosweb.server.files.page_store import PageStore
+from qosweb.server.process.console import place_of, say
+from qosweb.server.proxy.upstream import Upstreams
+from qosweb.server.request.stages import Site
+from qosweb.webqos.loader import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cluster.names import View
+    from qosweb.engine.replicated.effects import EntryRejected, Reported
+    from qosweb.settings import ServeSettings
+    from qosweb.units import Address
+    from qosweb.webqos.model.build import Built
+    from qosweb.webqos.policy.environment import Environment
+
+BACKLOG = 2048
+SWEEP_EVERY_S = 0.5
+FLUSH_EVERY_S = 0.2
+LINKS_EVERY_S = 1.0  # how soon a changed page's links are known
+LINKS_REST = 20  # times what looking at the files took, if that is longer: a large site is looked at less often
+LOG_CLOSE_S = 5.0
+FOUNDING_S = 10.0
+MEASURE_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    url: str
+    address: str
+
+
+class Node:
+    """Needs a running event loop. ``start``, then ``drain`` or ``abort``, then ``close``."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self.settings = settings
+        self.name = settings.name or _host_name()
+        self.clock = Clock()
+        self.started_at = self.clock.wall(self.clock.read())
+        self.store = PageStore(
+            _root(settings.root),
+            index=settings.index,
+            memory_max=settings.cache_size,
+            file_max=settings.cache_file_max,
+            fresh_s=settings.cache_fresh,
+        )
+        self.tls = None
+        if settings.tls_cert is not None and settings.tls_key is not None:
+            self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
+        self.log = _log_file(settings)
+        law = self._law()
+        self.policy = ClassAccounts(self._labels(law))
+        self.ledger = AccessRecorder(self.clock, self.name, self.log, settings.access_log_format, self.policy)
+        self.connections = Connections(
+            total_max=settings.max_connections, per_client_max=settings.max_connections_per_client
+        )
+        self.open_files = OpenFiles(settings.max_open_files)
+        self._loop = asyncio.get_running_loop()
+        self.pacer = SendPacer(self._loop)
+        self.membership: ClusterMembership | None = None
+        self.visits = Redirects(say)
+        self.room = self._engine_room(law)
+        self.gate: Gate = OpenGate()
+        self._qos_gate: QosGate | None = None
+        if self.room is not None:
+            self._qos_gate = QosGate(self.room, self.policy, self.visits, paces=settings.capacity is not None)
+            self.room.count_plain = self._qos_gate.count_plain
+            self.gate = self._qos_gate
+        self.meter = CapacityMeter(settings.capacity)
+        self._reporter = None if self.room is None else CapacityReporter(self.room, self.meter, self.clock)
+        self.upstreams = Upstreams(settings.upstream_timeout)
+        self._hub = ConnectionContext(
+            self._loop,
+            Site(
+                self.store,
+                self.gate,
+                self.clock,
+                self.policy,
+                self.meter,
+                is_secure=self.tls is not None,
+                upstream=settings.upstream,
+            ),
+            self.ledger,
+            self.connections,
+            ConnectionLimits(
+                HeadLimits(settings.max_request_line, settings.max_header_size, settings.max_headers),
+                header_timeout_s=settings.header_timeout,
+                idle_timeout_s=settings.idle_timeout,
+                send_timeout_s=settings.send_timeout,
+            ),
+            self.open_files,
+            PlainHeads(),
+            BaseProtocol(self._loop),
+            self.pacer,
+            self.upstreams,
+            self.name,
+            self._report_fault,
+        )
+        self.faults = 0
+        self.primary_since = self.started_at
+        self.primary: View | None = None
+        self._clock_watch: ClockSkewMonitor | None = None
+        self._url = ""
+        self._has_primary = asyncio.Event()
+        self._policy_waits: dict[str, asyncio.Future[int | None]] = {}
+        self._viewed: tuple[int, View | None] = (-1, None)
+        self._server: asyncio.Server | TlsListener | None = None
+        self._chores: list[asyncio.Task[None]] = []
+        self._is_draining = False
+
+    async def start(self) -> Listening:
+        listener = bind(self.settings.listen, "--listen")
+        address = address_of(listener)
+        await self._enter_cluster(f"{'http' if self.tls is None else 'https'}://{address}")
+        self.ledger.announce_policy()
+        if self.tls is not None:
+            self._server = TlsListener(self._hub, self.tls, listener)
+        else:
+            self._server = await self._loop.create_server(
+                lambda: HttpConnection(self._hub), sock=listener, backlog=BACKLOG
+            )
+        await asyncio.to_thread(self.policy.labels.refresh_links, self.store.root.path)
+        self._chores = [
+            asyncio.create_task(self._sweep(), name="sweep"),
+            asyncio.create_task(self._flush(), name="flush"),
+            asyncio.create_task(self._follow_links(), name="links"),
+            asyncio.create_task(self._measure(), name="measure"),
+        ]
+        return Listening(f"{'http' if self.tls is None else 'https'}://{address}/", address)
+
+    @property
+    def draining(self) -> bool:
+        return self._is_draining
+
+    def reload(self) -> None:
+        """Look at everything on disk anew: root, pages, specification, certificate.
+
+        Raises UsageError, and then changes nothing.
+        """
+        root = _root(self.settings.root)  # a link may lead to another release now
+        law = self._law()
+        is_new = self.room is not None and law is not None and law.text != self.policy.labels.text
+        if is_new:
+            self._check_may_change_policy()
+        if self.tls is not None:
+            self.tls.reload()
+        self.store.start_over(root)
+        self._hub.plain_heads.forget()
+        if is_new and law is not None:
+            self.change_policy(law)
+
+    # The policy
+
+    def change_policy(self, law: CompiledPolicy) -> None:
+        """In the whole cluster, at one place in its order. Raises UsageError where that cannot be."""
+        self._check_may_change_policy()
+        size = len(law.text.encode()) + len(law.packed)
+        if self.membership is not None and size > POLICY_LEN_MAX:
+            raise UsageError(
+                f"the policy has {size:,} bytes with its model; in a cluster {POLICY_LEN_MAX:,} are allowed"
+            )
+        assert self.room is not None
+        self.room.engine.change_policy(law)
+        self.room.turn()
+
+    def _check_may_change_policy(self) -> None:
+        if self.membership is not None and self.room is not None and self.room.engine.solo is not None:
+            raise UsageError("this node is not in a primary view of its cluster: policies cannot be changed here")
+
+    async def put_policy(self, built: Built, within_s: float) -> int | None:
+        """Change the policy and wait until it is in force here: at which place in the order, if there is one.
+
+        Raises UsageError, or TimeoutError.
+        """
+        if self.room is None:
+            raise UsageError("this node was started without a specification: start it with --spec FILE")
+        assert built.model is not None
+        return await self._change_policy_within(CompiledPolicy.of_model(built.source.text, built.model), within_s)
+
+    async def _change_policy_within(self, law: CompiledPolicy, within_s: float) -> int | None:
+        waiter = self._policy_waits.setdefault(law.text, self._loop.create_future())  # two may want the same
+        try:
+            self.change_policy(law)
+            async with asyncio.timeout(within_s):
+                return await asyncio.shield(waiter)
+        finally:
+            self._policy_waits.pop(law.text, None)
+
+    def policy_changed(self, position: int, law: CompiledPolicy) -> None:
+        """The engine has it: from here on."""
+        self._hub.plain_heads.forget()
+        if self.membership is not None:
+            self.membership.follow_policy()
+        self.policy.change(self._labels(law))
+        index = position if self.membership is not None and position >= 0 else None
+        self.ledger.policy_changed(index)
+        self.connections.forget_log_parts()
+        waiter = self._policy_waits.get(law.text)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(index)
+
+    # The cluster
+
+    def viewed(self, position: int, view: View) -> None:
+        """A primary view stands at this place in the order. The log says so when this node is in it."""
+        self._viewed = position, view
+        self._announce_view()
+
+    def primary_changed(self, view: View | None) -> None:
+        """In a primary view, or in none."""
+        self.primary = view
+        if view is not None:
+            self._has_primary.set()
+            self.visits.renamed()
+            self._report_capacity(anew=True)  # the cluster's time is another one than ours was
+        self.primary_since = self.clock.wall(self.clock.read())
+        self.policy.change_scope(is_local=view is None)
+        if view is None:
+            self.ledger.view_changed("", None, [self.name], is_primary=False)
+            self.connections.forget_log_parts()
+            say("no primary view: this node decides alone until there is one")
+        else:
+            self._announce_view()
+            say(f"primary view {view.id}: {' '.join(member.name for member in view.members)}")
+
+    def _announce_view(self) -> None:
+        position, view = self._viewed
+        if view is not None and self.primary is not None and view.id == self.primary.id:
+            self._viewed = -1, None
+            self.ledger.view_changed(str(view.id), position, [one.name for one in view.members], is_primary=True)
+            self.connections.forget_log_parts()
+
+    def reported(self, effect: Reported) -> None:
+        position = None if self.membership is None else effect.position
+        self.ledger.capacity_fixed(position, effect.node.name, effect.capacity_bps)
+
+    def refused(self, effect: EntryRejected) -> None:
+        """All nodes pass over an entry, or the policy in it."""
+        what = "an entry" if effect.text is None else "a policy"
+        say(f"{what} of {effect.origin.name} is refused by all nodes: {effect.because}")
+        waiter = self._policy_waits.get(effect.text or "")
+        if effect.text is not None and waiter is not None and not waiter.done():
+            waiter.set_exception(UsageError(f"the policy is refused by all nodes: {effect.because}"))
+
+    async def _enter_cluster(self, url: str) -> None:
+        """The engine begins; a member of a cluster begins to join it, or founds it."""
+        if self.room is None:
+            return
+        settings, engine = self.settings, self.room.engine
+        self._url = settings.public_url or url
+        if settings.is_member:
+            law = engine.machine.law
+            self.membership = await ClusterMembership.begin(settings, self.name, self.room, self.primary_changed)
+            addresses = " ".join(self.membership.group.addresses)
+            say(f"{'founds' if settings.bootstrap else 'joins'} a cluster; others can join at {addresses} (--join)")
+            self._clock_watch = ClockSkewMonitor(say)
+            self.policy.change_scope(is_local=self.primary is None)
+            self.visits.open(engine, self.membership.replica.options.key, self.ledger.next_rid)
+            if settings.bootstrap and engine.replicated.generation == 0:
+                await self._found(law)
+        self._report_capacity()
+
+    async def _found(self, law: CompiledPolicy) -> None:
+        """The first policy of a new cluster is its founder's."""
+        assert self.membership is not None
+        try:
+            async with asyncio.timeout(FOUNDING_S):
+                await self._has_primary.wait()
+            await self._change_policy_within(law, FOUNDING_S)
+        except TimeoutError:
+            raise UsageError(f"the cluster was not founded within {FOUNDING_S:g} s") from None
+
+    def _report_capacity(self, *, anew: bool = False) -> None:
+        """Tell the cluster what this node can deliver, and its clock, if that is not about what it was told."""
+        if self.room is None or self._reporter is None or self.draining:
+            return
+        if self._clock_watch is not None and self.primary is not None:
+            self._clock_watch.look(self._reporter.wall_ms(), self.room.engine.machine.pipes.values())
+        self._reporter.report(self._url, anew=anew)
+
+    def _engine_room(self, law: CompiledPolicy | None) -> EngineDriver | None:
+        if law is None:
+            return None
+        life = int(self.started_at)
+        engine = Engine(ProcessId(self.name), law, self, is_member=self.settings.is_member, life=life)
+        return EngineDriver(self._loop, engine, self.clock)
+
+    def reopen_logs(self) -> None:
+        self.ledger.reopen()
+
+    async def leave(self) -> None:
+        """Out of the cluster, in order."""
+        if self.membership is not None:
+            await self.membership.leave()
+            self.membership = None
+
+    async def drain(self, grace_s: float) -> bool:
+        """No new requests; those in service may end within the time. True if all of them did.
+
+        Nor new connections, but of visitors whom the others have sent here before they knew.
+        """
+        self._is_draining = True
+        if self.room is not None:
+            self.room.drain()
+        try:
+            async with asyncio.timeout(grace_s):
+                if self.room is not None:
+                    await self.room.all_came.wait()
+                self._shut()
+                await self.connections.emptied.wait()
+        except TimeoutError:
+            self._shut()
+            return False
+        return True
+
+    def _shut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.connections.drain()
+
+    async def close(self) -> None:
+        """End what is left, and write the last line of the log."""
+        if self._server is not None:
+            self._server.close()
+        self.connections.abort()
+        await asyncio.sleep(0)  # lets the connections end and be written down
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+        if self.room is not None:
+            self.room.close()
+        if self.membership is not None:
+            await self.membership.close()
+        await self.upstreams.close()
+        self.store.close()
+        self.ledger.close(LOG_CLOSE_S)
+
+    def _report_fault(self, error: Exception) -> None:
+        self.faults += 1
+        say(f"internal fault: {type(error).__name__} at {place_of(error)}: {error}; the connection was closed")
+
+    def _labels(self, law: CompiledPolicy | None) -> Classifier:
+        if law is None:
+            return Classifier(self.clock)
+        return Classifier(self.clock, law.model, self.settings.index, law.text, self._noted, self._environment)
+
+    def _environment(self) -> Environment:
+        """What is the case, as the engine sees it."""
+        assert self.room is not None
+        return self.room.engine.machine.environment
+
+    def _noted(self, page_sets: Iterable[int]) -> None:
+        """Pages were asked for that a condition of the policy is about: the whole cluster is to know."""
+        if self.room is not None:
+            self.room.accessed(page_sets)
+
+    def _law(self) -> CompiledPolicy | None:
+        """The specification as its file has it now; None where there is nothing to keep: no pipe, no cluster either."""
+        if self.settings.spec is None:
+            return CompiledPolicy.empty() if self.settings.is_member or self.settings.capacity is not None else None
+        built = load(str(self.settings.spec))
+        assert built.model is not None
+        return CompiledPolicy.of_model(built.source.text, built.model)
+
+    async def _follow_links(self) -> None:
+        while True:
+            began = self._loop.time()
+            await asyncio.to_thread(self.policy.labels.refresh_links, self.store.root.path)
+            await asyncio.sleep(max(LINKS_EVERY_S, LINKS_REST * (self._loop.time() - began)))
+
+    async def _measure(self) -> None:
+        while True:
+            await asyncio.sleep(MEASURE_EVERY_S)
+            await asyncio.to_thread(self.meter.watch.look)
+            self.meter.tell_plain(self.ledger)
+            if self._qos_gate is not None and self.settings.capacity is None:
+                self._qos_gate.fixed_bytes = max(HEAD_BYTES, self.meter.model.fixed_bytes)
+            self._report_capacity()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_EVERY_S)
+            self.connections.sweep(self.clock.read())
+
+    async def _flush(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_EVERY_S)
+            self.ledger.flush()
+
+
+def bind(address: Address, option: str) -> socket.socket:
+    """A bound socket; a clear error if that cannot be."""
+    try:
+        family, kind, protocol, _, name = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror:
+        raise UsageError(f"{option} {address}: no such host") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(name)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        hint = f"; choose another with {option} HOST:PORT" if error.errno == errno.EADDRINUSE else ""
+        raise UsageError(f"{option} {address}: {error.strerror}{hint}") from None
+    return listener
+
+
+def address_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _root(path: Path) -> Root:
+    try:
+        next(path.iterdir(), None)
+        return Root(path)
+    except FileNotFoundError:
+        raise UsageError(f"--root {path}: there is no such folder") from None
+    except NotADirectoryError:
+        raise UsageError(f"--root {path}: not a folder") from None
+    except OSError as error:
+        raise UsageError(f"--root {path}: {error.strerror}") from None
+
+
+def _log_file(settings: ServeSettings) -> LogFile | None:
+    if settings.access_log == "none":
+        return None
+    path = None if settings.access_log == "-" else Path(settings.access_log)
+    if path is not None and path.resolve().is_relative_to(settings.root.resolve()):
+        raise UsageError(f"--access-log {path}: lies under --root, where everybody could read it; choose another place")
+    try:
+        return LogFile(path, rotate_bytes=settings.access_log_rotate, keep=settings.access_log_keep)
+    except OSError as error:
+        raise UsageError(f"--access-log {settings.access_log}: {error.strerror}") from None
+
+
+def _host_name() -> str:
+    kept = "".join(c for c in socket.gethostname() if c.isascii() and (c.isalnum() or c in "-_."))
+    return kept[:64] or "node"

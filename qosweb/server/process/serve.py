@@ -1,0 +1,143 @@
+"""``qosweb serve``: a node as a process, with its signals, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import uvloop
+from aiohttp import http_parser
+
+from qosweb.errors import UsageError
+from qosweb.server.admin.admin import Admin, Token
+from qosweb.server.connection.closing import LINGERING_MAX
+from qosweb.server.process import gc_tuning
+from qosweb.server.process.console import say, speak_for_the_group
+from qosweb.server.process.node import Node, address_of, bind
+from qosweb.server.process.systemd import Notifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qosweb.server.connection.connections import Connections
+    from qosweb.settings import ServeSettings
+
+FILES_BESIDE_CONNECTIONS = 64
+
+
+def serve(
+    settings: ServeSettings, on_ready: Callable[[str, str | None], None] | None = None, *, ends_on_hangup: bool = False
+) -> int:
+    """Run a node until a signal ends it. ``on_ready`` gets the public and the admin URL."""
+    require_c_parser()
+    if settings.access_log == "-" and sys.stdout is None:  # its number would soon belong to something else
+        raise UsageError("--access-log -: standard output is closed; name a file, or say none")
+    speak_for_the_group()
+    return uvloop.run(_serve(settings, on_ready or _announce(settings), ends_on_hangup=ends_on_hangup))
+
+
+def require_c_parser() -> None:
+    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
+        raise UsageError(
+            "aiohttp runs without its C parser, which this server relies on; install a binary aiohttp wheel "
+            "(pip install --force-reinstall --only-binary aiohttp aiohttp) and unset AIOHTTP_NO_EXTENSIONS"
+        )
+
+
+async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], None], *, ends_on_hangup: bool) -> int:
+    loop = asyncio.get_running_loop()
+    notifier = Notifier()
+    stopping: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    async with contextlib.AsyncExitStack() as cleanup:
+        token = Token(settings.admin_token_file)
+        node = Node(settings)
+        cleanup.push_async_callback(node.close)
+        admin_url = None
+        if settings.admin is not None:
+            admin = Admin(node, token, lambda: stopping.put_nowait(signal.SIGTERM))
+            listener = bind(settings.admin, "--admin")
+            admin_url = f"http://{address_of(listener)}/"
+            await admin.start(listener)
+            cleanup.push_async_callback(admin.close)
+        listening = await node.start()
+        _allow_files(settings, node.connections)
+
+        loop.add_signal_handler(signal.SIGHUP, _reload, node, token, notifier)
+        for number in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if ends_on_hangup else [])):
+            loop.add_signal_handler(number, stopping.put_nowait, number)
+        loop.add_signal_handler(signal.SIGUSR1, node.reopen_logs)
+
+        gc_tuning.look_seldom()
+        on_ready(listening.url, admin_url)
+        notifier.ready(f"serving {settings.root} on {listening.url}")
+        watchdog = asyncio.create_task(_watchdog(notifier))
+        cleanup.callback(watchdog.cancel)
+
+        number = await stopping.get()
+        notifier.stopping()
+        if number is signal.SIGTERM:
+            await _drain_until(node, settings.grace, stopping)
+            await node.leave()
+    return 0
+
+
+async def _drain_until(node: Node, grace_s: float, stopping: asyncio.Queue[signal.Signals]) -> None:
+    """Drain; a further signal ends it at once."""
+    say(f"draining for up to {grace_s:g} s")
+    drain = asyncio.create_task(node.drain(grace_s))
+    hurry = asyncio.create_task(stopping.get())
+    await asyncio.wait({drain, hurry}, return_when=asyncio.FIRST_COMPLETED)
+    hurry.cancel()
+    if not drain.done():
+        drain.cancel()
+    elif not drain.result():
+        say(f"connections still busy after {grace_s:g} s: {len(node.connections)}")
+
+
+def _reload(node: Node, token: Token, notifier: Notifier) -> None:
+    notifier.reloading()
+    try:
+        token.reload()
+        node.reload()
+        say("reloaded: root, pages, certificate, admin token; other settings need a restart")
+    except UsageError as error:
+        say(f"not reloaded, everything stays as it was: {error}")
+    notifier.ready("serving")
+
+
+async def _watchdog(notifier: Notifier) -> None:
+    while notifier.watchdog_s:
+        notifier.alive()
+        await asyncio.sleep(notifier.watchdog_s / 3)
+
+
+def _allow_files(settings: ServeSettings, connections: Connections) -> None:
+    """Raise the process's limit to what the settings need. If the system does not allow it, have fewer connections:
+    they would take the descriptors of the admin port and of the pages."""
+    needed = settings.max_connections + LINGERING_MAX + 2 * settings.max_open_files + FILES_BESIDE_CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= needed or soft == resource.RLIM_INFINITY:
+        return
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    except (ValueError, OSError):  # some systems have a bound that they do not tell
+        allowed = soft
+    if allowed < needed:
+        connections.lower_max((allowed - FILES_BESIDE_CONNECTIONS) // 2)
+        say(
+            f"the system allows {allowed} open files, --max-connections and --max-open-files may need {needed}: "
+            f"--max-connections is {connections.total_max} now; raise the limit (ulimit -Hn, LimitNOFILE=) "
+            "or lower them"
+        )
+
+
+def _announce(settings: ServeSettings) -> Callable[[str, str | None], None]:
+    def announce(url: str, admin_url: str | None) -> None:
+        say(f"serving {settings.root} on {url}" + (f", admin on {admin_url}" if admin_url else ""))
+
+    return announce

@@ -1,0 +1,1 @@
+"""Forwarding of requests to upstream servers and to other nodes."""

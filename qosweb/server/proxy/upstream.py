@@ -1,0 +1,88 @@
+"""Other servers as this node's own servers: requests go out on a bounded number of connections, which are used again.
+
+The work is aiohttp's client. It follows no redirect, keeps no cookie, decodes nothing, and asks no proxy. What can go
+wrong before an answer begins becomes an answer: 502 if the server cannot be reached or does not speak HTTP, 504 if it
+takes too long, 503 if all connections to it are in use for too long.
+Neighbours: ``qosweb.server.proxy.forward`` brings requests and takes answers away.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import aiohttp
+from yarl import URL
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from qosweb.http.hops import Fields
+
+CONNECTIONS_MAX = 200  # to all servers together
+CONNECT_S = 5.0
+KEPT_S = 15.0  # an idle connection; shorter than what servers usually allow
+BUFFER_BYTES = 64 << 10  # of an answer that its client does not take
+LINE_MAX = 32 << 10
+
+_OWN_FIELDS = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
+
+
+class Unanswered(Exception):
+    """There is no answer from there; the client gets ``status``."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class Upstreams:
+    """The connections to other servers. Needs a running event loop."""
+
+    def __init__(self, timeout_s: float) -> None:
+        """``timeout_s``: how long a server may be silent."""
+        self._timeout_s = timeout_s
+        self._session: aiohttp.ClientSession | None = None
+
+    async def ask(
+        self, origin: str, method: str, target: str, fields: Fields, body: AsyncIterator[bytes] | None
+    ) -> aiohttp.ClientResponse:
+        """The answer's head, its body still to be read. Raises Unanswered."""
+        try:
+            url = URL(origin + target, encoded=True)
+            return await self._opened().request(
+                method, url, headers=fields, data=body, allow_redirects=False, skip_auto_headers=_OWN_FIELDS
+            )
+        except aiohttp.ConnectionTimeoutError:
+            raise Unanswered(503, "The server behind this one could not be reached in time.") from None
+        except TimeoutError:
+            raise Unanswered(504, "The server behind this one did not answer in time.") from None
+        except aiohttp.ClientConnectorError:
+            raise Unanswered(502, "The server behind this one cannot be reached.") from None
+        except aiohttp.ServerDisconnectedError:
+            raise Unanswered(502, "The server behind this one closed the connection without an answer.") from None
+        except aiohttp.ClientResponseError:
+            raise Unanswered(502, "The server behind this one answered with something that is not HTTP.") from None
+        except (aiohttp.ClientError, OSError):
+            raise Unanswered(502, "The server behind this one broke off the connection.") from None
+        except ValueError:  # a field that cannot be written
+            raise Unanswered(400, "The request has a field that cannot be passed on.") from None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, keepalive_timeout=KEPT_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                read_bufsize=BUFFER_BYTES,
+                max_line_size=LINE_MAX,
+                max_field_size=LINE_MAX,
+                timeout=aiohttp.ClientTimeout(
+                    total=None, connect=2 * CONNECT_S, sock_connect=CONNECT_S, sock_read=self._timeout_s
+                ),
+            )
+        return self._session

@@ -1,0 +1,1 @@
+"""The stages that turn a request into a response."""

@@ -1,0 +1,86 @@
+"""What is sent back: an answer is a head and a body, ready for the wire but for the date and the connection.
+
+The head is serialised as soon as its parts are known: once per page for a plain GET, once per request otherwise.
+Only the last line or two depend on the moment (Date) and on the connection (Connection).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from http import HTTPStatus
+
+from qosweb.server.files.files import FileVersion
+
+SERVER_LINE = b"Server: qosweb\r\n"
+CLOSE = b"Connection: close\r\n"
+KEEP_ALIVE = b"Connection: keep-alive\r\n"
+NO_CONNECTION_LINE = b""
+NOSNIFF = ("X-Content-Type-Options", "nosniff")
+
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
+_STATUS_LINES[413] = "HTTP/1.1 413 Content Too Large\r\n"
+_STATUS_LINES[414] = "HTTP/1.1 414 URI Too Long\r\n"
+_STATUS_LINES[416] = "HTTP/1.1 416 Range Not Satisfiable\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class FileSpan:
+    """``length`` bytes from ``offset`` of the file ``name``, if it still is the version ``identity``."""
+
+    name: bytes
+    identity: FileVersion
+    offset: int
+    length: int
+
+
+Segment = bytes | FileSpan
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    head: bytes  # status line and fields, without Date, Connection and the empty line
+    body: tuple[Segment, ...]
+    must_close: bool = False
+
+    @property
+    def length(self) -> int:
+        return sum(len(part) if isinstance(part, bytes) else part.length for part in self.body)
+
+    @property
+    def from_disk(self) -> bool:
+        return any(isinstance(part, FileSpan) for part in self.body)
+
+    def without_body(self) -> "Answer":
+        """The answer to HEAD: the same head, nothing after it."""
+        return Answer(self.status, self.head, (), self.must_close)
+
+
+def status_line(status: int) -> bytes:
+    """Also of a status that only the server behind this one knows."""
+    return _STATUS_LINES.get(status, f"HTTP/1.1 {status} \r\n").encode()
+
+
+def serialise_head(status: int, fields: Sequence[tuple[str, str]]) -> bytes:
+    lines = [_STATUS_LINES[status]]
+    lines += [f"{name}: {value}\r\n" for name, value in fields]
+    return "".join(lines).encode("latin-1") + SERVER_LINE
+
+
+def explain(status: int, reason: str, fields: Sequence[tuple[str, str]] = (), *, must_close: bool = False) -> Answer:
+    """An answer that is not a page: a short text that says what was wrong and, if that helps, what would be right."""
+    title = _STATUS_LINES[status][9:].strip()
+    body = (
+        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n'
+        f"<h1>{title}</h1>\n<p>{escape(reason)}\n</html>\n"
+    ).encode()
+    head = serialise_head(
+        status,
+        [("Content-Type", "text/html; charset=utf-8"), ("Content-Length", str(len(body))), NOSNIFF, *fields],
+    )
+    return Answer(status, head, (body,), must_close)
+
+
+def bodiless(status: int, fields: Sequence[tuple[str, str]]) -> Answer:
+    """204 and 304, which have no body by definition."""
+    return Answer(status, serialise_head(status, fields), ())

@@ -1,0 +1,251 @@
+"""The stages of a request. ``qosweb.server.pipeline`` puts them in order.
+
+A stage looks at the exchange, adds to it what it found, and returns None (go on), an answer (the end), or WAITING
+(come back to this stage when resumed). Stages know no sockets. They never wait, but for the kernel's word
+on files that were read before.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qosweb.engine.local.tickets import without_ticket
+from qosweb.http.hosts import parse_host
+from qosweb.http.preconditions import PreconditionResult, RequestConditions, evaluate, range_applies
+from qosweb.http.ranges import (
+    UNSATISFIABLE,
+    ByteSpan,
+    content_range,
+    multipart_byteranges,
+    parse_range,
+    unsatisfied_range,
+)
+from qosweb.http.targets import BadTarget, parse_target
+from qosweb.server.files.page_store import Loaded, PageStore, status_of
+from qosweb.server.files.pages import Moved, Page, Resource, page_fields, validator_fields
+from qosweb.server.proxy.forward import ForwardTarget
+from qosweb.server.request.answers import Answer, bodiless, explain, serialise_head
+from qosweb.server.request.exchange import WAITING, Exchange, Waiting
+
+if TYPE_CHECKING:
+    from qosweb.admission.capacity_meter import CapacityMeter
+    from qosweb.admission.class_accounts import ClassAccounts
+    from qosweb.admission.clock import Clock
+    from qosweb.admission.gate import Gate
+
+ALLOW = ("Allow", "GET, HEAD, OPTIONS")
+RANGES_MAX = 16
+
+Step = Answer | ForwardTarget | Waiting | None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the stages work with."""
+
+    store: PageStore
+    gate: Gate
+    clock: Clock
+    policy: ClassAccounts
+    meter: CapacityMeter
+    is_secure: bool  # reached by TLS
+    upstream: str | None = None  # the server that answers what is no file here
+
+
+def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
+    """The message as such: ticket, version, host, transfer coding, expectations."""
+    path, exchange.ticket_text = without_ticket(exchange.message.path)
+    if exchange.ticket_text is not None:
+        exchange.message = exchange.message._replace(path=path)
+    if not exchange.speaks_http_1:
+        return explain(505, "This server speaks HTTP/1.1 and HTTP/1.0.", must_close=True)
+    host = parse_host(exchange.message.headers.get("Host", ""))
+    if host is None:
+        return explain(400, "The Host field is not a host with an optional port.", must_close=True)
+    exchange.host = host
+    if "Transfer-Encoding" in exchange.message.headers and not exchange.message.chunked:  # RFC 9112 section 6.3
+        return explain(400, "The last transfer coding is not chunked.", must_close=True)
+    expectation = exchange.field("Expect")
+    if expectation is not None and expectation.lower() != "100-continue":
+        return explain(417, "The only expectation that this server meets is 100-continue.")
+    return None
+
+
+def check_method(exchange: Exchange, site: Site) -> Step:
+    """GET and HEAD go on; OPTIONS is answered; everything else is not allowed. None of them takes a body.
+
+    With a server behind this one, nearly everything goes on: what is no plain question for a file is for that server.
+    """
+    method = exchange.message.method
+    if site.upstream is not None and method not in ("CONNECT", "TRACE") and exchange.message.path != "*":
+        return None
+    if method not in ("GET", "HEAD", "OPTIONS"):
+        return explain(405, f"{method} is not allowed here.", [ALLOW], must_close=method == "CONNECT")
+    if exchange.has_body:
+        return explain(413, f"A {method} request takes no body here.", must_close=True)
+    if method == "OPTIONS":
+        refusal = resolve_target(exchange, site) if exchange.message.path != "*" else None
+        return refusal or bodiless(204, [ALLOW])
+    return None
+
+
+def resolve_target(exchange: Exchange, site: Site) -> Step:
+    """From the request target to a canonical path below the root."""
+    if not site.is_secure and exchange.message.path[:6].lower() == "https:":  # RFC 9110 section 7.4
+        return explain(421, "An https address was asked for on a connection without TLS.", must_close=True)
+    try:
+        exchange.target = parse_target(exchange.message.path)
+    except BadTarget as bad:
+        if bad.status == 404:
+            return explain(404, "There is no such page.")
+        return explain(bad.status, f"The request target is not acceptable: {bad.reason}.", must_close=True)
+    if exchange.target.authority is not None:  # RFC 9112 section 3.2.2: it replaces Host
+        exchange.host = exchange.target.authority
+    return None
+
+
+def find_page(exchange: Exchange, site: Site) -> Step:
+    """The resource from memory or, after waiting, from the disk."""
+    target = exchange.target
+    assert target is not None
+    if exchange.resource is not None:
+        return None
+    if site.upstream is not None and (exchange.has_body or exchange.message.method not in ("GET", "HEAD")):
+        return None
+    key = target.escaped_path
+    resource = site.store.current(key, exchange.started)
+    if resource is not None:
+        resource.recently_used = True
+        exchange.resource = resource
+        return None
+
+    def loaded(result: Loaded) -> None:
+        exchange.forget = None
+        if isinstance(result, Resource):
+            exchange.resource = result
+        else:
+            exchange.failure = result
+        exchange.resume(exchange)
+
+    if exchange.failure is None:
+        exchange.forget = lambda: site.store.forget(key, loaded)
+        site.store.fetch(target, loaded)
+        return WAITING
+    failure = exchange.failure
+    if isinstance(failure, Moved):
+        location = failure.location + (f"?{target.query}" if target.query else "")
+        return explain(301, "This is a directory; its address ends with a slash.", [("Location", location)])
+    status, reason = status_of(failure)
+    if status == 404 and site.upstream is not None:
+        return None
+    return explain(status, reason, [("Retry-After", "1")] if status == 503 else ())
+
+
+def label(exchange: Exchange, site: Site) -> Step:
+    """Which class it is in: the page is known, and with it all that the specification may ask."""
+    site.policy.account_of(exchange)
+    site.policy.labels.note(exchange, exchange.started)
+    return None
+
+
+def admit(exchange: Exchange, site: Site) -> Step:
+    """Whether it may start now."""
+    if exchange.admitted:
+        return None
+    step = site.gate.admit(exchange, site.policy.account_of(exchange))
+    if step is None:
+        exchange.admitted = True
+        site.policy.account_of(exchange).in_service += 1
+        site.meter.began(exchange, site.clock.read())
+    return step
+
+
+def pass_on(exchange: Exchange, site: Site) -> Step:
+    """What is no file here, to the server that has it."""
+    if exchange.resource is not None or site.upstream is None:
+        return None
+    target = exchange.target
+    assert target is not None
+    return ForwardTarget(site.upstream, target.escaped_path + (f"?{target.query}" if target.query else ""))
+
+
+def choose_variant(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
+    assert exchange.resource is not None
+    exchange.page = exchange.resource.page_for(exchange.field("Accept-Encoding"))
+    return None
+
+
+def check_preconditions(exchange: Exchange, site: Site) -> Step:
+    page, varies = _chosen(exchange)
+    outcome = evaluate(_conditions(exchange), exchange.message.method, page.validators, site.clock.second)
+    if outcome is PreconditionResult.NOT_MODIFIED:
+        return bodiless(304, validator_fields(page, varies=varies))
+    if outcome is PreconditionResult.FAILED:
+        return explain(412, "The page is not the version that the request was made for.")
+    return None
+
+
+def choose_ranges(exchange: Exchange, site: Site) -> Step:
+    """206 or 416 for a GET with a Range that applies."""
+    wanted = exchange.field("Range")
+    if wanted is None or exchange.message.method != "GET":
+        return None
+    page, varies = _chosen(exchange)
+    if not range_applies(_conditions(exchange), page.validators, site.clock.second):
+        return None
+    spans = parse_range(wanted, page.size, RANGES_MAX)
+    if spans is None:
+        return None
+    if spans is UNSATISFIABLE:
+        return explain(416, f"The page has {page.size} bytes.", [("Content-Range", unsatisfied_range(page.size))])
+    if len(spans) == 1:
+        return _single_part(page, spans[0], varies=varies)
+    return _several_parts(page, spans, varies=varies)
+
+
+def whole_page(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
+    page, _ = _chosen(exchange)
+    return Answer(200, page.head, page.whole())
+
+
+def _chosen(exchange: Exchange) -> tuple[Page, bool]:
+    assert exchange.page is not None
+    assert exchange.resource is not None
+    return exchange.page, bool(exchange.resource.encoded)
+
+
+def _conditions(exchange: Exchange) -> RequestConditions:
+    return RequestConditions(
+        if_match=exchange.field("If-Match"),
+        if_none_match=exchange.field("If-None-Match"),
+        if_modified_since=exchange.field("If-Modified-Since"),
+        if_unmodified_since=exchange.field("If-Unmodified-Since"),
+        if_range=exchange.field("If-Range"),
+    )
+
+
+def _single_part(page: Page, span: ByteSpan, *, varies: bool) -> Answer:
+    fields = [
+        ("Content-Range", content_range(span, page.size)),
+        ("Content-Length", str(span.length)),
+        *page_fields(page, varies=varies),
+    ]
+    return Answer(206, serialise_head(206, fields), (page.part(span.first, span.length),))
+
+
+def _several_parts(page: Page, spans: list[ByteSpan], *, varies: bool) -> Answer:
+    boundary = os.urandom(12).hex()
+    heads, end = multipart_byteranges(spans, page.size, page.media_type, boundary)
+    body = tuple(
+        piece for head, span in zip(heads, spans, strict=True) for piece in (head, page.part(span.first, span.length))
+    )
+    body = (*body, end)
+    length = sum(map(len, heads)) + sum(span.length for span in spans) + len(end)
+    fields = [
+        ("Content-Length", str(length)),
+        ("Content-Type", f"multipart/byteranges; boundary={boundary}"),
+        *[field for field in page_fields(page, varies=varies) if field[0] != "Content-Type"],
+    ]
+    return Answer(206, serialise_head(206, fields), body)

@@ -1,0 +1,145 @@
+"""What the commands ask of a running node's admin port, and what may go wrong there, in words.
+
+Every wait and every answer is bounded. No proxy of the environment is used: the port is nearly always this machine's.
+Neighbours: `status`, `reload`; the demo. At the other end: `qosweb.server.admin.admin`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from qosweb.errors import UsageError
+from qosweb.units import Address, parse_address
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+ANSWER_MAX = 64 << 20
+ASK_S = 5.0
+CHANGE_S = 20.0  # a policy has to go through the cluster's order
+SHOWN_MAX = 300  # of what a server that is none of ours said
+
+
+class AdminError(UsageError):
+    """The node does not answer, or not so."""
+
+
+class RequestRefused(AdminError):
+    """The node answered, and will not; `status` and `text` are its words."""
+
+    def __init__(self, message: str, status: int, text: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.text = text
+
+
+class AdminClient:
+    """An async context manager."""
+
+    def __init__(self, admin: str, token_file: str | None = None) -> None:
+        self.address = admin_address(admin)
+        self._headers = {} if token_file is None else {"Authorization": f"Bearer {_read_token(token_file)}"}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> AdminClient:
+        self._session = aiohttp.ClientSession(f"http://{self.address}", headers=self._headers)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+    async def status(self) -> dict[str, Any]:
+        _, text = await self._ask("GET", "/status")
+        found = self._object(text)
+        if not isinstance(found.get("classes"), dict) or not isinstance(found.get("name"), str):
+            raise self._stranger("what it says is not the status of a node")
+        return found
+
+    async def put_policy(self, text: str) -> dict[str, Any]:
+        _, answer = await self._ask("PUT", "/policy", text.encode(), CHANGE_S)
+        return self._object(answer)
+
+    async def drain(self) -> None:
+        await self._ask("POST", "/drain")
+
+    async def _ask(self, method: str, path: str, body: bytes | None = None, within_s: float = ASK_S) -> tuple[int, str]:
+        assert self._session is not None
+        limit = aiohttp.ClientTimeout(total=within_s)
+        try:
+            async with self._session.request(method, path, data=body, timeout=limit, allow_redirects=False) as reply:
+                raw = bytearray()
+                while chunk := await reply.content.read(1 << 16):
+                    raw += chunk
+                    if len(raw) > ANSWER_MAX:
+                        raise self._stranger(f"its answer has more than {ANSWER_MAX} bytes")
+                status = reply.status
+        except aiohttp.ClientConnectorError as error:
+            number = error.os_error.errno
+            reason = os.strerror(number) if number and number > 0 else "there is no such host"
+            raise AdminError(
+                f"no node answers at {self.address}: {reason}; say with --admin HOST:PORT where its admin port is"
+            ) from None
+        except TimeoutError:
+            raise AdminError(f"{self.address} did not answer within {within_s:g} s") from None
+        except aiohttp.ServerDisconnectedError:
+            raise self._stranger("it closed the connection without an answer") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise self._stranger(f"it does not speak HTTP as a node does ({type(error).__name__})") from None
+        text = raw.decode("utf-8", "replace")
+        if status == 401:
+            if "Authorization" in self._headers:
+                raise AdminError(f"{self.address}: the node does not accept the token of --token-file")
+            raise AdminError(f"{self.address}: the admin port needs a token: --token-file FILE")
+        if status in (404, 405, 501) or status < 200 or 300 <= status < 400:
+            raise self._stranger(f"it answers {method} {path} with {status}")
+        if status >= 400:
+            raise RequestRefused(f"{self.address}: {_shown(text)}", status, text)
+        return status, text
+
+    def _object(self, text: str) -> dict[str, Any]:
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise self._stranger("its answer is no JSON object")
+        return found
+
+    def _stranger(self, why: str) -> AdminError:
+        return AdminError(f"{self.address} is not the admin port of a qosweb node: {why}")
+
+
+def admin_address(text: str) -> Address:
+    """``HOST:PORT`` or a URL of it."""
+    bare = text.strip().removeprefix("http://").rstrip("/")
+    try:
+        address = parse_address(bare)
+    except ValueError as error:
+        raise UsageError(f"--admin: {error}") from None
+    if address.port == 0:
+        raise UsageError(f"--admin {text}: no node listens on port 0; give the port that it announced")
+    return address
+
+
+def _read_token(name: str) -> str:
+    try:
+        token = Path(name).read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise UsageError(f"--token-file {name}: {reason}") from None
+    if not token or not token.isascii() or not token.isprintable():
+        raise UsageError(f"--token-file {name}: it must hold one line of visible ASCII characters, the node's token")
+    return token
+
+
+def _shown(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN_MAX else line[:SHOWN_MAX] + "..."

@@ -1,0 +1,200 @@
+"""A node's ``/status`` as a picture for the terminal: the view, the nodes, and the classes with their shares as bars.
+
+All shares are parts of the capacity of those who decide together. In a bar, what a class gets of late is filled, and a
+mark shows what it is promised when all want everything.
+Neighbours: `status` fetches and refreshes; `qosweb.server.admin.status` says it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from qosweb.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import RenderableType
+
+BAR_MIN, BAR_MAX = 8, 30
+NARROW = 100  # with fewer columns than that, nodes have no bars
+COLUMN = 10  # of numbers, with the space beside it
+NAME_MAX = 40
+CLASSES_MAX = 40
+NODES_MAX = 32
+MARK = "┃"
+
+
+def picture(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float, width: int) -> Group:
+    """``before`` is the status that many seconds ago, if there was one: then rates are shown, too."""
+    parts: list[RenderableType] = [_head(status)]
+    if status.get("nodes"):
+        parts += [Text(), _nodes(status, width)]
+    parts += [Text(), _classes(status, before, seconds, width)]
+    hidden = len(status["classes"]) - CLASSES_MAX
+    if hidden > 0:
+        parts.append(Text(f"and {hidden} more classes; --json has all of them"))
+    return Group(*parts)
+
+
+def _head(status: Mapping[str, Any]) -> Text:
+    text = Text()
+    scope = status.get("scope", "alone")
+    members = status.get("members") or [status["name"]]
+    for_how_long = _since(status.get("primary_since"))
+    if scope == "local":
+        text.append("CUT OFF", style="bold reverse red")
+        text.append(
+            f" {for_how_long}: {status['name']} is in no primary view and decides alone (QoS-Scope: local)\n",
+            style="red",
+        )
+    elif scope == "cluster":
+        view = (status.get("view") or {}).get("id", "?")
+        lose = status.get("can_lose", 0)
+        text.append("primary", style="bold green")
+        text.append(f" view {view} {for_how_long}: {_count(len(members), 'node')}, ")
+        text.append(f"{lose or 'none'} more may fail\n", style="" if lose else "yellow")
+    else:
+        text.append("alone", style="bold green")
+        text.append(f" {for_how_long}: {status['name']} is no member of a cluster\n")
+    capacity = status.get("capacity")
+    if capacity:
+        text.append(f"capacity {_rate(capacity['cluster_bytes_per_s'])}")
+        used = sum(one["cluster"]["started_bytes_per_s"] for one in status["classes"].values() if "cluster" in one)
+        text.append(f", delivered {_rate(used)} of late")
+        text.append("   ")
+    policy = (status.get("policy") or {}).get("hash")
+    text.append(f"policy {policy}" if policy else "no specification")
+    if status.get("draining"):
+        text.append("   draining", style="bold yellow")
+    return text
+
+
+def _nodes(status: Mapping[str, Any], width: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("node")
+    for column in ("capacity", "in use", "channels", "waiting", "load"):
+        table.add_column(column, justify="right")
+    if width >= NARROW:
+        table.add_column("", no_wrap=True)
+    table.add_column("clients reach it at", overflow="fold")
+    nodes = sorted(status["nodes"].items())
+    for name, one in nodes[:NODES_MAX]:
+        is_me = name == status["name"]
+        capacity = one["capacity_bytes_per_s"]
+        used = min(1.0, one["used_bytes_per_s"] / capacity) if capacity else 0.0
+        table.add_row(
+            Text(f"{name} *" if is_me else name, style="bold" if is_me else ""),
+            _rate(capacity) if capacity else "draining",
+            f"{used:.0%}",
+            str(one["channels"]),
+            _number(one["waiting"]),
+            f"{one['load']:.0%}",
+            *(["█" * round(used * 10) + "░" * (10 - round(used * 10))] if width >= NARROW else []),
+            Text(one["url"]),
+        )
+    if len(nodes) > NODES_MAX:
+        table.add_row(f"and {len(nodes) - NODES_MAX} more")
+    return table
+
+
+def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float, width: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("class", overflow="fold", max_width=NAME_MAX)
+    classes = list(status["classes"].items())[:CLASSES_MAX]
+    if not status.get("capacity"):  # nothing is promised
+        for column in ("served", "denied", "failed"):
+            table.add_column(column, justify="right")
+        for name, one in classes:
+            table.add_row(Text(name), *(_number(one[key]) for key in ("served", "denied", "failed")))
+        return table
+    shares = ["promised", "due", "gets"]
+    counts = {
+        "waiting": [_number(one["waiting"]) for _, one in classes],
+        "served": [_number(one["cluster"]["started"]) for _, one in classes],
+        "denied": [_number(one["cluster"]["denied"]) for _, one in classes],
+        "gave up": [_number(one["cluster"]["cancelled"]) for _, one in classes],
+    }
+    if before is not None:
+        then = before["classes"]
+        counts["served/s"] = [_more(one, then.get(name), ("started",), seconds) for name, one in classes]
+        counts["denied/s"] = [_more(one, then.get(name), ("denied",), seconds) for name, one in classes]
+    names = min(NAME_MAX, max(len(name) for name, _ in classes))
+    left = width - names - COLUMN * (len(shares) + len(counts))
+    if left < BAR_MIN and before is not None:
+        for column in ("served", "denied", "gave up"):
+            del counts[column]
+            left += COLUMN
+    length = max(BAR_MIN, min(BAR_MAX, left))
+    for column in shares:
+        table.add_column(column, justify="right")
+    table.add_column("", no_wrap=True, min_width=length)
+    for column in counts:
+        table.add_column(column, justify="right", no_wrap=True)
+    for at, (name, one) in enumerate(classes):
+        share = one["share"]
+        table.add_row(
+            Text(name),
+            "always" if one["always"] else _percent(share["promised"]),
+            _percent(share["now"]),
+            _percent(share["of_capacity"]),
+            bar(share["of_capacity"], share["promised"], length),
+            *(column[at] for column in counts.values()),
+            style="" if one["waiting"] or share["of_capacity"] else "dim",
+        )
+    return table
+
+
+def bar(gets: float, promised: float | None, length: int) -> Text:
+    """What it gets, filled; a mark at what it is promised."""
+    filled = min(length, round(gets * length))
+    mark = None if promised is None or promised <= 0 else min(length - 1, round(promised * length))
+    text = Text()
+    for at in range(length):
+        if at == mark:
+            text.append(MARK, style="bold yellow")
+        else:
+            text.append("█" if at < filled else "·", style="green" if at < filled else "dim")
+    return text
+
+
+def _more(one: Mapping[str, Any], then: Mapping[str, Any] | None, keys: tuple[str, ...], seconds: float) -> str:
+    """How many more than then, per second."""
+    if then is None or seconds <= 0:
+        return ""
+    more = sum(one["cluster"][key] - then["cluster"][key] for key in keys)
+    return f"{max(0, more) / seconds:.1f}"
+
+
+def _since(when: float | None) -> str:
+    if when is None:
+        return ""
+    seconds = max(0, int(time.time() - when))
+    if seconds < 120:
+        return f"for {seconds} s"
+    minutes = seconds // 60
+    return f"for {minutes} min" if minutes < 120 else f"for {minutes // 60} h {minutes % 60} min"
+
+
+def _percent(part: float | None) -> str:
+    return "" if part is None else f"{part:.0%}" if part >= 0.1 or not part else f"{part:.1%}"
+
+
+def _rate(bytes_per_s: int) -> str:
+    for unit, per in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if bytes_per_s >= per:
+            return f"{bytes_per_s / per:.3g} {unit}/s" if bytes_per_s < 1000 * per else f"{bytes_per_s // per} {unit}/s"
+    return f"{format_size(bytes_per_s)} B/s"
+
+
+def _number(value: int) -> str:
+    return f"{value:,}" if value else "0"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

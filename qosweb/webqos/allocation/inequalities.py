@@ -1,0 +1,93 @@
+"""The bounds of a problem as linear inequalities over the shares, for the question whether they agree. Pure.
+
+A row reads ``sum(coefficient * share) <= limit`` in whole numbers; every row belongs to a constraint of the
+specification, or to none: the capacity and equal shares hold whatever is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.allocation.problem import PPM
+from qosweb.webqos.allocation.simplex import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from fractions import Fraction
+
+    from qosweb.webqos.allocation.problem import Problem
+
+ALWAYS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Inequality:
+    """``sum(coefficient * share[class]) <= limit``, from ``constraint``."""
+
+    terms: tuple[tuple[int, int], ...]  # (class, coefficient)
+    limit: int
+    constraint: int
+
+
+def rows_of(problem: Problem, capacity: int = PPM) -> list[Inequality]:
+    """All that binds the shares, but for demand and priority, which bind nobody against his will."""
+    rows = [Inequality(tuple((one, 1) for one in range(problem.classes)), capacity, ALWAYS)]
+    rows += [_row([(b.classes, -1)], -b.ppm, b.constraint) for b in problem.floors]
+    rows += [_row([(b.classes, 1)], b.ppm, b.constraint) for b in problem.ceilings]
+    for ratio in problem.ratios:
+        # denominator * left - numerator * right, with the sign that makes it at most zero
+        for op, sign in ((">=", -1), ("<=", 1)):
+            if ratio.op in (op, "=="):
+                sides = [(ratio.left, sign * ratio.denominator), (ratio.right, -sign * ratio.numerator)]
+                rows.append(_row(sides, 0, ratio.constraint))
+    for group in problem.equal:
+        for one, other in zip(group, (*group[1:], *group[:1]), strict=True):
+            rows.append(_row([((one,), 1), ((other,), -1)], 0, ALWAYS))
+    return rows
+
+
+def satisfied(rows: Iterable[Inequality], shares: Sequence[Fraction | int]) -> bool:
+    """Do these shares satisfy all rows, exactly?"""
+    return all(sum(factor * shares[one] for one, factor in row.terms) <= row.limit for row in rows)
+
+
+def refuted(rows: Sequence[Inequality], multipliers: Sequence[Fraction | int]) -> bool:
+    """Do these multipliers prove that no shares satisfy all rows (Farkas): 0 <= (sum of rows) <= something negative?"""
+    if any(multiplier < 0 for multiplier in multipliers):
+        return False
+    total: dict[int, Fraction | int] = {}
+    limit: Fraction | int = 0
+    for row, multiplier in zip(rows, multipliers, strict=True):
+        if multiplier:
+            limit += multiplier * row.limit
+            for one, factor in row.terms:
+                total[one] = total.get(one, 0) + multiplier * factor
+    return limit < 0 and all(sum_of_class >= 0 for sum_of_class in total.values())
+
+
+def solvable(rows: Sequence[Inequality]) -> bool:
+    """Is there a solution? By exact arithmetic: right in every case, and slow for hundreds of classes."""
+    if any(not row.terms and row.limit < 0 for row in rows):
+        return False
+    named = sorted({one for row in rows for one, _ in row.terms})
+    column = {one: c for c, one in enumerate(named)}
+    table = [[0] * len(named) for _ in (*rows, None)]
+    for line, row in zip(table, rows, strict=False):
+        for one, factor in row.terms:
+            line[column[one]] = factor
+    # Rows with a negative limit are demanded in the same part of each; the last row lets that part be at most all.
+    program = Program(table, [*(max(row.limit, 0) for row in rows), 1])
+    demanded = [(len(named) + r, -row.limit) for r, row in enumerate(rows) if row.limit < 0]
+    return program.raise_together([(len(named) + len(rows), 1), *demanded]) == 1
+
+
+def _row(sides: Iterable[tuple[tuple[int, ...], int]], limit: int, constraint: int) -> Inequality:
+    total: dict[int, int] = {}
+    for classes, factor in sides:
+        for one in classes:
+            total[one] = total.get(one, 0) + factor
+    divisor = gcd(limit, *total.values()) or 1
+    terms = tuple((one, factor // divisor) for one, factor in sorted(total.items()) if factor)
+    return Inequality(terms, limit // divisor, constraint)

@@ -1,0 +1,236 @@
+"""Promises that cannot be kept together, at any of the times that the specification tells apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.webqos.allocation.feasibility import contradiction
+from qosweb.webqos.allocation.problem import PPM, Problem, ShareBound
+from qosweb.webqos.check.access_implications import no_older
+from qosweb.webqos.check.feasibility_questions import FeasibilityQuestion, RateQuestions, part_of, share_question
+from qosweb.webqos.check.situations import describe, distinct
+from qosweb.webqos.model.model import Word
+from qosweb.webqos.policy.binding import Binding, bind
+from qosweb.webqos.policy.coverage import Coverage
+from qosweb.webqos.policy.priority_cycles import find_cycle
+from qosweb.webqos.policy.terms import TwoValues, terms_of
+from qosweb.webqos.syntax.diagnostics import Note, error, warning
+from qosweb.webqos.syntax.positions import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from qosweb.webqos.model.build import Built
+    from qosweb.webqos.model.domains import Situation
+    from qosweb.webqos.model.model import Model, Rule
+    from qosweb.webqos.syntax.diagnostics import Diagnostic
+
+CONTRADICTIONS_MAX = 20
+FLOORS_MANY = 100
+NOTES_MAX = 10
+RATIOS_MAX = 20
+EFFORT_MAX = 400_000  # situations times rules and classes: what is looked at stays a matter of seconds
+
+
+def check_contradictions(built: Built, model: Model) -> Iterator[Diagnostic]:
+    checker = _Checker(built, model)
+    yield from checker.priorities()
+    yield from checker.shares()
+
+
+class _Checker:
+    def __init__(self, built: Built, model: Model) -> None:
+        self._built = built
+        self._model = model
+        self._coverage = Coverage(model)
+        self._no_older = no_older(model)
+        self._rates = RateQuestions(model, self._coverage)
+        self._said: set[tuple[int, ...]] = set()
+
+    def priorities(self) -> Iterator[Diagnostic]:
+        """A cycle is an error."""
+        rules: list[Rule] = list(self._model.priorities)
+        if not rules:
+            return
+        said: set[tuple[int, ...]] = set()
+        for situation in distinct(rules, self._no_older)[0]:
+            binding = bind(self._model, self._coverage, situation)
+            without: set[int] = set()  # what would have to go
+            while involved := tuple(sorted({*find_cycle(binding, len(self._model.classes), without)})):
+                without.add(involved[-1])
+                if involved in said:
+                    continue
+                said.add(involved)
+                *first, last = (self._built.priority_rules[number] for number in involved)
+                when = describe(self._model, situation, [self._model.priorities[number] for number in involved])
+                yield error(
+                    last.constraint.span,
+                    f"the order of priority goes round in a circle{f' ({when})' if when else ''}",
+                    "leave out one of them" if first else "a class cannot come before itself",
+                    [Note(rule.constraint.span, "together with this") for rule in first],
+                )
+                if len(said) >= CONTRADICTIONS_MAX:
+                    return
+
+    def shares(self) -> Iterator[Diagnostic]:
+        model = self._model
+        rules: list[Rule] = [rule for rule in model.constraints if not rule.shadow]
+        found, partly = distinct(rules, self._no_older)
+        most = max(3, EFFORT_MAX // (1 + len(rules) + len(model.classes)))
+        partly = partly or len(found) > most
+        del found[most:]
+        if partly:
+            yield warning(
+                Span(0, 0),
+                "the conditions can come out in too many ways: not all were checked for contradictions",
+                "fewer different conditions make this complete",
+            )
+        asked: dict[tuple[Problem, int], FeasibilityQuestion] = {}
+        for situation in found:
+            binding = bind(model, self._coverage, situation)
+            yield from self._terms(binding)
+            for one in (
+                share_question(model, self._coverage, situation, binding),
+                *self._rates.questions(situation, binding),
+            ):
+                if one.problem.floors or one.problem.ratios or one.problem.equal:
+                    asked.setdefault((one.problem, one.capacity), one)
+        starved = False
+        for one in asked.values():
+            if len(self._said) >= CONTRADICTIONS_MAX:
+                return
+            core = _too_much(one) or contradiction(one.problem, one.capacity)
+            if core is not None and one.is_far:
+                yield from self._too_many_nodes(core, one)
+            elif core is not None:
+                situation = self._rates.when_first(core, one) if one.is_grown else one.situation
+                yield from self._contradiction(self._with_equals(core, one), situation)
+            elif not starved and one.capacity == PPM:
+                for warned in self._starved(one.problem, one.binding):
+                    starved = True
+                    yield warned
+
+    def _contradiction(self, core: tuple[int, ...], situation: Situation) -> Iterator[Diagnostic]:
+        if core in self._said or not core:
+            return
+        self._said.add(core)
+        rules = [self._built.constraint_rules[number] for number in core]
+        when = describe(self._model, situation, [self._model.constraints[number] for number in core])
+        *others, last = sorted(rules, key=lambda rule: rule.span.start)
+        message = "these constraints contradict each other" if others else "this constraint cannot be kept"
+        yield error(
+            last.constraint.span,
+            f"{message}{f' ({when})' if when else ''}",
+            "no division of the capacity keeps all of them" if others else "",
+            [
+                Note(
+                    rule.constraint.span,
+                    "together with this"
+                    if at < NOTES_MAX - 1 or len(others) == NOTES_MAX
+                    else f"together with this and {len(others) - NOTES_MAX} more",
+                )
+                for at, rule in enumerate(others[:NOTES_MAX])
+            ],
+        )
+
+    def _with_equals(self, core: tuple[int, ...], asked: FeasibilityQuestion) -> tuple[int, ...]:
+        """With those of the ``equal`` statements that the contradiction needs."""
+        if not asked.problem.equal:
+            return core
+        equals = {
+            one.number: one.lower
+            for one in asked.binding.in_force
+            if self._model.constraints[one.number].value == Word("equal")
+        }
+        needed = dict(equals)
+        for number in equals:
+            fewer = {other: classes for other, classes in needed.items() if other != number}
+            members = sorted({at for classes in fewer.values() for at in classes}.difference(asked.binding.always))
+            if contradiction(part_of(asked.problem, core, members), asked.capacity) is not None:
+                needed = fewer
+        return tuple(sorted({*core, *needed}))
+
+    def _too_many_nodes(self, core: tuple[int, ...], asked: FeasibilityQuestion) -> Iterator[Diagnostic]:
+        """Promises that a cluster outgrows."""
+        if core in self._said:
+            return
+        self._said.add(core)
+        first = self._rates.when_first(core, asked).number("nodes", "")
+        *others, last = (self._built.constraint_rules[number] for number in core)
+        yield warning(
+            last.constraint.span,
+            f"from {first} nodes on, these constraints contradict each other",
+            f"say for how many nodes they are meant: nodes < {first} => ...",
+            [Note(rule.constraint.span, "together with this") for rule in others[:NOTES_MAX]],
+        )
+
+    def _starved(self, problem: Problem, binding: Binding) -> Iterator[Diagnostic]:
+        """Bounds that leave nothing for what no rule names, or for pages that are compared with others."""
+        default = self._model.default
+        names = {default: "'default', the pages that no rule names"} if problem.floors else {}
+        for ratio in problem.ratios[:RATIOS_MAX]:
+            names |= {at: f"'{self._model.classes[at].name}'" for side in (ratio.left, ratio.right) for at in side[:1]}
+        for at, name in names.items():
+            if at in binding.always or any(at in bound.classes and bound.ppm for bound in problem.floors):
+                continue
+            if any(at in bound.classes and not bound.ppm for bound in problem.ceilings):
+                continue
+            floors = (*problem.floors, ShareBound((at,), 1, -1))
+            core = contradiction(Problem(problem.classes, floors, problem.ceilings, problem.ratios))
+            involved = sorted(number for number in core or () if number >= 0)
+            if not involved:
+                continue
+            *others, last = (self._built.constraint_rules[number] for number in involved)
+            bounds = "lower bounds" if at == default else "bounds"
+            yield warning(
+                last.constraint.span,
+                f"the {bounds} leave nothing for {name}",
+                "under contention such pages are not served; leave a share for them",
+                [Note(rule.constraint.span, "together with this") for rule in others],
+            )
+            return
+
+    def _terms(self, binding: Binding) -> Iterator[Diagnostic]:
+        """Settings of a class that have two values."""
+        wanted = {"lifetime", "channel", "in_minority"}
+        setting = [one for one in binding.in_force if self._model.constraints[one.number].attribute in wanted]
+        for number in sorted({at for one in setting for at in one.lower}):
+            try:
+                terms_of(self._model, self._coverage, binding, number)
+            except TwoValues as two:
+                core = tuple(sorted(two.constraints))
+                if core in self._said:
+                    continue
+                self._said.add(core)
+                first, last = (self._built.constraint_rules[at] for at in core)
+                attribute = self._model.constraints[core[1]].attribute
+                same = len({self._model.constraints[at].pages for at in core}) == 1
+                yield error(
+                    last.constraint.span,
+                    f"'{attribute}' has two values for the class '{self._model.classes[number].name}'",
+                    "leave out one of them"
+                    if same
+                    else "of two sets of pages the smaller one decides; neither of these is within the other",
+                    [Note(first.constraint.span, "the other is here")],
+                )
+
+
+def _too_much(asked: FeasibilityQuestion) -> tuple[int, ...] | None:
+    """Lower bounds that alone add up to more than everything, the largest first; only where there are very many.
+
+    Then a smallest contradiction may take minutes to find, and this one is as good.
+    """
+    problem = asked.problem
+    if asked.capacity != PPM or len(problem.floors) < FLOORS_MANY:
+        return None
+    taken: set[int] = set()
+    total = 0
+    core: list[int] = []
+    for bound in sorted(problem.floors, key=lambda bound: (-bound.ppm, bound.constraint)):
+        if taken.isdisjoint(bound.classes):
+            taken.update(bound.classes)
+            total += bound.ppm
+            core.append(bound.constraint)
+            if total > PPM:
+                return tuple(sorted(core))
+    return None

@@ -1,0 +1,54 @@
+"""The engine's place in the event loop: deadlines are kept within a turn of the loop that does not end, too."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from cluster.names import ProcessId
+from qosweb.admission.clock import Clock
+from qosweb.admission.engine_driver import LONG_MS, EngineDriver
+from qosweb.engine.engine import Engine
+from qosweb.engine.local.requests import Decision, Deny
+from qosweb.engine.replicated.entries import NodeReport
+from tests.engine.driver import law_of
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from cluster.names import View
+    from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+    from qosweb.engine.replicated.effects import EntryRejected, Reported
+
+LIFETIME_MS = 2 * LONG_MS
+
+
+class Ear:
+    def policy_changed(self, position: int, law: CompiledPolicy) -> None: ...
+    def viewed(self, position: int, view: View) -> None: ...
+    def reported(self, effect: Reported) -> None: ...
+    def refused(self, effect: EntryRejected) -> None: ...
+
+
+async def one_long_turn() -> tuple[list[Decision], float]:
+    """Somebody waits, and the loop never gets to its timers: what was decided, and after how many milliseconds."""
+    engine = Engine(ProcessId("a"), law_of(f"set lifetime = {LIFETIME_MS}ms\n"), Ear(), is_member=False)
+    engine.report_capacity(NodeReport(1000, 0, 0, "http://a"))
+    room = EngineDriver(asyncio.get_running_loop(), engine, Clock())
+    decisions: list[Decision] = []
+    began = perf_counter()
+    engine.admission.submit(0, 1_000_000, room.now_ms(), decisions.append)
+
+    def looked() -> bool:
+        room.look()
+        return bool(decisions)
+
+    wait_for(looked, "a decision")
+    room.close()
+    return decisions, (perf_counter() - began) * 1000
+
+
+def test_who_comes_sees_to_those_whose_time_is_over() -> None:
+    decisions, after_ms = asyncio.run(one_long_turn())
+    assert [isinstance(one, Deny) and one.is_expired for one in decisions] == [True]
+    assert after_ms >= LIFETIME_MS - 1  # whole milliseconds are counted

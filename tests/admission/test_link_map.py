@@ -1,0 +1,48 @@
+"""Links that answers of another server name in their Link fields: noted, changed, forgotten, bounded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qosweb.admission import link_map
+from qosweb.admission.link_map import LinkMap
+
+if TYPE_CHECKING:
+    import pytest
+
+SETS = frozenset({1, 2})
+
+
+def new_map() -> LinkMap:
+    return LinkMap(lambda _: frozenset(), "index.html", frozenset({"shop.example"}))
+
+
+def test_the_links_of_a_page_are_those_of_its_last_answer() -> None:
+    links = new_map()
+    links.note(SETS, "/a/", ['<b>; rel=next, </c/index.html>; rel="x"', "<http://shop.example/d>"])
+    assert all(links.has(number, path) for number in SETS for path in ("/a/b", "/c/", "/d"))
+    assert not links.has(3, "/d")
+    links.note(frozenset({2}), "/a/index.html", ["<b>", "<http://elsewhere.example/e>"])  # the same page
+    assert links.has(2, "/a/b")
+    assert not links.has(1, "/a/b")
+    assert not links.has(2, "/d")
+    assert not links.has(2, "/e")
+
+
+def test_two_pages_may_name_the_same_one() -> None:
+    links = new_map()
+    links.note(SETS, "/a", ["</x>"])
+    links.note(SETS, "/b", ["</x>"])
+    links.note(SETS, "/a", [])
+    assert links.has(1, "/x")
+    links.note(SETS, "/b", [])
+    assert not links.has(1, "/x")
+
+
+def test_only_so_many_pages_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_map, "NOTED_MAX", 3)
+    links = new_map()
+    for number in range(5):
+        links.note(SETS, f"/page{number}", [f"</to{number}>"])
+        links.note(SETS, "/page0", ["</to0>"])  # seen again and again
+    assert [number for number in range(5) if links.has(1, f"/to{number}")] == [0, 3, 4]

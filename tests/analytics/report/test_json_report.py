@@ -1,0 +1,72 @@
+"""What is written is described: every key of the JSON report, every column, every option is in the README."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import qosweb.analytics
+from qosweb.analytics.command_line import add_analyze
+from qosweb.analytics.findings import Findings
+from qosweb.analytics.judge.capacity_needs import ClassNeed, WindowCapacity
+from qosweb.analytics.judge.flash_crowds import DetectedCrowd
+from qosweb.analytics.read.policies import from_events
+from qosweb.analytics.read.rows import HELD, VIOLATED, AnalysisLimits, LogEvent, PartKey, Verdict
+from qosweb.analytics.read.tables import OutcomeCounts, Top
+from qosweb.analytics.report import parquet_export
+from qosweb.analytics.report.json_report import as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+README = (Path(qosweb.analytics.__file__).parent / "README.md").read_text()
+NAMED = frozenset(re.findall(r"`([^`\n]+)`", README))
+
+
+def _findings() -> Findings:
+    """One of everything."""
+    rule = "</a>.available = always"
+    policies, _ = from_events([LogEvent("policy", 0.0, "n1", 1, policy="p", text=rule)])
+    window = Verdict("always", rule, "p", PartKey(0, "p", "", 0), VIOLATED, "", line=1)
+    return Findings(
+        AnalysisLimits(), VIOLATED, [window._replace(key=None)], [window],
+        [Verdict("cluster", "one chain", "", None, HELD, "")],
+        {window: ["r-1"]}, [OutcomeCounts(0, None, "/a", 1, 2, 3, 4, 5, 6, 7, 8, 9, (1.0, 2.0, 3.0), (1.0, 2.0, 3.0))],
+        [DetectedCrowd("/a", 0, 10, 3.0, (("/b", 1.0, 0.5),))], [WindowCapacity(0, 1.0, 2)], [ClassNeed("/a", 1.0, 2.0, 1.0)],
+        [("a.log", "cut off", 1)], [], list(policies.values()), ["a note"], 1, 0.0, 10.0,
+        [Top("page", "/a/x", 1, 1, 9)],
+    )  # fmt: skip
+
+
+def _keys(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from _keys(inner)
+    elif isinstance(value, list):
+        assert value, "of every list the report has one here"
+        for inner in value:
+            yield from _keys(inner)
+
+
+def test_every_key_of_the_report_is_in_the_readme() -> None:
+    keys = set(_keys(as_json(_findings())))
+    assert {"promises", "rids", "skip_s", "wait_ms_p99", "served_meanwhile", "known_bps", "not tested"} <= keys
+    assert keys - NAMED == set()
+
+
+def test_every_column_is_in_the_readme() -> None:
+    columns = {
+        column.split()[0] for schema in (parquet_export.VERDICTS, parquet_export.TABLE) for column in schema.split(", ")
+    }
+    assert {"window", "rids", "service_ms_p50"} <= columns
+    assert columns - NAMED == set()
+
+
+def test_every_option_is_in_the_readme() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    add_analyze(parser)
+    flags = [flag for action in parser._actions for flag in action.option_strings]
+    assert [flag for flag in flags if not re.search(rf"`[^`\n]*{flag}\b", README)] == []

@@ -1,0 +1,146 @@
+"""A cluster is founded once: a second founding is refused where it can be seen, and kept apart where it cannot."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster import Group, Options
+from cluster.runtime.disk.store import Purpose, Store
+from cluster.runtime.net.founding_check import AlreadyFounded
+from tests.cluster.runtime.loops import eventually, run
+from tests.cluster.runtime.members import TOP, Cluster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = b"k" * 32
+
+
+def options(name: str, *contacts: str, data: Path | None = None, cluster: str = "cluster", key: bytes = KEY) -> Options:
+    return Options(name=name, key=key, listen=("127.0.0.1:0",), contacts=contacts, data=data, cluster=cluster)
+
+
+def foreign(group: Group) -> int:
+    return group.driver.transport.counters.handshakes_failed["foreign_group"]
+
+
+def founding(folder: Path) -> str:
+    """What the disk says, opened as its process would."""
+    store = Store.open(folder, create_for=Purpose.JOINING, name=folder.name, cluster_id="cluster")
+    try:
+        return store.founding
+    finally:
+        store.close()
+
+
+def test_a_second_founding_is_refused_by_any_member(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with await Group.found(options("a")) as a, await Group.join(options("b", *a.addresses)) as b:
+            await b.primary_of(2)
+            with pytest.raises(AlreadyFounded, match="start that one without founding, and it joins"):
+                await Group.found(options("c", "127.0.0.1:1", b.addresses[0], data=tmp_path / "c"))
+            assert not (tmp_path / "c").exists()
+            assert foreign(b) == 1
+            assert len(b.driver.transport.connections) == 1
+            async with await Group.join(options("c", *b.addresses, data=tmp_path / "c")) as c:
+                await c.primary_of(3)
+
+    run(story)
+
+
+def test_a_cluster_that_lost_its_primary_can_still_come_back_and_is_not_founded_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        a = await Group.found(options("a", data=tmp_path / "a"))
+        b = await Group.join(options("b", *a.addresses, data=tmp_path / "b"))
+        await b.primary_of(2)
+        await a.close()
+        async with b:
+            await eventually(lambda: b.primary is None)
+            with pytest.raises(AlreadyFounded):
+                await Group.found(options("a", *b.addresses))
+
+    run(story)
+
+
+def test_who_waits_to_join_and_who_is_of_another_cluster_or_key_does_not_prevent_a_founding() -> None:
+    async def story() -> None:
+        async with (
+            await Group.join(options("b", "127.0.0.1:1")) as waits,
+            await Group.found(options("x", cluster="another")) as another,
+            await Group.found(options("y", key=b"z" * 32)) as locked,
+            await Group.found(options("a", *waits.addresses, *another.addresses, *locked.addresses)) as a,
+        ):
+            await a.primary_of(2)
+            await waits.primary_of(2)
+
+    run(story)
+
+
+def test_members_of_two_foundings_never_meet_and_both_say_so(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def story() -> None:
+        async with await Group.found(options("a")) as a, await Group.found(options("b")) as b:
+            a.driver.transport._dialing.contact(b.addresses[0])
+            await eventually(lambda: foreign(a) > 1 and foreign(b) > 1)
+            assert not a.driver.transport.connections
+            assert not b.driver.transport.connections
+
+    run(story)
+    assert caplog.text.count("belongs to another founding of this cluster") == 2  # a line for each side in ten seconds
+
+
+def test_two_who_met_before_they_knew_where_they_belong_part_when_they_do() -> None:
+    async def story() -> None:
+        async with (
+            await Group.join(options("c", "127.0.0.1:1")) as c,
+            await Group.join(options("d", *c.addresses)) as d,
+            await Group.found(options("a")) as a,
+            await Group.found(options("b")) as b,
+        ):
+            await eventually(lambda: len(c.driver.transport.connections) == len(d.driver.transport.connections) == 1)
+            a.driver.transport._dialing.contact(c.addresses[0])
+            await a.primary_of(3)  # c learned it of a, and d of c
+            b.driver.transport._dialing.contact(d.addresses[0])
+            await eventually(lambda: foreign(b) > 0)
+            assert b.driver.transport.connections == {}
+            assert {member.driver.transport.group for member in (a, c, d)} == {a.driver.transport.group}
+
+    run(story)
+
+
+def test_the_founding_is_on_disk_and_holds_after_a_restart(tmp_path: Path) -> None:
+    async def story() -> None:
+        a = await Group.found(options("a", data=tmp_path / "a"))
+        b = await Group.join(options("b", *a.addresses, data=tmp_path / "b"))
+        async with a, b:
+            await b.primary_of(2)
+        assert founding(tmp_path / "a") == founding(tmp_path / "b") != ""
+        async with (
+            await Group.found(options("x")) as x,
+            await Group.join(options("b", *x.addresses, data=tmp_path / "b")) as b,
+        ):
+            await eventually(lambda: foreign(b) > 0)
+            assert not b.driver.transport.connections
+            assert not x.driver.transport.connections
+
+    run(story)
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        cluster.begin("a")
+        done = subprocess.run(
+            [sys.executable, "-m", "cluster", "node", "--name", "b", "--key-file", str(cluster.key_file), "--found",
+             "--join", cluster.members["a"].address],
+            cwd=TOP, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=30,
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert "exists, and is not founded again" in done.stderr
+        assert "Traceback" not in done.stderr
+        cluster.quiet().stop()

@@ -1,0 +1,507 @@
+"""The node's side: each request exactly one decision, what it held given back exactly once.
+
+A node with a real engine, and beside it another that only lends its pipe: a stateful test lets requests come, go, wait,
+be granted, sent away, visit, expire and end in any order, alone and together, under changing policies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from cluster.names import ProcessId, make_view
+from qosweb.engine.engine import QUIET_MS, Engine
+from qosweb.engine.local import admission as module
+from qosweb.engine.local import expected_redirects
+from qosweb.engine.local.expected_redirects import VISIT_MS
+from qosweb.engine.local.requests import Decision, Deny, GoTo, Phase, Request, Start
+from qosweb.engine.replicated import entries
+from qosweb.engine.replicated.entries import NodeBatch, NodeReport
+from qosweb.engine.replicated.invariants import violated_invariants
+from qosweb.engine.sim.policies import CHANNEL_BPS, POLICIES, law_of
+
+if TYPE_CHECKING:
+    import pytest
+
+    from cluster.names import View
+    from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+    from qosweb.engine.replicated.effects import EntryRejected, Reported
+
+A, B = ProcessId("a"), ProcessId("b")
+LAWS = [law_of(text) for text in POLICIES]
+PAGE = 16_384
+
+
+class Ear:
+    """A node that hears."""
+
+    def __init__(self) -> None:
+        self.refusals: list[EntryRejected] = []
+
+    def policy_changed(self, position: int, law: CompiledPolicy) -> None: ...
+    def viewed(self, position: int, view: View) -> None: ...
+    def reported(self, effect: Reported) -> None: ...
+
+    def refused(self, effect: EntryRejected) -> None:
+        self.refusals.append(effect)
+
+
+class Fate:
+    def __init__(self) -> None:
+        self.request: Request | None = None
+        self.decisions: list[Decision] = []
+
+    def __call__(self, decision: Decision) -> None:
+        self.decisions.append(decision)
+
+
+class Bench:
+    """Node a, its order, and b of which there is only the pipe."""
+
+    def __init__(self, law: CompiledPolicy = LAWS[0], channels: int = 2) -> None:
+        self.engine = Engine(A, law, Ear(), is_member=True)
+        self.engine.report_capacity(NodeReport(channels * CHANNEL_BPS, 0, 0, "http://a"))
+        self.position = self.epoch = self.now_ms = 0
+        self.flights: list[tuple[bytes, NodeBatch]] = []  # on their way
+
+    @property
+    def admission(self) -> module.Admission:
+        return self.engine.admission
+
+    def apply(self, origin: ProcessId, body: bytes) -> None:
+        self.position += 1
+        self.engine.apply(self.position, origin, body)
+
+    def of_b(self, **what: object) -> None:
+        machine = self.engine.replicated
+        self.apply(B, entries.encode(NodeBatch(machine.time_ms, machine.generation, **what)))  # type: ignore[arg-type]
+
+    def join(self, *members: ProcessId) -> None:
+        self.position += 1
+        self.epoch += 1
+        self.engine.view_changed(self.position, make_view(self.epoch, dict.fromkeys(members, self.epoch)))
+        self.engine.together()
+        self.turn()
+
+    def turn(self) -> None:
+        """As the node does at the end of a turn of its loop, until there is nothing left to tell."""
+        self.engine.tick(self.now_ms)
+        for _ in range(100):
+            body = self.engine.flush(self.now_ms)
+            if body is not None:
+                assert self.engine.in_flight is not None
+                self.flights.append((body, self.engine.in_flight))
+            elif not self.engine.wants_to_tell:
+                return
+        raise AssertionError("it talks without end")
+
+    def land(self) -> None:
+        """Everything on its way arrives."""
+        while self.flights:
+            body, batch = self.flights.pop(0)
+            self.apply(A, body)
+            self.engine.ended(batch, delivered=True)
+            self.turn()
+
+    def lose(self) -> None:
+        """Everything on its way is refused."""
+        flights, self.flights = self.flights, []
+        for _, batch in flights:
+            self.engine.ended(batch, delivered=False)
+
+    def later(self, ms: int) -> None:
+        self.now_ms += ms
+        self.turn()
+
+    def ask(self, class_number: int = 0, cost: int = PAGE) -> Fate:
+        fate = Fate()
+        fate.request = self.admission.start_at_once(class_number, cost)
+        if fate.request is not None:
+            fate(Start(fate.request.rate_bps))
+            return fate
+        answer = self.admission.submit(class_number, cost, self.now_ms, fate)
+        if isinstance(answer, Deny):
+            fate(answer)
+        else:
+            fate.request = answer
+        return fate
+
+
+class Life(RuleBasedStateMachine):
+    @initialize(law=st.sampled_from(LAWS), channels=st.integers(1, 3))
+    def begin(self, law: CompiledPolicy, channels: int) -> None:
+        self.bench = Bench(law, channels)
+        self.fates: list[Fate] = []
+        self.visitors: list[Fate] = []
+        self.others = 0
+        self.bench.join(A, B)
+        self.bench.engine.change_policy(law)
+        self.settle()
+        self.bench.of_b(report=NodeReport(channels * CHANNEL_BPS, 0, 0, "http://b"))
+
+    def settle(self) -> None:
+        self.bench.turn()
+        self.bench.land()
+
+    def live(self) -> list[Fate]:
+        return [one for one in (*self.fates, *self.visitors) if one.request and one.request.phase is not Phase.OVER]
+
+    @rule(class_number=st.integers(0, 3), cost=st.sampled_from([100, PAGE, 4 * PAGE]), count=st.integers(1, 6))
+    def arrive(self, class_number: int, cost: int, count: int) -> None:
+        self.fates += [self.bench.ask(class_number, cost) for _ in range(count)]
+        self.bench.turn()
+
+    @rule(which=st.integers(0, 99), cost=st.sampled_from([0, PAGE]))
+    def finish(self, which: int, cost: int) -> None:
+        running = [one.request for one in self.live() if one.request and one.request.phase is Phase.RUNNING]
+        if running:
+            request = running[which % len(running)]
+            self.bench.admission.finish(request, cost)
+            self.bench.admission.finish(request, cost)  # a second time is nothing
+            self.bench.turn()
+
+    @rule(which=st.integers(0, 99))
+    def hang_up(self, which: int) -> None:
+        live = self.live()
+        if live:
+            request = live[which % len(live)].request
+            assert request is not None
+            self.bench.admission.cancel(request)
+            self.bench.admission.cancel(request)
+            self.bench.turn()
+
+    @rule(ms=st.sampled_from([1, 20, 100, 700, VISIT_MS]))
+    def wait(self, ms: int) -> None:
+        self.bench.later(ms)
+
+    @rule()
+    def land(self) -> None:
+        self.bench.land()
+
+    @rule()
+    def lose(self) -> None:
+        self.bench.lose()
+
+    @rule(which=st.sampled_from(LAWS))
+    def change_policy(self, which: CompiledPolicy) -> None:
+        if self.bench.engine.solo is None:
+            self.bench.engine.change_policy(which)
+            self.bench.turn()
+
+    @rule(channels=st.integers(1, 4))
+    def change_capacity(self, channels: int) -> None:
+        self.bench.engine.report_capacity(NodeReport(channels * CHANNEL_BPS, 0, 0, "http://a"))
+        self.bench.turn()
+
+    @rule()
+    def alone(self) -> None:
+        self.bench.engine.alone()
+        self.bench.turn()
+
+    @precondition(lambda self: self.bench.engine.solo is not None)
+    @rule(came_back=st.booleans())
+    def together(self, came_back: bool) -> None:
+        self.bench.land()  # what was under way is in the order before what comes now
+        if came_back:
+            self.bench.position += 1
+            self.bench.epoch += 1
+            self.bench.engine.view_changed(self.bench.position, make_view(self.bench.epoch, {B: self.bench.epoch}))
+        self.bench.join(A, B)
+        self.bench.of_b(report=NodeReport(2 * CHANNEL_BPS, 0, 0, "http://b"))
+
+    @rule(count=st.integers(1, 4))
+    def others_wait(self, count: int) -> None:
+        """Requests of b, which may be sent here."""
+        first = self.others + 1
+        self.others += count
+        self.bench.of_b(submitted=[(number, 0, PAGE) for number in range(first, self.others + 1)])
+        self.bench.turn()
+
+    @rule()
+    def others_end(self) -> None:
+        pipe = self.bench.engine.replicated.pipes.get(B)
+        if pipe is not None:
+            own = [(number, PAGE) for owner, number in pipe.channels if owner == B]
+            visits = [(owner, number, PAGE) for owner, number in pipe.channels if owner != B]
+            self.bench.of_b(finished=own, visited=visits)
+            self.bench.turn()
+
+    @precondition(lambda self: self.bench.admission.expected)
+    @rule(which=st.integers(0, 99))
+    def visit(self, which: int) -> None:
+        expected = self.bench.admission.expected
+        fate = Fate()
+        fate.request = self.bench.admission.visit(*expected[which % len(expected)], 0, PAGE, fate)
+        self.visitors.append(fate)
+        self.bench.turn()
+
+    @invariant()
+    def one_decision_each(self) -> None:
+        if not hasattr(self, "bench"):
+            return
+        assert violated_invariants(self.bench.engine.machine) == []
+        for one in (*self.fates, *self.visitors):
+            assert len(one.decisions) <= 1
+            if one.request is not None and one.request.phase is Phase.RUNNING:
+                assert isinstance(one.decisions[0], Start)
+            if one.decisions and isinstance(one.decisions[0], GoTo | Deny) and one.request is not None:
+                assert one.request.phase is Phase.OVER
+        running = [one.request for one in self.live() if one.request and one.request.phase is Phase.RUNNING]
+        assert self.bench.admission.used_bps == sum(request.rate_bps for request in running)
+
+    def teardown(self) -> None:
+        """Everything ends: nothing is left in the node, and nothing of it in the machine."""
+        if not hasattr(self, "bench"):
+            return
+        bench = self.bench
+        if bench.engine.solo is not None:
+            self.together(came_back=False)
+        for _ in range(20):
+            for one in self.live():
+                assert one.request is not None
+                bench.admission.cancel(one.request)
+            self.settle()
+            bench.later(VISIT_MS + 1)
+            self.settle()
+            self.others_end()
+        assert bench.admission.requests == []
+        assert bench.admission.expected == []
+        assert bench.admission.used_bps == 0
+        assert not [key for pipe in bench.engine.replicated.pipes.values() for key in pipe.channels]
+        assert not any(one.waiting for one in bench.engine.replicated.classes)
+        self.totals_add_up()
+
+    def totals_add_up(self) -> None:
+        """Whatever was lost, restated or decided alone: each is counted once."""
+        told: Counter[str] = Counter()
+        for one in self.bench.engine.replicated.classes:
+            for what in ("started", "denied", "cancelled", "redirected"):
+                told[what] += getattr(one.totals, what)
+        came = [one for one in self.fates if one.request is not None]
+        decided = Counter(type(one.decisions[0]).__name__ for one in (*self.fates, *self.visitors) if one.decisions)
+        early = sum(one.request is None for one in self.fates)
+        assert told["started"] == decided["Start"]
+        assert told["redirected"] == decided["GoTo"]
+        assert told["denied"] == early
+        started = sum(isinstance(one.decisions[0], Start) for one in came if one.decisions)
+        assert told["cancelled"] == len(came) - started - decided["GoTo"]
+
+
+Life.TestCase.settings = settings(
+    max_examples=40,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
+)
+TestLife = Life.TestCase
+
+
+def alone(law: CompiledPolicy = LAWS[0], channels: int = 1) -> Bench:
+    bench = Bench(law, channels)
+    bench.turn()
+    return bench
+
+
+def test_what_finds_room_starts_at_once_and_the_rest_waits_for_it() -> None:
+    bench = alone()
+    first, second = bench.ask(), bench.ask()
+    assert isinstance(first.decisions[0], Start)
+    assert second.decisions == []
+    bench.turn()
+    assert first.request is not None
+    bench.admission.finish(first.request, PAGE)
+    bench.turn()
+    assert isinstance(second.decisions[0], Start)
+
+
+def test_a_lifetime_ends_by_the_own_clock_whatever_the_group_does() -> None:
+    bench = Bench(LAWS[0], 1)
+    bench.join(A, B)
+    bench.engine.change_policy(LAWS[0])
+    bench.turn()
+    bench.land()
+    bench.ask(0)
+    waits = bench.ask(0)
+    bench.later(599)  # the group has stopped: nothing arrives any more
+    assert waits.decisions == []
+    bench.later(1)
+    assert [type(one) for one in waits.decisions] == [Deny]
+    assert isinstance(waits.decisions[0], Deny)
+    assert waits.decisions[0].is_expired
+
+
+def test_a_grant_after_the_lifetime_is_no_start() -> None:
+    """A node that stood still gets the grant before it looks at its clock."""
+    bench = Bench(LAWS[0], 1)
+    bench.join(A, B)
+    bench.engine.change_policy(LAWS[0])
+    bench.turn()
+    bench.land()
+    first, second = bench.ask(0), bench.ask(0)
+    bench.turn()
+    bench.land()
+    assert first.request is not None
+    bench.admission.finish(first.request, PAGE)
+    bench.turn()
+    bench.now_ms += 5_000
+    bench.engine.now_ms = bench.now_ms
+    bench.land()
+    assert [isinstance(one, Deny) and one.is_expired for one in second.decisions] == [True]
+
+
+def test_what_cannot_be_reached_in_time_is_denied_at_once() -> None:
+    bench = alone()
+    fates = []
+    for _ in range(30):
+        fates.append(bench.ask(0))
+        bench.turn()
+    denied = [one.decisions[0] for one in fates if one.decisions and isinstance(one.decisions[0], Deny)]
+    assert denied
+    assert {one.reason for one in denied} == {"cannot_be_reached"}
+    assert all(1 <= one.retry_s <= 60 for one in denied)
+
+
+def test_a_class_whose_bucket_was_emptied_is_not_denied_for_ever() -> None:
+    bench = alone(law_of("set lifetime = 300ms\n</few>.num_bytes < 10KB/s\n"), channels=50)
+    bench.later(10)
+    first = bench.ask(0, 100_000)  # ten seconds worth of tokens
+    bench.turn()
+    assert isinstance(first.decisions[0], Start)
+    assert isinstance(bench.ask(0, 100).decisions[0], Deny)
+    for _ in range(400):
+        bench.later(50)
+    again = bench.ask(0, 100)
+    bench.later(1)
+    assert isinstance(again.decisions[0], Start)
+
+
+def test_who_waits_for_tokens_keeps_nobody_from_starting_at_once() -> None:
+    bench = alone(
+        law_of("set lifetime = 10s\nset channel = 16KB in 160ms\n</few>.num_requests < 1\n</b>.server_resource > 1%\n"),
+        8,
+    )
+    for _ in range(3):
+        bench.ask(0, 100)
+    bench.turn()
+    assert bench.engine.machine.classes[0].waiting == 2
+    assert bench.admission.start_at_once(1, 100) is not None
+
+
+def test_a_full_queue_denies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITING_MAX", 2)
+    bench = alone(law_of("set lifetime = 100s\n"))
+    fates = [bench.ask() for _ in range(5)]
+    assert [one.decisions[0].reason for one in fates[3:] if isinstance(one.decisions[0], Deny)] == ["queue_full"] * 2
+
+
+def test_what_is_always_available_waits_beyond_that_and_has_a_bound_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITING_MAX", 2)
+    monkeypatch.setattr(module, "ALWAYS_MAX", 3)
+    bench = alone(law_of("set lifetime = 100s\n</now>.available = always\n"))
+    now, default = (bench.engine.machine.names_now().index(name) for name in ("/now", "default"))
+    for _ in range(9):
+        bench.ask(default)
+    fates = [bench.ask(now) for _ in range(5)]
+    denied = [bool(one.decisions) for one in fates]
+    assert denied == [False] * 3 + [True] * 2
+    assert {one.reason for fate in fates for one in fate.decisions if isinstance(one, Deny)} == {"queue_full"}
+
+
+def test_more_visitors_than_may_be_expected_are_sent_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expected_redirects, "VISITS_MAX", 1)
+    bench = Bench(LAWS[0], 3)
+    bench.join(A, B)
+    bench.engine.change_policy(LAWS[0])
+    bench.turn()
+    bench.land()
+    bench.of_b(submitted=[(number, 0, 10 * PAGE) for number in (1, 2, 3)])
+    assert len(bench.admission.expected) == 1
+    bench.later(QUIET_MS)
+    bench.land()
+    held = [key for key in bench.engine.replicated.pipes[A].channels if key[0] == B]
+    assert held == [(B, 1)]
+
+
+def test_old_deadlines_do_not_pile_up() -> None:
+    bench = alone(law_of("set lifetime = 1h\n"), channels=1)
+    bench.ask()
+    for _ in range(3 * module.DEADLINES_OLD_MAX):
+        fate = bench.ask()
+        assert fate.request is not None
+        bench.admission.cancel(fate.request)
+        if bench.position % 7 == 0:
+            bench.ask()  # one that stays at the head would keep the others behind it
+        bench.position += 1
+        bench.admission.next_deadline_ms()
+    assert len(bench.admission._deadlines) <= 2 * len(bench.admission.requests) + module.DEADLINES_OLD_MAX + 1
+
+
+def test_draining_denies_what_would_wait() -> None:
+    bench = alone()
+    bench.admission.is_draining = True
+    fate = bench.ask()
+    assert isinstance(fate.decisions[0], Deny)
+    assert fate.decisions[0].reason == "draining"
+
+
+def visited(lifetime: str = "9s") -> Bench:
+    """A node of one channel that expects request 1 of B."""
+    law = law_of(f"set lifetime = {lifetime}\nset channel = 16KB in 64ms\n")
+    bench = Bench(law, 1)
+    bench.join(A, B)
+    bench.engine.change_policy(law)
+    bench.turn()
+    bench.land()
+    bench.of_b(submitted=[(1, 0, PAGE)])
+    assert bench.admission.expected == [(B, 1)]
+    return bench
+
+
+def test_a_visitor_who_comes_when_its_channel_is_gone_is_like_any_other() -> None:
+    bench = visited()
+    bench.later(VISIT_MS)
+    bench.land()
+    assert (B, 1) not in bench.engine.replicated.pipes[A].channels
+    assert bench.admission.visit(B, 1, 0, PAGE, Fate()) is None
+    bench.later(expected_redirects.MISSED_MS)
+    assert not bench.admission._visitors._missed
+
+
+def test_a_visitor_waits_for_room_no_longer_than_its_class_may() -> None:
+    bench = visited("500ms")
+    fate, other = Fate(), Fate()
+    assert bench.admission.visit(B, 7, 0, PAGE, other) is not None  # faster than the word of its coming
+    fate.request = bench.admission.visit(B, 1, 0, PAGE, fate)
+    assert isinstance(other.decisions[0], Start)
+    assert not fate.decisions
+    bench.later(499)
+    assert not fate.decisions
+    bench.later(1)
+    assert isinstance(fate.decisions[0], Deny)
+    assert fate.decisions[0].is_expired
+
+
+def test_a_visitor_who_waited_elsewhere_waits_for_the_rest_of_its_lifetime() -> None:
+    bench = visited("500ms")
+    fate = Fate()
+    assert bench.admission.visit(B, 7, 0, PAGE, Fate()) is not None
+    fate.request = bench.admission.visit(B, 1, 0, PAGE, fate, 120)
+    bench.later(119)
+    assert not fate.decisions
+    bench.later(1)
+    assert isinstance(fate.decisions[0], Deny)
+
+
+def test_who_is_sent_elsewhere_is_told_what_is_left_of_its_lifetime() -> None:
+    bench = visited("500ms")
+    bench.admission.visit(B, 1, 0, PAGE, Fate())
+    fates = [bench.ask(0) for _ in range(2)]
+    bench.turn()
+    bench.land()
+    bench.later(100)
+    bench.of_b(report=NodeReport(CHANNEL_BPS, 0, 0, "http://b"))
+    assert [one.left_ms for fate in fates for one in fate.decisions if isinstance(one, GoTo)] == [400]

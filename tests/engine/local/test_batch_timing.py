@@ -1,0 +1,230 @@
+"""When a node tells: at once where anybody's turn depends on it, with fewer and larger batches where nobody's does."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from qosweb.engine.engine import QUIET_MS
+from qosweb.engine.local.admission import READY_FEW
+from qosweb.engine.local.batch_timing import SUPPLIED_MS
+from qosweb.engine.local.requests import READY, RUNNING, GoTo, Request, Start
+from qosweb.engine.replicated.entries import NodeReport
+from qosweb.engine.replicated.pipes import LOOKAHEAD_MS
+from qosweb.engine.sim.policies import CHANNEL_BPS, law_of
+from tests.engine.local.test_admission import PAGE, A, B, Bench, Fate
+
+HOLD_MS = 160  # a page in its channel
+ROUND_MS = 4  # from telling to hearing
+LAW = """\
+set lifetime = 60s
+set channel = 16KB in 160ms
+</a>.server_resource = 20%
+</b>.server_resource = 30%
+</c>.server_resource = 50%
+</now>.available = always
+"""
+OF_A, OF_B, OF_C, NOW = range(4)
+CHANNELS = 40
+
+
+class Supplied(Bench):
+    """A node whose channels are all in use, with the next requests ready; some of /a and /b wait, none of /c."""
+
+    def __init__(self, channels: int = CHANNELS, waiting: int = 30) -> None:
+        law = law_of(LAW)
+        assert law.names[:4] == ["/a", "/b", "/c", "/now"]
+        super().__init__(law, channels)
+        self.join(A, B)
+        self.engine.change_policy(law)
+        self.hear_all()
+        ahead = channels * LOOKAHEAD_MS // HOLD_MS
+        self.fates = [self.ask(number % 2) for number in range(channels + ahead + waiting)]
+        self.hear_all()
+
+    def hear_all(self) -> None:
+        """Everything is told and heard, the last of it just now."""
+        for _ in range(10):
+            self.later(QUIET_MS)
+            self.land()
+        assert self.engine.outbox.is_empty
+        self.engine.outbox.report = self.engine.report
+        self.turn()
+        self.land()
+        assert not self.flights
+
+    def of_phase(self, phase: object) -> list[Request]:
+        return [one for one in self.admission.requests if one.phase is phase]
+
+    def end_one(self) -> None:
+        self.admission.finish(self.of_phase(RUNNING)[0], PAGE)
+
+    def tells(self) -> bool:
+        self.turn()
+        return bool(self.flights)
+
+
+def test_who_has_the_next_requests_ready_collects_what_there_is_to_tell() -> None:
+    bench = Supplied()
+    bench.end_one()
+    bench.ask(OF_A)
+    bench.ask(OF_B)
+    assert not bench.tells()
+    bench.now_ms += SUPPLIED_MS - 1
+    assert not bench.tells()
+    assert bench.engine.next_call_ms() == bench.now_ms + 1
+    bench.now_ms += 1
+    assert bench.tells()
+    batch = bench.flights[0][1]
+    assert (len(batch.finished), len(batch.submitted)) == (1, 2)
+
+
+def test_who_gives_up_is_told_with_the_others() -> None:
+    bench = Supplied()
+    waits = next(one.request for one in bench.fates if not one.decisions and one.request in bench.admission.requests)
+    assert waits is not None
+    bench.admission.cancel(waits)
+    assert not bench.tells()
+    bench.later(SUPPLIED_MS)
+    assert bench.flights[0][1].cancelled == [waits.number]
+
+
+def test_what_is_ready_has_to_last_until_the_answer() -> None:
+    bench = Supplied()
+    ended = 0
+    while not bench.tells():
+        bench.end_one()
+        ended += 1
+    page_ms = 1000 * PAGE / bench.admission.capacity_bps
+    assert ended > 1
+    assert SUPPLIED_MS - page_ms <= len(bench.of_phase(READY)) * page_ms < SUPPLIED_MS
+
+
+def test_a_few_are_too_few_however_long_they_last() -> None:
+    """Channels that began together end together."""
+    bench = Supplied(channels=12)
+    bench.end_one()
+    ready = len(bench.of_phase(READY))
+    assert 0 < ready < READY_FEW
+    assert 1000 * ready * PAGE > SUPPLIED_MS * bench.admission.capacity_bps
+    assert bench.tells()
+
+
+def test_the_first_of_its_class_is_told_at_once() -> None:
+    bench = Supplied()
+    bench.ask(OF_A)
+    assert not bench.tells()
+    bench.ask(OF_C)
+    assert bench.tells()
+
+
+def test_the_next_of_a_class_of_which_nobody_waits_any_more_is_told_at_once() -> None:
+    """It came while another of its class waited, which was granted by what was on its way."""
+    bench = Supplied()
+    bench.end_one()
+    bench.ask(OF_C)
+    bench.turn()
+    bench.ask(OF_C)
+    body, batch = bench.flights.pop()
+    bench.apply(A, body)
+    bench.engine.ended(batch, delivered=True)
+    assert bench.engine.replicated.classes[OF_C].waiting == 0
+    assert bench.admission.has_untold(OF_C)
+    assert bench.tells()
+
+
+def test_what_is_always_available_is_told_at_once() -> None:
+    bench = Supplied()
+    bench.ask(NOW)
+    assert bench.tells()
+    bench.land()
+    assert A in bench.engine.replicated.classes[NOW].queues
+    bench.ask(NOW)  # though another of it is known to wait
+    assert bench.tells()
+
+
+def test_a_free_channel_is_told_at_once_to_who_waits_for_what_is_always_available() -> None:
+    bench = Supplied()
+    bench.of_b(submitted=[(1, NOW, PAGE)])
+    bench.end_one()
+    assert bench.tells()
+    bench.land()
+    assert (B, 1) in bench.engine.replicated.pipes[A].channels
+
+
+def test_who_can_be_sent_elsewhere_is_told_at_once() -> None:
+    bench = Supplied(waiting=2)
+    waits = bench.ask(OF_A)
+    assert not bench.tells()
+    bench.of_b(report=NodeReport(CHANNELS * CHANNEL_BPS, 0, 0, "http://b"))
+    assert bench.tells()
+    bench.land()
+    assert isinstance(waits.decisions[0], GoTo)
+
+
+def test_capacities_policies_and_all_that_there_is_are_told_at_once() -> None:
+    bench = Supplied()
+    bench.engine.report_capacity(NodeReport(CHANNELS * CHANNEL_BPS, 1, 0, "http://a"))
+    assert bench.tells()
+    bench.land()
+    bench.engine.change_policy(law_of(LAW))
+    assert bench.tells()
+    bench.land()
+    bench.admission.restate()
+    assert bench.tells()
+
+
+def test_who_decides_alone_does_so_at_once() -> None:
+    bench = Supplied()
+    bench.engine.alone()
+    bench.turn()
+    for _ in range(3):
+        bench.end_one()
+        bench.ask(OF_A)
+        bench.turn()
+        assert bench.engine.outbox.is_empty
+
+
+def test_a_refused_batch_is_offered_again_no_sooner() -> None:
+    bench = Supplied()
+    bench.later(SUPPLIED_MS)
+    bench.ask(OF_A)
+    assert bench.tells()
+    bench.lose()
+    bench.turn()
+    assert bench.engine.next_call_ms() == bench.now_ms + QUIET_MS
+
+
+def test_in_contention_a_node_tells_seldom_and_its_pipe_is_full() -> None:
+    """For two seconds; whoever is over comes again."""
+    bench = Supplied(channels=100, waiting=100)
+    full = len(bench.of_phase(RUNNING))
+    waiting = [one for one in bench.fates if not one.decisions]
+    ends: list[tuple[int, int, Fate]] = []
+    for number, fate in enumerate(one for one in bench.fates if one.decisions):
+        heappush(ends, (bench.now_ms + 1 + number * HOLD_MS // full, number, fate))
+    arrives_ms: int | None = None
+    batches = 0
+    began_ms = bench.now_ms
+    while bench.now_ms < began_ms + 2_000:
+        bench.now_ms += 1
+        while ends[0][0] <= bench.now_ms:
+            _, number, fate = heappop(ends)
+            assert fate.request is not None
+            bench.admission.finish(fate.request, PAGE)
+            waiting.append(bench.ask(fate.request.class_number))
+        if arrives_ms == bench.now_ms:
+            arrives_ms = None
+            body, batch = bench.flights.pop()
+            bench.apply(A, body)
+            bench.engine.ended(batch, delivered=True)
+        bench.turn()
+        if bench.flights and arrives_ms is None:
+            arrives_ms = bench.now_ms + ROUND_MS
+            batches += 1
+        for fate in [one for one in waiting if one.decisions]:
+            assert isinstance(fate.decisions[0], Start)
+            waiting.remove(fate)
+            number += 1
+            heappush(ends, (bench.now_ms + HOLD_MS, number, fate))
+        assert len(ends) == full
+    assert batches <= 2_000 // SUPPLIED_MS + 2

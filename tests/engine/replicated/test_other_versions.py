@@ -1,0 +1,73 @@
+"""Entries that are none, and policies that not all can read: all replicas pass over them alike, and say so."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.names import ProcessId
+from qosweb.engine.replicated import entries
+from qosweb.engine.replicated.compiled_policy import CompiledPolicy, OtherLanguage
+from qosweb.engine.replicated.effects import EntryRejected
+from qosweb.engine.replicated.entries import NodeBatch, NodeReport, PolicyText
+from qosweb.engine.replicated.state_machine import QosStateMachine
+from qosweb.webqos.model.model import LANGUAGE
+from tests.engine.driver import Cluster, law_of
+
+A = ProcessId("a")
+LATER = LANGUAGE + 1
+LAW = law_of("</x>.server_resource = 50%\n")
+OTHER_FORMAT = bytes([entries.FORMAT + 1]) + entries.encode(NodeBatch(10**9, 1))[1:]
+
+
+def founded() -> Cluster:
+    """With a policy of its own."""
+    cluster = Cluster("", "ab")
+    cluster.tell("a", policy=PolicyText(LAW.text, LAW.packed))
+    return cluster
+
+
+def refusals(cluster: Cluster) -> list[EntryRejected]:
+    return [effect for effect in cluster.effects if isinstance(effect, EntryRejected)]
+
+
+@pytest.mark.parametrize(
+    "body", [OTHER_FORMAT, b"", b"\xc1", bytes([entries.FORMAT]), entries.encode(NodeBatch(0, 0))[:-1]]
+)
+def test_an_entry_that_is_none_changes_nothing(body: bytes) -> None:
+    cluster = founded()
+    before = cluster.machine.snapshot()
+    cluster.machine.apply(99, A, body)
+    assert cluster.machine.snapshot() == before
+    assert [(one.position, one.origin, one.text) for one in refusals(cluster)] == [(99, A, None)]
+
+
+def test_whoever_cannot_read_what_comes_first_has_no_part_in_it() -> None:
+    machine = QosStateMachine(A, CompiledPolicy.empty(), lambda _effect: None)
+    with pytest.raises(entries.OtherFormat, match="of format"):
+        machine.apply(1, A, OTHER_FORMAT)
+    with pytest.raises(entries.OtherFormat, match="of format"):
+        machine.restore(bytes([entries.FORMAT + 1]) + founded().machine.snapshot()[1:])
+
+
+def test_a_policy_that_one_of_the_members_cannot_read_is_refused() -> None:
+    cluster = founded()
+    cluster.tell("a", report=NodeReport(1_000_000, 0, 0, "", LATER))  # b is not that far
+    before = cluster.machine.law
+    cluster.tell("a", policy=PolicyText("later", b"whatever that is", LATER))
+    assert cluster.machine.law is before
+    assert [(one.text, one.because) for one in refusals(cluster)] == [
+        ("later", f"it is in language {LATER}, and b reads up to {LANGUAGE}")
+    ]
+
+
+def test_a_policy_that_is_no_model_is_refused() -> None:
+    cluster = founded()
+    cluster.tell("b", policy=PolicyText("none", b"\xc1"))
+    assert [one.text for one in refusals(cluster)] == ["none"]
+    assert cluster.machine.law.text == LAW.text
+
+
+def test_one_that_has_not_said_yet_what_it_reads_stops_rather_than_guess() -> None:
+    machine = QosStateMachine(A, CompiledPolicy.empty(), lambda _effect: None)
+    with pytest.raises(OtherLanguage, match="this version reads up to"):
+        machine.apply(1, ProcessId("b"), entries.encode(NodeBatch(0, 0, policy=PolicyText("later", b"", LATER))))

@@ -1,0 +1,54 @@
+"""The alarm clock: never early, set anew, at once for what is past."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loadgen.send.pacer import KernelTimer, LoopTimer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from loadgen.send.pacer import Pacer
+
+pytestmark = pytest.mark.timing
+
+KINDS = [LoopTimer, *([KernelTimer] if sys.platform == "linux" else [])]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_rings_after_its_time_and_can_be_set_again(
+    kind: Callable[[asyncio.AbstractEventLoop, Callable[[], None]], Pacer],
+) -> None:
+    async def ring() -> list[float]:
+        loop = asyncio.get_running_loop()
+        lateness: list[float] = []
+        rang = asyncio.Event()
+        due_s = 0.0
+
+        def on_time() -> None:
+            lateness.append(time.monotonic() - due_s)
+            rang.set()
+
+        pacer = kind(loop, on_time)
+        pacer.set(time.monotonic() + 3600)  # replaced by what follows
+        for delay_s in (0.0205, 0.0003, -5.0, 0.001):
+            due_s = time.monotonic() + delay_s
+            rang.clear()
+            pacer.set(due_s)
+            async with asyncio.timeout(20):
+                await rang.wait()
+        pacer.set(time.monotonic() + 0.001)
+        pacer.close()
+        pacer.close()
+        return lateness
+
+    lateness = asyncio.run(ring())
+    assert len(lateness) == 4
+    early_s = 0.0 if kind is KernelTimer else 0.002  # the loop's own clock is coarse
+    assert all(late_s >= -early_s for late_s in lateness)

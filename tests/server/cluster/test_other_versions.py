@@ -1,0 +1,143 @@
+"""Nodes of another version: of the group's protocol, of the entries, of the policy language. Each is a process of
+this version with one number changed. It is turned away, or its policy is, with a line in the log of both sides; those
+who belong together go on."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from signal import Signals
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.clusters import KIB, RunningCluster, make_site
+from tests.support.nodes import run_command, version
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.nodes import RunningNode
+
+SPEC = "</a>.server_resource > 40%\n"
+OTHER_SPEC = "</a>.server_resource > 60%\n"
+
+
+OTHER_PROTOCOL = version("cluster.runtime.net.handshake", "VERSION", 99)
+OTHER_FORMAT = version("qosweb.engine.replicated.entries", "FORMAT", 99)
+LATER_LANGUAGE = version("qosweb.webqos.model.model", "LANGUAGE", 99)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_site(tmp_path_factory.mktemp("peers") / "site", {"a": KIB})
+
+
+@pytest.fixture(scope="module")
+def cluster(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    with RunningCluster(site, tmp_path_factory.mktemp("cluster"), SPEC, "ab") as cluster:
+        yield cluster
+
+
+def says(node: RunningNode, *words: str) -> None:
+    """Wait for a line with all of this."""
+    said = node.stderr
+    wait_for(lambda: any(all(word in line for word in words) for line in said) or None, f"a line with {words}")
+
+
+def readiness(node: RunningNode) -> str:
+    try:
+        return node.admin("/readyz")
+    except urllib.error.HTTPError as error:
+        with error:
+            text: str = error.read().decode()
+            return text
+
+
+def put_policy(node: RunningNode, text: str) -> tuple[int, str]:
+    url = f"http://127.0.0.1:{node.admin_port}/policy"
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, text.encode(), method="PUT"), timeout=20) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def served_alone(node: RunningNode) -> bool:
+    reply = node.get("/a/page")
+    return reply.status == 200 and reply.headers.get("qos-scope") == "local"
+
+
+@pytest.mark.parametrize(
+    ("command", "at_both"),
+    [
+        (OTHER_PROTOCOL, "of the group's protocol, this process"),
+        (OTHER_FORMAT, "run the same version on both"),
+    ],
+    ids=["protocol", "entries"],
+)
+def test_one_of_another_version_is_turned_away_at_the_door(
+    cluster: RunningCluster, command: list[str], at_both: str
+) -> None:
+    name = f"x{len(cluster.nodes)}"
+    stranger = cluster.add(name, command=command)
+    says(stranger, "closed a connection", at_both)
+    says(cluster.nodes["a"], "closed a connection", at_both)
+    assert readiness(stranger) == "cluster: not in a primary view\n"
+    assert served_alone(stranger)
+    cluster.together("ab")
+    assert not [view for at in "ab" for view in cluster.events(at, "view") if name in view["members"]]
+    assert put_policy(cluster.nodes["b"], SPEC)[0] == 200
+    assert stranger.stop() == 0
+    assert not any("Traceback" in line for node in cluster.nodes.values() for line in node.stderr)
+
+
+def test_a_policy_that_not_all_can_read_is_refused_by_all(cluster: RunningCluster) -> None:
+    before = cluster.status("a")["policy"]["hash"]
+    later = cluster.add("later", command=LATER_LANGUAGE)
+    wait_for(lambda: cluster.status("a")["members"] == ["a", "b", "later"] or None, "it is a member", 60)
+    wait_for(lambda: all(one["capacity_bytes_per_s"] for one in cluster.status("later")["nodes"].values()) or None, "")
+    status, text = put_policy(later, OTHER_SPEC)
+    assert status == 409
+    assert "the policy is refused by all nodes: it is in language 99, and a reads up to 1" in text
+    for name in ("a", "b", "later"):
+        says(cluster.nodes[name], "a policy of later is refused by all nodes")
+        assert cluster.status(name)["policy"]["hash"] == before
+    status, _ = put_policy(cluster.nodes["a"], OTHER_SPEC)  # in a language that all read
+    assert status == 200
+    wait_for(lambda: cluster.status("later")["policy"]["hash"] != before or None, "the policy of a at the other one")
+    assert later.stop() == 0
+    wait_for(lambda: cluster.status("a")["members"] == ["a", "b"] or None, "it has left", 60)
+
+
+def test_a_policy_of_megabytes_passes(cluster: RunningCluster) -> None:
+    text = SPEC + f"# {'x' * 100}\n" * 30_000
+    assert put_policy(cluster.nodes["b"], text)[0] == 200
+    wait_for(lambda: len(cluster.nodes["a"].admin("/policy")) == len(text) or None, "it is in force at a")
+    assert put_policy(cluster.nodes["a"], SPEC)[0] == 200
+
+
+def test_one_that_cannot_read_the_policy_of_the_cluster_is_not_let_in(site: Path, tmp_path: Path) -> None:
+    with RunningCluster(site, tmp_path, SPEC, "a", command=LATER_LANGUAGE) as cluster:
+        earlier = cluster.add("b")
+        for node in cluster.nodes.values():
+            says(node, "understands language 1, and what", "is in language 99: run the same version on both")
+        assert served_alone(earlier)
+        cluster.together("a")
+        assert not [view for view in cluster.events("a", "view") if "b" in view["members"]]
+
+
+def test_a_disk_of_another_version_is_not_gone_on_from(site: Path, tmp_path: Path) -> None:
+    data = ("--data-dir", str(tmp_path / "data"))
+    with RunningCluster(site, tmp_path, SPEC, "a", *data, command=OTHER_FORMAT) as cluster:
+        cluster.nodes["a"].stop(Signals.SIGKILL)
+        done = run_command(
+            "serve", "--root", str(site), "--name", "a", "--spec", str(cluster.spec), "--key-file", str(cluster.key),
+            "--bootstrap", "--group", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--admin", "none", *data,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert "is not for this version: it is of format 99, this version speaks 1" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,78 @@
+"""Plain requests: recognised by their bytes, answered like all others, and nothing else taken for plain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qosweb.server.accesslog.recorder import ClassAccount
+from qosweb.server.connection.fast_path import HEAD_LEN_MAX, HEADS_MAX, SEEN_ONCE_MAX, PlainHead, PlainHeads
+from tests.support.nodes import RunningNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MEANING = PlainHead("/", '"localhost"', None, ClassAccount("default"))
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    scratch: Path = tmp_path_factory.mktemp("plain")
+    (scratch / "site").mkdir()
+    (scratch / "site" / "page.txt").write_bytes(b"page")
+    with RunningNode(scratch / "site", scratch) as running:
+        yield running
+
+
+def test_a_head_is_known_from_the_second_time_on() -> None:
+    heads = PlainHeads()
+    heads.remember(b"head", MEANING)
+    assert not heads.known
+    heads.remember(b"head", MEANING)
+    assert heads.known == {b"head": MEANING}
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    heads = PlainHeads()
+    for number in range(3 * max(HEADS_MAX, SEEN_ONCE_MAX)):
+        for _ in range(2):
+            heads.remember(b"%d" % number, MEANING)
+        assert len(heads.known) <= HEADS_MAX
+        assert len(heads._seen_once) <= SEEN_ONCE_MAX
+    for _ in range(3):
+        heads.remember(b"x" * (HEAD_LEN_MAX + 1), MEANING)
+    assert b"x" * (HEAD_LEN_MAX + 1) not in heads.known
+
+
+def test_the_same_words_get_the_same_answer_again_and_again(node: RunningNode) -> None:
+    with node.connect() as connection:
+        replies = [connection.get("/page.txt", "User-Agent: test") for _ in range(5)]
+    assert {(reply.status, reply.body, reply.headers["etag"]) for reply in replies} == {
+        (200, b"page", replies[0].headers["etag"])
+    }
+
+
+def test_a_query_says_nothing_about_a_file(node: RunningNode) -> None:
+    with node.connect() as connection:
+        assert {connection.get("/page.txt?v=3").body for _ in range(4)} == {b"page"}
+    paths = {line["path"] for line in node.log()}
+    assert paths <= {"/page.txt"}
+
+
+@pytest.mark.parametrize("target", ["/page.txt?v=3#part", "/page.txt#part", "/page.txt?v=\xe9"])
+def test_a_bad_query_is_refused_however_often_it_comes(node: RunningNode, target: str) -> None:
+    for _ in range(4):
+        assert node.get("/page.txt").status == 200
+        assert node.get(target).status == 400
+
+
+@pytest.mark.parametrize(
+    ("field", "status"),
+    [("If-None-Match: *", 304), ("Range: bytes=0-1", 206), ('If-Match: "other"', 412), ("Expect: nothing", 417)],
+)
+def test_a_field_that_changes_the_answer_is_not_overlooked(node: RunningNode, field: str, status: int) -> None:
+    for _ in range(4):
+        assert node.get("/page.txt").status == 200
+        assert node.get("/page.txt", field).status == status
