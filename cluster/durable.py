@@ -17,7 +17,8 @@ that is the whole mechanism. A crash leaves on disk the records of some prefix o
 Why a Batch need not wait for the disk of its sender: it is confirmed only when all have acknowledged it, the sender
 too, whose acknowledgement waits for `Appended`. A sender that forgets it before that was the only one who waited for
 its end, never gives its label to anything else (it labels in views that are new to it), and what others still have of
-it is dropped as soon as it labels again (`state_exchange`). `Labelled` only lets an entry survive where nobody else got it.
+it is dropped as soon as it labels again (`state_exchange`). `Labelled` only lets an entry survive where nobody else got
+it.
 """
 
 from __future__ import annotations

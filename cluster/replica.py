@@ -3,7 +3,8 @@
 The machine sees the same entries at the same positions everywhere. What the replica adds: changes of the primary view
 as entries of the order; a snapshot every so many positions, its digest sent through the order so that replicas that
 differ find out (`divergence.py`), and the log dropped below what all members have snapshots of; an end for every
-submission. What users of the library get is `cluster.Replica` (`runtime/api/replica.py`), a whole member around this layer.
+submission. What users of the library get is `cluster.Replica` (`runtime/api/replica.py`), a whole member around this
+layer.
 Departs: the papers end at the totally ordered broadcast.
 Below: total order.
 """
@@ -37,7 +38,8 @@ DIGESTS_KEPT = 8  # positions whose digests are remembered, to compare them
 class StateMachine(Protocol):
     """What is replicated. Deterministic: nothing but these calls may change it or what it answers.
 
-    One that can do with many entries at once what `apply` does with each of them may have `apply_all`, too (`BulkStateMachine`).
+    One that can do with many entries at once what `apply` does with each of them may have `apply_all`, too
+    (`BulkStateMachine`).
     """
 
     def apply(self, position: int, origin: ProcessId, body: bytes) -> object: ...

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -15,24 +16,27 @@ import pytest
 
 TOP = Path(__file__).resolve().parent.parent
 PACKAGES = ("qosweb", "cluster", "loadgen")
+MIRRORED = (TOP, TOP / "qosweb")  # tests/cluster is for cluster/, tests/server for qosweb/server/
 
 # Pure: a function of its arguments. No clock, no randomness, no files, no sockets, no threads, no event loop.
 PURE = (
     "cluster", "qosweb/engine", "qosweb/http", "qosweb/webqos", "qosweb/errors.py", "qosweb/settings.py",
     "qosweb/units.py", "qosweb/version.py",
-    "loadgen/send/response_reader.py", "loadgen/results/assertions.py", "loadgen/results/comparison.py", "loadgen/errors.py", "loadgen/results/hdr_log.py",
-    "loadgen/experiments/timelines.py", "loadgen/experiments/evidence.py", "loadgen/experiments/findings.py",
-    "loadgen/experiments/judging.py", "loadgen/experiments/layout.py", "loadgen/experiments/outages.py",
-    "loadgen/experiments/published_figures.py",
-    "loadgen/results/histogram.py", "loadgen/results/outcomes.py", "loadgen/send/think_times.py", "loadgen/results/recount.py", "loadgen/results/results.py",
-    "loadgen/send/spread.py", "loadgen/results/summary.py", "loadgen/results/tally.py", "loadgen/send/targets.py", "loadgen/trace/arrivals.py",
-    "loadgen/trace/as_log.py", "loadgen/trace/flash_crowds.py", "loadgen/trace/curves.py", "loadgen/trace/transforms.py",
-    "loadgen/trace/logs.py", "loadgen/trace/page_mix.py", "loadgen/trace/request.py", "loadgen/units.py",
+    "loadgen/send/response_reader.py", "loadgen/results/assertions.py", "loadgen/results/comparison.py",
+    "loadgen/errors.py", "loadgen/results/hdr_log.py", "loadgen/experiments/timelines.py",
+    "loadgen/experiments/evidence.py", "loadgen/experiments/findings.py", "loadgen/experiments/judging.py",
+    "loadgen/experiments/layout.py", "loadgen/experiments/outages.py", "loadgen/experiments/published_figures.py",
+    "loadgen/results/histogram.py", "loadgen/results/outcomes.py", "loadgen/send/think_times.py",
+    "loadgen/results/recount.py", "loadgen/results/results.py", "loadgen/send/spread.py", "loadgen/results/summary.py",
+    "loadgen/results/tally.py", "loadgen/send/targets.py", "loadgen/trace/arrivals.py", "loadgen/trace/as_log.py",
+    "loadgen/trace/flash_crowds.py", "loadgen/trace/curves.py", "loadgen/trace/transforms.py", "loadgen/trace/logs.py",
+    "loadgen/trace/page_mix.py", "loadgen/trace/request.py", "loadgen/units.py",
 )  # fmt: skip
 PURE_BUT_FOR = (
     "cluster/__main__.py",
     "cluster/runtime",
     "qosweb/engine/sim/__main__.py",
+    "qosweb/webqos/loader.py",
 )  # where the clock, the sockets and the disk are
 IMPURE_MODULES = (
     "aiohttp", "asyncio", "concurrent", "contextvars", "http", "multiprocessing", "os", "psutil",
@@ -164,6 +168,35 @@ def test_nothing_runs_text_as_code(path: Path) -> None:
             )
 
 
+MODULES_MAX = 26
+CROWDED = frozenset({"cluster"})  # the algorithm, one file per layer
+
+# One name, one meaning. The exceptions mean the same thing in each place.
+SHARED_CLASS_NAMES = frozenset(
+    {
+        "Above", "Below",  # what a layer of the stack calls in its neighbours
+        "And", "Or", "Not", "Has", "Like", "Relative",  # syntax tree and model: before and after names are resolved
+        "UsageError", "_Parser",  # loadgen and qosweb do not import each other
+    }
+)  # fmt: skip
+
+
+def test_folders_stay_small() -> None:
+    counts = Counter(path.parent for path in SOURCES)
+    crowded = {_name(folder): count for folder, count in counts.items() if count > MODULES_MAX}
+    assert set(crowded) <= CROWDED, f"more than {MODULES_MAX} modules: {crowded}"
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    places: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in _tree(path).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(_name(path))
+    several = {name: where for name, where in places.items() if len(where) > 1 and name not in SHARED_CLASS_NAMES}
+    assert several == {}
+
+
 def test_no_module_is_dead() -> None:
     used = set().union(*(_imports(path) for path in SOURCES))
     modules = {_module(path) for path in SOURCES if path.name != "__init__.py"}
@@ -171,12 +204,18 @@ def test_no_module_is_dead() -> None:
 
 
 def test_tests_mirror_the_packages() -> None:
-    """A folder of tests has the name of the package under test, but for what all tests share."""
-    shared = {"support", "bench", "data"}
-    folders = {path.name for path in (TOP / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    """A folder of tests has the path of the package under test, but for what all tests share."""
+    top = TOP / "tests"
+    shared = {"support", "bench", "campaigns", "data", "golden", "logs"}
+    folders = {path.relative_to(top) for path in top.rglob("*") if path.is_dir() and list(path.glob("test_*.py"))}
+    strangers = [
+        str(folder)
+        for folder in folders
+        if not shared & set(folder.parts) and not any((root / folder / "__init__.py").exists() for root in MIRRORED)
+    ]
+    assert strangers == []
     packages = {path.name for path in (TOP / "qosweb").iterdir() if (path / "__init__.py").exists()}
-    assert folders - shared <= packages | set(PACKAGES)
-    assert packages <= folders
+    assert packages <= {folder.parts[0] for folder in folders if folder.parts}
 
 
 def _files_of_the_project() -> list[Path]:

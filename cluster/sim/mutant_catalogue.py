@@ -514,8 +514,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "checkpoints differ", "cluster.replica",
-        "        state = _encode(SnapshotState(self.view, sorted(self.checkpoints.items()), self.machine.snapshot()))",
-        "        state = _encode(SnapshotState(self.primary, sorted(self.checkpoints.items()), self.machine.snapshot()))",
+        "_encode(SnapshotState(self.view, sorted(self.checkpoints.items()), self.machine.snapshot()))",
+        "_encode(SnapshotState(self.primary, sorted(self.checkpoints.items()), self.machine.snapshot()))",
         "a snapshot holds what is not a function of the order",
         shown_by=5,
     ),

@@ -1,4 +1,4 @@
-"""``python -m loadgen.run.worker``: one process of a run, started by ``loadgen.run.worker_processes``, told its job on standard input."""
+"""``python -m loadgen.run.worker``: a worker process of a run. It reads its job from standard input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The meter: what this node's requests tell about its capacity (``qosweb.engine.local.capacity``, section 3.1 of the paper).
+"""Measures the capacity of this node from its own requests (section 3.1 of the paper).
 
 A request of the stages is noted at its start and at its end. One that was paced, that failed, or that had to wait for
 its reader says nothing about the node and only counts as one of those in service. Plain requests are not noted one by

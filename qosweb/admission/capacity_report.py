@@ -1,7 +1,8 @@
 """What a node says of itself to its cluster: what it can deliver, its load, and how its clock stands.
 
 Said anew when one of these is not about what was said last, or when conditions on time are to be looked at.
-Neighbours: `capacity_meter` measures; `engine.report_capacity` takes it; a node and the middleware's doorkeeper both report.
+Neighbours: `capacity_meter` measures; `engine.report_capacity` takes it; a node and the middleware's doorkeeper both
+report.
 """
 
 from __future__ import annotations

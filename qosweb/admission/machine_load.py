@@ -1,6 +1,7 @@
 """How busy the machine is: processors and network, looked at once a second, off the path of requests.
 
-Neighbours: ``qosweb.admission.capacity_meter`` keeps its table by the load of the processors; both are shown in /metrics.
+Neighbours: ``qosweb.admission.capacity_meter`` keeps its table by the load of the processors; both are shown in
+/metrics.
 """
 
 from __future__ import annotations

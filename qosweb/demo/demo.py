@@ -1,6 +1,7 @@
 """The demo itself: start the nodes, tell what to try, show what happens, end in order.
 
-Parts: `ports`, `demo_nodes` (the processes), `visitors` (the visitors), `cluster_events` (what happened), `instructions` (what is said first).
+Parts: `ports`, `demo_nodes` (the processes), `visitors` (the visitors), `cluster_events` (what happened),
+`instructions` (what is said first).
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class EngineListener(Protocol):
 class Engine:
     """`is_member`: it belongs to a group, and decides alone only while there is no primary view.
 
-    `compiled_policy` is for this node alone. What the group has comes through the order, to all from the same beginning.
-    `life` is larger for each life of the node: the seconds of its wall clock will do.
+    `compiled_policy` is for this node alone. What the group has comes through the order, to all from the same
+    beginning. `life` is larger for each life of the node: the seconds of its wall clock will do.
     """
 
     def __init__(

@@ -3,8 +3,8 @@
 The pipe is what `capacity` says, in bytes per second, or what is measured; it holds as many channels as `set channel`
 fits into it, and a request has one from when it may start until its handler is done. What a request will cost is not
 known before it is answered: it is charged with the mean of its class, and with what it really sent when it ends.
-Needs a running event loop from the first request on. Neighbours: `for_aiohttp`, `for_asgi` ask; `qosweb.admission.qos_gate`
-decides.
+Needs a running event loop from the first request on. Neighbours: `for_aiohttp`, `for_asgi` ask;
+`qosweb.admission.qos_gate` decides.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadgen.experiments import published_figures
+from loadgen.experiments import published_figures as published
 from loadgen.experiments.evidence import DENIED
 from loadgen.experiments.findings import Check, ExperimentFindings, Mark, Panel, PlotLine, Table
 from loadgen.experiments.judging import HEAD_BYTES, count, judge_no_failures, judge_witnesses, served_of, used
@@ -60,9 +60,9 @@ class ContentionExperiment(NamedTuple):
         "or all it asks for if that is less: within 2 points, or 5 where /b asks for nearly half."
     )
     printed: str = (
-        f"In the paper contention begins at about {published_figures.FIGURE_7_CONTENTION[0]} and is full at about "
-        f"{published_figures.FIGURE_7_CONTENTION[1]} requests per second of 128 KB: below, acceptances match the requests (65 to "
-        f"35), above they approach the specification (50 to 50). {published_figures.sizes_beside(SIZE // KB)}"
+        f"In the paper contention begins at about {published.FIGURE_7_CONTENTION[0]} and is full at about "
+        f"{published.FIGURE_7_CONTENTION[1]} requests per second of 128 KB: below, acceptances match the requests "
+        f"(65 to 35), above they approach the specification (50 to 50). {published.sizes_beside(SIZE // KB)}"
     )
     layout: Layout = ONE_PIPE
 

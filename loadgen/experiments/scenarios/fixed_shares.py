@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadgen.experiments import published_figures
+from loadgen.experiments import published_figures as published
 from loadgen.experiments.findings import ExperimentFindings, Panel, Table
 from loadgen.experiments.judging import (
     HEAD_BYTES,
@@ -100,7 +100,7 @@ class FixedShares(NamedTuple):
         )  # fmt: skip
 
     def _table(self, evidence: Evidence, got: Mapping[str, float]) -> Table:
-        printed = {row.class_name: row for row in published_figures.TABLE_1} if self.table_1 else {}
+        printed = {row.class_name: row for row in published.TABLE_1} if self.table_1 else {}
         head = ["class", "promised", "asked", "served", "% served", "share of bytes, %"]
         head += ["paper: % served", "paper: # served"] if printed else []
         rows = []
@@ -133,8 +133,8 @@ def _figure_4(name: str, kind: str, pipe_bps: float, size: int) -> FixedShares:
         f"Five classes with fixed shares, pages of {kind.upper().removesuffix('K')} KB",
         "After 2 s each class's share of the served bytes is within 2 points of its share in every window of 10 s, and "
         "within 1 point over the whole run.",
-        f"The paper sent {published_figures.FIGURE_4_RATES[kind]} requests per second and shows lines that fluctuate around the "
-        "shares; it prints no numbers.",
+        f"The paper sent {published.FIGURE_4_RATES[kind]} requests per second and shows lines that fluctuate around "
+        "the shares; it prints no numbers.",
         pipe_bps,
         dict.fromkeys(_FIVE, size),
         _FIVE_ASKED,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadgen.experiments import published_figures
+from loadgen.experiments import published_figures as published
 from loadgen.experiments.evidence import SERVED
 from loadgen.experiments.findings import Check, ExperimentFindings, Panel, PlotLine, Table
 from loadgen.experiments.judging import HEAD_BYTES, judge_no_failures, judge_witnesses, windows
@@ -42,7 +42,7 @@ class Response(NamedTuple):
     )
     printed: str = (
         "In the paper the average response time stays fairly constant with promises (lifetime about 4 s) and increases "
-        f"with the plain server; it prints no numbers. {published_figures.sizes_beside(SIZE // KB)}"
+        f"with the plain server; it prints no numbers. {published.sizes_beside(SIZE // KB)}"
     )
     layout: Layout = SIDE_BY_SIDE
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadgen.experiments import published_figures
+from loadgen.experiments import published_figures as published
 from loadgen.experiments.evidence import DENIED
 from loadgen.experiments.findings import Check, ExperimentFindings, Panel, PlotLine, Table
 from loadgen.experiments.judging import HEAD_BYTES, count, judge_no_failures, judge_witnesses, used
@@ -50,9 +50,9 @@ class Throughput(NamedTuple):
         "through a pipe of the same width."
     )
     printed: str = (
-        f"The paper's plain server had {published_figures.FIGURE_8_PLAIN_MBPS} MB/s and the other from "
-        f"{published_figures.FIGURE_8_QOS_MBPS[0]} to {published_figures.FIGURE_8_QOS_MBPS[1]:.1f} MB/s, growing with the lifetime: "
-        f"54 to 90 %. {published_figures.sizes_beside(SIZE // KB)}"
+        f"The paper's plain server had {published.FIGURE_8_PLAIN_MBPS} MB/s and the other from "
+        f"{published.FIGURE_8_QOS_MBPS[0]} to {published.FIGURE_8_QOS_MBPS[1]:.1f} MB/s, growing with the lifetime: "
+        f"54 to 90 %. {published.sizes_beside(SIZE // KB)}"
     )
     layout: Layout = SIDE_BY_SIDE
 

@@ -1,7 +1,8 @@
 """Logs that grow, as a stream on Spark: batch after batch is added up, and windows are judged as they close.
 
-Every line is in one cut (``log_tail``), Spark's checkpoint says for good which cuts a batch has, and what a batch adds lies
-in a folder of its own that a second try writes anew (``batches``): so every line counts once, whenever this is killed.
+Every line is in one cut (``log_tail``), Spark's checkpoint says for good which cuts a batch has, and what a batch adds
+lies in a folder of its own that a second try writes anew (``batches``): so every line counts once, whenever this is
+killed.
 
 The watermark is the latest moment at which a request was decided, less what lines may be late. It stands still while
 logs are being caught up with. A window that ends before it is closed: it is judged, and what comes for it later is not

@@ -1,6 +1,7 @@
 """All verdicts: every rule in force, in every part of every window, and in the run as a whole. Pure.
 
-Neighbours: ``share_verdicts``, ``rate_verdicts``, ``priority_verdicts``, ``latency_verdicts`` judge one rule; ``expected_shares`` says what there was to divide.
+Neighbours: ``share_verdicts``, ``rate_verdicts``, ``priority_verdicts``, ``latency_verdicts`` judge one rule;
+``expected_shares`` says what there was to divide.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Questions to the lines themselves, each one query: accesses, lines that show a violation, requests that ended twice.
 
-Neighbours: ``situations`` wants accesses, ``verdicts`` verdicts want samples, ``view_chain`` wants what was counted twice.
+Neighbours: ``situations`` wants accesses, ``verdicts`` verdicts want samples, ``view_chain`` wants what was counted
+twice.
 """
 
 from __future__ import annotations

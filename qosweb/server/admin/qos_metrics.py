@@ -1,8 +1,8 @@
 """What a node promises and keeps, in Prometheus' terms: classes, waiting, denials, shares, the cluster.
 
 Shares and the queue are of the whole cluster as this replica sees it; requests, waits and denials are this node's own.
-Neighbours: `metrics` has the node's other numbers; `cluster.runtime.observe.metrics` those of the group, which are here while
-the node is a member of one.
+Neighbours: `metrics` has the node's other numbers; `cluster.runtime.observe.metrics` those of the group, which are here
+while the node is a member of one.
 """
 
 from __future__ import annotations

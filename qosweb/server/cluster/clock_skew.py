@@ -1,7 +1,7 @@
 """Whether the clock of this node is that of its cluster: one line when it is not, and one when it is again.
 
-The median of all clocks counts for conditions on the time of day (`qosweb.engine.replicated.compiled_policy`), so that one that is wrong moves
-nothing; and nothing else depends on wall clocks. But the times in the logs are the node's own.
+The median of all clocks counts for conditions on the time of day (`qosweb.engine.replicated.compiled_policy`), so that
+one that is wrong moves nothing; and nothing else depends on wall clocks. But the times in the logs are the node's own.
 """
 
 from __future__ import annotations

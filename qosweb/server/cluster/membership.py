@@ -4,8 +4,8 @@ A node that founds says so once; one that joins tries for as long as it takes an
 from the beginning, alone until it is in a primary view. Between two primary views there is none for a moment: only when
 that lasts for longer than ALONE_AFTER_S the node decides alone; until then who waits goes on waiting. It also decides
 alone while its disk is full.
-Above: `engine_driver`.  Below: `cluster.Replica`, which starts anew, as another process, if its state ever is not that of
-the others.
+Above: `engine_driver`.  Below: `cluster.Replica`, which starts anew, as another process, if its state ever is not that
+of the others.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """One client connection: bytes in, answers out, in the order of the requests.
 
-Heads come one at a time from ``qosweb.server.connection.head_parser``. A plain GET of a page in memory is answered at once, within
-``data_received``: no task, no future, one write. Everything else becomes an Exchange and passes the stages of
-``qosweb.server.pipeline``; if it has to wait, the connection is *blocked*: what arrives meanwhile is held back, bounded, and
-the client is no longer read from. So answers never overtake each other, and a client that sends faster than it reads
-fills its own buffers and nobody else's.
+Heads come one at a time from ``qosweb.server.connection.head_parser``. A plain GET of a page in memory is answered at
+once, within ``data_received``: no task, no future, one write. Everything else becomes an Exchange and passes the stages
+of ``qosweb.server.pipeline``; if it has to wait, the connection is *blocked*: what arrives meanwhile is held back,
+bounded, and the client is no longer read from. So answers never overtake each other, and a client that sends faster
+than it reads fills its own buffers and nobody else's.
 
 What a connection is doing follows from what it has, in this order:
 

@@ -1,8 +1,9 @@
 """The bytes of an answer in the order in which they leave: parts in memory, and spans of one open file.
 
-They are taken piece by piece, however large the senders (``qosweb.server.files.file_sender``, ``qosweb.server.files.pacing``) want them.
-What is taken is a copy. Before the last piece from the file is handed out, the file's version is compared with the one
-that the answer was made for: a client gets an incomplete body or one version, never a complete mixture.
+They are taken piece by piece, however large the senders (``qosweb.server.files.file_sender``,
+``qosweb.server.files.pacing``) want them. What is taken is a copy. Before the last piece from the file is handed out,
+the file's version is compared with the one that the answer was made for: a client gets an incomplete body or one
+version, never a complete mixture.
 """
 
 import os

@@ -13,7 +13,8 @@ schedule instead: nothing is written while anything of before still waits in the
 may follow at once is one slice, not all that was missed.
 
 "Written" is: handed to the transport, as everywhere in the node. The connection keeps the time limits.
-Neighbours: ``qosweb.server.connection.connection`` starts and ends it, ``qosweb.server.files.body_reader`` has the bytes.
+Neighbours: ``qosweb.server.connection.connection`` starts and ends it, ``qosweb.server.files.body_reader`` has the
+bytes.
 """
 
 from __future__ import annotations

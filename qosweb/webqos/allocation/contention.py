@@ -1,7 +1,8 @@
 """Phase 1 of an allocation: the quick methods as far as they go, then the general one. Pure.
 
 Where bounds are nested and nothing else binds, by water levels (``nested``). Else by those bounds alone that bind
-(``binding_bounds``), and where there is less than what floors ask for together, by linear programs over all (``general``).
+(``binding_bounds``), and where there is less than what floors ask for together, by linear programs over all
+(``general``).
 """
 
 from __future__ import annotations

@@ -39,16 +39,16 @@ hold exactly (``rounding``). Ties go to the lower number.
 lexicographically max-min over a convex set, and there is only one such vector: of two different ones, equal in the
 lexicographic order, the mean would be better than both. So it does not matter how a method comes upon its answer, if
 only that is proved to be max-min; what is remembered from one demand to the next are guesses, and each is proved, in
-whole numbers, for the demand at hand (``active_sets`` says how) or given up. Which relations are imposed and released, and
-the rounding, follow from the exact shares alone.
+whole numbers, for the demand at hand (``active_sets`` says how) or given up. Which relations are imposed and released,
+and the rounding, follow from the exact shares alone.
 
 A problem in contradiction with itself is no error here: its floors yield as above.
 
 Neighbours: ``contention`` is phase 1, ``leftover`` phase 2. Phase 1 by water levels: ``nested`` where all bounds are
-nested (``incremental_nested`` remember the last division); else ``binding_bounds``, which takes only the bounds that bind and finds the level
-(``level_search``) at which the free classes (``waterline``) and all that hangs together hold the capacity. What hangs
-together goes by straight lines, as far as it is known (``component``, ``active_sets``; ``packing`` if ceilings alone bind).
-What is not known, linear programs find (``general``).
+nested (``incremental_nested`` remember the last division); else ``binding_bounds``, which takes only the bounds that
+bind and finds the level (``level_search``) at which the free classes (``waterline``) and all that hangs together hold
+the capacity. What hangs together goes by straight lines, as far as it is known (``component``, ``active_sets``;
+``packing`` if ceilings alone bind). What is not known, linear programs find (``general``).
 """
 
 from __future__ import annotations

@@ -168,9 +168,9 @@ def test_time_in_which_nothing_happened_is_not_looked_at(
     by_slot = slot_sums.by_slot
     monkeypatch.setattr(slot_sums, "by_slot", counting)
     monkeypatch.setattr(findings, "ROWS_AT_ONCE", 45)
-    findings = analyse(spark, wanted)
+    found = analyse(spark, wanted)
     assert len(looks) == 2
     assert all(one.stop <= next_one.start for one, next_one in pairwise(looks))
     for key in ("name", "node"):
-        rows = [row for row in findings.table if row.window_s is not None and getattr(row, key) is not None]
+        rows = [row for row in found.table if row.window_s is not None and getattr(row, key) is not None]
         assert sum(row.served for row in rows) == 20 * 3 + 1

@@ -316,8 +316,8 @@ def grown(
         for count, (begin_s, end_s) in zip(GROWN_NODES.values(), spans, strict=True)
     ]
     return scale_out.judge(
-        growing(PER_NODE, {0: 1}, 10), OutageStage("1 node", 2.0, 10.0, NODE_BPS), growing(per_node, nodes, 65, more), stages,
-        GROWN, [], quick=False,
+        growing(PER_NODE, {0: 1}, 10), OutageStage("1 node", 2.0, 10.0, NODE_BPS), growing(per_node, nodes, 65, more),
+        stages, GROWN, [], quick=False,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """A process that writes to a store as fast as it can, and says after each transaction that it is on disk.
 
-``python -m tests.cluster.runtime.disk.store_writer DIRECTORY SEED``: transaction i of a seed is always the same, so that whoever
-kills this process can tell what its disk must hold.
+``python -m tests.cluster.runtime.disk.store_writer DIRECTORY SEED``: transaction i of a seed is always the same, so
+that whoever kills this process can tell what its disk must hold.
 """
 
 from __future__ import annotations
