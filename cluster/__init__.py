@@ -1,7 +1,8 @@
-"""A totally ordered broadcast that survives crashes, partitions and merges; primary views; replicated state machines.
+"""Group communication: a totally ordered broadcast that survives crashes, partitions and merges, and replicated state
+machines on top of it.
 
-`Group`, `Replica` and `Options` are the library. They are imported when they are first asked for: who uses the pure
-stack alone pays nothing for sockets.
+`Group` and `Replica` are the library, `Options` configures them. The names are imported when they are first used: the
+pure protocol stack alone needs neither sockets nor disks.
 """
 
 from __future__ import annotations
@@ -10,22 +11,69 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cluster.replica import StateMachine as StateMachine
-    from cluster.runtime.api.group import Group as Group
-    from cluster.runtime.api.group import NotDelivered as NotDelivered
-    from cluster.runtime.api.options import Options as Options
-    from cluster.runtime.api.replica import Replica as Replica
+    from cluster.layer import Delivered
+    from cluster.names import ProcessId, View
+    from cluster.replica import StateMachine
+    from cluster.runtime.api.delivery_stream import Delivery, FellBehind, PrimaryView, Skipped
+    from cluster.runtime.api.group import Full, Group, InDoubt, NotDelivered
+    from cluster.runtime.api.options import Bounds, Options, Tls
+    from cluster.runtime.api.replica import Replica
+    from cluster.runtime.disk.store_errors import StoreError
+    from cluster.runtime.fatal_errors import MemberStops
+    from cluster.runtime.net.founding_check import AlreadyFounded
+    from cluster.runtime.net.handshake import Dialect
+    from cluster.runtime.net.keys import BadKey, make_key_file, read_key_file
+    from cluster.runtime.net.transport import CannotListen
+    from cluster.runtime.observe.metrics import GroupCollector
 
-_PUBLIC = {
-    "Group": "cluster.runtime.api.group",
-    "NotDelivered": "cluster.runtime.api.group",
-    "Options": "cluster.runtime.api.options",
-    "Replica": "cluster.runtime.api.replica",
-    "StateMachine": "cluster.replica",
+__all__ = [
+    "AlreadyFounded",
+    "BadKey",
+    "Bounds",
+    "CannotListen",
+    "Delivered",
+    "Delivery",
+    "Dialect",
+    "FellBehind",
+    "Full",
+    "Group",
+    "GroupCollector",
+    "InDoubt",
+    "MemberStops",
+    "NotDelivered",
+    "Options",
+    "PrimaryView",
+    "ProcessId",
+    "Replica",
+    "Skipped",
+    "StateMachine",
+    "StoreError",
+    "Tls",
+    "View",
+    "make_key_file",
+    "read_key_file",
+]
+
+_NAMES_BY_MODULE = {
+    "cluster.layer": ("Delivered",),
+    "cluster.names": ("ProcessId", "View"),
+    "cluster.replica": ("StateMachine",),
+    "cluster.runtime.api.delivery_stream": ("Delivery", "FellBehind", "PrimaryView", "Skipped"),
+    "cluster.runtime.api.group": ("Full", "Group", "InDoubt", "NotDelivered"),
+    "cluster.runtime.net.handshake": ("Dialect",),
+    "cluster.runtime.net.keys": ("BadKey", "make_key_file", "read_key_file"),
+    "cluster.runtime.observe.metrics": ("GroupCollector",),
+    "cluster.runtime.api.options": ("Bounds", "Options", "Tls"),
+    "cluster.runtime.net.founding_check": ("AlreadyFounded",),
+    "cluster.runtime.disk.store_errors": ("StoreError",),
+    "cluster.runtime.api.replica": ("Replica",),
+    "cluster.runtime.fatal_errors": ("MemberStops",),
+    "cluster.runtime.net.transport": ("CannotListen",),
 }
+_MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PUBLIC:
+    if name not in _MODULES:
         raise AttributeError(f"module 'cluster' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -38,22 +38,14 @@ DIGESTS_KEPT = 8  # positions whose digests are remembered, to compare them
 class StateMachine(Protocol):
     """What is replicated. Deterministic: nothing but these calls may change it or what it answers.
 
-    One that can do with many entries at once what `apply` does with each of them may have `apply_all`, too
-    (`BulkStateMachine`).
+    It may also have `apply_all(position, origin, bodies)`: it takes the entries at `position`,
+    `position` + 1, ... in one call and returns what `apply` would answer to each.
     """
 
     def apply(self, position: int, origin: ProcessId, body: bytes) -> object: ...
     def view_changed(self, position: int, view: View) -> None: ...
     def snapshot(self) -> bytes: ...
     def restore(self, state: bytes) -> None: ...
-
-
-class BulkStateMachine(Protocol):
-    """What a state machine may offer beside `apply`, to be asked a few times a millisecond and not for each entry."""
-
-    def apply_all(self, position: int, origin: ProcessId, bodies: Sequence[bytes]) -> Sequence[object]:
-        """Entries at `position`, `position` + 1, ...: what `apply` would answer to each."""
-        ...
 
 
 class Below(Protocol):

@@ -11,8 +11,12 @@ import tomllib
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TOP = Path(__file__).resolve().parent.parent
 PACKAGES = ("qosweb", "cluster", "loadgen")
@@ -65,6 +69,25 @@ ENTRY_POINTS = frozenset(
         "loadgen.run.worker", "qosweb.analytics.spark.session", "qosweb.demo.node_process",
     }
 )  # fmt: skip
+
+# Names that no code of the packages refers to, and why they stay.
+CALLED_FROM_OUTSIDE = {
+    "buffer_updated": "asyncio protocols",
+    "connection_lost": "asyncio protocols",
+    "connection_made": "asyncio protocols",
+    "data_received": "asyncio protocols",
+    "eof_received": "asyncio protocols",
+    "get_buffer": "asyncio protocols",
+    "pause_writing": "asyncio protocols",
+    "resume_writing": "asyncio protocols",
+    "emit": "a logging handler",
+    "handle_starttag": "html.parser",
+    "primary_of": "for users of the group; cluster/README.md shows it",
+    "allocate": "the allocation in one call, for comparison with the reference",
+    "dial_again": "a step of scenarios",
+    "lose_disk": "a step of scenarios",
+}
+TRANSITIONS = re.compile(r"cluster/specs/.*_(pre|eff)")  # a specification finds them by the names of actions
 
 # Written in pieces, so that this file does not contain them.
 REGISTRY_HOSTS = tuple(
@@ -201,6 +224,74 @@ def test_no_module_is_dead() -> None:
     used = set().union(*(_imports(path) for path in SOURCES))
     modules = {_module(path) for path in SOURCES if path.name != "__init__.py"}
     assert modules - used - ENTRY_POINTS == set()
+
+
+class _References:
+    """What a module refers to: names, attributes, names of other modules. Not what a definition says of itself."""
+
+    def __init__(self, path: Path) -> None:
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.of_modules: set[tuple[str, str]] = set()  # module and name
+        self._imported: dict[str, str] = {}
+        self._look_at(_tree(path), ())
+
+    def _look_at(self, node: ast.AST, within: tuple[str, ...]) -> None:
+        match node:
+            case ast.ImportFrom():
+                for alias in node.names:
+                    self.of_modules.add((str(node.module), alias.name))
+                    self._imported[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+            case ast.Name(id=name, ctx=ast.Load()) if name not in within:
+                self.names.add(name)
+            case ast.Attribute(value=of, attr=name, ctx=ast.Load()):
+                if isinstance(of, ast.Name) and of.id in self._imported:
+                    self.of_modules.add((self._imported[of.id], name))
+                if name not in within:
+                    self.attributes.add(name)
+            case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[_, ast.Constant(value=str(name)), *_]):
+                self.attributes.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                within = (*within, name)
+        for child in ast.iter_child_nodes(node):
+            self._look_at(child, within)
+
+
+def _defined(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
+    """Functions, classes and constants of a module."""
+    for node in body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name, node
+            case ast.Assign() | ast.AnnAssign():
+                stored = node.targets if isinstance(node, ast.Assign) else [node.target]
+                for part in (part for target in stored for part in ast.walk(target)):
+                    if isinstance(part, ast.Name):
+                        yield part.id, node
+            case ast.If() | ast.Try():
+                yield from _defined(node.body)
+
+
+def test_no_name_is_dead() -> None:
+    """Functions, classes, constants and methods are referred to in the packages; in tests alone is not enough."""
+    references = {path: _References(path) for path in SOURCES}
+    attributes = set().union(*(one.attributes for one in references.values()))
+    of_modules = set().union(*(one.of_modules for one in references.values()))
+    dead = {}
+    for path, here in references.items():
+        for name, node in _defined(_tree(path).body):
+            if name not in here.names and (_module(path), name) not in of_modules:
+                dead[name] = f"{_name(path)}:{node.lineno}: {name}"
+            if isinstance(node, ast.ClassDef):
+                for method in node.body:
+                    if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and method.name not in attributes:
+                        dead[method.name] = f"{_name(path)}:{method.lineno}: {name}.{method.name}"
+    for name, place in list(dead.items()):
+        if re.fullmatch("__.*__", name) or TRANSITIONS.fullmatch(place):
+            del dead[name]
+    found = sorted(dead[name] for name in dead.keys() - CALLED_FROM_OUTSIDE.keys())
+    assert not found, "nothing in the packages refers to\n" + "\n".join(found)
+    assert CALLED_FROM_OUTSIDE.keys() <= dead.keys(), "a name of the list is referred to: take it from the list"
 
 
 def test_tests_mirror_the_packages() -> None:

@@ -26,13 +26,6 @@ class SeededRandom:
     def __init__(self, seed: int) -> None:
         self._seed = self._state = seed & _BITS
 
-    def bits(self) -> int:
-        """64 random bits."""
-        self._state = z = (self._state + _STEP) & _BITS
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _BITS
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _BITS
-        return z ^ (z >> 31)
-
     def random(self) -> float:
         """Uniform in [0, 1)."""
         self._state = z = (self._state + _STEP) & _BITS

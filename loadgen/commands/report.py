@@ -11,15 +11,10 @@ from loadgen.commands.output import write_outputs
 from loadgen.errors import UsageError
 from loadgen.results.assertions import parse_assertion
 from loadgen.results.comparison import compare, render_comparison
-from loadgen.results.recount import recount
-from loadgen.results.results_file import RunFile
-from loadgen.results.summary import RunSummary
-from loadgen.trace.files import reading
+from loadgen.results.results_file import read_summary
 
 if TYPE_CHECKING:
     import argparse
-
-_SUMMARY_LEN_MAX = 64 << 20
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -38,31 +33,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _act(arguments: argparse.Namespace) -> int:
     assertions = [parse_assertion(text) for text in arguments.assertions]
-    first = load(arguments.first)
+    first = read_summary(arguments.first)
     if arguments.second is None:
         return write_outputs(arguments, first, assertions)
     if assertions or arguments.summary or arguments.hdr:
         raise UsageError("--assert, --summary and --hdr are for the report of one run; leave out the second")
-    second = load(arguments.second)
+    second = read_summary(arguments.second)
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(compare(first, second)), indent=2).decode())
     else:
         sys.stdout.write(render_comparison(first, second, (arguments.first, arguments.second)))
     return 0
-
-
-def load(name: str) -> RunSummary:
-    """The summary of a run out of either of the files that it writes."""
-    with reading(name) as file:
-        start = file.read(200).lstrip()
-        if not start.startswith(b'{"run"'):
-            text = start + file.read(_SUMMARY_LEN_MAX)
-            try:
-                return msgspec.json.decode(text, type=RunSummary)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise UsageError(
-                    f"{name}: neither results nor the summary of a run ({error}); they are written by loadgen run with "
-                    f"--out FILE or --summary FILE"
-                ) from None
-    run = RunFile(name)
-    return recount(run.facts, run.results())

@@ -13,12 +13,10 @@ from loadgen.commands.as_log import add_options, cluster_of, write_log
 from loadgen.commands.option_values import read_body, read_method
 from loadgen.errors import UsageError, read
 from loadgen.trace import transforms
-from loadgen.trace.arrivals import KINDS, requests, stages
-from loadgen.trace.curves import CurvePiece, parse_curve
+from loadgen.trace.arrivals import KINDS
 from loadgen.trace.files import lines_of, read_trace, reading, write_trace, writing
-from loadgen.trace.flash_crowds import Crowd, parse_crowd
 from loadgen.trace.logs import NOT_A_LINE, LogReader, as_trace
-from loadgen.trace.page_mix import MixPart, parse_mix
+from loadgen.trace.making import make_trace, parse_mixes
 from loadgen.units import parse_duration_s, parse_number, parse_positive_duration_s
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from loadgen.trace.request import TraceRequest
 
 _EXAMPLE = "loadgen trace --rate 200 --duration 60s --mix A=30:/a.html --mix B=70:/b.html --out trace.jsonl"
-_REQUESTS_MAX = 100_000_000
 _MAKING = ("duration", "arrivals", "mix", "zipf", "flash", "method", "body")
 
 
@@ -73,14 +70,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _act(arguments: argparse.Namespace) -> int:
     if not arguments.seed.isdigit() or len(arguments.seed) > 18:
         raise UsageError(f"--seed: '{arguments.seed}' is not a whole number")
-    dice = random.Random(int(arguments.seed))
     if arguments.out != "-" and arguments.out in (*arguments.traces, *arguments.from_log):
         raise UsageError(f"--out {arguments.out}: is also read; write to another file")
     is_given = bool(arguments.traces or arguments.from_log)
     if arguments.as_log and is_given:
         raise UsageError("--as-log is for new traces; leave out the given ones")
-    trace = _given(arguments, dice) if is_given else _made(arguments, dice)
-    classes = [part.class_name for part in _mix(arguments)] if not is_given else []
+    trace = _given(arguments, random.Random(int(arguments.seed))) if is_given else _made(arguments)
+    classes = [] if is_given else [part.class_name for part in parse_mixes(arguments.mix)]
     cluster = cluster_of(arguments, classes)
     with writing(arguments.out) as file:
         facts = write_trace(file, trace) if cluster is None else write_log(file, trace, cluster, classes)
@@ -90,7 +86,7 @@ def _act(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _made(arguments: argparse.Namespace, dice: random.Random) -> Iterator[TraceRequest]:
+def _made(arguments: argparse.Namespace) -> Iterator[TraceRequest]:
     for option in ("speed", "begin", "end", "classes"):
         if getattr(arguments, option):
             shown = {"begin": "from", "end": "to", "classes": "class"}.get(option, option)
@@ -99,37 +95,18 @@ def _made(arguments: argparse.Namespace, dice: random.Random) -> Iterator[TraceR
         raise UsageError(f"--rate is missing; for example: {_EXAMPLE}")
     if arguments.rate.startswith("x"):
         raise UsageError(f"--rate {arguments.rate}: is for a given trace; name it, or write a rate such as 200")
-    mix = _mix(arguments)
-    names = [part.class_name for part in mix]
-    crowds = [read(parse_crowd, text, "--flash") for text in arguments.flash]
-    for crowd in crowds:
-        _check_crowd(crowd, names)
-    course = stages(_curve(arguments), mix, crowds)
-    expected = sum(stage.piece.area for stage in course)
-    if expected > _REQUESTS_MAX:
-        raise UsageError(f"--rate {arguments.rate}: that would be {expected:.3g} requests, at most {_REQUESTS_MAX:.0e}")
-    zipf = read(lambda text: parse_number(text, "an exponent such as 1.1"), arguments.zipf or "0", "--zipf")
-    if zipf > 20:
-        raise UsageError("--zipf: at most 20")
     method = read_method(arguments.method or ("POST" if arguments.body else "GET"))
-    body = read_body(arguments.body, method) if arguments.body else UNSET
-    kind = arguments.arrivals or "poisson"
-    return requests(course, mix, kind=kind, zipf_exponent=zipf, method=method, dice=dice, body=body)
-
-
-def _mix(arguments: argparse.Namespace) -> list[MixPart]:
-    return [read(parse_mix, text, "--mix") for text in arguments.mix] or [MixPart("", 1.0, "/")]
-
-
-def _check_crowd(crowd: Crowd, names: list[str]) -> None:
-    if crowd.class_name and crowd.class_name not in names:
-        known = ", ".join(name for name in names if name) or "none"
-        raise UsageError(f"--flash: the mix has no class '{crowd.class_name}'; it has {known}")
-
-
-def _curve(arguments: argparse.Namespace) -> list[CurvePiece]:
-    duration_s = read(parse_positive_duration_s, arguments.duration, "--duration") if arguments.duration else None
-    return read(lambda text: parse_curve(text, duration_s), arguments.rate, "--rate")
+    return make_trace(
+        arguments.rate,
+        read(parse_positive_duration_s, arguments.duration, "--duration") if arguments.duration else None,
+        mix=arguments.mix,
+        flash=arguments.flash,
+        arrivals=arguments.arrivals or "poisson",
+        zipf=read(lambda text: parse_number(text, "an exponent such as 1.1"), arguments.zipf or "0", "--zipf"),
+        method=method,
+        body=read_body(arguments.body, method) if arguments.body else UNSET,
+        seed=int(arguments.seed),
+    )
 
 
 def _given(arguments: argparse.Namespace, dice: random.Random) -> Iterator[TraceRequest]:

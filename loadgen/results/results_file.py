@@ -1,4 +1,4 @@
-"""Results of a run as a file for reading."""
+"""Reads what a run has written: its results, line by line, and its summary."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from loadgen.errors import UsageError
+from loadgen.results.recount import recount
 from loadgen.results.results import FirstLine, Result, request_of
+from loadgen.results.summary import RunSummary
 from loadgen.trace.files import lines_of, reading
 from loadgen.trace.request import fault_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_SUMMARY_LEN_MAX = 64 << 20
+
 
 class RunFile:
-    """A file of results for reading: ``facts``, then the results as a stream."""
+    """The results of a run in a file: ``facts`` describes the run, ``results()`` reads them one by one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -44,3 +48,20 @@ class RunFile:
                 if fault:
                     raise UsageError(f"{self.name}:{number}: not the result of a request: {fault}")
                 yield result
+
+
+def read_summary(name: str) -> RunSummary:
+    """The summary of a run out of either of the files that it writes: its results, or the summary itself."""
+    with reading(name) as file:
+        start = file.read(200).lstrip()
+        if not start.startswith(b'{"run"'):
+            text = start + file.read(_SUMMARY_LEN_MAX)
+            try:
+                return msgspec.json.decode(text, type=RunSummary)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise UsageError(
+                    f"{name}: neither results nor the summary of a run ({error}); they are written by loadgen run with "
+                    f"--out FILE or --summary FILE"
+                ) from None
+    run = RunFile(name)
+    return recount(run.facts, run.results())

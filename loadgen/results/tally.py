@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from loadgen.results.outcomes import FAILED
+from loadgen.results.histogram import VALUE_MAX, index_of
+from loadgen.results.outcomes import ACCEPTED, DENIED, FAILED
+
+if TYPE_CHECKING:
+    from loadgen.results.results import Result
 
 CLASSES_MAX = 1000
 KINDS_MAX = 200  # of causes and reasons: a server can send whatever it likes
@@ -87,6 +93,35 @@ class RunTally(msgspec.Struct):
             found = self.classes[name] = ClassTally()
         return found
 
+    def count(self, result: Result, closed_loop: bool) -> None:
+        """One request with its outcome."""
+        name = result.counted_as
+        mine = self.classes.get(name) or self.of(name)
+        outcome, latency_us = result.outcome, result.latency_us
+        mine.outcomes[outcome] = mine.outcomes.get(outcome, 0) + 1
+        if outcome == ACCEPTED:
+            add_value(mine.latency_us, latency_us)
+            mine.latency_max_us = max(mine.latency_max_us, latency_us)
+            add_value(mine.answer_us, latency_us if closed_loop else latency_us - result.sent_us)
+            mine.bytes += result.bytes
+        elif outcome == DENIED:
+            add_value(mine.denial_us, latency_us)
+            add_count(mine.reasons, result.reason)
+        elif outcome == FAILED:
+            add_count(mine.causes, result.cause)
+        if result.answered_as:
+            add_count(mine.answered_as, result.answered_as)
+        if result.redirects:
+            mine.redirects += result.redirects
+            mine.redirected += 1
+        mine.retries += result.retries
+        self.targets[result.target] = self.targets.get(result.target, 0) + 1
+        add_value(self.late_us, result.late_us)
+        self.late_max_us = max(self.late_max_us, result.late_us)
+        if result.read_late_us >= 0:
+            add_value(self.read_late_us, result.read_late_us)
+            self.read_late_max_us = max(self.read_late_max_us, result.read_late_us)
+
     def add(self, other: RunTally) -> None:
         for name, tally in other.classes.items():
             self.of(name).add(tally)
@@ -117,3 +152,9 @@ def add_count(counts: Counts, name: str, count: int = 1) -> None:
     if name not in counts and len(counts) >= KINDS_MAX:
         name = OTHERS
     counts[name] = counts.get(name, 0) + count
+
+
+def add_value(slots: Slots, value_us: int) -> None:
+    """Record a duration in a histogram (up to 2047 us each value has its own slot)."""
+    slot = value_us if 0 <= value_us < 2048 else index_of(min(max(value_us, 0), VALUE_MAX))
+    slots[slot] = slots.get(slot, 0) + 1

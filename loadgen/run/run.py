@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 import time
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -111,7 +112,9 @@ class LoadRun:
         def on_signal(*_: object) -> None:
             self._interrupts += 1
 
-        before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        is_main = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
+        numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+        before = {number: signal.signal(number, on_signal) for number in numbers}
         try:
             yield
         finally:

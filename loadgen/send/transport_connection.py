@@ -1,9 +1,8 @@
-"""A connection over the event loop's transports: for TLS, and where the loop has to watch sockets itself."""
+"""A connection over the event loop's transports: for TLS, and where there is no epoll to watch sockets with."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, cast
 
 from loadgen.send.connection import ClientConnection
@@ -13,19 +12,16 @@ if TYPE_CHECKING:
 
 
 class TransportConnection(ClientConnection, asyncio.Protocol):
-    """Made by the loop, which tells it the rest."""
+    """Made by the loop, which calls the methods of asyncio.Protocol."""
 
-    __slots__ = ("_file", "_transport")
+    __slots__ = ("_transport",)
 
     def __init__(self, pool: Pool) -> None:
         super().__init__(pool)
         self._transport: asyncio.WriteTransport | None = None
-        self._file = -1  # of the socket, as long as it can be written to past the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.WriteTransport", transport)
-        if transport.get_extra_info("sslcontext") is None:
-            self._file = transport.get_extra_info("socket").fileno()
 
     def data_received(self, data: bytes) -> None:
         self._received(data)
@@ -34,27 +30,15 @@ class TransportConnection(ClientConnection, asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._file = -1  # the number may be another file's soon
         self._lost(exc)
 
     def close(self) -> None:
         self.closing = True
-        self._file = -1
         if self._transport is not None:
             self._transport.abort()
 
     def _write(self, payload: bytes, body: bytes) -> None:
-        written = 0
-        if self._file >= 0:
-            try:
-                written = os.writev(self._file, (payload, body)) if body else os.write(self._file, payload)
-            except OSError:
-                written = 0  # the transport meets it too, and tells
-            if written == len(payload) + len(body):
-                return
-            self._file = -1  # what is sent later has to wait behind the rest
         assert self._transport is not None
-        if written < len(payload):
-            self._transport.write(payload[written:])
+        self._transport.write(payload)
         if body:
-            self._transport.write(memoryview(body)[max(0, written - len(payload)) :])
+            self._transport.write(body)

@@ -16,23 +16,18 @@ REMEMBERED_MAX = 65_536
 
 
 class AccessHistory:
-    __slots__ = ("_by_client", "_by_path", "_by_set")
+    __slots__ = ("_by_client", "_by_path")
 
     def __init__(self) -> None:
-        self._by_set: dict[int, float] = {}
         self._by_client: dict[tuple[int, str], float] = {}
         self._by_path: dict[str, float] = {}
 
     def note(self, page_sets: Iterable[int], client: str, now: float) -> None:
         for number in page_sets:
-            self._by_set[number] = now
             _remember(self._by_client, (number, client), now)
 
     def note_path(self, path: str, now: float) -> None:
         _remember(self._by_path, path, now)
-
-    def of_set_ms(self, number: int, now: float) -> int | None:
-        return _age_ms(self._by_set.get(number), now)
 
     def of_client_ms(self, number: int, client: str, now: float) -> int | None:
         return _age_ms(self._by_client.get((number, client)), now)

@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from cluster.runtime.net.keys import make_key_file
+from cluster import make_key_file
 from qosweb.demo.ports import HOST, Ports
 from qosweb.errors import UsageError
 from qosweb.settings import ENV_PREFIX

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from rich.console import Group
 
-EVERY_S = 1.0
 EVERY_MIN_S = 0.1
 EVERY_MAX_S = 3600.0
 LOOKS_MAX = 3600

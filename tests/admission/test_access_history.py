@@ -9,13 +9,10 @@ from qosweb.admission.link_map import LinkMap
 
 def test_ages() -> None:
     seen = AccessHistory()
-    assert seen.of_set_ms(1, 5.0) is None
+    assert seen.of_client_ms(2, "10.0.0.1", 5.0) is None
     seen.note([1, 2], "10.0.0.1", 5.0)
-    assert seen.of_set_ms(1, 5.5) == 500
     assert seen.of_client_ms(2, "10.0.0.1", 7.0) == 2000
     assert seen.of_client_ms(2, "10.0.0.2", 7.0) is None
-    seen.note([1], "10.0.0.2", 6.0)
-    assert seen.of_set_ms(1, 6.0) == 0
     seen.note_path("/a", 6.0)
     assert seen.of_path_ms("/a", 6.001) in (0, 1)
 

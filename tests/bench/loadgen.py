@@ -15,9 +15,8 @@ There are two questions, and each has its own answer (`loadgen_verdicts.py`):
 
 The two do not count alike. loadgen's latency ends when the answer came, by the kernel's word, and how long it lay there
 until it was read is a figure of its own. wrk's ends when wrk read it; and for those that took more than twice the usual
-time between two of a client, wrk adds others that it thinks it would have sent meanwhile. So both are printed: what
-each of them says, and what wrk's own requests took until their answers came, which `wrk_stamps.c` notes within wrk in
-the same rounds (where there is a C compiler), and which is the same thing as loadgen's figure.
+time between two of a client, wrk adds others that it thinks it would have sent meanwhile. So two comparisons are
+printed: what each of them says, and what the wire saw of the requests of each.
 
 Nor do they load a server alike, as near as the two loops are brought to each other:
 
@@ -44,7 +43,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench import wrk, wrk_stamps
+from tests.bench import wrk
 from tests.bench.calm import Calm
 from tests.bench.contenders import can_pin, running, version_of
 from tests.bench.loadgen_rounds import CLOSED, OPEN, WRK, Rounds, Seen, shown
@@ -81,7 +80,7 @@ def main(arguments: list[str]) -> int:
         (root / "page.html").write_bytes(os.urandom(1 << 10))
         with running("qosweb", root, scratch) as server, Calm(server.pid) as calm:
             url = f"http://127.0.0.1:{server.port}/page.html"
-            rounds = Rounds(url, options.connections, scratch, calm, wrk_stamps.build(scratch))
+            rounds = Rounds(url, options.connections, scratch, calm)
             compared = _compare(options, url, rounds) if has_wrk else None
             steady = rounds.trace(SUSTAINED_PER_S, SUSTAINED_S, "constant")
             sustained = [rounds.from_trace(steady, SUSTAINED_S) for _ in range(SUSTAINED_ROUNDS)]

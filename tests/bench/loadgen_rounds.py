@@ -38,8 +38,6 @@ class Seen(NamedTuple):
     rate_per_s: float
     sent_p50_ms: float  # since it was sent, as the tool itself says
     sent_p99_ms: float
-    came_p50_ms: float | None  # since it was sent, until the answer came; None: nobody knows
-    came_p99_ms: float | None
     read_late_p50_ms: float = 0.0  # how long the answer lay there
     read_late_p99_ms: float = 0.0
     due_p50_ms: float = 0.0  # since it was due; wrk's never are
@@ -59,13 +57,12 @@ class Seen(NamedTuple):
 class Rounds:
     """Measures on one node, and keeps the two closed loops at the same rate."""
 
-    def __init__(self, url: str, connections: int, scratch: Path, calm: Calm, stamping: Path | None) -> None:
+    def __init__(self, url: str, connections: int, scratch: Path, calm: Calm) -> None:
         self._url = url
         self._port = int(url.split(":")[2].partition("/")[0])
         self._connections = connections
         self._scratch = scratch
         self._calm = calm
-        self._stamping = stamping
         self._may_listen = may_listen()
         self._between_ms: dict[str, list[float]] = {WRK: [], CLOSED: []}  # of a client, apart from its pauses
 
@@ -91,15 +88,8 @@ class Rounds:
         script.write_text(_PAUSES.format(mean_ms=mean_ms))
 
         def measure() -> Seen:
-            load = wrk.load(
-                self._url, connections=self._connections, seconds=seconds, script=script, stamping=self._stamping
-            )
-            if (stamps := load.stamps) is None:
-                return Seen(load.rate_per_s, load.p50_ms, load.p99_ms, None, None)
-            return Seen(
-                load.rate_per_s, load.p50_ms, load.p99_ms, stamps.came_p50_ms, stamps.came_p99_ms, stamps.lain_p50_ms,
-                stamps.lain_p99_ms,
-            )  # fmt: skip
+            load = wrk.load(self._url, connections=self._connections, seconds=seconds, script=script)
+            return Seen(load.rate_per_s, load.p50_ms, load.p99_ms)
 
         return self._watched(measure, seconds)
 
@@ -142,10 +132,9 @@ def _loadgen(seconds: int, *words: str) -> Seen:
     rate_per_s = whole["requests"] / max(summary["lasted_s"], seconds)
     cpu_us = summary["cpu_s"] / whole["requests"] * 1e6
     read_late = summary["read_lateness_ms"]["percentiles"]
-    knows = summary["read_lateness_ms"]["count"] > 0
     return Seen(
-        rate_per_s, sent["p50"], sent["p99"], sent["p50"] if knows else None, sent["p99"] if knows else None,
-        read_late["p50"], read_late["p99"], due["p50"], due["p99"], late["p50"], late["p99"], cpu_us,
+        rate_per_s, sent["p50"], sent["p99"], read_late["p50"], read_late["p99"], due["p50"], due["p99"], late["p50"],
+        late["p99"], cpu_us,
     )  # fmt: skip
 
 
@@ -167,9 +156,7 @@ def shown(seen: Seen) -> str:
     own = ""
     if seen.wire_p99_ms is not None:
         own += f"  wire {seen.wire_p50_ms:.3f} {seen.wire_p99_ms:.3f}"
-    if not seen.cpu_us and seen.came_p50_ms is not None:
-        own += f"  until it came {seen.came_p50_ms:.3f} {seen.came_p99_ms:.3f}"
-    if seen.came_p50_ms is not None:
+    if seen.read_late_p99_ms:
         own += f"  read late {seen.read_late_p50_ms:.3f} {seen.read_late_p99_ms:.3f}"
     if seen.due_p99_ms > seen.sent_p99_ms:
         own += f"  since due {seen.due_p50_ms:.3f} {seen.due_p99_ms:.3f}"

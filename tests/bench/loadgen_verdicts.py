@@ -113,10 +113,9 @@ def _judged(which: str, found: Found, *, counts: bool) -> list[dict[str, Any]]:
 def _same(which: str, found: Found) -> list[dict[str, Any]]:
     """Beside wrk."""
     verdicts: list[dict[str, Any]] = []
-    counted = {"each by its own word": "sent", "both until the answer came": "came"}
-    if any(one.came_p99_ms is None for seen in found.values() for one in seen):
-        print("nobody knows here when answers came (needs Linux and a C compiler): wrk's are until it read them")
-        del counted["both until the answer came"]
+    counted = {"each by its own word": "sent"}
+    if all(one.wire_p99_ms is not None for seen in found.values() for one in seen):
+        counted["both on the wire"] = "wire"
     for how, kind in counted.items():
         for percent in ("p50", "p99"):
             values = {name: [getattr(one, f"{kind}_{percent}_ms") for one in seen] for name, seen in found.items()}
@@ -133,18 +132,12 @@ def _true(which: str, found: Found) -> list[dict[str, Any]]:
     verdicts: list[dict[str, Any]] = []
     print("beside the wire, each in its own rounds; the error in the median and in the worst of them")
     for percent in ("p50", "p99"):
-        for name, kind in ((WRK, "sent"), (WRK, "came"), (CLOSED, "sent"), (OPEN, "sent")):
-            pairs = [
-                (getattr(one, f"wire_{percent}_ms"), said)
-                for one in found[name]
-                if (said := getattr(one, f"{kind}_{percent}_ms")) is not None
-            ]
-            if not pairs:
-                continue
+        for name in (WRK, CLOSED, OPEN):
+            pairs = [(getattr(one, f"wire_{percent}_ms"), getattr(one, f"sent_{percent}_ms")) for one in found[name]]
             errors = [said - true for true, said in pairs]
             wrong = sum(abs(said - true) > max(SAME_RATIO * true, SAME_MS) for true, said in pairs)
             worst = max(errors, key=abs)
-            who = f"{name}, until it came" if kind == "came" else name if name == WRK else f"loadgen, {name}"
+            who = name if name == WRK else f"loadgen, {name}"
             met = abs(statistics.median(errors)) <= max(SAME_RATIO * statistics.median(t for t, _ in pairs), SAME_MS)
             ended = f"  goal {GOAL}  {VERDICT[met]}" if name != WRK else ""
             print(f"    {percent} {who:<20} wire {quartiles([true for true, _ in pairs])}  "

@@ -9,7 +9,6 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.bench import wrk_stamps
 from tests.bench.contenders import CLIENT_CORE, can_pin
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ class Measured:
     p50_ms: float
     p99_ms: float
     requests: int
-    stamps: wrk_stamps.Stamps | None = None
 
 
 def require() -> None:
@@ -59,12 +57,8 @@ def load(
     connections: int,
     seconds: int,
     script: Path | None = None,
-    stamping: Path | None = None,
 ) -> Measured:
-    """Closed loop on ``url`` for the time given; anything but 2xx answers, or a socket error, ends the benchmark.
-
-    ``stamping`` is what ``wrk_stamps`` has built.
-    """
+    """Closed loop on ``url`` for the time given; anything but 2xx answers, or a socket error, ends the benchmark."""
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", url]
     if script is not None:
         command[1:1] = ["-s", str(script)]
@@ -74,7 +68,6 @@ def load(
         text=True,
         timeout=seconds + 60,
         check=False,
-        env=None if stamping is None else {**os.environ, "LD_PRELOAD": str(stamping)},
         preexec_fn=(lambda: os.sched_setaffinity(0, {CLIENT_CORE})) if can_pin() else None,
     )
     text = done.stdout
@@ -85,7 +78,6 @@ def load(
         p50_ms=_latency(text, "50"),
         p99_ms=_latency(text, "99"),
         requests=int(_find(r"(\d+) requests in", text)[0]),
-        stamps=wrk_stamps.read(done.stderr),
     )
 
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from signal import Signals
 from typing import TYPE_CHECKING, Any
@@ -104,6 +105,21 @@ class RunningNode:
         """One request on a connection of its own."""
         with self.connect() as connection:
             return connection.get(target, *fields, method=method)
+
+    def answer(self, target: bytes) -> bytes:
+        """All that comes back for a target in whatever bytes."""
+        with self.connect() as connection:
+            connection.send(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            return connection.read_to_end()
+
+    def readiness(self) -> str:
+        """The text of /readyz, whatever its status."""
+        try:
+            return self.admin("/readyz")
+        except urllib.error.HTTPError as error:
+            with error:
+                text: str = error.read().decode()
+                return text
 
     def admin(self, path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=60) as reply:

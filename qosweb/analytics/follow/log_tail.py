@@ -215,11 +215,6 @@ class LogTail:
         return before == size
 
 
-def number_of(cut: str) -> int:
-    """Of a folder in ``cuts``."""
-    return int(cut.partition("-")[0])
-
-
 def _rotated_files(path: Path) -> list[Path]:
     """``access.log.2``, ``access.log.1``: the oldest first."""
     try:

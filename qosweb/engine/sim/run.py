@@ -16,7 +16,6 @@ from cluster.sim.world import FrameListener, NotReached, World
 from qosweb.engine.sim.clients import Clients
 from qosweb.engine.sim.host import Host
 from qosweb.engine.sim.judge import EngineJudge
-from qosweb.engine.sim.plan import EnginePlan, make_plan
 from qosweb.engine.sim.policies import ALL, law_of
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from cluster.sim.faults import AnyFault
     from cluster.sim.history_machine import History
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
-    from qosweb.engine.sim.plan import CapacityChange, PolicyChange
+    from qosweb.engine.sim.plan import CapacityChange, EnginePlan, PolicyChange
 
 OVER_WITHIN = 30.0  # virtual seconds after everything healed: as long as a group may take, and the longest lifetime
 EVENTS_MAX = 2_000_000
@@ -179,7 +178,3 @@ def play(plan: EnginePlan, listener: FrameListener | None = None) -> RunResult:
         sometimes=dict(world.sometimes),
         clauses=scene.judge.clauses(),
     )
-
-
-def run_seed(seed: int) -> RunResult:
-    return play(make_plan(seed))

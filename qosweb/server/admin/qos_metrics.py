@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from cluster.runtime.observe.metrics import GroupCollector
+from cluster import GroupCollector
 from qosweb.server.accesslog.recorder import SERVICE_BUCKETS_S
 from qosweb.server.admin.status import held_share, members_of, scope_of
 from qosweb.webqos.values import PPM

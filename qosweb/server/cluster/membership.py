@@ -16,15 +16,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster import Options, Replica
-from cluster.runtime.api.group import Full, NotDelivered
-from cluster.runtime.api.options import Bounds
+from cluster import (
+    AlreadyFounded,
+    BadKey,
+    Bounds,
+    Dialect,
+    Full,
+    MemberStops,
+    NotDelivered,
+    Options,
+    Replica,
+    StoreError,
+    read_key_file,
+)
 from cluster.runtime.disk.database_file import FILE
-from cluster.runtime.disk.store_errors import StoreError
-from cluster.runtime.fatal_errors import MemberStops
-from cluster.runtime.net.founding_check import AlreadyFounded
-from cluster.runtime.net.handshake import Dialect
-from cluster.runtime.net.keys import BadKey, read_key_file
 from qosweb.engine.replicated.compiled_policy import OtherLanguage
 from qosweb.engine.replicated.entries import FORMAT, OtherFormat
 from qosweb.errors import UsageError
@@ -35,9 +40,7 @@ from qosweb.webqos.model.model import LANGUAGE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cluster.layer import Delivered
-    from cluster.names import ProcessId, View
-    from cluster.runtime.api.group import Group
+    from cluster import Delivered, Group, ProcessId, View
     from qosweb.admission.engine_driver import EngineDriver
     from qosweb.engine.replicated.entries import NodeBatch
     from qosweb.settings import ServeSettings

@@ -101,11 +101,6 @@ def leaves(condition: Condition) -> Iterator[Leaf | Atom]:
             yield condition
 
 
-def is_of_cluster(condition: Condition) -> bool:
-    """It speaks only of the cluster, not of a request."""
-    return all(isinstance(leaf, Within) and leaf.subject in OF_CLUSTER for leaf in leaves(condition))
-
-
 def is_of_request(condition: Condition) -> bool:
     """It speaks only of the request and its page."""
     return not any(

@@ -11,7 +11,8 @@ import pytest
 
 from cluster.sim.mutant_hunt import hunt
 from qosweb.engine.sim.mutant_catalogue import MUTANTS
-from qosweb.engine.sim.run import run_seed
+from qosweb.engine.sim.plan import make_plan
+from qosweb.engine.sim.run import play
 from tests.engine import test_engine
 from tests.engine.local import test_admission, test_batch_timing
 
@@ -50,7 +51,7 @@ NOTICED_BY: dict[str, Callable[[], None]] = {
 @pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.name not in NOTICED_BY], ids=lambda one: one.name)
 def test_it_is_noticed(mutant: Mutant) -> None:
     first = SHOWN_BY.get(mutant.name, 0)
-    caught = hunt(mutant, range(first, first + SEEDS_MAX), run_seed)
+    caught = hunt(mutant, range(first, first + SEEDS_MAX), lambda seed: play(make_plan(seed)))
     assert caught.by, f"nobody noticed that {mutant.wrong}"
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from qosweb.engine.sim.command_line import line
-from qosweb.engine.sim.run import play, run_seed
+from qosweb.engine.sim.plan import make_plan
+from qosweb.engine.sim.run import play
 from qosweb.engine.sim.steady_load import off, shares_of
 from qosweb.engine.sim.wide_pipes import make_wide_plan
 
@@ -42,7 +43,7 @@ met: Counter[str] = Counter()
 @pytest.mark.parametrize("part", range(PARTS))
 def test_fixed_seeds(part: int) -> None:
     for seed in SEEDS[part::PARTS]:
-        outcome = run_seed(seed)
+        outcome = play(make_plan(seed))
         assert outcome.failure is None, line(outcome)
         met.update(outcome.sometimes)
         met.update({f"judged: {what}": count for what, count in outcome.clauses.items()})
@@ -58,7 +59,7 @@ def test_what_is_interesting_took_place() -> None:
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_seeds_that_failed_once(seed: int) -> None:
-    outcome = run_seed(seed)
+    outcome = play(make_plan(seed))
     assert outcome.failure is None, line(outcome)
 
 

@@ -72,15 +72,6 @@ def much_to_write(cluster: RunningCluster) -> None:
         assert reply.status == 200
 
 
-def readiness(node: RunningNode) -> str:
-    try:
-        return node.admin("/readyz")
-    except urllib.error.HTTPError as error:
-        with error:
-            text: str = error.read().decode()
-            return text
-
-
 def test_a_clock_that_is_an_hour_off_moves_nothing_but_the_own_log(tmp_path: Path) -> None:
     clocks = Preloaded(tmp_path, "wallclock")
     site = make_site(tmp_path / "site", {"a": 64 * KIB, "b": 16})
@@ -147,7 +138,7 @@ def test_full_disks_of_one_node(tmp_path: Path) -> None:
         wait_for(goes_on, "c says that its disk is full", 60)
         cluster.together("ab")
         began = float(cluster.requests("ab")[-1]["ts"])
-        assert "cluster: waits for its disk, which is full\n" in readiness(c)
+        assert "cluster: waits for its disk, which is full\n" in c.readiness()
         assert c.get("/a/page").headers["qos-scope"] == "local"
         starved = Starved([a.process.pid, b.process.pid])
         with Load(tmp_path, [a, b], ["a=50:/a/page", "b=50:/b/page"], "--rate", "260", "--duration", "5s") as load:
@@ -159,7 +150,7 @@ def test_full_disks_of_one_node(tmp_path: Path) -> None:
         says(c, "the order log", "takes nothing", "No space left on device")
         filler.unlink()
         cluster.together("abc")
-        assert readiness(c) == "ok\n"
+        assert c.readiness() == "ok\n"
         says(c, "access log: writing again; 0 lines lost so far")
         assert a.get("/a/page").status == 200
         says(c, "the order log", "is written again")
@@ -176,11 +167,11 @@ def test_a_node_that_waits_for_the_state_says_so(tmp_path: Path) -> None:
         slow = disks.before("c")
         disks.set("c", 250)
         c = cluster.add("c", "--data-dir", str(tmp_path / "data"), before=slow)
-        wait_for(lambda: readiness(c) == "cluster: state transfer\n" or None, "the state is on its way", 60)
+        wait_for(lambda: c.readiness() == "cluster: state transfer\n" or None, "the state is on its way", 60)
         assert c.get("/a/page").status == 200
         disks.set("c", 0)
         cluster.together("abc")
-        assert readiness(c) == "ok\n"
+        assert c.readiness() == "ok\n"
 
 
 def test_a_node_whose_member_stops_goes_on_alone_and_ends_in_order(tmp_path: Path) -> None:
@@ -201,7 +192,7 @@ def test_a_node_whose_member_stops_goes_on_alone_and_ends_in_order(tmp_path: Pat
         cluster.together("ab")
         says(c, "group: this member stops: the disk was full for")
         says(c, "this node is out of its cluster and goes on alone; it comes back when it is started again: the disk")
-        assert readiness(c).startswith("cluster: out of the cluster until it is started again: the disk was full")
+        assert c.readiness().startswith("cluster: out of the cluster until it is started again: the disk was full")
         reply = c.get("/a/page")
         assert (reply.status, reply.headers["qos-scope"]) == (200, "local")
         assert c.stop() == 0

@@ -47,15 +47,6 @@ def says(node: RunningNode, *words: str) -> None:
     wait_for(lambda: any(all(word in line for word in words) for line in said) or None, f"a line with {words}")
 
 
-def readiness(node: RunningNode) -> str:
-    try:
-        return node.admin("/readyz")
-    except urllib.error.HTTPError as error:
-        with error:
-            text: str = error.read().decode()
-            return text
-
-
 def put_policy(node: RunningNode, text: str) -> tuple[int, str]:
     url = f"http://127.0.0.1:{node.admin_port}/policy"
     try:
@@ -86,7 +77,7 @@ def test_one_of_another_version_is_turned_away_at_the_door(
     stranger = cluster.add(name, command=command)
     says(stranger, "closed a connection", at_both)
     says(cluster.nodes["a"], "closed a connection", at_both)
-    assert readiness(stranger) == "cluster: not in a primary view\n"
+    assert stranger.readiness() == "cluster: not in a primary view\n"
     assert served_alone(stranger)
     cluster.together("ab")
     assert not [view for at in "ab" for view in cluster.events(at, "view") if name in view["members"]]

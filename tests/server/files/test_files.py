@@ -44,13 +44,6 @@ def node(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
         assert node.stderr[1:] == []
 
 
-def answer(node: RunningNode, target: bytes) -> bytes:
-    """All that comes back for a target in whatever bytes."""
-    with node.connect() as connection:
-        connection.send(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        return connection.read_to_end()
-
-
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -134,9 +127,9 @@ def test_a_directory_is_redirected_to_its_slash(node: RunningNode, target: str, 
 def test_a_redirect_never_leads_elsewhere(node: RunningNode, root: Path) -> None:
     (root / "evil.example" / "x").mkdir(parents=True)
     for target in (b"//evil.example/x", b"///evil.example/x", b"//evil.example//x", b"////evil.example/x"):
-        assert b"\r\nLocation: /evil.example/x/\r\n" in answer(node, target)
+        assert b"\r\nLocation: /evil.example/x/\r\n" in node.answer(target)
     for target in (b"/\\evil.example/x", b"/%5cevil.example/x", b"/%2fevil.example/x", b"\\\\evil.example/x"):
-        reply = answer(node, target)
+        reply = node.answer(target)
         assert reply.startswith(b"HTTP/1.1 400 ")
         assert b"Location" not in reply
 

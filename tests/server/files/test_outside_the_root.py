@@ -44,13 +44,6 @@ def node(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
         assert node.stderr[1:] == []
 
 
-def answer(node: RunningNode, target: bytes) -> bytes:
-    """All that comes back for a target in whatever bytes."""
-    with node.connect() as connection:
-        connection.send(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        return connection.read_to_end()
-
-
 def test_links_inside_the_root_are_followed(node: RunningNode, root: Path) -> None:
     (root / "link.txt").symlink_to("A.txt")
     (root / "absolute.txt").symlink_to(root / "A.txt")
@@ -189,7 +182,7 @@ def test_every_known_escape_is_refused(node: RunningNode) -> None:
     tricks = catalogue()
     assert len(tricks) > 200
     for raw in tricks:
-        reply = answer(node, raw.encode("utf-8", "surrogateescape"))
+        reply = node.answer(raw.encode("utf-8", "surrogateescape"))
         expected = outcome(raw)
         status = expected if isinstance(expected, int) else 200 if expected == "/" else 404
         assert reply.startswith(b"HTTP/1.1 %d " % status), (raw, reply[:80])
@@ -207,6 +200,6 @@ def test_no_way_leads_up(node: RunningNode, start: str) -> None:
     for step in UPWARDS:
         for depth in range(1, 4):
             for end in ("secret.txt", "outside/", "site/A.txt"):
-                reply = answer(node, f"{start}{step * depth}{end}".encode())
+                reply = node.answer(f"{start}{step * depth}{end}".encode())
                 assert reply[9:12] in (b"400", b"404"), (start, step, depth, end)
                 assert SECRET not in reply

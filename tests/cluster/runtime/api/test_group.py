@@ -361,6 +361,11 @@ def test_figures_for_prometheus() -> None:
     run(story)
 
 
+def test_all_that_is_exported_is_there() -> None:
+    for name in cluster.__all__:
+        assert getattr(cluster, name).__name__ == name
+
+
 def test_the_pure_stack_pays_nothing_for_sockets() -> None:
     code = "import sys, cluster, cluster.stack; print('asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -1,0 +1,67 @@
+"""Makes a trace from a rate, a mix of pages and flash crowds, as ``loadgen trace`` does."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+
+from loadgen.errors import UsageError, read
+from loadgen.trace.arrivals import KINDS, requests, stages
+from loadgen.trace.curves import parse_curve
+from loadgen.trace.flash_crowds import parse_crowd
+from loadgen.trace.page_mix import MixPart, parse_mix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from msgspec import UnsetType
+
+    from loadgen.trace.request import TraceRequest
+
+_REQUESTS_MAX = 100_000_000
+_ZIPF_MAX = 20.0
+
+
+def make_trace(
+    rate: float | str,
+    duration_s: float | None = None,
+    *,
+    mix: Sequence[str] = (),
+    flash: Sequence[str] = (),
+    arrivals: str = "poisson",
+    zipf: float = 0.0,
+    method: str = "GET",
+    body: int | str | UnsetType = UNSET,
+    seed: int = 1,
+) -> Iterator[TraceRequest]:
+    """The requests of a new trace, in order of time; the same arguments give the same requests.
+
+    ``rate`` is per second, or a curve: ``10..200`` (a ramp), ``10@20s,50@20s`` (steps, which need no duration),
+    ``day:10..200``. ``page_mix`` has classes with weights and pages, ``A=30:/a.html`` or ``B=70:/b/{1..500}.html``;
+    ``flash`` has crowds, ``A=x10@50s+20s``. ``zipf`` is the exponent by which the pages of a range are asked for.
+    ``arrivals`` is poisson or constant. ``body`` is a number of bytes or the name of a file. Raises UsageError.
+    """
+    parts = parse_mixes(mix)
+    names = [part.class_name for part in parts]
+    crowds = [read(parse_crowd, text, "--flash") for text in flash]
+    for crowd in crowds:
+        if crowd.class_name and crowd.class_name not in names:
+            known = ", ".join(name for name in names if name) or "none"
+            raise UsageError(f"--flash: the mix has no class '{crowd.class_name}'; it has {known}")
+    if arrivals not in KINDS:
+        raise UsageError(f"--arrivals '{arrivals}': there are {' and '.join(KINDS)}")
+    if not 0 <= zipf <= _ZIPF_MAX:
+        raise UsageError(f"--zipf: at most {_ZIPF_MAX:g}")
+    course = stages(read(lambda text: parse_curve(text, duration_s), str(rate), "--rate"), parts, crowds)
+    expected = sum(stage.piece.area for stage in course)
+    if expected > _REQUESTS_MAX:
+        raise UsageError(f"--rate {rate}: that would be {expected:.3g} requests, at most {_REQUESTS_MAX:.0e}")
+    dice = random.Random(seed)
+    return requests(course, parts, kind=arrivals, zipf_exponent=zipf, method=method, dice=dice, body=body)
+
+
+def parse_mixes(texts: Sequence[str]) -> list[MixPart]:
+    """One class without a name that asks for ``/``, if there are none."""
+    return [read(parse_mix, text, "--mix") for text in texts] or [MixPart("", 1.0, "/")]

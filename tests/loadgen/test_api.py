@@ -1,0 +1,94 @@
+"""The load generator as a Python library: what `loadgen` exports, against a real server."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+import loadgen
+from loadgen import (
+    LoadOptions,
+    Request,
+    RunFile,
+    Summary,
+    UsageError,
+    compare,
+    make_trace,
+    parse_assertion,
+    read_summary,
+    run_load,
+)
+from tests.support.nodes import RunningNode
+from tests.support.sites import write_site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("node")
+    with RunningNode(write_site(folder / "site"), folder) as node:
+        yield node.url
+
+
+def test_all_that_is_exported_is_there_and_explained() -> None:
+    for name in loadgen.__all__:
+        assert getattr(loadgen, name).__doc__, name
+    with pytest.raises(AttributeError, match="no attribute 'run_lode'"):
+        _ = loadgen.run_lode
+
+
+def test_make_send_and_look(url: str, tmp_path: Path) -> None:
+    trace = list(make_trace(100, 1.0, mix=["A=1:/page.html", "B=1:/nothing"], arrivals="constant", seed=7))
+    assert trace == list(make_trace("100", 1.0, mix=["A=1:/page.html", "B=1:/nothing"], arrivals="constant", seed=7))
+    assert len(trace) == 100
+    results = str(tmp_path / "results.jsonl.gz")
+    summary = run_load(trace, [url], LoadOptions(headers={"X-Group": "blue"}), results=results)
+    assert summary.classes["A"].served == 1.0
+    assert summary.classes["B"].failed_by_cause == {"status 404": summary.classes["B"].requests}
+    assert parse_assertion("A.served>=100%").judge(summary).holds
+    assert not parse_assertion("failed==0").judge(summary).holds
+    run = RunFile(results)
+    assert run.facts.headers == {"X-Group": "blue"}
+    found = sorted(run.results(), key=lambda result: result.n)
+    assert [result.url for result in found] == [request.url for request in trace]
+    again = read_summary(results)
+    assert again.all.outcomes == summary.all.outcomes
+    assert set(compare(summary, again)) == {"all", "A", "B"}
+
+
+def test_a_trace_in_a_file_and_a_closed_loop(url: str, tmp_path: Path) -> None:
+    name = tmp_path / "trace.jsonl"
+    name.write_text('{"t":0,"url":"/page.html"}\n{"t":0.01,"url":"/"}\n')
+    assert [request.url for request in loadgen.read_trace(str(name))] == ["/page.html", "/"]
+    assert run_load(str(name), [url]).all.outcomes["accepted"] == 2
+    summary = run_load(str(name), [url], LoadOptions(clients=2, lasting_s=0.3))
+    assert summary.run.closed_loop
+    assert summary.all.requests == summary.all.outcomes["accepted"] > 2
+
+
+def test_from_a_thread(url: str) -> None:
+    found: list[Summary] = []
+    thread = threading.Thread(target=lambda: found.append(run_load([Request(0.0, "/")], [url])))
+    thread.start()
+    thread.join(60)
+    assert found[0].all.served == 1.0
+
+
+def test_what_cannot_work_is_said() -> None:
+    here = ["http://127.0.0.1:1"]
+    request = [Request(0.0, "/")]
+    with pytest.raises(UsageError, match="has no requests"):
+        run_load([], here)
+    with pytest.raises(UsageError, match="allow-remote"):
+        run_load(request, ["http://192.0.2.1"])
+    with pytest.raises(UsageError, match="set by the load generator"):
+        run_load(request, here, LoadOptions(headers={"Host": "x"}))
+    with pytest.raises(UsageError, match="no class 'Z'"):
+        make_trace(5, 1.0, mix=["A=1:/"], flash=["Z=x2@0s+1s"])
+    with pytest.raises(UsageError, match="--arrivals 'never'"):
+        make_trace(5, 1.0, arrivals="never")
