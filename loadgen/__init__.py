@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LoadOptions",
-    "Request",
     "Result",
     "RunFile",
-    "Summary",
+    "RunSummary",
+    "TraceRequest",
     "UsageError",
     "compare",
     "make_trace",

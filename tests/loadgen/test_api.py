@@ -10,9 +10,9 @@ import pytest
 import loadgen
 from loadgen import (
     LoadOptions,
-    Request,
     RunFile,
-    Summary,
+    RunSummary,
+    TraceRequest,
     UsageError,
     compare,
     make_trace,
@@ -72,8 +72,8 @@ def test_a_trace_in_a_file_and_a_closed_loop(url: str, tmp_path: Path) -> None:
 
 
 def test_from_a_thread(url: str) -> None:
-    found: list[Summary] = []
-    thread = threading.Thread(target=lambda: found.append(run_load([Request(0.0, "/")], [url])))
+    found: list[RunSummary] = []
+    thread = threading.Thread(target=lambda: found.append(run_load([TraceRequest(0.0, "/")], [url])))
     thread.start()
     thread.join(60)
     assert found[0].all.served == 1.0
@@ -81,7 +81,7 @@ def test_from_a_thread(url: str) -> None:
 
 def test_what_cannot_work_is_said() -> None:
     here = ["http://127.0.0.1:1"]
-    request = [Request(0.0, "/")]
+    request = [TraceRequest(0.0, "/")]
     with pytest.raises(UsageError, match="has no requests"):
         run_load([], here)
     with pytest.raises(UsageError, match="allow-remote"):
