@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from loadgen.errors import UsageError
-    from loadgen.load import LoadOptions, run_load
+    from loadgen.load import run_load
+    from loadgen.options import LoadOptions
     from loadgen.results.assertions import parse_assertion
     from loadgen.results.comparison import compare
     from loadgen.results.results import Result
@@ -48,7 +49,8 @@ _NAMES_BY_MODULE = {
     "loadgen.results.assertions": ("parse_assertion",),
     "loadgen.results.comparison": ("compare",),
     "loadgen.errors": ("UsageError",),
-    "loadgen.load": ("LoadOptions", "run_load"),
+    "loadgen.load": ("run_load",),
+    "loadgen.options": ("LoadOptions",),
     "loadgen.results.results": ("Result",),
     "loadgen.results.results_file": ("RunFile", "read_summary"),
     "loadgen.results.summary": ("RunSummary",),

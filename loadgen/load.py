@@ -15,9 +15,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
 from loadgen.errors import UsageError
+from loadgen.options import LoadOptions
 from loadgen.results.results import RunFacts, suggests_secret
 from loadgen.run.messages import Job
 from loadgen.run.progress import SilentDisplay, make_display
@@ -41,26 +42,6 @@ _CONNECTIONS_MAX = 50_000
 _SPARE_FILES = 100
 _TARGETS_MAX = 100
 _TELL_EVERY_S, _TELL_QUIETLY_EVERY_S = 0.2, 1.0
-
-
-class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a trace is sent. The options of ``loadgen run`` have the same names and defaults."""
-
-    spread: str = "even"  # over targets: one (the first), even, skewed[:S], or weights such as 70,20,10
-    allow_remote: bool = False  # targets may be other machines than this one
-    processes: int = 0  # 0: as many as the trace needs, one core left free
-    connections: int = 1000  # open at a time to each target
-    timeout_s: float = 10.0  # from sending to the whole answer
-    connect_timeout_s: float = 5.0
-    send_within_s: float = 5.0  # of being due, else a request counts as unsent
-    body_max: int = 1 << 30  # bytes of the largest answer that is read
-    redirects_max: int = 5  # followed for each request; 0: none
-    headers: dict[str, str] = {}  # of every request
-    ca: str = ""  # a file of certificates to trust, for https
-    insecure: bool = False  # do not check certificates
-    clients: int = 0  # closed loop: so many clients, each of which asks again when it has its answer
-    lasting_s: float = 10.0  # of a closed loop
-    pause_s: float = 0.0  # of a client of a closed loop before it asks again, on average
 
 
 def run_load(
@@ -164,21 +145,9 @@ def _jobs(
             parts=processes,
             targets=targets,
             weights=weights,
-            connections=share,
-            timeout_s=options.timeout_s,
-            connect_timeout_s=options.connect_timeout_s,
-            send_within_s=options.send_within_s,
-            body_max=options.body_max,
-            redirects_max=options.redirects_max,
-            allow_remote=options.allow_remote,
+            options=replace(options, connections=share, clients=share if clients else 0),
             want_results=want_results,
-            headers=options.headers,
-            tls_verify=not options.insecure,
-            tls_ca=options.ca,
             tell_every_s=tell_every_s,
-            closed_loop_s=options.lasting_s if clients else 0.0,
-            closed_loop_clients=share if clients else 0,
-            pause_s=options.pause_s,
         )
         for at, share in enumerate(shares)
     ]
@@ -211,7 +180,7 @@ def _facts(
         requests=0 if options.clients else known.requests,
         duration_s=options.lasting_s if options.clients else known.duration_s,
         processes=len(jobs),
-        connections=sum(job.connections for job in jobs),
+        connections=sum(job.options.connections for job in jobs),
         timeout_s=options.timeout_s,
         send_within_s=options.send_within_s,
         version=version("qosweb"),

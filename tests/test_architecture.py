@@ -30,7 +30,7 @@ PURE = (
     "loadgen/errors.py", "loadgen/results/hdr_log.py", "loadgen/experiments/timelines.py",
     "loadgen/experiments/evidence.py", "loadgen/experiments/findings.py", "loadgen/experiments/judging.py",
     "loadgen/experiments/layout.py", "loadgen/experiments/outages.py", "loadgen/experiments/published_figures.py",
-    "loadgen/results/histogram.py", "loadgen/results/outcomes.py", "loadgen/send/think_times.py",
+    "loadgen/results/histogram.py", "loadgen/options.py", "loadgen/results/outcomes.py", "loadgen/send/think_times.py",
     "loadgen/results/recount.py", "loadgen/results/results.py", "loadgen/send/spread.py", "loadgen/results/summary.py",
     "loadgen/results/tally.py", "loadgen/send/targets.py", "loadgen/trace/arrivals.py", "loadgen/trace/as_log.py",
     "loadgen/trace/flash_crowds.py", "loadgen/trace/curves.py", "loadgen/trace/transforms.py", "loadgen/trace/logs.py",
@@ -218,6 +218,13 @@ def test_a_class_name_has_one_meaning() -> None:
                 places.setdefault(node.name, []).append(_name(path))
     several = {name: where for name, where in places.items() if len(where) > 1 and name not in SHARED_CLASS_NAMES}
     assert several == {}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_users_get_type_information(package: str) -> None:
+    assert (TOP / package / "py.typed").is_file()
+    settings = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    assert "py.typed" in settings["package-data"][package]
 
 
 def test_no_module_is_dead() -> None:

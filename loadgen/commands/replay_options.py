@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from loadgen.errors import UsageError
-from loadgen.load import LoadOptions
+from loadgen.options import LoadOptions
 from loadgen.send.spread import written
 from loadgen.trace.request import fault_in_field
 

@@ -1,4 +1,4 @@
-"""``loadgen run`` and ``loadgen replay``: requests against real servers."""
+"""``loadgen run`` and ``loadgen replay``: read the command line, send the requests, report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from loadgen.commands.option_values import read_body, read_fields, read_method
 from loadgen.commands.output import write_outputs
 from loadgen.commands.replay_options import options_of, tell_left_out, tell_taken
 from loadgen.errors import UsageError, read
-from loadgen.load import LoadOptions, parse_targets, send_trace, spooled
+from loadgen.load import parse_targets, send_trace, spooled
+from loadgen.options import LoadOptions
 from loadgen.results.assertions import parse_assertion
 from loadgen.results.results import request_of, suggests_secret
 from loadgen.results.results_file import RunFile

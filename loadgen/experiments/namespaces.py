@@ -1,7 +1,7 @@
-"""A network of namespaces: one for each node and one for the clients, joined by a bridge; gone with the experiment.
+"""A network of Linux namespaces: one for each node and one for the clients, joined by a bridge.
 
-Two nodes are cut apart without a word: each has in its table of neighbours an address for the other that nobody has.
-Packets leave and no one takes them. Clients reach every node all the time.
+A cut is silent: the neighbour table of a node gets a MAC address for the other node that no interface has, so packets
+leave and nobody receives them. Clients reach every node all the time.
 """
 
 from __future__ import annotations

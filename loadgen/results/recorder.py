@@ -1,4 +1,4 @@
-"""What became of requests: counts, and a line of results for each if somebody wants them."""
+"""Records the outcome of each request in one process: counts and, if wanted, a line of results."""
 
 from __future__ import annotations
 

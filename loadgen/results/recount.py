@@ -1,4 +1,4 @@
-"""A summary made from the results of a run, request by request. Pure."""
+"""Computes the summary of a run from its results file. Pure."""
 
 from __future__ import annotations
 

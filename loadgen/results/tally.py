@@ -1,4 +1,4 @@
-"""Counts of a run by class, as increments that a process sends and the run adds up. Pure."""
+"""Counters and latency histograms of a run by class; processes send increments, and the run adds them up. Pure."""
 
 from __future__ import annotations
 

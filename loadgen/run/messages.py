@@ -1,4 +1,4 @@
-"""What a run tells its processes, and what they tell back, as frames on pipes.
+"""Messages between a run and its worker processes, as frames on pipes.
 
 A process is told one ``Job`` and, when all are ready, a ``Go``, as lines of JSON on its standard input; the end of that
 input tells it to stop. It answers with frames on its standard output: one byte that says what it is, four for the
@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from loadgen.options import LoadOptions
 from loadgen.results.tally import RunTally
 from loadgen.send.targets import Target
 
@@ -27,21 +28,9 @@ class Job(msgspec.Struct):
     parts: int
     targets: list[Target]
     weights: list[float]  # of the targets
-    connections: int  # at most, of this process to each target
-    timeout_s: float
-    connect_timeout_s: float
-    send_within_s: float
-    body_max: int
-    redirects_max: int  # 0: they are not followed
-    allow_remote: bool
+    options: LoadOptions  # with this process's share of the connections and clients
     want_results: bool
-    headers: dict[str, str]
-    tls_verify: bool
-    tls_ca: str
     tell_every_s: float  # what happened; to add it up takes time from whoever shares the processor
-    closed_loop_s: float = 0.0  # for how long, in a closed loop
-    closed_loop_clients: int = 0
-    pause_s: float = 0.0  # of each of them between an answer and the next request, on average
 
 
 class Go(msgspec.Struct):

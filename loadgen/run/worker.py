@@ -67,7 +67,7 @@ async def _run(job: Job, orders: FileIO) -> None:
     outbox.put(messages.READY)
     cpu_before_s = _cpu_s()
     attack.start(await started)
-    sweep_s = min(0.05, job.timeout_s / 5, job.send_within_s / 5)
+    sweep_s = min(0.05, job.options.timeout_s / 5, job.options.send_within_s / 5)
     next_tell_s = 0.0
     while not attack.finished.is_set():
         try:
@@ -95,7 +95,7 @@ def _tell(attack: Attack, outbox: PipeWriter) -> None:
 
 def _requests(job: Job) -> Iterator[tuple[int, TraceRequest]]:
     """This process's requests; in a closed loop, which numbers them itself, again and again."""
-    if not job.closed_loop_clients:
+    if not job.options.clients:
         yield from read_share(job.trace, part=job.part, parts=job.parts)
         return
     numbers = itertools.count(job.part, job.parts)
@@ -109,8 +109,8 @@ def _requests(job: Job) -> Iterator[tuple[int, TraceRequest]]:
 
 
 def _tls(job: Job) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=job.tls_ca or None)
-    if not job.tls_verify:
+    context = ssl.create_default_context(cafile=job.options.ca or None)
+    if job.options.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context

@@ -65,10 +65,11 @@ class Attack:
 
     def __init__(self, job: Job, requests: Iterator[tuple[int, TraceRequest]], tls: ssl.SSLContext) -> None:
         self._job = job
+        options = self._options = job.options
         self._requests = requests
         self._tls = tls
         self._spread = Spread(job.weights)
-        self._limits = PoolLimits(job.connections, job.connect_timeout_s, job.body_max)
+        self._limits = PoolLimits(options.connections, options.connect_timeout_s, options.body_max)
         self._remembered = HeadCache()
         self._bodies = Bodies()
         self._watch = make_watcher(asyncio.get_running_loop())
@@ -81,10 +82,10 @@ class Attack:
         self._stopping = False
         self._give_up_at_s = math.inf
         self._loop = asyncio.get_running_loop()
-        self._pauses = ThinkTimes(job.pause_s, random.Random(job.part))
+        self._pauses = ThinkTimes(options.pause_s, random.Random(job.part))
         self.finished = asyncio.Event()
         self.in_flight = 0  # taken up and without outcome
-        self.record = ResultRecorder(want_results=job.want_results, closed_loop=job.closed_loop_clients > 0)
+        self.record = ResultRecorder(want_results=job.want_results, closed_loop=options.clients > 0)
 
     @property
     def waiting(self) -> int:
@@ -92,7 +93,7 @@ class Attack:
 
     @property
     def is_closed_loop(self) -> bool:
-        return self._job.closed_loop_clients > 0
+        return self._options.clients > 0
 
     def start(self, start_s: float) -> None:
         """``start_s`` is when the trace begins."""
@@ -100,7 +101,7 @@ class Attack:
         if self.is_closed_loop:
             self._next = next(self._requests, None)
             delay_s = max(0.0, start_s - _monotonic())
-            for _ in range(self._job.closed_loop_clients):
+            for _ in range(self._options.clients):
                 self._loop.call_later(delay_s, self._pause, 0.0)
             return
         self._advance()
@@ -127,7 +128,7 @@ class Attack:
     def sweep(self) -> None:
         """Keep the time limits."""
         now_s = _monotonic()
-        if self.is_closed_loop and not self._stopping and now_s >= self._start_s + self._job.closed_loop_s:
+        if self.is_closed_loop and not self._stopping and now_s >= self._start_s + self._options.lasting_s:
             self.stop(grace_s=math.inf)  # every request that was sent still gets its time
         if now_s > self._give_up_at_s:
             for pool in self._pools.values():
@@ -135,9 +136,9 @@ class Attack:
                     self._end(shot, FAILED, cause=INTERRUPTED)
             return
         for pool in tuple(self._pools.values()):
-            for shot in pool.overdue(now_s - self._job.send_within_s):
+            for shot in pool.overdue(now_s - self._options.send_within_s):
                 self._give_up(shot)
-            for shot in pool.expired(now_s - self._job.timeout_s):
+            for shot in pool.expired(now_s - self._options.timeout_s):
                 self._end(shot, FAILED, cause=TIMEOUT)
 
     def close(self) -> None:
@@ -155,7 +156,7 @@ class Attack:
 
     def answered(self, shot: PendingRequest, head: ResponseHead, size: int) -> None:
         outcome = outcome_of(head.status)
-        if outcome == REDIRECTED and self._job.redirects_max:
+        if outcome == REDIRECTED and self._options.redirects_max:
             try:
                 self._follow(shot, head)
             except RedirectNotFollowed as stray:
@@ -195,7 +196,7 @@ class Attack:
             due_s = self._next_due_s
             if due_s > now_s:
                 break
-            if self._job.closed_loop_clients:
+            if self._options.clients:
                 self._pauses.end()
                 self._next_due_s = self._pauses.next_s
                 self._ask_again()
@@ -282,7 +283,7 @@ class Attack:
         """The one place where a request gets its outcome."""
         self.record.end(shot, outcome, head, size, cause)
         self.in_flight -= 1
-        if self._job.closed_loop_clients and not self._stopping:
+        if self._options.clients and not self._stopping:
             self._pause(_BREATH_S if outcome == FAILED else 0.0)
         elif self._next is None or self._stopping:
             self._finish_if_done()
@@ -298,7 +299,7 @@ class Attack:
                 self,
                 target,
                 self._limits,
-                Payloads(target, self._job.headers),
+                Payloads(target, self._options.headers),
                 self._remembered,
                 self._tls,
                 self._watch,

@@ -33,7 +33,7 @@ class RedirectStep(NamedTuple):
 
 def follow(shot: PendingRequest, head: ResponseHead, job: Job) -> RedirectStep:
     """RFC 9110 section 15.4: 307 and 308 keep the method, 303 makes it GET, 301 and 302 make POST a GET."""
-    if shot.redirects > job.redirects_max:
+    if shot.redirects > job.options.redirects_max:
         raise RedirectNotFollowed(REDIRECTS)
     first = shot.request.url if shot.request.url[0] != "/" else job.targets[shot.target].url + shot.request.url
     try:
@@ -53,7 +53,7 @@ def follow(shot: PendingRequest, head: ResponseHead, job: Job) -> RedirectStep:
         return RedirectStep(job.targets[shot.target], replace(shot.request, url=url, method=method, body=body), url)
     target = next((t for t in job.targets if (t.scheme, t.host, t.port) == (scheme, host, port)), None)
     if target is None:
-        if not is_loopback(host) and not job.allow_remote:
+        if not is_loopback(host) and not job.options.allow_remote:
             raise RedirectNotFollowed(REDIRECT_AWAY)
         target = Target(scheme, host, port, host)
     return RedirectStep(target, replace(shot.request, url=path, method=method, body=body), url)

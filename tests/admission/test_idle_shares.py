@@ -21,14 +21,20 @@ PROMISED_MS = 100
 ANSWER_MS = 100  # one that is on its way keeps its channel for so long
 BUSY_MS = 150  # room for a machine that has other things to do
 STARVED_MS = 300
+ATTEMPTS = 3
 
 
 def test_a_share_flows_to_who_asks_and_back(tmp_path: Path) -> None:
-    with Stalls() as stalls:
-        found = switches(tmp_path, 5, ANSWER_MS, stalls)
-        waited_ms = max(stalls.worst_ms(name) for name in (NODE, LOAD))  # for a processor, within a second
-    if waited_ms > STARVED_MS:
-        pytest.skip(f"node or load waited {waited_ms:.0f} ms of a second for a processor: times say nothing here")
+    for attempt in range(ATTEMPTS):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with Stalls() as stalls:
+            found = switches(folder, 5, ANSWER_MS, stalls)
+            waited_ms = max(stalls.worst_ms(name) for name in (NODE, LOAD))  # for a processor, within a second
+        if waited_ms <= STARVED_MS:
+            break
+    else:
+        pytest.skip(f"needs a machine that is less busy: waited {waited_ms:.0f} ms of a second for a processor")
     assert len(found) == 5
     switch = medians(found)
     told = f"{found}, waited for {waited_ms:.0f} ms"

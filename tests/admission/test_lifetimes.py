@@ -30,12 +30,11 @@ pytestmark = pytest.mark.timing
 
 STOPPED_S = 2.0
 SUSPECTED_S = 1.0  # a stopped peer holds up the group for so long: twice the lifetime
-PATIENT = version(
-    "qosweb.server.cluster.membership",
-    "Options",
+OPTIONS = (
     "sys.modules['functools'].partial(m.Options, settings=m.msgspec.structs.replace("
-    f"sys.modules['cluster.runtime.api.options'].RUNTIME_SETTINGS, suspect_min={SUSPECTED_S}))",
+    f"sys.modules['cluster.runtime.api.options'].RUNTIME_SETTINGS, suspect_min={SUSPECTED_S}))"
 )
+PATIENT = version(("qosweb.server.cluster.membership", "Options", OPTIONS))
 ALONE_S = 2.0
 NOT_ALONE = "e"  # a class that is denied outside a primary view
 

@@ -176,6 +176,34 @@ def read_steps(data: bytes) -> Any:
     return list(read_trace("golden", [life_line(LIVES[0]), data]))[1]
 
 
+def transcript(_: None) -> bytes:
+    """A whole handshake with fixed nonces: what the two sides say in turn."""
+
+    def side(identity: handshake.PeerIdentity, nonce: bytes, *, accepts: bool) -> handshake.Handshake:
+        return handshake.Handshake(
+            accepts=accepts,
+            key=b"k" * 32,
+            cluster="shop",
+            identity=identity,
+            nonce=nonce * handshake.NONCE_LEN,
+            seen=handshake.SeenNonces(),
+            decide=lambda _peer: "",
+        )
+
+    dialer = side(handshake.PeerIdentity(A, 2, ("127.0.0.1:7000",), ""), b"d", accepts=False)
+    acceptor = side(handshake.PeerIdentity(B, 1, (), "ab"), b"a", accepts=True)
+    said = [dialer.open()]
+    while said[-1]:
+        said.append((acceptor if len(said) % 2 else dialer).receive(said[-1]))
+    assert dialer.peer is not None
+    assert acceptor.peer is not None
+    return msgspec.msgpack.encode(said)
+
+
+def test_a_handshake(write_golden: bool) -> None:
+    check(DATA / "handshake.txt", {"transcript": Case(None, transcript, lambda _data: None)}, write=write_golden)
+
+
 def test_frames_between_members(write_golden: bool) -> None:
     cases = numbered("frame", [Case(frame, encode_frame, decode_frame) for frame in FRAMES], tag_of)
     cases |= numbered("handshake", [packed(one, handshake.Hail | handshake.Proof | handshake.Refusal)

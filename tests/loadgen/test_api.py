@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,7 +28,8 @@ from tests.support.sites import write_site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+README = Path(__file__).parent.parent.parent / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +63,17 @@ def test_make_send_and_look(url: str, tmp_path: Path) -> None:
     again = read_summary(results)
     assert again.all.outcomes == summary.all.outcomes
     assert set(compare(summary, again)) == {"all", "A", "B"}
+
+
+def test_the_example_in_the_readme(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = README.read_text("utf-8").partition("### From Python\n\n```python\n")[2].partition("```")[0]
+    for long, short in (("http://127.0.0.1:8080", url), ("200, 10.0", "200, 0.5"), ("@4s+2s", "@100ms+100ms")):
+        assert long in text
+        text = text.replace(long, short)
+    monkeypatch.chdir(tmp_path)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[1] == "False"  # there is no such page on this site
+    assert (tmp_path / "results.jsonl").exists()
 
 
 def test_a_trace_in_a_file_and_a_closed_loop(url: str, tmp_path: Path) -> None:

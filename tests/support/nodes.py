@@ -26,10 +26,10 @@ _SERVING = re.compile(r"serving .*? on (https?)://[^:]+:(\d+)/(?:, admin on http
 COMMAND = [sys.executable, "-m", "qosweb"]
 
 
-def version(module: str, name: str, value: object) -> list[str]:
-    """The command of a version in which this name has another value: a number, or what an expression says."""
-    change = f"import sys, {module} as m; m.{name} = {value}; from qosweb.cli import main; sys.exit(main())"
-    return [sys.executable, "-c", change]
+def version(*changes: tuple[str, str, object]) -> list[str]:
+    """The command of a version in which names of modules have other values: numbers, or what expressions say."""
+    changed = "".join(f"import {module} as m; m.{name} = {value}; " for module, name, value in changes)
+    return [sys.executable, "-c", f"import sys; {changed}from qosweb.cli import main; sys.exit(main())"]
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -107,8 +107,9 @@ def _switch(some: list[Sent], other: list[Sent], begin_s: float) -> Switch:
 
 def _reached_s(answers: list[Sent], from_s: float, wanted_bps: float) -> float:
     """When the rate of these is first so much, to the millisecond."""
+    near = [one for one in answers if one.ended_s >= from_s and one.began_s <= from_s + 2.0]
     for ms in range(2_000):
         at_s = from_s + ms / 1e3
-        if rate_bps(answers, at_s, at_s + 1e-3) >= wanted_bps:
+        if rate_bps(near, at_s, at_s + 1e-3) >= wanted_bps:
             return at_s
     return from_s + 2.0

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from cluster.layer import Delivered
     from cluster.runtime.api.options import Options
 
-TELL_EVERY_S = 0.5
+TELL_EVERY_S = 0.1
 LINE_LEN_MAX = 64 * 1024
 STOP = ".stop"  # lines on standard input that are no entries
 LEAVE = ".leave"
-LOAD = ".load "
+LOAD = ".load "  # how many entries to keep under way, and how long to pause after each, in seconds (else 0)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -48,6 +48,7 @@ class GeneratedLoad:
 
     def __init__(self, group: Group, size: int, confirmed: BinaryIO | None) -> None:
         self.outstanding = 0
+        self.pause_s = 0.0  # between the end of an entry and the next one
         self._group = group
         self._size = size
         self._confirmed = confirmed
@@ -71,7 +72,10 @@ class GeneratedLoad:
         if end.delivered and self._confirmed is not None:
             name, digest = body.partition(b" ")[0], sha256(body).hexdigest().encode()
             self._confirmed.write(b"%d %.6f %s %s\n" % (end.position, time.monotonic(), name, digest))
-        self.fill()
+        if self.pause_s:
+            asyncio.get_running_loop().call_later(self.pause_s, self.fill)
+        else:
+            self.fill()
 
 
 async def run(options: Options, arguments: argparse.Namespace) -> int:
@@ -148,7 +152,8 @@ async def _read_lines(group: Group, load: GeneratedLoad, stop: asyncio.Event) ->
             await group.leave()
             stop.set()
         elif text.startswith(LOAD):
-            load.outstanding = int(text.removeprefix(LOAD))
+            outstanding, _, pause_s = text.removeprefix(LOAD).partition(" ")
+            load.outstanding, load.pause_s = int(outstanding), float(pause_s or 0)
             load.fill()
         elif text:
             try:

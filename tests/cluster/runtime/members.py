@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tests.cluster.runtime.net.bad_network import Wires
 
 TOP = Path(__file__).resolve().parents[3]
+PAUSE_S = 0.01  # some hundred entries a second of each member: enough, and quickly judged
 
 
 def figure(port: int, name: str) -> float:
@@ -218,10 +219,10 @@ class Cluster:
         return self.wait_for_primary(names)
 
     def load(self, outstanding: int) -> Cluster:
-        """From here on each that runs keeps so many entries of its own under way."""
+        """From here on each that runs keeps so many entries of its own under way, with a pause after each."""
         for member in self.members.values():
             if member.process.poll() is None:
-                member.say(f".load {outstanding}")
+                member.say(f".load {outstanding} {PAUSE_S}")
         return self
 
     def wait_for_primary(self, names: str) -> Cluster:

@@ -14,7 +14,7 @@ from tests.support.redirects import PAGES, PIPE, SPEC, Sent, ask, in_use, sent_t
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.timing
 
@@ -45,10 +45,24 @@ def present(cluster: RunningCluster, name: str, target: str, verdict: str) -> No
         wait_for(lambda: any(line in said for said in node.stderr) or None, f"a line about a ticket that {line}")
 
 
-def present_good(cluster: RunningCluster, sent: Sent) -> None:
-    if cluster.status("b")["time_ms"] > sent.until_ms:
-        pytest.skip("this machine was too slow: the ticket may be late")
-    present(cluster, "b", sent.target, "good")
+def present_good(cluster: RunningCluster, before: Callable[[Sent], None] = lambda _: None) -> Sent:
+    """Get a ticket, do something before it is used, and bring it. On a slow machine it may be late: then another."""
+
+    def try_once() -> Sent | None:
+        sent = sent_to_b(cluster)
+        before(sent)
+        if cluster.status("b")["time_ms"] > sent.until_ms:
+            return None
+        late = judged(cluster, "b", "late")
+        try:
+            present(cluster, "b", sent.target, "good")
+        except AssertionError:
+            if judged(cluster, "b", "late") == late or cluster.status("b")["time_ms"] <= sent.until_ms:
+                raise
+            return None
+        return sent
+
+    return wait_for(try_once, "a ticket to be brought in time")
 
 
 def forgeries(target: str) -> list[str]:
@@ -62,23 +76,23 @@ def forgeries(target: str) -> list[str]:
 
 
 def test_one_that_is_good_is_good_once(cluster: RunningCluster) -> None:
-    sent = sent_to_b(cluster)
-    present_good(cluster, sent)
-    present(cluster, "b", sent.target, "used")
+    present(cluster, "b", present_good(cluster).target, "used")
 
 
 def test_one_that_was_forged(cluster: RunningCluster) -> None:
-    sent = sent_to_b(cluster)
-    for forged in forgeries(sent.target):
-        present(cluster, "b", forged, "forged")
-    present_good(cluster, sent)  # nobody else used it up
+    def bring_forgeries(sent: Sent) -> None:
+        for forged in forgeries(sent.target):
+            present(cluster, "b", forged, "forged")
+
+    present_good(cluster, bring_forgeries)  # nobody else used it up
 
 
 def test_one_for_another_page_or_node(cluster: RunningCluster) -> None:
-    sent = sent_to_b(cluster)
-    present(cluster, "b", sent.target.replace("/thin/", "/other/"), "for another page")
-    present(cluster, "a", sent.target, "for another node")
-    present_good(cluster, sent)
+    def bring_elsewhere(sent: Sent) -> None:
+        present(cluster, "b", sent.target.replace("/thin/", "/other/"), "for another page")
+        present(cluster, "a", sent.target, "for another node")
+
+    present_good(cluster, bring_elsewhere)
 
 
 def test_one_that_is_late_and_the_channel_that_was_held_for_it(cluster: RunningCluster) -> None:

@@ -56,11 +56,8 @@ def says(node: RunningNode, *words: str, within_s: float = 60) -> None:
 
 def patience(seconds: float) -> list[str]:
     """The command of a version that waits so long for a full disk."""
-    return version(
-        "qosweb.server.cluster.membership",
-        "Bounds",
-        f"__import__('functools').partial(m.Bounds, disk_wait_s={seconds})",
-    )
+    bounds = f"__import__('functools').partial(m.Bounds, disk_wait_s={seconds})"
+    return version(("qosweb.server.cluster.membership", "Bounds", bounds))
 
 
 def much_to_write(cluster: RunningCluster) -> None:

@@ -25,11 +25,22 @@ pytestmark = pytest.mark.timing
 SPEC = "set lifetime = 20s\nset channel = 16KB in 250ms\n</a>.server_resource > 50%\n"
 PIPE = ("--capacity", "128KB/s", "--grace", "60s")  # two channels
 MANY = 12
+ATTEMPTS = 5
 
 
 def test_who_was_sent_to_a_node_that_leaves_is_served_there(tmp_path: Path) -> None:
-    site = make_site(tmp_path / "site", {"a": 16 * KIB})
-    with RunningCluster(site, tmp_path, SPEC, "ab", *PIPE) as cluster, ExitStack() as stack:
+    for attempt in range(ATTEMPTS):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        if visit_in_time(folder):
+            return
+    pytest.skip(f"needs a machine that is less busy: {ATTEMPTS} tickets were void before their node began to leave")
+
+
+def visit_in_time(folder: Path) -> bool:
+    """False if this machine was too slow, so that the ticket may be void."""
+    site = make_site(folder / "site", {"a": 16 * KIB})
+    with RunningCluster(site, folder, SPEC, "ab", *PIPE) as cluster, ExitStack() as stack:
         asked = [stack.enter_context(cluster.nodes["a"].connect()) for _ in range(MANY)]
         for connection in asked:
             connection.send(b"GET /a/page HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -39,13 +50,14 @@ def test_who_was_sent_to_a_node_that_leaves_is_served_there(tmp_path: Path) -> N
         leaving.kill(Signals.SIGTERM)
         wait_for(lambda: json.loads(leaving.admin("/status"))["draining"] or None, "the drain to begin")
         if time.monotonic() - sent_on_s > VISIT_MS / 1000 / 2:
-            pytest.skip("this machine was too slow: the ticket may be void")
+            return False
         path = sent_on.headers["location"].partition(f":{leaving.port}")[2]
         with RawConnection(leaving.port) as visitor:
             visitor.send(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{leaving.port}\r\n\r\n".encode())
             assert visitor.read_reply().status == 200
         assert leaving.process.wait(60) == 0
         cluster.together("a")
+        return True
 
 
 def _first_redirect(asked: list[RawConnection]) -> Reply:

@@ -25,9 +25,10 @@ SPEC = "</a>.server_resource > 40%\n"
 OTHER_SPEC = "</a>.server_resource > 60%\n"
 
 
-OTHER_PROTOCOL = version("cluster.runtime.net.handshake", "VERSION", 99)
-OTHER_FORMAT = version("qosweb.engine.replicated.entries", "FORMAT", 99)
-LATER_LANGUAGE = version("qosweb.webqos.model.model", "LANGUAGE", 99)
+FRANK = ("cluster.runtime.net.transport", "LOG_EVERY_S", 0.1)  # writes a line about every connection that it closes
+OTHER_PROTOCOL = version(FRANK, ("cluster.runtime.net.handshake", "VERSION", 99))
+OTHER_FORMAT = version(FRANK, ("qosweb.engine.replicated.entries", "FORMAT", 99))
+LATER_LANGUAGE = version(FRANK, ("qosweb.webqos.model.model", "LANGUAGE", 99))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    with RunningCluster(site, tmp_path_factory.mktemp("cluster"), SPEC, "ab") as cluster:
+    with RunningCluster(site, tmp_path_factory.mktemp("cluster"), SPEC, "ab", command=version(FRANK)) as cluster:
         yield cluster
 
 
@@ -113,7 +114,7 @@ def test_a_policy_of_megabytes_passes(cluster: RunningCluster) -> None:
 
 def test_one_that_cannot_read_the_policy_of_the_cluster_is_not_let_in(site: Path, tmp_path: Path) -> None:
     with RunningCluster(site, tmp_path, SPEC, "a", command=LATER_LANGUAGE) as cluster:
-        earlier = cluster.add("b")
+        earlier = cluster.add("b", command=version(FRANK))
         for node in cluster.nodes.values():
             says(node, "understands language 1, and what", "is in language 99: run the same version on both")
         assert served_alone(earlier)
