@@ -18,6 +18,7 @@ from qosweb.analytics.spark.session import in_short, spark_session
 from qosweb.analytics.spark.spark_progress import SparkTracker
 from qosweb.analytics.spark.warmup import WarmUp
 from qosweb.errors import UsageError
+from qosweb.plots import need_matplotlib
 from qosweb.tools.situation import reading
 from qosweb.units import parse_duration_s, parse_size
 from qosweb.webqos import values
@@ -53,6 +54,8 @@ def analyze(arguments: argparse.Namespace) -> int:
     limits = limits_of(arguments)
     if not _MASTER.fullmatch(arguments.master):
         raise UsageError(f"--master {arguments.master}: write such as local[*], spark://host:7077, yarn or k8s://...")
+    if arguments.out:
+        need_matplotlib("--out")
     spec = policies.from_file(arguments.spec) if arguments.spec else None
     if arguments.each:
         return _each(arguments, spec, limits)
@@ -140,9 +143,10 @@ def _shown(findings: Findings, arguments: argparse.Namespace, progress: Progress
 def _written(findings: Findings, arguments: argparse.Namespace, out: Path | None, name: str = "") -> int:
     """The whole report; the exit code."""
     from qosweb.analytics.report.json_report import as_json
-    from qosweb.analytics.report.publish import write_report
 
     if out:
+        from qosweb.analytics.report.publish import write_report  # loads matplotlib
+
         write_report(findings, out)
     if arguments.json:
         print(json.dumps(({"name": name} if name else {}) | as_json(findings)))

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from qosweb.errors import UsageError
+from qosweb.plots import need_matplotlib
 from qosweb.settings import did_you_mean
 from qosweb.tools.situation import environment_of, reading
 from qosweb.webqos import values
@@ -46,6 +47,8 @@ class ShareRow:
 
 
 def shares(arguments: argparse.Namespace) -> int:
+    if arguments.png:
+        need_matplotlib("--png")
     built = load(arguments.file, bind_shadows=arguments.with_shadow)
     model = built.model
     assert model is not None

@@ -44,10 +44,12 @@ def _measure(name: str, problem: Problem, rounds: int) -> None:
     demands = [_demand(problem, random) for _ in range(rounds)]
     allocator = Allocator(problem)
     all_change = _times(lambda k: allocator.shares(demands[k]), rounds)
-    changes = [
-        (random.randrange(problem.classes), random.randrange(4 * PPM // problem.classes)) for _ in range(2 * rounds)
-    ]
-    one_changes = _times(lambda k: allocator.update(*changes[k]), 2 * rounds)
+    changed = [list(demands[-1])]
+    for _ in range(2 * rounds):
+        now = [*changed[-1]]
+        now[random.randrange(problem.classes)] = random.randrange(4 * PPM // problem.classes)
+        changed.append(now)
+    one_changes = _times(lambda k: allocator.shares(changed[k + 1]), 2 * rounds)
     programs = _times(lambda k: _program(problem, demands[k]), min(rounds, 20))
     program = statistics.median(programs)
     columns = [f"{statistics.median(times):.1f} ({_most(times):.0f})" for times in (all_change, one_changes)]

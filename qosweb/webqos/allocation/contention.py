@@ -1,28 +1,32 @@
-"""Phase 1 of an allocation: the quick methods as far as they go, then the general one. Pure.
+"""Phase 1 of an allocation: all rules of a problem bind. Pure, exact.
 
-Where bounds are nested and nothing else binds, by water levels (``nested``). Else by those bounds alone that bind
-(``binding_bounds``), and where there is less than what floors ask for together, by linear programs over all
-(``general``).
+Where bounds are nested and nothing else binds, by water levels (``nested``). Else with few rules at first: the shares
+are found under the own bounds of classes alone, the rules that these shares break are added, and so on until none is
+broken. Shares that are max-min under some of the rules and keep all of them are max-min under all of them. While only
+ceilings bind, progressive filling finds the shares (``packing``), else a linear program over the classes that the
+binding rules name (``level_search``); and where the capacity is less than what floors ask for together, one over all
+classes and rules (``general``).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.binding_bounds import Lazy
 from qosweb.webqos.allocation.general import fill
 from qosweb.webqos.allocation.groups import Exact, lower_bounds, upper_bounds
+from qosweb.webqos.allocation.level_search import Rules, fill_beside
 from qosweb.webqos.allocation.nested import Nested
+from qosweb.webqos.allocation.packing import fill_under
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.relations import Relations
-from qosweb.webqos.allocation.rounding import Rounding, to_whole
+from qosweb.webqos.allocation.rounding import Rounding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qosweb.webqos.allocation.groups import Group
     from qosweb.webqos.allocation.problem import Problem
-    from qosweb.webqos.allocation.waterline import Bounds, Found
+    from qosweb.webqos.allocation.relations import State
 
 
 class ContentionPhase:
@@ -30,62 +34,73 @@ class ContentionPhase:
 
     def __init__(self, problem: Problem, levels: Sequence[int]) -> None:
         self._levels = levels
+        self._offsets = [level * PPM for level in levels]
         self._floors = lower_bounds(problem.floors)
         self._ceilings = upper_bounds(problem.ceilings)
         self._relations = Relations(problem)
         self._nested = Nested(levels, self._floors, self._ceilings)
-        related = self._relations.classes()
-        self._only_nested = self._nested.others == ([], []) and not related
-        offsets = [level * PPM for level in levels]
-        self._lazy = Lazy(offsets, self._floors, self._ceilings, related)
+        self._only_nested = self._nested.others == ([], []) and not self._relations.any
         self._rounding = Rounding(levels, self._floors, self._ceilings)
-        self._floors_over: list[list[Group]] = [[] for _ in levels]  # for each class: the others in a floor with it
-        for group, ppm in self._floors:
-            for one in group:
-                self._floors_over[one].append((tuple(other for other in group if other != one), ppm))
-        self._steps: list[Exact | tuple[Bounds, Found]] = []
+        self._own_floors = [bound for bound in self._floors if len(bound[0]) == 1]
+        self._own_ceilings = [bound for bound in self._ceilings if len(bound[0]) == 1]
+        self._group_floors = [bound for bound in self._floors if len(bound[0]) > 1]
+        self._group_ceilings = [bound for bound in self._ceilings if 1 < len(bound[0]) < problem.classes]
+        # A ceiling over all classes is a smaller capacity.
+        self._capacity = min([PPM, *(ppm for group, ppm in self._ceilings if len(group) == problem.classes)])
+        self._everyone: Group = (tuple(range(problem.classes)), self._capacity)
 
     def divide(self, demand: list[int]) -> list[int]:
         """The shares under contention."""
-        shares = None
-        self._steps.clear()
-        if self._only_nested:
-            shares = self._nested.divide(demand)
-        if shares is None:
-            shares = self._by_need(demand)
-        return shares
-
-    def needed(self, one: int, demand: Sequence[int]) -> int:
-        """What this class must ask for at least for the outcome of the last division to be what it is.
-
-        Had it asked for that much or more, instead of what it asked for, which is more, nothing would be different: its
-        floors would demand the same, since others make up for what it does not ask for, and it would not be full.
-        """
-        most = 0
-        for others, ppm in self._floors_over[one]:
-            most = max(most, ppm - sum([min(max(demand[other], 0), PPM) for other in others]))
-        for step in self._steps:
-            held = -(-step.amounts[one] // step.scale) if isinstance(step, Exact) else self._lazy.amount(one, *step)
-            most = max(most, held + 1)
-        return most
+        shares = self._nested.fill(demand) if self._only_nested else None
+        return shares if shares is not None else self._by_need(demand)
 
     def _by_need(self, demand: list[int]) -> list[int]:
         """With everything. Relations are imposed and released as the specification says."""
-        relations, lazy, steps = self._relations, self._lazy, self._steps
-        bounds = lazy.bounds(demand)
-        state = relations.at_first
+        state = self._relations.at_first
+        binding: tuple[list[Group], list[Group]] = [], []
         while True:
-            found = lazy.settle(bounds, state) if bounds is not None else None
-            if found is not None and bounds is not None:
-                steps.append((bounds, found))
-                after = relations.judge(found.amounts, found.parts, demand, state)
-                if after is state:
-                    return lazy.whole(bounds, found, self._rounding)
-            else:
-                rules = self._floors, self._ceilings, state.relations, state.full
-                exact = fill(PPM, demand, self._levels, *rules)
-                steps.append(exact)
-                after = relations.judge(exact.amounts, exact.scale, demand, state)
-                if after is state:
-                    return to_whole(exact, demand, self._levels, self._floors, self._ceilings)
+            exact = self._exact(demand, state, *binding)
+            after = self._relations.judge(exact, demand, state)
+            if after is state:
+                return self._rounding.whole(exact, demand)
             state = after
+
+    def _exact(self, demand: list[int], state: State, floors: list[Group], ceilings: list[Group]) -> Exact:
+        """The exact shares with these relations; adds to the ``floors`` and ``ceilings`` of groups that may bind."""
+        low, high = self._own_bounds(demand)
+        while True:
+            exact = None
+            if not state.relations and not state.full and not floors:
+                exact = fill_under([self._everyone, *ceilings], low, high, self._offsets)
+            if exact is None and sum(low) <= self._capacity:
+                bounds = [*self._own_floors, *floors], [*self._own_ceilings, *ceilings]
+                rules = Rules(*bounds, state.relations, state.full)
+                exact = fill_beside(self._capacity, demand, self._levels, low, high, rules)
+            if exact is None:
+                rules = Rules(self._floors, self._ceilings, state.relations, state.full)
+                return fill(PPM, demand, self._levels, *rules).exact
+            before = len(floors) + len(ceilings)
+            ceilings += [bound for bound in self._group_ceilings if bound not in ceilings and _exceeds(exact, bound)]
+            floors += [bound for bound in self._group_floors if bound not in floors and _lacks(exact, bound, demand)]
+            if len(floors) + len(ceilings) == before:
+                return exact
+
+    def _own_bounds(self, demand: Sequence[int]) -> tuple[list[int], list[int]]:
+        low, high = [0] * len(demand), list(demand)
+        for (one,), ppm in self._own_ceilings:
+            high[one] = min(high[one], ppm)
+        for (one,), ppm in self._own_floors:
+            low[one] = min(high[one], ppm)
+        return low, high
+
+
+def _exceeds(exact: Exact, ceiling: Group) -> bool:
+    amounts, scale = exact
+    group, ppm = ceiling
+    return sum([amounts[one] for one in group]) > ppm * scale
+
+
+def _lacks(exact: Exact, floor: Group, demand: Sequence[int]) -> bool:
+    amounts, scale = exact
+    group, ppm = floor
+    return sum([amounts[one] for one in group]) < min(ppm, sum([demand[one] for one in group])) * scale

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from qosweb.webqos.allocation.problem import ShareBound
 
@@ -18,21 +17,6 @@ class Exact(NamedTuple):
 
     amounts: Sequence[int]
     scale: int
-
-
-def picker(ones: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
-    """A function that picks the amounts of these classes out of those of all: twice as fast as a comprehension."""
-    if len(ones) > 1:
-        return itemgetter(*ones)
-    return lambda amounts: tuple([amounts[one] for one in ones])
-
-
-def adder(ones: Sequence[int]) -> Callable[[Sequence[int]], int]:
-    """A function that adds up the amounts of these classes, picked out of those of all."""
-    if len(ones) == 1:
-        return itemgetter(*ones)
-    pick = picker(ones)
-    return lambda amounts: sum(pick(amounts))
 
 
 def lower_bounds(bounds: Iterable[ShareBound]) -> list[Group]:

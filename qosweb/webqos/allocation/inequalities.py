@@ -73,12 +73,9 @@ def solvable(rows: Sequence[Inequality]) -> bool:
         return False
     named = sorted({one for row in rows for one, _ in row.terms})
     column = {one: c for c, one in enumerate(named)}
-    table = [[0] * len(named) for _ in (*rows, None)]
-    for line, row in zip(table, rows, strict=False):
-        for one, factor in row.terms:
-            line[column[one]] = factor
+    table = [{column[one]: factor for one, factor in row.terms} for row in rows]
     # Rows with a negative limit are demanded in the same part of each; the last row lets that part be at most all.
-    program = Program(table, [*(max(row.limit, 0) for row in rows), 1])
+    program = Program(len(named), [*table, {}], [*(max(row.limit, 0) for row in rows), 1])
     demanded = [(len(named) + r, -row.limit) for r, row in enumerate(rows) if row.limit < 0]
     return program.raise_together([(len(named) + len(rows), 1), *demanded]) == 1
 

@@ -8,7 +8,7 @@ from qosweb.webqos.allocation.groups import exceeded, upper_bounds
 from qosweb.webqos.allocation.nested import Nested
 from qosweb.webqos.allocation.packing import fill_under
 from qosweb.webqos.allocation.problem import PPM
-from qosweb.webqos.allocation.rounding import to_whole
+from qosweb.webqos.allocation.rounding import Rounding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,5 +39,5 @@ class Leftover:
         rooms = [(group, ppm - sum(held[one] for one in group)) for group, ppm in (self._everyone, *self._ceilings)]
         exact = fill_under(rooms, [0] * len(held), more, self._offsets)
         assert exact is not None, "what is held exceeds a hard ceiling"
-        gains = to_whole(exact, more, self._levels, (), rooms)
+        gains = Rounding(self._levels, (), rooms).whole(exact, more)
         return [share + gain for share, gain in zip(held, gains, strict=True)]

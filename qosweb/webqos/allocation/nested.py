@@ -17,7 +17,6 @@ from __future__ import annotations
 from operator import sub
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.incremental_nested import Basins
 from qosweb.webqos.allocation.problem import PPM
 from qosweb.webqos.allocation.water import GroupTree, WaterDivision
 
@@ -62,12 +61,6 @@ class Nested:
             [(group, ppm) for group, ppm in ceilings if group not in number],
         )
         self._tree = GroupTree(self._classes, groups)
-        self._basins = Basins(self._tree, self._offsets, self._floor, self._ceiling)
-
-    def divide(self, demand: Sequence[int]) -> list[int] | None:
-        """The same as ``fill``, sooner when the demand is much like that of the last time."""
-        shares = self._basins.divide(demand)
-        return shares if shares is not None else self.fill(demand)
 
     def fill(self, demand: Sequence[int], held: Sequence[int] = ()) -> list[int] | None:
         """The shares; None if the floors cannot all be met.

@@ -5,29 +5,23 @@ The rule of release is in the specification, in ``shares``.
 
 from __future__ import annotations
 
-from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.webqos.allocation.general import Relation
-from qosweb.webqos.allocation.groups import adder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from qosweb.webqos.allocation.groups import Exact
     from qosweb.webqos.allocation.problem import Problem
 
 
-FEW = 8  # relations are soon looked at one by one
-STATES_MAX = 256
-
-
 class State(NamedTuple):
-    """Which relations are imposed and which released; those in force, and what keeps all its demand."""
+    """The relations in force, those of them that were imposed, those that were released, and what keeps its demand."""
 
-    number: int
-    imposed: frozenset[int]
-    released: frozenset[int]
     relations: list[Relation]
+    imposed: list[Relation]
+    released: list[Relation]
     full: list[tuple[int, ...]]
 
 
@@ -46,60 +40,36 @@ class Relations:
                 self._lapsing.append(at_least)
             else:
                 self._lapsing += [at_least, at_most]
-        self._not_equal = len(self._lapsing)
         self._equal = problem.equal
-        for group in problem.equal:
-            self._lapsing += [Relation((one,), (other,), 1, 1) for one, other in permutations(group, 2)]
-        self._compiled = [(adder(r.left), adder(r.right), r.weight_left, r.weight_right, r.left) for r in self._lapsing]
-        self._states: dict[tuple[frozenset[int], frozenset[int]], State] = {}
-        self._count = 0
-        self.at_first = self.state(frozenset(), frozenset())
+        self.any = bool(problem.ratios or problem.equal)
+        self.at_first = self._state([], [])
 
-    def classes(self) -> set[int]:
-        """Those that relations name."""
-        return {one for r in (*self._always, *self._lapsing) for one in (*r.left, *r.right)}
+    def _state(self, imposed: list[Relation], released: list[Relation]) -> State:
+        full = [*dict.fromkeys(relation.left for relation in released)]
+        return State([*self._always, *imposed], imposed, released, full)
 
-    def state(self, imposed: frozenset[int], released: frozenset[int]) -> State:
-        """What binds when these are imposed and those released."""
-        key = imposed, released
-        found = self._states.get(key)
-        if found is None:
-            if len(self._states) >= STATES_MAX:
-                self._states.clear()
-            self._count += 1
-            relations = [*self._always, *(self._lapsing[number] for number in sorted(imposed))]
-            left = [self._lapsing[number].left for number in sorted(released)]
-            found = self._states[key] = State(self._count, imposed, released, relations, left)
-        return found
-
-    def judge(self, amounts: Sequence[int], scale: int, demand: Sequence[int], state: State) -> State:
+    def judge(self, exact: Exact, demand: Sequence[int], state: State) -> State:
         """What has to bind in place of this: broken relations are imposed, and imposed ones released."""
-        if not self._lapsing or (not state.imposed and len(self._lapsing) > FEW and self._hold(amounts, scale, demand)):
-            return state
-        broken: list[int] = []
-        lapsed: list[int] = []
-        imposed, released = state.imposed, state.released
-        for number, (left_of, right_of, weight_left, weight_right, left) in enumerate(self._compiled):
-            surplus = weight_left * left_of(amounts) - weight_right * right_of(amounts)
-            if surplus > 0 or number in released:
-                continue
-            if number in imposed:
-                if not surplus and all(amounts[one] == demand[one] * scale for one in left):
-                    lapsed.append(number)
-            elif surplus and not all(amounts[one] == demand[one] * scale for one in left):
-                broken.append(number)
+        is_full = [amount == asked * exact.scale for amount, asked in zip(exact.amounts, demand, strict=True)]
+        lapsed = [
+            relation
+            for relation in state.imposed
+            if all(is_full[one] for one in relation.left) and not relation.surplus(exact.amounts)
+        ]
+        known = {*state.imposed, *state.released}
+        broken = [relation for relation in self._broken(exact.amounts, is_full) if relation not in known]
         if not broken and not lapsed:
             return state
-        return self.state((imposed | {*broken}) - {*lapsed}, released | {*lapsed})
+        imposed = [relation for relation in state.imposed if relation not in lapsed]
+        return self._state([*imposed, *broken], [*state.released, *lapsed])
 
-    def _hold(self, amounts: Sequence[int], scale: int, demand: Sequence[int]) -> bool:
-        """Do all relations hold, or are those that do not to be released? Much sooner than one by one."""
-        for left_of, right_of, weight_left, weight_right, left in self._compiled[: self._not_equal]:
-            surplus = weight_left * left_of(amounts) - weight_right * right_of(amounts)
-            if surplus < 0 and not all(amounts[one] == demand[one] * scale for one in left):
-                return False
+    def _broken(self, amounts: Sequence[int], is_full: Sequence[bool]) -> Iterator[Relation]:
+        """Relations that do not hold although their left side asks for more; equal shares are one for each pair."""
+        for relation in dict.fromkeys(self._lapsing):
+            if relation.surplus(amounts) < 0 and not all(is_full[one] for one in relation.left):
+                yield relation
         for group in self._equal:
-            held_back = [amounts[one] for one in group if amounts[one] < demand[one] * scale]
-            if held_back and max([amounts[one] for one in group]) > min(held_back):
-                return False
-        return True
+            most = max([amounts[one] for one in group], default=0)
+            for one in group:
+                if not is_full[one] and amounts[one] < most:
+                    yield from (Relation((one,), (other,), 1, 1) for other in group if amounts[one] < amounts[other])

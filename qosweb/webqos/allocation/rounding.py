@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.groups import picker
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
@@ -29,18 +27,17 @@ class Rounding:
         # A class that was rounded down can have one more without passing a bound of its own.
         self._by_priority = sorted(range(len(levels)), key=levels.__getitem__)
         self._floors = [group for group, _ in floors if len(group) > 1]
-        self._ceilings = [(picker(group), ppm) for group, ppm in ceilings if len(group) > 1]
+        self._ceilings = [(group, ppm) for group, ppm in ceilings if len(group) > 1]
         self._own = {group[0]: ppm for group, ppm in ceilings if len(group) == 1}
         self._under = _by_class(len(levels), self._floors)
-        self._over = _by_class(len(levels), [group for group, _ in ceilings if len(group) > 1])
+        self._over = _by_class(len(levels), [group for group, _ in self._ceilings])
 
-    def complete(
-        self, shares: list[int], rounded: list[tuple[int, int]], scale: int, demand: Sequence[int]
-    ) -> list[int]:
-        """``rounded`` are (remainder in parts of the scale, class) of what was rounded down to ``shares``, negative.
-
-        The shares grow by the sum of the remainders, rounded up, if the ceilings allow it.
-        """
+    def whole(self, exact: Exact, demand: Sequence[int]) -> list[int]:
+        """Whole shares beside ``exact``, whose sum is that of ``exact``, rounded up, if the ceilings allow it."""
+        amounts, scale = exact
+        shares = [amount // scale for amount in amounts]
+        # (minus what was rounded down in parts of the scale, class)
+        rounded = [(-(amount % scale), one) for one, amount in enumerate(amounts) if amount % scale]
         left = -(sum([remainder for remainder, _ in rounded]) // scale)
         if not left:
             return shares
@@ -51,8 +48,8 @@ class Rounding:
         def give(one: int, most: int) -> int:
             for bound in over[one]:
                 if bound not in room:
-                    held_by, ppm = ceilings[bound]
-                    room[bound] = ppm - sum(held_by(shares))
+                    group, ppm = ceilings[bound]
+                    room[bound] = ppm - sum([shares[other] for other in group])
                 if room[bound] < most:
                     most = room[bound]
             if most > 0:
@@ -94,20 +91,6 @@ class Rounding:
                     for bound in self._under[one]:
                         missing[bound] -= 1
         return more
-
-
-def to_whole(
-    exact: Exact,
-    demand: Sequence[int],
-    levels: Sequence[int],
-    floors: Sequence[Group],
-    ceilings: Sequence[Group],
-) -> list[int]:
-    """Whole shares beside ``exact``, whose sum is that of ``exact``, rounded up, if the ceilings allow it."""
-    amounts, scale = exact
-    shares = [amount // scale for amount in amounts]
-    rounded = [(-(amount % scale), one) for one, amount in enumerate(amounts) if amount % scale]
-    return Rounding(levels, floors, ceilings).complete(shares, rounded, scale, demand)
 
 
 def _by_class(classes: int, groups: Sequence[tuple[int, ...]]) -> list[list[int]]:

@@ -37,18 +37,14 @@ hold exactly (``rounding``). Ties go to the lower number.
 
 *The outcome depends on nothing but the arguments*, whatever was asked before. Each step above asks for shares that are
 lexicographically max-min over a convex set, and there is only one such vector: of two different ones, equal in the
-lexicographic order, the mean would be better than both. So it does not matter how a method comes upon its answer, if
-only that is proved to be max-min; what is remembered from one demand to the next are guesses, and each is proved, in
-whole numbers, for the demand at hand (``active_sets`` says how) or given up. Which relations are imposed and released,
-and the rounding, follow from the exact shares alone.
+lexicographic order, the mean would be better than both. So it does not matter which method finds it. Which relations
+are imposed and released, and the rounding, follow from the exact shares alone.
 
 A problem in contradiction with itself is no error here: its floors yield as above.
 
-Neighbours: ``contention`` is phase 1, ``leftover`` phase 2. Phase 1 by water levels: ``nested`` where all bounds are
-nested (``incremental_nested`` remember the last division); else ``binding_bounds``, which takes only the bounds that
-bind and finds the level (``level_search``) at which the free classes (``waterline``) and all that hangs together hold
-the capacity. What hangs together goes by straight lines, as far as it is known (``component``, ``active_sets``;
-``packing`` if ceilings alone bind). What is not known, linear programs find (``general``).
+Neighbours: ``contention`` is phase 1, ``leftover`` phase 2. Four methods find shares: water levels where all bounds
+are nested (``nested``, ``water``); progressive filling where ceilings alone bind (``packing``); linear programs over
+the classes that binding rules name, beside any number of others (``level_search``); and over all (``general``).
 """
 
 from __future__ import annotations
@@ -64,16 +60,16 @@ if TYPE_CHECKING:
 
     from qosweb.webqos.allocation.problem import Problem
 
-CACHE_MAX = 1024
+CACHE_MAX = 1024  # demands of which the shares are remembered
+CACHED_AMOUNTS_MAX = 1 << 18  # in all of them together
 METHODS_MAX = 64
-FEW_CHANGES = 4
 
 
 class Allocator:
-    """The shares of one problem, for one demand after another; what depends on the problem alone is done once.
+    """The shares of one problem, for one demand after another.
 
-    A class that does not get all it asks for may ask for more, or for somewhat less, and nothing changes: a change of
-    this kind is recognised without a division.
+    What depends on the problem alone is done once, and the shares of recent demands are remembered: callers round
+    demand to steps, so that the same demand returns.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -81,62 +77,20 @@ class Allocator:
         self._first = sorted({first for first, _ in problem.before})
         self._methods: dict[frozenset[int], tuple[ContentionPhase, Leftover]] = {}
         self._methods_for(frozenset())
-        self._demand = [0] * problem.classes
-        self._found: tuple[int, ...] | None = None  # the shares for this demand
-        self._steps: list[tuple[ContentionPhase, list[int]]] = []  # how they were found; none if by looking them up
-        self._cache: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._cache: dict[tuple[int, ...], tuple[int, ...]] = {}  # the least recently used first
+        self._cache_max = min(CACHE_MAX, CACHED_AMOUNTS_MAX // max(problem.classes, 1))
 
     def shares(self, demand_ppm: Sequence[int]) -> tuple[int, ...]:
         """The share of each class, in parts per million."""
         if len(demand_ppm) != self.problem.classes:
             raise ValueError(f"{len(demand_ppm)} demands for {self.problem.classes} classes")
-        if self._found is not None:
-            changed = [one for one, (a, b) in enumerate(zip(self._demand, demand_ppm, strict=True)) if a != b]
-            if len(changed) <= FEW_CHANGES and self._are_idle(changed, demand_ppm):
-                return self._found
-        self._demand = list(demand_ppm)
-        return self._shares()
-
-    def update(self, one: int, demand_ppm: int) -> tuple[int, ...]:
-        """The shares after the demand of one class has changed."""
-        if self._found is not None and self._is_idle(one, demand_ppm):
-            self._demand[one] = demand_ppm
-            return self._found
-        self._demand[one] = demand_ppm
-        return self._shares()
-
-    def _are_idle(self, changed: Sequence[int], demand_ppm: Sequence[int]) -> bool:
-        """The same for several, one after the other."""
-        for one in changed:
-            if not self._is_idle(one, demand_ppm[one]):
-                return False
-            self._demand[one] = demand_ppm[one]
-        return True
-
-    def _is_idle(self, one: int, demand_ppm: int) -> bool:
-        """Is it certain that this change of demand changes no share?"""
-        before = self._demand[one]
-        if before == demand_ppm:
-            return True
-        if self._found is None or not self._steps:
-            return False
-        least = min(before, demand_ppm)
-        if least <= self._found[one]:
-            return False
-        return all(least > shares[one] and least >= method.needed(one, self._demand) for method, shares in self._steps)
-
-    def _shares(self) -> tuple[int, ...]:
-        demand = tuple(self._demand)
-        found = self._cache.get(demand)
-        self._steps.clear()
+        demand = tuple(demand_ppm)
+        found = self._cache.pop(demand, None)
         if found is None:
-            if len(self._cache) >= CACHE_MAX:
-                self._cache.clear()
-            wanted = list(demand)
-            if wanted and (min(wanted) < 0 or max(wanted) > PPM):
-                wanted = [min(max(amount, 0), PPM) for amount in wanted]
-            found = self._cache[demand] = tuple(self._divide(wanted))
-        self._found = found
+            if len(self._cache) >= self._cache_max:
+                del self._cache[next(iter(self._cache))]
+            found = tuple(self._divide([min(max(amount, 0), PPM) for amount in demand]))
+        self._cache[demand] = found
         return found
 
     def _divide(self, demand: list[int]) -> list[int]:
@@ -151,7 +105,6 @@ class Allocator:
         while True:
             method = self._methods_for(full)[0]
             shares = method.divide(demand)
-            self._steps.append((method, shares))
             found = frozenset([one for one in self._first if shares[one] >= demand[one]])
             if found <= full:
                 return shares, full

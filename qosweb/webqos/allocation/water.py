@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.allocation.waterline import Waterline
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -55,23 +53,6 @@ def surface(low: Sequence[int], high: Sequence[int], offsets: Sequence[int], amo
     return level, amount, rising
 
 
-def pour(low: Sequence[int], high: Sequence[int], offsets: Sequence[int], amount: int) -> list[int]:
-    """Divide among classes without groups, what is left of the division to the lower numbers."""
-    line = Waterline(low, high, offsets)
-    level, parts = line.level(amount)
-    level //= parts
-    shares = line.whole(level)
-    left = amount - sum(shares)
-    if left:
-        for one, (share, most) in enumerate(zip(shares, high, strict=False)):
-            if share < most and share == level - offsets[one]:
-                shares[one] += 1
-                left -= 1
-                if not left:
-                    break
-    return shares
-
-
 class GroupTree:
     """Which classes and groups are directly inside each group (``children``), and all that is (``inside``)."""
 
@@ -108,13 +89,6 @@ class WaterDivision:
         own_level = [(whole, self._high[whole])]
         while own_level:
             group, amount = own_level.pop()
-            children = self._children[group - self._classes]
-            if max(children) < self._classes:
-                low, high = [self._low[c] for c in children], [self._high[c] for c in children]
-                parts = pour(low, high, [self._offsets[c] for c in children], amount)
-                for c, part in zip(children, parts, strict=True):
-                    shares[c] = part
-                continue
             held, scale, bound = self._held_by_members(group, amount)
             same_level = [(group, amount)]
             while same_level:

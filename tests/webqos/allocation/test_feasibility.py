@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 
-from qosweb.webqos.allocation import feasibility
+from qosweb.webqos.allocation import contradictions
 from qosweb.webqos.allocation.feasibility import contradiction
 from qosweb.webqos.allocation.inequalities import ALWAYS, refuted, rows_of, satisfied, solvable
 from qosweb.webqos.allocation.problem import PPM, Problem, Ratio, ShareBound
@@ -40,7 +40,7 @@ def test_a_smallest_contradiction_is_found(problem: Problem) -> None:
 @given(any_problems(order=False))
 def test_without_time_an_irreducible_contradiction_is_found(problem: Problem) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feasibility, "ROUNDS_MAX", 0)
+        patch.setattr(contradictions, "ROUNDS_MAX", 0)
         found = contradiction(problem)
     rows = rows_of(problem)
     assert (found is None) == solvable(rows)

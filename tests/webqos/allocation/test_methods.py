@@ -13,7 +13,7 @@ from qosweb.webqos.allocation.groups import Exact
 from qosweb.webqos.allocation.nested import Nested
 from qosweb.webqos.allocation.packing import fill_under
 from qosweb.webqos.allocation.problem import PPM, Problem, ShareBound
-from qosweb.webqos.allocation.rounding import to_whole
+from qosweb.webqos.allocation.rounding import Rounding
 from tests.webqos.allocation.problems import (
     any_problems,
     demands,
@@ -47,7 +47,7 @@ def test_water_levels(case: Case) -> None:
     nested = Nested(problem.levels(), floors, ceilings)
     assert nested.others == ([], [])
     shares = nested.fill(demand)
-    exact = _fractions(fill(PPM, demand, problem.levels(), floors, ceilings))
+    exact = _fractions(fill(PPM, demand, problem.levels(), floors, ceilings).exact)
     if shares is None:
         assert any(
             sum(exact[one] for one in group) < min(ppm, sum(demand[one] for one in group)) for group, ppm in floors
@@ -59,22 +59,6 @@ def test_water_levels(case: Case) -> None:
     assert all(
         -1 < sum((exact[one] - shares[one] for one in group), Fraction(0)) < 1 for group, _ in (*floors, *ceilings)
     )
-
-
-@settings(max_examples=300)
-@given(with_demand(nested_problems(classes_max=12)), st.data())
-def test_basins_that_remember_divide_as_those_filled_anew(case: Case, data: st.DataObject) -> None:
-    problem, asked = case
-    demand = [min(amount, PPM) for amount in asked]
-    nested = Nested(problem.levels(), _groups(problem.floors), _groups(problem.ceilings))
-    shares = nested.divide(demand)
-    assert shares == nested.fill(demand)
-    for _ in range(8):
-        for one in data.draw(st.sets(st.integers(0, problem.classes - 1), max_size=3)):
-            near = shares[one] if shares is not None else 0
-            demand[one] = min(data.draw(demands | st.integers(max(near - 2, 0), near + 3)), PPM)
-        shares = nested.divide(demand)
-        assert shares == nested.fill(demand)
 
 
 def test_few_parts_among_many() -> None:
@@ -97,7 +81,7 @@ def test_progressive_filling(case: Case) -> None:
     assert (found is None) == any(sum(low[one] for one in group) > ppm for group, ppm in ceilings)
     if found is not None:
         single = [((one,), ppm) for one, ppm in enumerate(low)]
-        assert _fractions(found) == _fractions(fill(PPM, demand, problem.levels(), single, ceilings))
+        assert _fractions(found) == _fractions(fill(PPM, demand, problem.levels(), single, ceilings).exact)
 
 
 @settings(max_examples=100)
@@ -115,9 +99,11 @@ def test_exact_shares_do_not_depend_on_the_order_of_anything(case: Case, random:
 
     floors, ceilings, levels = _groups(problem.floors), _groups(problem.ceilings), problem.levels()
     back = [new.index(one) for one in range(problem.classes)]
-    there = _fractions(fill(PPM, demand, levels, floors, ceilings))
+    there = _fractions(fill(PPM, demand, levels, floors, ceilings).exact)
     here = _fractions(
-        fill(PPM, [demand[one] for one in back], [levels[one] for one in back], renamed(floors), renamed(ceilings))
+        fill(
+            PPM, [demand[one] for one in back], [levels[one] for one in back], renamed(floors), renamed(ceilings)
+        ).exact
     )
     assert there == [here[new[one]] for one in range(problem.classes)]
 
@@ -128,8 +114,8 @@ def test_rounding_keeps_every_ceiling_and_nearly_every_share(case: Case) -> None
     problem, asked = case
     demand = [min(amount, PPM) for amount in asked]
     floors, ceilings, levels = _groups(problem.floors), _groups(problem.ceilings), problem.levels()
-    found = fill(PPM, demand, levels, floors, ceilings)
-    shares = to_whole(found, demand, levels, floors, ceilings)
+    found = fill(PPM, demand, levels, floors, ceilings).exact
+    shares = Rounding(levels, floors, ceilings).whole(found, demand)
     exact = _fractions(found)
     assert all(int(amount) <= share for share, amount in zip(shares, exact, strict=True))
     assert sum(shares) <= sum(exact) + 1
@@ -139,14 +125,14 @@ def test_rounding_keeps_every_ceiling_and_nearly_every_share(case: Case) -> None
 
 def test_rounding_thinks_of_floors_first() -> None:
     halves = Exact([1, 1, 1, 1], 2)
-    assert to_whole(halves, [5] * 4, [0] * 4, [], []) == [1, 1, 0, 0]
-    assert to_whole(halves, [5] * 4, [0] * 4, [((2, 3), 1)], []) == [1, 0, 1, 0]
+    assert Rounding([0] * 4, [], []).whole(halves, [5] * 4) == [1, 1, 0, 0]
+    assert Rounding([0] * 4, [((2, 3), 1)], []).whole(halves, [5] * 4) == [1, 0, 1, 0]
 
 
 def test_rounding_gives_to_others_what_no_rounding_up_can_use() -> None:
     """Three halves, of which each two are bound by one: no two can be rounded up."""
     pairs = [((0, 1), 1), ((1, 2), 1), ((0, 2), 1)]
-    assert to_whole(Exact([1, 1, 1, 10], 2), [9] * 4, [0] * 4, [], pairs) == [1, 0, 0, 6]
+    assert Rounding([0] * 4, [], pairs).whole(Exact([1, 1, 1, 10], 2), [9] * 4) == [1, 0, 0, 6]
 
 
 @given(st.lists(groups(6), max_size=8), st.lists(demands, min_size=6, max_size=6))

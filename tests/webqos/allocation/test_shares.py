@@ -225,6 +225,19 @@ def test_a_floor_that_its_ceiling_forbids_takes_nothing_from_other_floors() -> N
     assert divide(ALL, ALL, ALL) == (150_000, 600_000, 250_000)
 
 
+def test_a_floor_beyond_its_own_ceiling_yields_in_proportion_to_the_floor() -> None:
+    """Floors of 600,000, one with a ceiling of 150,000, both with one of 400,000: first a quarter of each."""
+    bounds = (ceiling(150_000, 0), ceiling(400_000, 0, 1), ceiling(450_000, 1, 2))
+    divide = rules(floors=(floor(600_000, 0), floor(600_000, 1)), ceilings=bounds)
+    assert divide(ALL, ALL, ALL, ALL)[:2] == (150_000, 250_000)
+
+
+def test_floors_that_yield_to_the_ceiling_of_their_group_get_the_same_part() -> None:
+    """Floors of 600,000 and 300,000 where there is room for 400,000: four ninths of each."""
+    divide = rules(floors=(floor(600_000, 0), floor(300_000, 1)), ceilings=(ceiling(400_000, 0, 1),))
+    assert divide(ALL, ALL, ALL) == (266_667, 133_333, 600_000)
+
+
 def test_floors_that_are_exactly_all() -> None:
     thirds = (floor(333_333, 0), floor(333_333, 1), floor(333_334, 2))
     assert rules(floors=thirds)(ALL, ALL, ALL) == (333_333, 333_333, 333_334)
@@ -262,13 +275,15 @@ def test_problems_that_make_no_sense_are_refused() -> None:
 def test_an_allocator_follows_demand_as_it_changes() -> None:
     allocator = Allocator(Problem(3, (floor(500_000, 0),), ()))
     assert allocator.shares((ALL, ALL, 0)) == (500_000, 500_000, 0)
-    assert allocator.update(1, 100_000) == (900_000, 100_000, 0)
-    assert allocator.update(2, ALL) == (500_000, 100_000, 400_000)
-    assert allocator.update(0, 0) == (0, 100_000, 900_000)
+    assert allocator.shares((ALL, 100_000, 0)) == (900_000, 100_000, 0)
+    assert allocator.shares((ALL, 100_000, ALL)) == (500_000, 100_000, 400_000)
+    assert allocator.shares((0, 100_000, ALL)) == (0, 100_000, 900_000)
 
 
-def test_an_allocator_does_not_grow_without_bound() -> None:
+def test_an_allocator_remembers_what_was_asked_of_late_and_does_not_grow_without_bound() -> None:
     allocator = Allocator(Problem(2, (), ()))
-    for amount in range(5_000):
+    first = allocator.shares((0, ALL))
+    for amount in range(1, 5_000):
         allocator.shares((amount, ALL))
+        assert allocator.shares((0, ALL)) is first
     assert len(allocator._cache) <= 1024

@@ -25,7 +25,7 @@ def programs(draw: st.DrawFn) -> tuple[list[list[int]], list[int]]:
 def test_one_objective_after_the_other(program: tuple[list[list[int]], list[int]], data: st.DataObject) -> None:
     rows, limits = program
     columns = len(rows[0])
-    exact = Program(rows, limits)
+    exact = Program(columns, [dict(enumerate(row)) for row in rows], limits)
     uppers, bounds = [list(map(float, row)) for row in rows], list(map(float, limits))
     for one in data.draw(st.permutations(range(columns))):
         if one in exact.zero:
@@ -39,11 +39,11 @@ def test_one_objective_after_the_other(program: tuple[list[list[int]], list[int]
 
 
 def test_fractions_stay_exact() -> None:
-    exact = Program([[3, 1], [1, 7]], [1, 1])
+    exact = Program(2, [{0: 3, 1: 1}, {0: 1, 1: 7}], [1, 1])
     assert exact.raise_together([(0, 1), (1, 1)]) == Fraction(1, 8)
     assert exact.zero >= {0, 1, 3}
 
 
 def test_what_has_no_end_is_refused() -> None:
     with pytest.raises(ValueError, match="unbounded"):
-        Program([[-1, 1]], [1]).raise_together([(0, 1)])
+        Program(2, [{0: -1, 1: 1}], [1]).raise_together([(0, 1)])
