@@ -52,7 +52,7 @@ def _act(arguments: argparse.Namespace) -> int:
     from loadgen.experiments.catalogue import BY_NAME, CATALOGUE
     from loadgen.experiments.plots import require_matplotlib
     from loadgen.experiments.series import carry_out, document
-    from loadgen.experiments.test_bed import Size  # here, so that the other commands start without them
+    from loadgen.experiments.workbench import Size  # here, so that the other commands start without them
 
     if not arguments.names:
         for experiment in CATALOGUE:

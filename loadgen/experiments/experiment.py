@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from loadgen.experiments.findings import ExperimentFindings
     from loadgen.experiments.layout import Layout
-    from loadgen.experiments.test_bed import TestBed
+    from loadgen.experiments.workbench import Workbench
 
 
 class Experiment(Protocol):
@@ -33,4 +33,4 @@ class Experiment(Protocol):
     @property
     def layout(self) -> Layout: ...
 
-    def carry_out(self, bench: TestBed) -> ExperimentFindings: ...
+    def carry_out(self, bench: Workbench) -> ExperimentFindings: ...

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from loadgen.experiments.findings import ExperimentFindings
     from loadgen.experiments.series import CompletedExperiment
-    from loadgen.experiments.test_bed import Size
+    from loadgen.experiments.workbench import Size
 
 FOLDER = "analysis"
 HELD, VIOLATED, NOT_TESTED = "held", "violated", "not tested"

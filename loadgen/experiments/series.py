@@ -17,14 +17,14 @@ from loadgen.experiments.html_report import page
 from loadgen.experiments.log_analysis import analyse
 from loadgen.experiments.plots import draw
 from loadgen.experiments.processes import CannotRun
-from loadgen.experiments.test_bed import TestBed
+from loadgen.experiments.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from loadgen.experiments.experiment import Experiment
-    from loadgen.experiments.test_bed import Size
+    from loadgen.experiments.workbench import Size
 
 
 class CompletedExperiment(NamedTuple):
@@ -65,7 +65,7 @@ def _one(experiment: Experiment, out: Path, size: Size, say: Callable[[str], Non
     not_applied = tuple(experiment.layout.not_applied(size.nodes, size.spread))
     for note in not_applied:
         say(f"note: {note}")
-    bench = TestBed(experiment.name, out / experiment.name, size, say)
+    bench = Workbench(experiment.name, out / experiment.name, size, say)
     try:
         findings = experiment.carry_out(bench)
     except CannotRun as error:

@@ -9,13 +9,13 @@ from loadgen.experiments.evidence import DENIED
 from loadgen.experiments.findings import Check, ExperimentFindings, Mark, Panel, PlotLine, Table
 from loadgen.experiments.judging import HEAD_BYTES, count, judge_no_failures, judge_witnesses, served_of, used
 from loadgen.experiments.layout import ONE_PIPE, Layout
-from loadgen.experiments.test_bed import KB, MB
+from loadgen.experiments.workbench import KB, MB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loadgen.experiments.evidence import Evidence, ObservedRequest
-    from loadgen.experiments.test_bed import TestBed
+    from loadgen.experiments.workbench import Workbench
 
 MIX = {"/a": 0.65, "/b": 0.35}
 SIZE = 16 * KB
@@ -66,7 +66,7 @@ class ContentionExperiment(NamedTuple):
     )
     layout: Layout = ONE_PIPE
 
-    def carry_out(self, bench: TestBed) -> ExperimentFindings:
+    def carry_out(self, bench: Workbench) -> ExperimentFindings:
         pipe_bps = bench.pipe(MB)
         names = bench.node_names()
         lasting_s = bench.lasting(9.0, 5.0)

@@ -22,14 +22,14 @@ from loadgen.experiments.judging import (
     used,
 )
 from loadgen.experiments.layout import ONE_PIPE, Layout
-from loadgen.experiments.test_bed import KB, MB
 from loadgen.experiments.timelines import CSV_HEAD, csv_rows, share_lines
+from loadgen.experiments.workbench import KB, MB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from loadgen.experiments.evidence import Evidence
-    from loadgen.experiments.test_bed import TestBed
+    from loadgen.experiments.workbench import Workbench
 
 OVERLOAD = 2.0
 
@@ -50,7 +50,7 @@ class FixedShares(NamedTuple):
     table_1: str = ""  # the column of table 1 that stands beside ours
     layout: Layout = ONE_PIPE
 
-    def carry_out(self, bench: TestBed) -> ExperimentFindings:
+    def carry_out(self, bench: Workbench) -> ExperimentFindings:
         pipe_bps = bench.pipe(self.pipe_bps)
         names = bench.node_names()
         lasting_s = bench.lasting(32.0, 10.0)
@@ -62,7 +62,7 @@ class FixedShares(NamedTuple):
             evidence = bench.load(nodes.all, rates, lasting_s, nodes=nodes)
         return self.judge(bench, evidence, pipe_bps)
 
-    def judge(self, bench: TestBed, evidence: Evidence, pipe_bps: float) -> ExperimentFindings:
+    def judge(self, bench: Workbench, evidence: Evidence, pipe_bps: float) -> ExperimentFindings:
         span_s = (WARM_UP_S, evidence.lasted_s)
         checks = [judge_no_failures(evidence.clients), judge_witnesses(evidence)]
         for witness, rows in evidence.witnesses():

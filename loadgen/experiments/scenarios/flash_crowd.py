@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from loadgen.experiments.findings import Check, ExperimentFindings, Mark, Panel, Table
 from loadgen.experiments.judging import HEAD_BYTES, bytes_served, judge_no_failures, judge_witnesses, served_of, used
 from loadgen.experiments.layout import ONE_PIPE, Layout
-from loadgen.experiments.test_bed import KB, MB
 from loadgen.experiments.timelines import CSV_HEAD, csv_rows, rate_lines
+from loadgen.experiments.workbench import KB, MB
 from loadgen.trace.flash_crowds import Crowd
 
 if TYPE_CHECKING:
     from loadgen.experiments.evidence import Evidence, ObservedRequest
-    from loadgen.experiments.test_bed import TestBed
+    from loadgen.experiments.workbench import Workbench
 
 CROWDED = "/a"
 OTHERS = ("/b", "/c", "/d", "/e")
@@ -43,7 +43,7 @@ class FlashCrowd(NamedTuple):
     )
     layout: Layout = ONE_PIPE
 
-    def carry_out(self, bench: TestBed) -> ExperimentFindings:
+    def carry_out(self, bench: Workbench) -> ExperimentFindings:
         pipe_bps = bench.pipe(MB)
         names = bench.node_names()
         begin_s, long_s, after_s = bench.lasting(50.0, 5.0), bench.lasting(20.0, 5.0), bench.lasting(10.0, 2.0)

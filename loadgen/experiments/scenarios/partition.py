@@ -19,8 +19,8 @@ from loadgen.experiments.namespaces import NamespaceNetwork, NamespacesUnavailab
 from loadgen.experiments.nodes import NodePlace
 from loadgen.experiments.outages import OutageStage, judge_floors, stage_table
 from loadgen.experiments.processes import CannotRun, wait_for
-from loadgen.experiments.test_bed import KB, MB, PlannedAction
 from loadgen.experiments.timelines import CSV_HEAD, csv_rows, total_line
+from loadgen.experiments.workbench import KB, MB, PlannedAction
 from loadgen.send.spread import parse_spread, written
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from loadgen.experiments.evidence import Evidence, ObservedRequest
     from loadgen.experiments.nodes import NodeProcesses
-    from loadgen.experiments.test_bed import TestBed
+    from loadgen.experiments.workbench import Workbench
 
 SIZE = 16 * KB
 ASKED = {"/a": 1.0, "/b": 0.7, "/orders": 0.1}
@@ -65,7 +65,7 @@ class PartitionExperiment(NamedTuple):
     printed: str = ""
     layout: Layout = TWO_SIDES
 
-    def carry_out(self, bench: TestBed) -> ExperimentFindings:
+    def carry_out(self, bench: Workbench) -> ExperimentFindings:
         network = NamespaceNetwork(NAMES)
         try:
             with network:
@@ -73,7 +73,7 @@ class PartitionExperiment(NamedTuple):
         except NamespacesUnavailable as error:
             return skip(f"it needs network namespaces, which are not to be had here ({error})")
 
-    def _within(self, bench: TestBed, network: NamespaceNetwork) -> ExperimentFindings:
+    def _within(self, bench: Workbench, network: NamespaceNetwork) -> ExperimentFindings:
         node_bps = bench.pipe(NODE_BPS)
         rates = {name: part * len(NAMES) * node_bps / (SIZE + HEAD_BYTES) for name, part in ASKED.items()}
         lasting_s, cut_s, heal_s = bench.lasting(56.0, 30.0), bench.lasting(14.0, 7.0), bench.lasting(34.0, 17.0)

@@ -27,7 +27,7 @@ from loadgen.experiments.judging import (
 from loadgen.experiments.layout import SIDE_BY_SIDE, Layout
 from loadgen.experiments.proxies import apache, haproxy, nginx
 from loadgen.experiments.proxies.proxy import ProxyTask
-from loadgen.experiments.test_bed import KB, MB
+from loadgen.experiments.workbench import KB, MB
 from loadgen.results.outcomes import UNSENT
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from loadgen.experiments.evidence import Evidence
     from loadgen.experiments.nodes import NodeProcesses
     from loadgen.experiments.proxies.proxy import Proxy
-    from loadgen.experiments.test_bed import LoadTarget, TestBed
+    from loadgen.experiments.workbench import LoadTarget, Workbench
 
 SIZE = 16 * KB
 PROMISED = {"/a": 0.6, "/b": 0.4}
@@ -106,7 +106,7 @@ class Peers(NamedTuple):
     printed: str = ""
     layout: Layout = SIDE_BY_SIDE
 
-    def carry_out(self, bench: TestBed) -> ExperimentFindings:
+    def carry_out(self, bench: Workbench) -> ExperimentFindings:
         pipe_bps = bench.pipe(MB)
         lasting_s = bench.lasting(8.0, 6.0)
         capacity_per_s = pipe_bps / (SIZE + HEAD_BYTES)

@@ -13,13 +13,13 @@ from loadgen.experiments.evidence import SERVED
 from loadgen.experiments.findings import Check, ExperimentFindings, Panel, PlotLine, Table
 from loadgen.experiments.judging import HEAD_BYTES, judge_no_failures, judge_witnesses, windows
 from loadgen.experiments.layout import SIDE_BY_SIDE, Layout
-from loadgen.experiments.test_bed import KB, MB
+from loadgen.experiments.workbench import KB, MB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loadgen.experiments.evidence import Evidence, ObservedRequest
-    from loadgen.experiments.test_bed import TestBed
+    from loadgen.experiments.workbench import Workbench
 
 SIZE = 64 * KB  # few requests: a plain node has all of them waiting
 ASKED = {"/a": 0.9, "/b": 0.6}
@@ -46,7 +46,7 @@ class Response(NamedTuple):
     )
     layout: Layout = SIDE_BY_SIDE
 
-    def carry_out(self, bench: TestBed) -> ExperimentFindings:
+    def carry_out(self, bench: Workbench) -> ExperimentFindings:
         pipe_bps = bench.pipe(2 * MB)
         lasting_s = bench.lasting(60.0, 18.0)
         rates = {name: 2 * part * pipe_bps / (SIZE + HEAD_BYTES) for name, part in ASKED.items()}

@@ -13,15 +13,15 @@ from loadgen.experiments.findings import Check, ExperimentFindings, Mark, Panel,
 from loadgen.experiments.judging import HEAD_BYTES, judge_witnesses, shares
 from loadgen.experiments.layout import CLUSTER, Layout
 from loadgen.experiments.outages import OutageStage, judge_capacity, judge_floors, judge_losses, stage_table
-from loadgen.experiments.test_bed import KB, MB, PlannedAction
 from loadgen.experiments.timelines import CSV_HEAD, csv_rows, rate_lines, total_line
+from loadgen.experiments.workbench import KB, MB, PlannedAction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from loadgen.experiments.evidence import Evidence, ObservedRequest
     from loadgen.experiments.nodes import NodeProcesses
-    from loadgen.experiments.test_bed import TestBed
+    from loadgen.experiments.workbench import Workbench
 
 SIZES = {"/a": 16 * KB, "/b": 16 * KB, "/c": 4 * KB}
 CLASSES = tuple(SIZES)
@@ -75,7 +75,7 @@ class ScaleOut(NamedTuple):
     printed: str = ""
     layout: Layout = CLUSTER
 
-    def carry_out(self, bench: TestBed) -> ExperimentFindings:
+    def carry_out(self, bench: Workbench) -> ExperimentFindings:
         node_bps = bench.pipe(NODE_BPS)
         rates = {name: part * NODES_MAX * node_bps / (SIZES[name] + HEAD_BYTES) for name, part in ASKED.items()}
         rates[LIMITED] = LIMITED_PER_S * bench.size.pipe_scale

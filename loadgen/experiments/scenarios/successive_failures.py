@@ -12,15 +12,15 @@ from loadgen.experiments.findings import Check, ExperimentFindings, Mark, Panel
 from loadgen.experiments.judging import HEAD_BYTES, farthest, judge_witnesses, shares
 from loadgen.experiments.layout import CLUSTER, Layout
 from loadgen.experiments.outages import OutageStage, judge_capacity, judge_fixed, judge_losses, stage_table
-from loadgen.experiments.test_bed import KB, MB, PlannedAction
 from loadgen.experiments.timelines import CSV_HEAD, csv_rows, share_lines, total_line
+from loadgen.experiments.workbench import KB, MB, PlannedAction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from loadgen.experiments.evidence import Evidence
     from loadgen.experiments.nodes import NodeProcesses
-    from loadgen.experiments.test_bed import TestBed
+    from loadgen.experiments.workbench import Workbench
 
 PROMISED = {"/a": 50.0, "/b": 30.0, "/c": 20.0}
 ASKED = {"/a": 0.8, "/b": 0.6, "/c": 0.6}
@@ -46,7 +46,7 @@ class SuccessiveFailures(NamedTuple):
     printed: str = ""
     layout: Layout = CLUSTER
 
-    def carry_out(self, bench: TestBed) -> ExperimentFindings:
+    def carry_out(self, bench: Workbench) -> ExperimentFindings:
         node_bps = bench.pipe(NODE_BPS)
         rates = {name: part * len(NAMES) * node_bps / (SIZE + HEAD_BYTES) for name, part in ASKED.items()}
         each_s = bench.lasting(13.0, 8.0)

@@ -15,13 +15,13 @@ from loadgen.experiments.evidence import DENIED
 from loadgen.experiments.findings import Check, ExperimentFindings, Panel, PlotLine, Table
 from loadgen.experiments.judging import HEAD_BYTES, count, judge_no_failures, judge_witnesses, used
 from loadgen.experiments.layout import SIDE_BY_SIDE, Layout
-from loadgen.experiments.test_bed import KB, MB
+from loadgen.experiments.workbench import KB, MB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loadgen.experiments.evidence import Evidence, ObservedRequest
-    from loadgen.experiments.test_bed import TestBed
+    from loadgen.experiments.workbench import Workbench
 
 SIZE = 16 * KB
 ASKED = {"/a": 0.64, "/b": 0.64}
@@ -56,7 +56,7 @@ class Throughput(NamedTuple):
     )
     layout: Layout = SIDE_BY_SIDE
 
-    def carry_out(self, bench: TestBed) -> ExperimentFindings:
+    def carry_out(self, bench: Workbench) -> ExperimentFindings:
         pipe_bps = bench.pipe(MB)
         lasting_s = bench.lasting(10.0, 6.0)
         rates = {name: 2 * part * pipe_bps / (SIZE + HEAD_BYTES) for name, part in ASKED.items()}

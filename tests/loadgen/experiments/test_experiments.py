@@ -23,7 +23,7 @@ from loadgen.experiments.processes import CannotRun
 from loadgen.experiments.scenarios import contention, partition, response, throughput
 from loadgen.experiments.scenarios.partition import within_sides
 from loadgen.experiments.series import CompletedExperiment, carry_out
-from loadgen.experiments.test_bed import Size, TestBed
+from loadgen.experiments.workbench import Size, Workbench
 from loadgen.send.spread import parse_spread
 from tests.analytics.logs.verifier import Given, verify
 
@@ -130,7 +130,7 @@ class _Broken:
         self._findings = findings
         self.layout = layout
 
-    def carry_out(self, bench: TestBed) -> ExperimentFindings:
+    def carry_out(self, bench: Workbench) -> ExperimentFindings:
         bench.say("about to fail")
         if self._findings is None:
             raise CannotRun("the node ended by itself: <why>")
@@ -204,9 +204,9 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     old.parent.mkdir()
     old.write_text("{}")
     with pytest.raises(UsageError, match=r"thesis\.tex: is not of an experiment"):
-        TestBed("shares-16k", mine.parent, Size(), print)
+        Workbench("shares-16k", mine.parent, Size(), print)
     assert mine.read_text() == "years of work"
-    TestBed("sizes", old.parent, Size(), print).close()
+    Workbench("sizes", old.parent, Size(), print).close()
     assert not old.exists()
 
 
@@ -282,7 +282,7 @@ def test_without_names_they_are_listed(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_every_experiment_has_a_specification_and_says_what_it_shows(tmp_path: Path) -> None:
     for one in CATALOGUE:
-        bench = TestBed(one.name, tmp_path / one.name, Size(), print)
+        bench = Workbench(one.name, tmp_path / one.name, Size(), print)
         try:
             assert bench.spec().is_file()
             assert "set lifetime = 70ms" in bench.spec(lifetime="70ms").read_text()

@@ -12,7 +12,7 @@ from loadgen.experiments.catalogue import CATALOGUE
 from loadgen.experiments.findings import FAIL, PASS, Check, ExperimentFindings
 from loadgen.experiments.log_analysis import add, analyse
 from loadgen.experiments.series import CompletedExperiment
-from loadgen.experiments.test_bed import Size
+from loadgen.experiments.workbench import Size
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from tests.support.clusters import make_site
 from tests.support.nodes import RunningNode
 from tests.support.waiting import wait_for
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parent / "data"
 RULES = ["</gold>.server_resource = 60%", "</tin>.server_resource = 30%", "</gold>.num_requests < 50/s"]
 
 

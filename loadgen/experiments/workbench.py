@@ -92,7 +92,7 @@ class LoadTarget(Protocol):
     def log(self) -> Path: ...
 
 
-class TestBed:
+class Workbench:
     """Of one experiment. ``folder`` keeps traces, results and logs; ``say`` tells people what goes on."""
 
     def __init__(self, name: str, folder: Path, size: Size, say: Callable[[str], None]) -> None:
