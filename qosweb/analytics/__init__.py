@@ -1,7 +1,26 @@
-"""Reading the logs in bulk, with Spark. Needs the extra `analytics`; of the rest only the command line knows of it."""
+"""Analysis of access logs on Spark: which guarantees of the policy were held. Needs the extra `analytics`.
 
-from qosweb.errors import UsageError
+    from qosweb.analytics import analyze, open_session, read_requests
 
+    with open_session() as spark:  # or any SparkSession of yours
+        read_requests(spark, "/var/log/qosweb").groupBy("class", "decision").count().show()
+        found = analyze(spark, "/var/log/qosweb")
+        found.verdicts().where("outcome = 'violated'").show()
 
-class AnalyticsUnavailableError(UsageError):
-    """Something that `pip install 'qosweb[analytics]'` brings is missing."""
+Importing this package does not import PySpark.
+"""
+
+from qosweb.analytics.api import Analysis, analyze, open_session, read_bad_lines, read_events, read_requests
+from qosweb.analytics.errors import AnalyticsUnavailableError
+from qosweb.analytics.read.rows import AnalysisLimits
+
+__all__ = [
+    "Analysis",
+    "AnalyticsUnavailableError",
+    "Limits",
+    "analyze",
+    "open_session",
+    "read_bad_lines",
+    "read_events",
+    "read_requests",
+]

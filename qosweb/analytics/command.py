@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import re
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from qosweb.analytics import AnalyticsUnavailableError
-from qosweb.analytics.analysis_request import AnalysisRequest
+from qosweb.analytics.errors import AnalyticsUnavailableError
 from qosweb.analytics.read import policies, sources
-from qosweb.analytics.read.rows import VIOLATED, AnalysisLimits
-from qosweb.analytics.spark.progress import ProgressDisplay
+from qosweb.analytics.read.rows import VIOLATED, AnalysisLimits, AnalysisRequest
+from qosweb.analytics.spark.progress import ProgressDisplay, SparkTracker
 from qosweb.analytics.spark.session import in_short, spark_session
-from qosweb.analytics.spark.spark_progress import SparkTracker
-from qosweb.analytics.spark.warmup import WarmUp
 from qosweb.errors import UsageError
 from qosweb.plots import need_matplotlib
 from qosweb.tools.situation import reading
@@ -40,12 +37,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 # The loop that Spark makes of the pass over the lines is beyond what the JVM compiles as a rule (8000 bytes), where a
 # policy has response times: it would be interpreted.
 _JVM = "-XX:-DontCompileHugeMethods"
-# Of a JVM that has little to do: most of its time goes into loading some 20,000 classes, and part of that
-# into looking through Spark's own once more for what a compiler would not have written.
-_HASTY_JVM = (
-    f"{_JVM} -XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
+# A small log is done before optimised machine code pays off: this halves the processor time of 10,000 lines.
+_SHORT_LIVED_JVM = f"{_JVM} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 T = TypeVar("T")
 
@@ -115,15 +108,11 @@ def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tu
         ) from None
     with ProgressDisplay(quiet=arguments.quiet or arguments.json) as progress:
         progress.say("starting Spark")
-        size = sources.size(found)
-        conf = settings(arguments.master, size)
-        warm_up = WarmUp(found) if size is not None and size < sources.TINY else None
-        begin = warm_up.begin if warm_up else None
-        with spark_session("qosweb analyze", arguments.master, conf=conf, meanwhile=begin) as spark:
+        conf = settings(arguments.master, sources.size(found))
+        with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
             progress.watch(SparkTracker(spark))
             try:
-                with warm_up.going_on(spark) if warm_up else nullcontext():
-                    yield spark, progress
+                yield spark, progress
             except (PySparkException, Py4JError) as error:
                 said = in_short(error)  # now: what went wrong has to be asked of the JVM
                 raise UsageError(f"Spark could not do it: {said}") from None
@@ -142,11 +131,9 @@ def _shown(findings: Findings, arguments: argparse.Namespace, progress: Progress
 
 def _written(findings: Findings, arguments: argparse.Namespace, out: Path | None, name: str = "") -> int:
     """The whole report; the exit code."""
-    from qosweb.analytics.report.json_report import as_json
+    from qosweb.analytics.report.json_report import as_json, write_report
 
     if out:
-        from qosweb.analytics.report.publish import write_report  # loads matplotlib
-
         write_report(findings, out)
     if arguments.json:
         print(json.dumps(({"name": name} if name else {}) | as_json(findings)))
@@ -217,19 +204,11 @@ def _pace(arguments: argparse.Namespace) -> tuple[float, float]:
 
 
 def settings(master: str, size: int | None) -> dict[str, str]:
-    """A few partitions: after the first sums there is little left. Memory for the sums of long logs.
-
-    To compile queries, and then the JVM's own code, pays off with many lines: a small log is through before that.
-    """
+    """Spark's settings for logs of ``size`` bytes (None: not known). Few partitions: the first sums are small."""
     conf = {
         "spark.sql.shuffle.partitions": "4",
         "spark.driver.memory": "2g",
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-        "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
-        "spark.sql.codegen.cache.maxEntries": "1000",  # what is thrown out is compiled again, by the JVM's compiler too
-        "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",  # names of requests fill the first level at once
-        "spark.sql.json.filterPushdown.enabled": "false",  # next to no line is passed over
-        "spark.sql.limit.initialNumPartitions": "4",  # whoever asks first waits for the sums: of all partitions at once
         "spark.driver.extraJavaOptions": _JVM,
         "spark.executor.extraJavaOptions": _JVM,
     }
@@ -239,11 +218,9 @@ def settings(master: str, size: int | None) -> dict[str, str]:
         conf |= {
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.adaptive.enabled": "false",
-            "spark.driver.extraJavaOptions": _HASTY_JVM,
-            "spark.executor.extraJavaOptions": _HASTY_JVM,
+            "spark.driver.extraJavaOptions": _SHORT_LIVED_JVM,
+            "spark.executor.extraJavaOptions": _SHORT_LIVED_JVM,
         }
-    if size is not None and size < sources.TINY:
-        conf |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     return conf
 
 

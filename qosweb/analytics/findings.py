@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.analytics.judge import capacity_needs, flash_crowds, view_chain
 from qosweb.analytics.judge.situations import AccessTimes, Situations, situations
-from qosweb.analytics.judge.untested import untested_rules
-from qosweb.analytics.judge.verdicts import WindowJudge, judge_run, outcome_of, to_show
+from qosweb.analytics.judge.verdicts import WindowJudge, judge_run, outcome_of, to_show, untested_rules
 from qosweb.analytics.read import line_queries, policies, slot_sums, tables, window_parts
 from qosweb.analytics.read.log_lines import EVENTS_MAX
 from qosweb.analytics.read.rows import NOT_TESTED, VIOLATED
@@ -23,9 +22,10 @@ from qosweb.analytics.read.timeline import Timeline
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from qosweb.analytics.analysis_request import AnalysisRequest
+    from pyspark.sql import DataFrame
+
     from qosweb.analytics.read.policies import LoggedPolicy
-    from qosweb.analytics.read.rows import AnalysisLimits, LogEvent, Part, Verdict
+    from qosweb.analytics.read.rows import AnalysisLimits, AnalysisRequest, LogEvent, Part, Verdict
 
 ROWS_AT_ONCE = 50_000  # sums by slot on the driver; one window may have more
 REASONS_MAX = 3
@@ -61,7 +61,7 @@ class Gathered:
     """What was added up of the lines, and what may still be asked of them."""
 
     events: list[LogEvent]
-    of_slots: slot_sums.OfSlots  # see ``Scan.slots``
+    of_slots: DataFrame  # see ``Scan.slots``
     took: Callable[[], tables.Times]
     busiest: Callable[[], list[tables.Top]]
     twice: Callable[[], line_queries.DuplicateEnds]

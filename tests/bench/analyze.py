@@ -131,7 +131,7 @@ def _on_spark(log: Path, rounds: int, figures: dict[str, Any]) -> None:
         from pyspark import SparkContext
 
         from qosweb.analytics.analysis import analyse
-        from qosweb.analytics.analysis_request import AnalysisRequest
+        from qosweb.analytics.read.rows import AnalysisRequest
 
         figures["session_s"] = time.perf_counter() - begun_s
         figures["spark"] = spark.version
@@ -169,7 +169,7 @@ def _small(log: Path, rounds: int, figures: dict[str, Any]) -> None:
     help in reaching it. A bare one, as Spark is started by others on the same Java, is told for comparison.
     """
     command = [sys.executable, "-m", "qosweb", "analyze", str(log), "--quiet"]
-    bare = os.environ | {"JAVA_HOME": str(java.find(os.environ).home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    bare = os.environ | java.environment(os.environ) | {"SPARK_LOCAL_IP": "127.0.0.1"}
     for name in ("small_bare_s", "small_session_s", "small_verdict_s", "small_end_s"):
         figures[name] = []
     for _ in range(rounds):

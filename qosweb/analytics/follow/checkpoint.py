@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from qosweb.analytics.analysis_request import AnalysisRequest
+    from qosweb.analytics.read.rows import AnalysisRequest
 
 
 class Fixed(msgspec.Struct):

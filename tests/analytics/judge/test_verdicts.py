@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qosweb.analytics.judge.situations import MIXED, AccessTimes, situations
-from qosweb.analytics.judge.untested import (
+from qosweb.analytics.judge.verdicts import (
     CHANNEL,
     LOAD,
     NEVER,
@@ -11,9 +11,12 @@ from qosweb.analytics.judge.untested import (
     OTHERS_PAGES,
     PAGES,
     SHADOW,
+    WindowJudge,
+    judge_run,
+    outcome_of,
+    to_show,
     untested_rules,
 )
-from qosweb.analytics.judge.verdicts import WindowJudge, judge_run, outcome_of, to_show
 from qosweb.analytics.read.policies import RESPONSES_MAX, LoggedPolicy, from_events, response_limits
 from qosweb.analytics.read.rows import (
     HELD,

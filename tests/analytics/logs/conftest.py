@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qosweb.analytics.analysis import analyse
-from qosweb.analytics.analysis_request import AnalysisRequest
 from qosweb.analytics.command import settings
 from qosweb.analytics.read import sources
+from qosweb.analytics.read.rows import AnalysisRequest
 from qosweb.analytics.spark.session import spark_session
 from tests.analytics.logs.story import Story, write_story
 
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from qosweb.analytics.findings import Findings
 
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}  # short queries
+
+
 @pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
-    with spark_session("tests", "local[2]", conf=settings("local[2]", 0)) as session:
+    with spark_session("tests", "local[2]", conf=settings("local[2]", 0) | INTERPRETED) as session:
         yield session
 
 

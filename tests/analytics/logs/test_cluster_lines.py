@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from qosweb.analytics import findings
 from qosweb.analytics.analysis import analyse
-from qosweb.analytics.analysis_request import AnalysisRequest
 from qosweb.analytics.judge import view_chain
 from qosweb.analytics.read import line_scan, sources
-from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED
+from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED, AnalysisRequest
 from qosweb.analytics.report.html_report import page
 from qosweb.analytics.report.json_report import as_json
 from qosweb.analytics.report.terminal import show

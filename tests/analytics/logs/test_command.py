@@ -26,12 +26,11 @@ SPEC = "</shop>.available = always\n</free>.server_resource < 10%\n"
 @contextmanager
 def daemon(scratch: Path, name: str, *options: str) -> Iterator[list[str]]:
     """A process of Spark's own cluster manager; what it logs grows in the list."""
-    home = java.find(os.environ).home
     jars = Path(pyspark.__file__).parent / "jars" / "*"
-    environ = {"PATH": os.environ["PATH"], "JAVA_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environ = {"PATH": os.environ["PATH"], "SPARK_LOCAL_IP": "127.0.0.1"} | java.environment(os.environ)
     environ |= {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_WORKER_DIR": str(scratch / "work")}
     environ["SPARK_SCALA_VERSION"] = "2.13"  # else it is looked for where a source tree would have it
-    command = [str(home / "bin" / "java"), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", str(jars)]
+    command = [environ["QOSWEB_JAVA"], "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", str(jars)]
     process = subprocess.Popen(
         [*command, f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", "--webui-port", "0", *options],
         env=environ,

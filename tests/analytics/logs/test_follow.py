@@ -58,12 +58,12 @@ class Writer(threading.Thread):
 
 
 @contextmanager
-def following(log: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
+def following(log: Path, out: Path, temporary: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         [*COMMAND, "analyze", str(log), "--follow", "--out", str(out), "--every", "0.5s", "--late", "10s", "--quiet"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=environment(),
+        env=environment({"TMPDIR": str(temporary)}),
     )
     try:
         yield process
@@ -75,8 +75,10 @@ def following(log: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
     path, out = tmp_path / "access.log", tmp_path / "out"
     path.touch()
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     writer = Writer(path)
-    with following(path, out) as process:
+    with following(path, out, temporary) as process:
         wait_for(lambda: (out / "checkpoint" / "tail.json").exists(), "a look at the log", START_TIMEOUT_S)
         writer.start()  # what is rotated from now on is of this run
         wait_for(lambda: (out / "report.html").exists() or process.poll(), "a window that closed", START_TIMEOUT_S)
@@ -84,7 +86,7 @@ def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
         process.kill()
     assert "refresh" in (out / "report.html").read_text()
     before = json.loads((out / "report.json").read_text())
-    with following(path, out) as process:
+    with following(path, out, temporary) as process:
 
         def went_on() -> bool:
             assert process.poll() is None, process.stderr.read() if process.stderr else ""
@@ -96,6 +98,7 @@ def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
         assert process.wait(START_TIMEOUT_S) == 0
         assert process.stderr
         assert process.stderr.read() == b""
+    wait_for(lambda: not list(temporary.iterdir()), "both JVMs to remove their files", START_TIMEOUT_S)
     report = json.loads((out / "report.json").read_text())
     requests = [line for line in writer.log.lines if "event" not in line]
     whole = next(row for row in report["table"] if row["window"] is row["node"] is row["class"] is None)

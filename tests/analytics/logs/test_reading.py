@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qosweb.analytics.analysis import analyse
-from qosweb.analytics.analysis_request import AnalysisRequest
 from qosweb.analytics.judge import view_chain
 from qosweb.analytics.read import sources
 from qosweb.analytics.read.log_lines import events, read_lines, requests
-from qosweb.analytics.read.rows import VIOLATED
+from qosweb.analytics.read.rows import VIOLATED, AnalysisRequest
 from qosweb.analytics.report.html_report import page
 from qosweb.analytics.report.json_report import as_json
 from qosweb.analytics.report.parquet_export import keep_lines, keep_tables

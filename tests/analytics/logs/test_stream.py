@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qosweb.analytics.analysis import analyse
-from qosweb.analytics.analysis_request import AnalysisRequest
 from qosweb.analytics.follow import batches
 from qosweb.analytics.follow.log_tail import LogTail
 from qosweb.analytics.follow.stream import AHEAD, LATE, Stream
 from qosweb.analytics.read import sources
-from qosweb.analytics.read.rows import HELD, VIOLATED, Verdict
+from qosweb.analytics.read.rows import HELD, VIOLATED, AnalysisRequest, Verdict
 from tests.analytics.logs.truth import Log
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from qosweb.analytics.read.policies import from_events
 from qosweb.analytics.read.rows import HELD, VIOLATED, AnalysisLimits, LogEvent, PartKey, Verdict
 from qosweb.analytics.read.tables import OutcomeCounts, Top
 from qosweb.analytics.report import parquet_export
+from qosweb.analytics.report.html_report import page
 from qosweb.analytics.report.json_report import as_json
 
 if TYPE_CHECKING:
@@ -49,6 +50,16 @@ def _keys(value: Any) -> Iterator[str]:
         assert value, "of every list the report has one here"
         for inner in value:
             yield from _keys(inner)
+
+
+def test_text_from_logs_is_escaped_on_the_page() -> None:
+    findings = _findings()
+    findings.notes.append("<script>alert(1)</script>")
+    html = page(findings, refresh_s=5)
+    assert html.startswith("<!doctype html>")
+    assert "<script" not in html
+    assert "&lt;/a&gt;.available = always" in html
+    assert "<meta http-equiv=refresh content=5>" in html
 
 
 def test_every_key_of_the_report_is_in_the_readme() -> None:

