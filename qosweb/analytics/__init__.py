@@ -16,8 +16,8 @@ from qosweb.analytics.read.rows import AnalysisLimits
 
 __all__ = [
     "Analysis",
+    "AnalysisLimits",
     "AnalyticsUnavailableError",
-    "Limits",
     "analyze",
     "open_session",
     "read_bad_lines",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import qosweb.analytics
-from qosweb.analytics import Limits, analyze, read_bad_lines, read_events, read_requests
+from qosweb.analytics import AnalysisLimits, analyze, read_bad_lines, read_events, read_requests
 from qosweb.errors import UsageError
 from tests.analytics.logs.truth import BEGIN_S, Log
 
@@ -64,7 +64,7 @@ def test_logs_are_data_frames_with_the_documented_columns(own_session: SparkSess
 
 
 def test_verdicts_and_tables_are_data_frames(own_session: SparkSession, log: Path, tmp_path: Path) -> None:
-    found = analyze(own_session, log, limits=Limits(window_s=5))
+    found = analyze(own_session, log, limits=AnalysisLimits(window_s=5))
     assert found.outcome == "violated"
     verdicts = found.verdicts()
     broken = verdicts.where("outcome = 'violated' and window is not null").collect()
