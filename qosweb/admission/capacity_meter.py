@@ -1,61 +1,58 @@
-"""Measures the capacity of this node from its own requests (section 3.1 of the paper).
+"""The capacity meter: estimates from its requests what this node can deliver (`qosweb.engine.local.capacity`).
 
-A request of the stages is noted at its start and at its end. One that was paced, that failed, or that had to wait for
-its reader says nothing about the node and only counts as one of those in service. Plain requests are not noted one by
-one, which would cost the fast path: their sums are told once a second.
+A request outside the fast path is metered from its start to its end. One that was paced, that failed, or that waited
+for its client or another server says nothing about the node: it only counts as one of those in service. Requests on the
+fast path are not metered one by one: their sums are observed once a second.
 
-What it cannot see is a network that is slower than the node: whether the reader or the line was slow looks alike from
-here. Where the line is the bottleneck, ``--capacity`` has to say so.
+A line that is slower than the node is invisible here: a slow client and a slow line look alike. Where the line is the
+bottleneck, ``--capacity`` has to say so.
+Paper: section 3.1.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from qosweb.admission.machine_load import MachineLoadSampler
 from qosweb.engine.local.capacity import Concurrency, ResourceModel
 
-if TYPE_CHECKING:
-    from qosweb.server.accesslog.recorder import AccessRecorder
-    from qosweb.server.request.exchange import Exchange
+ALONE = 1000  # thousandths: a request on the fast path has the event loop to itself
 
-ALONE = 1000  # thousandths: a plain request has the event loop to itself
+Mark = tuple[float, float]  # when a request entered service, and the integral of concurrency until then
 
 
 class CapacityMeter:
     def __init__(self, by_hand_bps: int | None) -> None:
-        """``by_hand_bps`` is the capacity that somebody has set."""
-        self.watch = MachineLoadSampler()
+        """`by_hand_bps` is the capacity that the operator has set, if any."""
+        self.sampler = MachineLoadSampler()
         self.model = ResourceModel()
         self.by_hand_bps = by_hand_bps
         self._concurrency = Concurrency()
-        self._plain = 0, 0, 0.0  # requests, bytes and seconds that were told
+        self._fast_path = 0, 0, 0.0  # requests, bytes and seconds that were observed
 
     @property
     def capacity_bps(self) -> int:
         if self.by_hand_bps is not None:
             return self.by_hand_bps
-        return self.model.capacity_bps(self.watch.latest.cpu_ppm)
+        return self.model.capacity_bps(self.sampler.latest.cpu_ppm)
 
-    def began(self, exchange: Exchange, now: float) -> None:
-        exchange.metered = now, self._concurrency.enter(now)
+    def enter(self, now: float) -> Mark:
+        """A request enters service."""
+        return now, self._concurrency.enter(now)
 
-    def ended(self, exchange: Exchange, size: int, now: float, *, counts: bool) -> None:
-        """``counts`` is whether its time was the node's own doing."""
-        if exchange.metered is None:
-            return
-        began, area = exchange.metered
-        exchange.metered = None
+    def restart(self, now: float) -> Mark:
+        """A request that is in service starts to use the node only now."""
+        return now, self._concurrency.area(now)
+
+    def leave(self, mark: Mark, size: int, now: float, *, is_sample: bool) -> None:
+        """A request leaves service after `size` bytes of body."""
+        began, area = mark
         among_milli = self._concurrency.leave(began, area, now)
-        if counts and exchange.rate_bps is None:
-            service_ns = round((now - began) * 1e9)
-            self.model.finished(size, service_ns, among_milli, self.watch.latest.cpu_ppm)
+        if is_sample:
+            self.model.finished(size, round((now - began) * 1e9), among_milli, self.sampler.latest.cpu_ppm)
 
-    def tell_plain(self, ledger: AccessRecorder) -> None:
-        """Once a second: the plain requests since the last time."""
-        latest = ledger.plain_totals()
-        count, size, service_s = (now - before for now, before in zip(latest, self._plain, strict=True))
-        self._plain = latest
+    def observe_fast_path(self, count: int, size: int, service_s: float) -> None:
+        """The totals of the fast path so far: requests, their bytes, their time."""
+        before, self._fast_path = self._fast_path, (count, size, service_s)
+        count, size, service_s = count - before[0], size - before[1], service_s - before[2]
         if count > 0:
             service_ns = round(service_s / count * 1e9)
-            self.model.finished(round(size / count), service_ns, ALONE, self.watch.latest.cpu_ppm, int(count))
+            self.model.finished(round(size / count), service_ns, ALONE, self.sampler.latest.cpu_ppm, count)

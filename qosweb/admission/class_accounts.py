@@ -1,39 +1,96 @@
-"""The policy in force at this node: the specification, its labels, and an account for each class."""
+"""Accounts of the classes under the policy in force: counters, and the response fields that name the class.
+
+Counters are plain numbers that the path of every request adds to. A class that keeps its name in a new policy keeps its
+account.
+"""
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from qosweb.server.accesslog.recorder import ClassAccount
-
 if TYPE_CHECKING:
-    from aiohttp.http import RawRequestMessage
-
     from qosweb.admission.classifier import Classifier
-    from qosweb.server.request.exchange import Exchange
+    from qosweb.admission.facts import HeadFacts, RequestFacts
+
+SERVICE_BUCKETS_S = (
+    0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005,
+    0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class ClassAccount:
+    """What happened to the requests of one class."""
+
+    name: str
+    decisions: Counter[str] = field(default_factory=Counter)
+    number: int = 0  # of the class in the policy in force
+    plain_served: int = 0  # requests that took the fast path; they are not in `decisions`
+    bytes_sent: int = 0
+    other_bytes: int = 0  # of `bytes_sent`, those that did not take the fast path
+    reasons: Counter[str] = field(default_factory=Counter)  # of denials
+    wait_sum_s: float = 0.0  # of requests that waited for their turn
+    wait_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
+    service_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
+    service_sum_s: float = 0.0
+    in_service: int = 0  # without those on the fast path
+    header_line: bytes = b""  # of its responses
+    served_line: bytes = b""  # of responses to requests that were admitted
+    quoted: str = ""  # its name in a line of the access log
+
+    def __post_init__(self) -> None:
+        self.quoted = json.dumps(self.name)
+
+    @property
+    def plain_bytes(self) -> int:
+        return self.bytes_sent - self.other_bytes
+
+    @property
+    def field_text(self) -> str:
+        """Its name as it may stand in a header field."""
+        escaped = (c if " " <= c <= "~" else "".join(f"%{byte:02X}" for byte in c.encode()) for c in self.name)
+        return "".join(escaped)
+
+    def by_decision(self) -> dict[str, int]:
+        counts = {"served": self.plain_served, "denied": 0, "failed": 0}
+        for decision, count in self.decisions.items():
+            counts[decision] = counts.get(decision, 0) + count
+        return counts
+
+    def observe_service(self, service_s: float) -> None:
+        self.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
+        self.service_sum_s += service_s
+
+    def observe_wait(self, wait_s: float) -> None:
+        self.wait_counts[bisect_left(SERVICE_BUCKETS_S, wait_s)] += 1
+        self.wait_sum_s += wait_s
 
 
 class ClassAccounts:
-    """``classifier`` and ``accounts`` change together, in one step of the event loop."""
+    """One account per class. `classifier` and `accounts` change together, in one step of the event loop."""
 
-    def __init__(self, labels: Classifier) -> None:
-        self.labels = labels
-        self.accounts: list[ClassAccount] = []
+    def __init__(self, classifier: Classifier) -> None:
+        self.classifier = classifier
+        self.accounts: list[ClassAccount] = []  # by class number
         self._by_name: dict[str, ClassAccount] = {}
         self._shown = False
         self._is_local = False
-        self.change(labels)
+        self.change(classifier)
 
-    def change(self, labels: Classifier) -> None:
-        """A class that keeps its name keeps its account."""
-        self.labels = labels
-        self._shown = labels.model is not None
-        self.accounts = [self._account(name) for name in labels.names]
+    def change(self, classifier: Classifier) -> None:
+        """A new policy is in force."""
+        self.classifier = classifier
+        self._shown = classifier.model is not None
+        self.accounts = [self._account(name) for name in classifier.names]
         for number, account in enumerate(self.accounts):
             account.number = number
 
     def change_scope(self, *, is_local: bool) -> None:
-        """Whether answers say that this node decides without the others."""
+        """Whether responses say that this node decides without the rest of its cluster."""
         if is_local != self._is_local:
             self._is_local = is_local
             for account in self._by_name.values():
@@ -41,34 +98,27 @@ class ClassAccounts:
 
     @property
     def default(self) -> ClassAccount:
-        return self.accounts[self.labels.default]
+        return self.accounts[self.classifier.default]
 
     @property
     def all_accounts(self) -> list[ClassAccount]:
-        """Those of earlier policies, too."""
+        """With those of earlier policies."""
         return list(self._by_name.values())
 
-    def account_of_head(self, message: RawRequestMessage) -> ClassAccount | None:
-        number = self.labels.of_head(message)
+    def of_head(self, facts: HeadFacts) -> ClassAccount | None:
+        """See `Classifier.class_of_head`."""
+        number = self.classifier.class_of_head(facts)
         return None if number is None else self.accounts[number]
 
-    def account_of(self, exchange: Exchange) -> ClassAccount:
-        """Of a request that ended before it was labelled, too: by its target, if it has one."""
-        if exchange.account is None:
-            exchange.account = self.accounts[self.labels.of_exchange(exchange, exchange.started)]
-        return exchange.account
+    def of(self, facts: RequestFacts, now: float) -> ClassAccount:
+        return self.accounts[self.classifier.class_of(facts, now)]
 
     def _account(self, name: str) -> ClassAccount:
         account = self._by_name.setdefault(name, ClassAccount(name))
-        line = f"QoS-Class: {field_text(name)}\r\n".encode() if self._shown else b""
+        line = f"QoS-Class: {account.field_text}\r\n".encode() if self._shown else b""
         if line and self._is_local:
             line += b"QoS-Scope: local\r\n"
         if account.header_line != line:
             account.header_line = line
             account.served_line = line + b"QoS-Decision: served\r\n" if line else b""
         return account
-
-
-def field_text(name: str) -> str:
-    """A class's name as it may stand in a header field."""
-    return "".join(c if " " <= c <= "~" else "".join(f"%{byte:02X}" for byte in c.encode()) for c in name)

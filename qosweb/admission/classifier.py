@@ -1,43 +1,38 @@
-"""The class of a request: what the specification says, or ``default`` for all without one.
+"""The classifier: finds the class of a request under the policy in force; `default` where no rule covers it.
 
-Where the page and the head alone decide, a plain request is labelled once and the answer remembered with its head.
-Where the client or the page's age decides, or where a request has to be noted, it passes the stages each time.
+Where path and head alone decide, the server may keep the class of a head (`class_of_head`). Where the client, earlier
+requests or the file matter, or where requests have to be recorded for later conditions, it asks for each request.
 """
 
 from __future__ import annotations
 
-import os
-import pwd
 from typing import TYPE_CHECKING
 
 from qosweb.admission.access_history import AccessHistory
 from qosweb.admission.link_map import LinkMap
-from qosweb.http.hosts import parse_host
-from qosweb.http.targets import BadTarget, parse_target
 from qosweb.webqos.match.matcher import Branch, Matcher
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.model import digest
 from qosweb.webqos.policy.environment import Environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from aiohttp.http import RawRequestMessage
-
     from qosweb.admission.clock import Clock
-    from qosweb.server.request.exchange import Exchange
+    from qosweb.admission.facts import HeadFacts, RequestFacts
     from qosweb.webqos.model.model import Model
 
-IN_HEAD = ("header", "cookie", "method", "host")  # what a head says, whoever sends it and whenever
+IN_HEAD = frozenset({"header", "cookie", "method", "host"})  # what a head says, whoever sends it and whenever
+OF_FILE = frozenset({"size", "owner", "last_modified"})
 
 
-class HeadFacts:
-    """What a request head says."""
+class _ConditionFacts:
+    """A request as conditions of the policy see it."""
 
-    def __init__(self, message: RawRequestMessage, host: str) -> None:
-        self._message = message
-        self._host = host
+    def __init__(self, facts: HeadFacts, path: str) -> None:
+        self._facts = facts
+        self._path = path
         self._cookies: dict[str, str] | None = None
 
     def number(self, subject: str, argument: str) -> int | None:  # noqa: ARG002
@@ -47,61 +42,63 @@ class HeadFacts:
         return False
 
     def text(self, subject: str, argument: str) -> str | None:
+        facts = self._facts
         match subject:
             case "header":
-                values = self._message.headers.getall(argument, None)
-                return None if values is None else ", ".join(values)
+                lines = facts.field_lines(argument)
+                return ", ".join(lines) if lines else None
             case "cookie":
                 if self._cookies is None:
-                    self._cookies = _cookies(self._message.headers.getall("Cookie", []))
+                    self._cookies = _cookies(facts.field_lines("Cookie"))
                 return self._cookies.get(argument)
             case "method":
-                return self._message.method
+                return facts.method
             case "host":
-                return self._host
+                return facts.host
             case _:
                 return None
 
 
-class ExchangeFacts(HeadFacts):
-    """All that is known of a request and its page."""
+class _AllFacts(_ConditionFacts):
+    """The same, with all that is known beyond the head."""
 
-    def __init__(self, exchange: Exchange, labels: Classifier, path: str, now: float) -> None:
-        super().__init__(exchange.message, exchange.host)
-        self._exchange = exchange
-        self._labels = labels
-        self._path = path
+    def __init__(self, facts: RequestFacts, classifier: Classifier, path: str, now: float) -> None:
+        super().__init__(facts, path)
+        self._request = facts
+        self._classifier = classifier
         self._now = now
 
     def number(self, subject: str, argument: str) -> int | None:
-        labels, resource = self._labels, self._exchange.resource
+        classifier = self._classifier
         if subject == "client_accessed":
-            return labels.accesses.of_client_ms(int(argument), self._exchange.client, self._now)
+            return classifier.accesses.of_client_ms(int(argument), self._request.client, self._now)
         if subject in c.OF_CLUSTER:
-            return labels.environment().number(subject, argument)
+            return classifier.environment().number(subject, argument)
         if subject == "last_access":
-            return labels.accesses.of_path_ms(self._path, self._now)
-        if resource is None:
+            return classifier.accesses.of_path_ms(self._path, self._now)
+        file = self._request.file
+        if file is None:
             return None
         if subject == "size":
-            return resource.plain.size
+            return file.size
         if subject == "last_modified":
-            return max(0, int(labels.clock.wall(self._now) * 1000) - resource.plain.identity.mtime_ns // 1_000_000)
+            return max(0, int(classifier.clock.wall(self._now) * 1000) - file.mtime_ns // 1_000_000)
         return None
 
     def text(self, subject: str, argument: str) -> str | None:
         if subject == "client":
-            return self._exchange.client.partition("%")[0].removeprefix("::ffff:")
+            return self._request.client.partition("%")[0].removeprefix("::ffff:")
         if subject == "owner":
-            return None if self._exchange.resource is None else _owner(self._exchange.resource.plain.name)
+            file = self._request.file
+            return None if file is None else file.owner
         return super().text(subject, argument)
 
     def linked(self, pages: int) -> bool:
-        return self._labels.is_linked(pages, self._path)
+        return self._classifier.is_linked(pages, self._path)
 
 
 class Classifier:
-    """A policy in force. Without one there is one class."""
+    """One policy. Without a model there is one class."""
 
     def __init__(
         self,
@@ -109,79 +106,81 @@ class Classifier:
         model: Model | None = None,
         index: str = "index.html",
         text: str = "",
-        noted: Callable[[Iterable[int]], None] | None = None,
+        on_access: Callable[[Iterable[int]], None] | None = None,
         environment: Callable[[], Environment] = Environment,
     ) -> None:
+        """`on_access` hears of requests for page sets that conditions of the policy watch."""
         self.clock = clock
-        self.environment = environment  # what is the case in the cluster
-        self._noted = noted  # who else wants to know which page sets were asked for
+        self.environment = environment  # the state of the cluster, for conditions on it
+        self._on_access = on_access
         self.model = model
         self.text = text  # the specification as it was written
         self.names = ["default"] if model is None else [one.name for one in model.classes]
         self.default = 0 if model is None else model.default
-        self.policy = "" if model is None else digest(model)
+        self.policy_hash = "" if model is None else digest(model)
         self.accesses = AccessHistory()
-        # How many requests each shadow would have been about, by its number among all rules.
+        # How many requests each shadow rule covered, by its number among all rules.
         self.shadow_rules = {} if model is None else {at: rule for at, rule in enumerate(model.rules) if rule.shadow}
         self.shadow_counts = dict.fromkeys(self.shadow_rules, 0)
         self._matcher = None if model is None else Matcher(model)
         leaves = [] if model is None else [leaf for atom in model.atoms for leaf in c.leaves(atom)]
-        self._notes_paths = any(isinstance(leaf, c.Within) and leaf.subject == "last_access" for leaf in leaves)
+        self._records_paths = any(isinstance(leaf, c.Within) and leaf.subject == "last_access" for leaf in leaves)
         self._is_of_head = [] if model is None else [all(map(_is_of_head, c.leaves(atom))) for atom in model.atoms]
+        shadows = [one.condition for one in self.shadow_rules.values() if one.condition is not None]
+        asked = [*leaves, *(leaf for condition in shadows for leaf in c.leaves(condition))]
+        self.needs_file = any(map(_is_of_file, asked))  # to classify a request, or to count shadow rules
         self._link_sets = {} if model is None else _link_sets(model)
-        # One of its own: it is asked by the thread that reads files.
+        # A matcher of its own: the thread that reads files uses it.
         self._link_matcher = None if model is None or not self._link_sets else Matcher(model)
         self.link_map = LinkMap(self._linking, index, _own_hosts(model)) if model and self._link_sets else None
 
-    def of_head(self, message: RawRequestMessage) -> int | None:
-        """The class of a plain request, if its head alone decides and nothing has to be noted; else None."""
+    def class_of_head(self, facts: HeadFacts) -> int | None:
+        """The class of every request with this head; None if the head does not decide or requests are recorded."""
         if self._matcher is None:
             return 0
-        host = parse_host(message.headers.get("Host", ""))
-        if host is None or self._notes_paths:
+        if self._records_paths:
             return None
-        try:
-            path = parse_target(message.path).path
-        except BadTarget:
+        host, path = facts.host, facts.path
+        if path is None:
             return None
         if self._matcher.watched_sets(host, path) or (self.shadow_counts and self._matcher.shadows(host, path)):
             return None
         decision = self._matcher.decide(host, path)
         if not isinstance(decision, Branch):
             return decision
-        facts = HeadFacts(message, host)
+        of_head = _ConditionFacts(facts, path)
         while isinstance(decision, Branch):
             if not self._is_of_head[decision.atom]:
                 return None
-            decision = decision.yes if decision.test(facts) else decision.no
+            decision = decision.yes if decision.test(of_head) else decision.no
         return decision
 
-    def of_exchange(self, exchange: Exchange, now: float) -> int:
-        """The class of any request; one without an acceptable target is in ``default``."""
+    def class_of(self, facts: RequestFacts, now: float) -> int:
+        """The class of a request; `default` for one without an acceptable target."""
         if self._matcher is None:
             return self.default
-        try:  # what was refused for its method was not looked at yet
-            target = exchange.target or parse_target(exchange.message.path)
-        except BadTarget:
+        path = facts.path
+        if path is None:
             return self.default
-        path = target.path
-        return self._matcher.classify(exchange.host, path, ExchangeFacts(exchange, self, path, now))
+        return self._matcher.classify(facts.host, path, _AllFacts(facts, self, path, now))
 
-    def note(self, exchange: Exchange, now: float) -> None:
-        """A page that exists was asked for."""
-        if self._matcher is None or exchange.target is None:
+    def record_access(self, facts: RequestFacts, now: float) -> None:
+        """A page that exists was asked for: conditions on earlier requests and shadow rules take note."""
+        if self._matcher is None:
             return
-        path = exchange.target.path
-        for at in self._matcher.shadows(exchange.host, path) if self.shadow_counts else ():
+        path = facts.path
+        if path is None:
+            return
+        for at in self._matcher.shadows(facts.host, path) if self.shadow_counts else ():
             condition = self.shadow_rules[at].condition
-            if condition is None or c.holds(condition, ExchangeFacts(exchange, self, path, now)):
+            if condition is None or c.holds(condition, _AllFacts(facts, self, path, now)):
                 self.shadow_counts[at] += 1
-        if self._notes_paths:
+        if self._records_paths:
             self.accesses.note_path(path, now)
-        if watched := self._matcher.watched_sets(exchange.host, path):
-            self.accesses.note(watched, exchange.client, now)
-            if self._noted is not None:
-                self._noted(watched)
+        if watched := self._matcher.watched_sets(facts.host, path):
+            self.accesses.note(watched, facts.client, now)
+            if self._on_access is not None:
+                self._on_access(watched)
 
     def is_linked(self, pages: int, path: str) -> bool:
         if self.link_map is None:
@@ -189,7 +188,7 @@ class Classifier:
         return self.link_map.has(self._link_sets[pages], self.link_map.canonical(path))
 
     def note_links(self, host: str, path: str, values: list[str]) -> None:
-        """A page of the server behind this one has these Link fields."""
+        """A response of the upstream server has these Link fields."""
         if self.link_map is None or self._matcher is None:
             return
         numbers = frozenset(self._link_sets.values()) & frozenset(self._matcher.watched_sets(host, path))
@@ -197,7 +196,7 @@ class Classifier:
             self.link_map.note(numbers, path, values)
 
     def refresh_links(self, root: Path) -> None:
-        """Blocks on the disk."""
+        """Read the links of changed files below `root`. Blocks on the disk."""
         if self.link_map is not None:
             self.link_map.refresh(root)
 
@@ -211,6 +210,10 @@ class Classifier:
         for host in (*hosts, model.settings.site or ""):
             found |= self._link_matcher.watched_sets(host, path)
         return sets & found
+
+
+def _is_of_file(leaf: c.Leaf | c.Atom) -> bool:
+    return isinstance(leaf, c.Within | c.OneOf | c.Like | c.Has) and leaf.subject in OF_FILE
 
 
 def _link_sets(model: Model) -> dict[int, int]:
@@ -227,14 +230,7 @@ def _is_of_head(leaf: c.Leaf | c.Atom) -> bool:
     return isinstance(leaf, c.OneOf | c.Like | c.Has) and leaf.subject in IN_HEAD
 
 
-def _owner(name: bytes) -> str | None:
-    try:
-        return pwd.getpwuid(os.stat(name).st_uid).pw_name
-    except (OSError, KeyError):
-        return None
-
-
-def _cookies(values: list[str]) -> dict[str, str]:
+def _cookies(values: Sequence[str]) -> dict[str, str]:
     """The first of a name counts (RFC 6265 section 5.4 sends the most specific first)."""
     found: dict[str, str] = {}
     for value in values:

@@ -1,4 +1,4 @@
-"""The node's clock: one monotonic reading per event, and everything that can be formatted once a second."""
+"""The clock of a server: one monotonic reading per event, and texts that are formatted once a second."""
 
 import time
 

@@ -1,44 +1,265 @@
-"""The gate: whether a request may start now, and how fast its answer goes.
+"""Gates: decide whether a request may start, and settle it when it is over.
 
-It stands between finding a page and answering with it. ``start`` says yes or no to a plain request at once, which costs
-the fast path neither a task nor a future: a yes is also its end. No leaves the request to the stages, where ``admit``
-asks again, with all that is known of it, and may give it a channel (``rate_bps`` of the exchange): its answer is then
-paced. ``admit`` may answer WAITING, and the exchange is resumed. ``finish`` follows when the exchange is over.
-Neighbours: ``qos_gate`` has the gate that keeps promises; this is the one of a node without a specification.
+`OpenGate` admits every request; `EngineGate` asks the QoS engine. `start` is the fast path: one look into a list, and a
+yes is also the end of the request, which the engine hears of later, from the accounts. Any other request goes through
+`enter`: it starts at once if it may, or waits here, without a task, until the engine calls.
+
+A request whose size is unknown at entry is charged with the mean size of such requests in its class. Every request is
+charged with the bytes really sent when its permit closes.
+Neighbours: `control` is the interface to servers; `engine_driver` runs the engine.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+from qosweb.admission.engine_driver import EngineDriver
+from qosweb.admission.outcomes import Denial, Permit, Wait
+from qosweb.engine.local.requests import Deny, GoTo, Phase, Request, Start
+from qosweb.webqos.policy.environment import REQUEST_BYTES
 
 if TYPE_CHECKING:
-    from qosweb.server.accesslog.recorder import ClassAccount
-    from qosweb.server.proxy.forward import ForwardTarget
-    from qosweb.server.request.answers import Answer
-    from qosweb.server.request.exchange import Exchange, Waiting
+    import asyncio
 
+    from qosweb.admission.capacity_meter import CapacityMeter
+    from qosweb.admission.class_accounts import ClassAccount, ClassAccounts
+    from qosweb.admission.clock import Clock
+    from qosweb.admission.facts import RequestFacts
+    from qosweb.admission.outcomes import Decided, OnDecided
+    from qosweb.admission.redirects import Redirects
+    from qosweb.engine.engine import Engine
+    from qosweb.engine.local.request_ids import RequestId
+    from qosweb.engine.local.requests import Decision
 
-class Gate(Protocol):
-    @property
-    def in_service(self) -> int: ...
-    def start(self, account: ClassAccount) -> bool: ...
-    def admit(self, exchange: Exchange, account: ClassAccount) -> Answer | ForwardTarget | Waiting | None: ...
-    def finish(self, exchange: Exchange, size: int) -> None: ...
+MEAN_OF = 8  # responses, roughly
+HEAD_BYTES = 256  # what a request costs in addition to its body, as long as nobody has measured it
 
 
 class OpenGate:
-    """Lets everything in and counts who is inside."""
+    """Admits every request, counts those in service, and meters them."""
 
-    __slots__ = ("in_service",)
-
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, meter: CapacityMeter) -> None:
         self.in_service = 0
+        self._clock = clock
+        self._meter = meter
 
     def start(self, account: ClassAccount) -> bool:  # noqa: ARG002
         return True
 
-    def admit(self, exchange: Exchange, account: ClassAccount) -> None:  # noqa: ARG002
-        self.in_service += 1
+    def enter(
+        self,
+        facts: RequestFacts,  # noqa: ARG002
+        account: ClassAccount,
+        size: int | None,  # noqa: ARG002
+        on_decided: OnDecided,  # noqa: ARG002
+    ) -> Decided | Wait:
+        """See `AdmissionControl.enter`."""
+        self._count_in(account)
+        return Permit(self, account, None, None, self._meter.enter(self._clock.read()))
 
-    def finish(self, exchange: Exchange, size: int) -> None:  # noqa: ARG002
-        self.in_service -= exchange.admitted
+    def resize(self, permit: Permit, size: int) -> None:  # noqa: ARG002
+        permit.meter_mark = self._meter.restart(self._clock.read())
+
+    def settle(self, permit: Permit, bytes_sent: int, channel_until: float | None, *, is_sample: bool) -> None:  # noqa: ARG002
+        self.in_service -= 1
+        permit.account.in_service -= 1
+        is_sample = is_sample and permit.rate_bps is None
+        self._meter.leave(permit.meter_mark, bytes_sent, self._clock.read(), is_sample=is_sample)
+
+    def _count_in(self, account: ClassAccount) -> None:
+        self.in_service += 1
+        account.in_service += 1
+
+
+class EngineGate(OpenGate):
+    """Admits what the engine decides to admit."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        engine: Engine,
+        clock: Clock,
+        meter: CapacityMeter,
+        accounts: ClassAccounts,
+        redirects: Redirects,
+        *,
+        paces: bool,
+    ) -> None:
+        """`paces`: responses leave at the rate of their channel."""
+        super().__init__(clock, meter)
+        self.driver = EngineDriver(loop, engine, before_turn=self._count_fast_path, on_change=self._refresh)
+        self.fixed_bytes = HEAD_BYTES
+        self._engine = engine
+        self._accounts = accounts
+        self._redirects = redirects
+        self._paces = paces
+        self._opens: list[bool] = []  # by class: whether a request may start on the fast path
+        self._counted: dict[str, tuple[int, int]] = {}  # by class: requests and bytes that the engine knows of
+        self._means: dict[str, int] = {}  # by class: mean size of recent responses whose size was unknown at entry
+
+    # ---- the fast path
+
+    def start(self, account: ClassAccount) -> bool:
+        return self._opens[account.number]
+
+    def _refresh(self) -> None:
+        """Something has changed that decides which classes may start at once."""
+        is_open_to = self._engine.admission.is_open_to
+        self._opens = [not self._paces and is_open_to(number) for number in range(len(self._accounts.accounts))]
+
+    def _count_fast_path(self) -> None:
+        """Tell the engine of the requests on the fast path since the last time."""
+        admission = self._engine.admission
+        for account in self._accounts.accounts:
+            served, size = account.plain_served, account.plain_bytes
+            before = self._counted.get(account.name, (0, 0))
+            if served != before[0]:
+                count = served - before[0]
+                admission.served(account.number, count, size - before[1] + count * self.fixed_bytes)
+                self._counted[account.name] = served, size
+
+    # ---- all other requests
+
+    def enter(
+        self, facts: RequestFacts, account: ClassAccount, size: int | None, on_decided: OnDecided
+    ) -> Decided | Wait:
+        driver, admission = self.driver, self._engine.admission
+        driver.look()
+        ticket = self._redirects.check_ticket(facts)
+        if ticket is not None and ticket.class_number < len(self._accounts.accounts):
+            account = self._accounts.accounts[ticket.class_number]  # the request has another host here
+        rid = None if ticket is None else ticket.rid
+        cost = self.fixed_bytes + (self._means.get(account.name, REQUEST_BYTES) if size is None else size)
+        pending = WaitingRequest(self, facts, account, rid, on_decided, learns_size=size is None)
+        request: Request | Deny | None = None
+        if ticket is not None:
+            admission.now_ms = driver.now_ms()
+            request = admission.visit(
+                ticket.owner, ticket.number, account.number, cost, pending.on_decision, ticket.left_ms
+            )
+        if request is None:
+            request = admission.start_at_once(account.number, cost)
+        if request is None:
+            request = admission.submit(account.number, cost, driver.now_ms(), pending.on_decision)
+        driver.poke()
+        if isinstance(request, Deny):
+            return _denial(request, account, rid)
+        if request.phase is Phase.RUNNING:
+            return self._permit(pending, request, Start(request.rate_bps))
+        self._refresh()  # a request waits now
+        pending.request = request
+        return pending
+
+    def outcome(self, pending: WaitingRequest, request: Request, decision: Decision) -> Decided:
+        """What a decision of the engine means for a request that waited."""
+        match decision:
+            case Start():
+                return self._permit(pending, request, decision)
+            case GoTo():
+                return self._redirects.send(pending.facts, request.number, pending.account, pending.rid, decision)
+            case Deny():
+                return _denial(decision, pending.account, pending.rid)
+
+    def _permit(self, pending: WaitingRequest, request: Request, start: Start) -> Permit:
+        self._count_in(pending.account)
+        return Permit(
+            self,
+            pending.account,
+            pending.rid,
+            request,
+            self._meter.enter(self._clock.read()),
+            rate_bps=start.rate_bps if self._paces else None,
+            fixed_bytes=self.fixed_bytes,
+            channel_since=start.since_s,
+            learns_size=pending.learns_size,
+        )
+
+    def decided(self, pending: WaitingRequest) -> float:
+        """The engine has decided: deliver it. The time."""
+        self.driver.deliver(pending.deliver)
+        return self._clock.read()
+
+    def cancel(self, request: Request) -> None:
+        """A request ends before it started, perhaps a moment after it was decided."""
+        admission = self._engine.admission
+        admission.now_ms = self.driver.now_ms()  # the request that starts next may be late already
+        admission.cancel(request)
+        self.driver.poke()
+
+    def resize(self, permit: Permit, size: int) -> None:
+        super().resize(permit, size)
+        request = permit.request
+        assert request is not None
+        self._engine.admission.resize(request, self.fixed_bytes + size)
+        if permit.rate_bps is not None:
+            permit.rate_bps = request.rate_bps
+
+    def settle(self, permit: Permit, bytes_sent: int, channel_until: float | None, *, is_sample: bool) -> None:
+        request = permit.request
+        assert request is not None
+        admission = self._engine.admission
+        admission.now_ms = self.driver.now_ms()  # the request that starts next may be late already
+        admission.finish(request, self.fixed_bytes + bytes_sent, channel_until)
+        if permit.learns_size:
+            name = permit.account.name
+            mean = self._means.get(name, bytes_sent)
+            self._means[name] = mean + (bytes_sent - mean) // MEAN_OF
+        self.driver.poke()
+        super().settle(permit, bytes_sent, channel_until, is_sample=is_sample)
+
+
+class WaitingRequest(Wait):
+    """A request that the engine has not decided about."""
+
+    __slots__ = ("_at", "_decision", "_gate", "_on_decided", "facts", "learns_size", "request")
+
+    def __init__(
+        self,
+        gate: EngineGate,
+        facts: RequestFacts,
+        account: ClassAccount,
+        rid: RequestId | None,
+        on_decided: OnDecided,
+        *,
+        learns_size: bool,
+    ) -> None:
+        super().__init__(account, rid)
+        self.facts = facts
+        self.learns_size = learns_size
+        self.request: Request | None = None  # from when it waits
+        self._gate = gate
+        self._on_decided: OnDecided | None = on_decided
+        self._decision: Decision | None = None
+        self._at = 0.0
+
+    def on_decision(self, decision: Decision) -> None:
+        """Called by the engine."""
+        if self.request is not None:  # else it was decided at once, and `enter` returns the outcome
+            self._decision = decision
+            self._at = self._gate.decided(self)
+
+    def deliver(self) -> None:
+        on_decided, self._on_decided = self._on_decided, None
+        if on_decided is None:
+            return  # cancelled meanwhile
+        assert self.request is not None
+        assert self._decision is not None
+        on_decided(self._gate.outcome(self, self.request, self._decision), self._at)
+
+    def cancel(self) -> None:
+        if self._on_decided is not None and self.request is not None:
+            self._on_decided = None
+            self._gate.cancel(self.request)
+
+
+def _denial(decision: Deny, account: ClassAccount, rid: RequestId | None) -> Denial:
+    account.reasons[decision.reason] += 1
+    return Denial(
+        account,
+        rid,
+        status=429 if decision.is_of_client else 503,
+        fields=(("Retry-After", str(max(1, decision.retry_s))), ("QoS-Decision", f"denied; reason={decision.reason}")),
+        text=f"The request was not served: {decision.because}",
+        reason=decision.reason,
+        decision="expired" if decision.is_expired else "denied",
+    )

@@ -1,7 +1,6 @@
-"""How busy the machine is: processors and network, looked at once a second, off the path of requests.
+"""Load of the machine: processors and network, sampled once a second off the path of requests.
 
-Neighbours: ``qosweb.admission.capacity_meter`` keeps its table by the load of the processors; both are shown in
-/metrics.
+Neighbours: `capacity_meter` keeps its table by processor load; both figures are in /metrics.
 """
 
 from __future__ import annotations
@@ -15,13 +14,15 @@ PPM = 1_000_000
 
 
 class MachineLoad(NamedTuple):
-    cpu_ppm: int = 0  # of all processors, since the look before
+    """One sample. Rates cover the time since the sample before."""
+
+    cpu_ppm: int = 0  # of all processors
     sent_bps: int = 0  # of all network interfaces
     received_bps: int = 0
 
 
 class MachineLoadSampler:
-    """``look`` asks the kernel, which takes a fraction of a millisecond: not for the event loop."""
+    """`sample` asks the kernel, which takes a fraction of a millisecond: call it in a thread."""
 
     def __init__(self) -> None:
         self.latest = MachineLoad()
@@ -29,14 +30,14 @@ class MachineLoadSampler:
         self._sent, self._received = _network_bytes()
         psutil.cpu_percent(None)  # the first answer means nothing
 
-    def look(self) -> MachineLoad:
+    def sample(self) -> MachineLoad:
         now = perf_counter()
         sent, received = _network_bytes()
         passed_s = max(now - self._at, 1e-3)
         cpu_ppm = round(psutil.cpu_percent(None) / 100 * PPM)
         self.latest = MachineLoad(
             min(max(cpu_ppm, 0), PPM),
-            max(0, round((sent - self._sent) / passed_s)),  # counters may begin anew
+            max(0, round((sent - self._sent) / passed_s)),  # the kernel's counters may restart
             max(0, round((received - self._received) / passed_s)),
         )
         self._at, self._sent, self._received = now, sent, received

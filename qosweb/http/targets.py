@@ -58,6 +58,11 @@ class RequestTarget:
         """The canonical path as it may stand in a Location field: one slash first, never two."""
         return self._joined(tuple(quote(segment, _SEGMENT_SAFE, errors="surrogateescape") for segment in self.segments))
 
+    @property
+    def origin_form(self) -> str:
+        """The escaped path with the query: what another server is asked for."""
+        return f"{self.escaped_path}?{self.query}" if self.query else self.escaped_path
+
     def _joined(self, segments: tuple[str, ...]) -> str:
         if not segments:
             return "/"

@@ -1,16 +1,24 @@
-"""The admission of a node, for applications of one's own: who may start is decided as `qosweb serve` decides it.
+"""Admission control for aiohttp and ASGI applications: decides as `qosweb serve` does, inside their process.
 
     from qosweb.middleware import AsgiAdmission, Doorkeeper, guard
 
     door = Doorkeeper.from_file("shop.webqos", capacity="2MB/s")
-    guard(application, door)                            # of aiohttp
+    guard(application, door)                            # an aiohttp application
     application = AsgiAdmission(application, door)      # any ASGI application
 
-One process is a cluster of one here; nodes in front of applications (`qosweb serve --upstream`) are for several.
+For another framework, describe each request by an `ApplicationRequest` and ask the doorkeeper:
+
+    decided = await door.enter(ApplicationRequest("GET", "/cart", [("Host", "shop.example")], "192.0.2.1"))
+
+A `Denial` has the status, fields and text of the response. A `Permit` is to be closed, with the bytes of body that were
+sent, when the request is over. `response_fields` gives the fields that tell the client what was decided.
+
+Each process decides for itself. For one queue over several nodes, put `qosweb serve --upstream` in front.
 """
 
-from qosweb.middleware.doorkeeper import Doorkeeper, Place
+from qosweb.admission import Denial, Permit
+from qosweb.middleware.doorkeeper import ApplicationRequest, Doorkeeper, response_fields
 from qosweb.middleware.for_aiohttp import guard
 from qosweb.middleware.for_asgi import AsgiAdmission
 
-__all__ = ["AsgiAdmission", "Doorkeeper", "Place", "guard"]
+__all__ = ["ApplicationRequest", "AsgiAdmission", "Denial", "Doorkeeper", "Permit", "guard", "response_fields"]

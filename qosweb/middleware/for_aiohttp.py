@@ -1,7 +1,7 @@
-"""Admission as a middleware of an aiohttp application, the first of all. The door closes with the application.
+"""Admission control as the first middleware of an aiohttp application.
 
-A request that is denied gets its answer here and never reaches a handler. A channel is free again when the handler has
-its answer, or has sent it, if it is one that is sent in pieces.
+A request that is denied gets its response here and never reaches a handler. Its channel is free again when the handler
+returns. The doorkeeper closes with the application.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from qosweb.middleware.doorkeeper import Asked
+from qosweb.admission import Denial
+from qosweb.middleware.doorkeeper import ApplicationRequest, response_fields
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def guard(application: web.Application, door: Doorkeeper) -> None:
-    """Have `door` decide who enters, before the application starts."""
+    """Put `door` in front of `application`, which has not started yet."""
 
     async def close(_application: web.Application) -> None:
         await door.close()
@@ -33,21 +34,23 @@ def _admission(door: Doorkeeper) -> Middleware:
     @web.middleware
     async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
         fields = [(str(name), value) for name, value in request.headers.items()]
-        place = await door.enter(Asked(request.method, request.raw_path, fields, request.remote or ""))
-        if place.denial is not None:
-            return web.Response(status=place.status, text=place.words, headers=dict(place.fields))
+        asked = ApplicationRequest(request.method, request.raw_path, fields, request.remote or "")
+        decided = await door.enter(asked)
+        headers = dict(response_fields(decided))
+        if isinstance(decided, Denial):
+            return web.Response(status=decided.status, text=f"{decided.text}\n", headers=headers)
         size = 0
         try:
             response = await handler(request)
             size = _size_of(response)
         except web.HTTPException as answer:
             size = _size_of(answer)
-            answer.headers.update(place.fields)
+            answer.headers.update(headers)
             raise
         finally:
-            place.leave(size)
+            decided.close(size)
         if not response.prepared:
-            response.headers.update(place.fields)
+            response.headers.update(headers)
         return response
 
     return admit

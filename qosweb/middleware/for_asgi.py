@@ -1,6 +1,7 @@
-"""Admission around an ASGI application (https://asgi.readthedocs.io, HTTP). Other protocols pass as they are.
+"""Admission control around an ASGI application (https://asgi.readthedocs.io, HTTP). Other protocols pass unchanged.
 
-A request that is denied gets its answer here and never reaches the application. The door closes with its lifespan.
+A request that is denied gets its response here and never reaches the application. The doorkeeper closes with the
+application's lifespan.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from qosweb.middleware.doorkeeper import Asked
+from qosweb.admission import Permit
+from qosweb.middleware.doorkeeper import ApplicationRequest, response_fields
 
 if TYPE_CHECKING:
-    from qosweb.middleware.doorkeeper import Doorkeeper, Place
+    from qosweb.admission import Denial
+    from qosweb.middleware.doorkeeper import Doorkeeper
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -20,6 +23,8 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 class AsgiAdmission:
+    """An ASGI application that admits requests to `app` as `door` decides."""
+
     def __init__(self, app: Application, door: Doorkeeper) -> None:
         self._app = app
         self._door = door
@@ -28,21 +33,21 @@ class AsgiAdmission:
         if scope["type"] == "lifespan":
             await self._live(scope, receive, send)
         elif scope["type"] == "http":
-            place = await self._door.enter(_asked(scope))
-            if place.denial is None:
-                await self._pass(place, scope, receive, send)
+            decided = await self._door.enter(_request(scope))
+            if isinstance(decided, Permit):
+                await self._pass(decided, scope, receive, send)
             else:
-                await _deny(place, send)
+                await _deny(decided, send)
         else:
             await self._app(scope, receive, send)
 
-    async def _pass(self, place: Place, scope: Message, receive: Receive, send: Send) -> None:
+    async def _pass(self, permit: Permit, scope: Message, receive: Receive, send: Send) -> None:
         size = 0
 
         async def sent(message: Message) -> None:
             nonlocal size
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), *_encoded(place)]}
+                message = {**message, "headers": [*message.get("headers", ()), *_encoded(permit)]}
             elif message["type"] == "http.response.body":
                 size += len(message.get("body", b""))
             await send(message)
@@ -50,7 +55,7 @@ class AsgiAdmission:
         try:
             await self._app(scope, receive, sent)
         finally:
-            place.leave(size)
+            permit.close(size)
 
     async def _live(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
@@ -59,25 +64,25 @@ class AsgiAdmission:
             await self._door.close()
 
 
-def _asked(scope: Message) -> Asked:
+def _request(scope: Message) -> ApplicationRequest:
     path = scope.get("raw_path") or scope["path"].encode()
     query = scope.get("query_string", b"")
     target = path.partition(b"?")[0] + (b"?" + query if query else b"")
     fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
     client = scope.get("client")
-    return Asked(scope["method"], target.decode("latin-1"), fields, client[0] if client else "")
+    return ApplicationRequest(scope["method"], target.decode("latin-1"), fields, client[0] if client else "")
 
 
-def _encoded(place: Place) -> list[tuple[bytes, bytes]]:
-    return [(name.lower().encode(), value.encode("latin-1")) for name, value in place.fields]
+def _encoded(decided: Permit | Denial) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode("latin-1")) for name, value in response_fields(decided)]
 
 
-async def _deny(place: Place, send: Send) -> None:
-    body = place.words.encode()
+async def _deny(denial: Denial, send: Send) -> None:
+    body = f"{denial.text}\n".encode()
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
         (b"content-length", str(len(body)).encode()),
-        *_encoded(place),
+        *_encoded(denial),
     ]
-    await send({"type": "http.response.start", "status": place.status, "headers": headers})
+    await send({"type": "http.response.start", "status": denial.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

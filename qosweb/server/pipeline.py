@@ -15,8 +15,9 @@ from qosweb.server.request.stages import (
     check_preconditions,
     choose_ranges,
     choose_variant,
+    classify,
     find_page,
-    label,
+    look_up_file,
     pass_on,
     resolve_target,
     whole_page,
@@ -26,9 +27,10 @@ STAGES = (
     check_message,  # version, host, expectations          400 417 505
     check_method,  # GET, HEAD, OPTIONS; no bodies         204 405 413 (OPTIONS: 400 404 421)
     resolve_target,  # target -> canonical path            400 404 421
-    find_page,  # memory, or the disk after waiting        301 403 404 500 503
-    label,  # which class it is in
+    look_up_file,  # only for rules on size, owner or last_modified
+    classify,  # which class it is in
     admit,  # may it start now?                            307 429 503
+    find_page,  # memory, or the disk after waiting        301 403 404 500 503
     pass_on,  # no file here: the server behind this one   (all that it says, 502 503 504 508)
     choose_variant,  # Accept-Encoding
     check_preconditions,  # If-Match and its kin           304 412
@@ -48,5 +50,5 @@ def proceed(exchange: Exchange, site: Site) -> Answer | ForwardTarget | Waiting:
 
 def restart_at_find_page(exchange: Exchange) -> None:
     """Take ``exchange`` back to where its page is found: the file has changed since."""
-    exchange.resource = exchange.page = None
+    exchange.resource = exchange.page = exchange.failure = None
     exchange.stage = STAGES.index(find_page)

@@ -6,6 +6,10 @@ from signal import Signals
 
 import pytest
 
+from qosweb.admission import Clock
+from qosweb.admission.classifier import Classifier
+from tests.admission.requests import Facts, File
+from tests.engine.driver import law_of
 from tests.support.nodes import RunningNode, run_command
 from tests.support.waiting import wait_for
 
@@ -47,6 +51,30 @@ def spec(tmp_path: Path) -> Path:
     path = tmp_path / "site.webqos"
     path.write_text(SPEC)
     return path
+
+
+@pytest.mark.parametrize(
+    ("spec", "needs"),
+    [
+        ("</a>.server_resource > 10%\n", False),
+        ('header("X-Robot") => </a>.num_requests < 5\n', False),
+        ("last_access > 1h => </a>.num_requests < 5\n", False),
+        ("size > 1MB => </a>.num_requests < 5\n", True),
+        ('owner = "nobody" => </a>.num_requests < 5\n', True),
+        ("last_modified < 1h and load > 80% => </a>.num_requests < 5\n", True),
+        ("shadow size > 1MB => </a>.num_requests < 5\n", True),
+    ],
+)
+def test_a_file_is_needed_only_for_rules_on_files(spec: str, needs: bool) -> None:
+    assert Classifier(Clock(), law_of(spec).model).needs_file is needs
+
+
+def test_rules_on_files_ask_for_the_file() -> None:
+    classifier = Classifier(Clock(), law_of("size > 1MB => </a>.num_requests < 5 as large\n").model)
+    files = (None, File(10), File(2 << 20))
+    found = [classifier.class_of(Facts("/a", file=file), 0.0) for file in files]
+    assert [classifier.names[number] for number in found] == ["/a", "/a", "large"]
+    assert classifier.names[classifier.class_of(Facts(None), 0.0)] == "default"
 
 
 def label(node: RunningNode, target: str, *fields: str) -> str:

@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from cluster.names import ProcessId
-from qosweb.admission.clock import Clock
 from qosweb.admission.engine_driver import LONG_MS, EngineDriver
 from qosweb.engine.engine import Engine
 from qosweb.engine.local.requests import Decision, Deny
@@ -34,17 +33,17 @@ async def one_long_turn() -> tuple[list[Decision], float]:
     """Somebody waits, and the loop never gets to its timers: what was decided, and after how many milliseconds."""
     engine = Engine(ProcessId("a"), law_of(f"set lifetime = {LIFETIME_MS}ms\n"), Ear(), is_member=False)
     engine.report_capacity(NodeReport(1000, 0, 0, "http://a"))
-    room = EngineDriver(asyncio.get_running_loop(), engine, Clock())
+    driver = EngineDriver(asyncio.get_running_loop(), engine)
     decisions: list[Decision] = []
     began = perf_counter()
-    engine.admission.submit(0, 1_000_000, room.now_ms(), decisions.append)
+    engine.admission.submit(0, 1_000_000, driver.now_ms(), decisions.append)
 
     def looked() -> bool:
-        room.look()
+        driver.look()
         return bool(decisions)
 
     wait_for(looked, "a decision")
-    room.close()
+    driver.close()
     return decisions, (perf_counter() - began) * 1000
 
 

@@ -1,4 +1,4 @@
-"""Links that answers of another server name in their Link fields: noted, changed, forgotten, bounded."""
+"""Links of the site's files and of upstream responses: recorded, changed, forgotten, bounded."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from qosweb.admission import link_map
 from qosweb.admission.link_map import LinkMap
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
 
 SETS = frozenset({1, 2})
@@ -46,3 +48,27 @@ def test_only_so_many_pages_are_remembered(monkeypatch: pytest.MonkeyPatch) -> N
         links.note(SETS, f"/page{number}", [f"</to{number}>"])
         links.note(SETS, "/page0", ["</to0>"])  # seen again and again
     assert [number for number in range(5) if links.has(1, f"/to{number}")] == [0, 3, 4]
+
+
+def test_links_follow_files(tmp_path: Path) -> None:
+    def wanted(path: str) -> frozenset[int]:
+        return frozenset({7}) if path.startswith("/hub") else frozenset()
+
+    links = LinkMap(wanted, "index.html")
+    (tmp_path / "hub").mkdir()
+    page = tmp_path / "hub" / "index.html"
+    page.write_text('<a href="/a.html"><a href="/dir/index.html">')
+    (tmp_path / "other.html").write_text('<a href="/b.html">')
+    (tmp_path / ".hidden.html").write_text('<a href="/c.html">')
+    links.refresh(tmp_path)
+    assert links.has(7, "/a.html")
+    assert links.has(7, links.canonical("/dir/"))
+    assert links.has(7, links.canonical("/dir/index.html"))
+    assert not links.has(7, "/b.html")
+    page.write_text('<a href="new.html">')
+    links.refresh(tmp_path)
+    assert links.has(7, "/hub/new.html")
+    assert not links.has(7, "/a.html")
+    page.unlink()
+    links.refresh(tmp_path)
+    assert not links.has(7, "/hub/new.html")

@@ -1,6 +1,6 @@
 """The processes of ``./dev bench contention``: nodes without HTTP, told what to do line by line.
 
-Each is a member of a real cluster: the engine, its room on the event loop, the group over TCP. In place of clients
+Each is a member of a real cluster: the engine, its driver on the event loop, the group over TCP. In place of clients
 there are requests that come again as soon as they are over, so many that some always wait; one that may start holds its
 channel for HOLD_S. The baseline is the same with a plain queue in the place of the engine: first come, first served, by
 each node for itself, as many at a time as it has channels.
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from cluster.names import ProcessId
-from qosweb.admission.clock import Clock
 from qosweb.admission.engine_driver import EngineDriver
 from qosweb.engine.engine import Engine
 from qosweb.engine.local.requests import Deny, Request, Start
@@ -79,20 +78,20 @@ class Plain:
 class InCluster:
     """By the engine of a member."""
 
-    def __init__(self, room: EngineDriver) -> None:
-        self._room = room
+    def __init__(self, driver: EngineDriver) -> None:
+        self._driver = driver
 
     def submit(self, class_number: int, decided: Callable[[Decision], None]) -> Request:
-        room = self._room
-        request = room.engine.admission.submit(class_number, COST, room.now_ms(), decided)
+        driver = self._driver
+        request = driver.engine.admission.submit(class_number, COST, driver.now_ms(), decided)
         assert not isinstance(request, Deny), request
         return request
 
     def finish(self, request: Request, until_s: float) -> None:
-        self._room.engine.admission.finish(request, COST, until_s)
+        self._driver.engine.admission.finish(request, COST, until_s)
 
     def tell(self) -> None:
-        self._room.poke()
+        self._driver.poke()
 
 
 class Requests:
@@ -143,7 +142,7 @@ class Node:
     def __init__(self, name: str, channels: int) -> None:
         self.channels = channels
         engine = Engine(ProcessId(name), CompiledPolicy.empty(), self, is_member=True, life=int(time.time()))
-        self.room = EngineDriver(asyncio.get_running_loop(), engine, Clock())
+        self.driver = EngineDriver(asyncio.get_running_loop(), engine)
         self.membership: ClusterMembership | None = None
         self.members = 0
 
@@ -156,11 +155,11 @@ class Node:
             join=() if founds else (parse_address(contact),),
             bootstrap=founds,
         )
-        self.membership = await ClusterMembership.begin(settings, name, self.room, self._entered)
+        self.membership = await ClusterMembership.begin(settings, name, self.driver, self._entered)
         while not self.members:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         if founds:
-            self.room.engine.change_policy(law_of(SPEC))
+            self.driver.engine.change_policy(law_of(SPEC))
         self._report()
         return self.membership.group.addresses[0]
 
@@ -170,18 +169,18 @@ class Node:
             self._report()
 
     def _report(self) -> None:
-        engine = self.room.engine
-        engine.now_ms = self.room.now_ms()
+        engine = self.driver.engine
+        engine.now_ms = self.driver.now_ms()
         engine.report_capacity(NodeReport(self.channels * CHANNEL_BPS, 0, 0, "http://nowhere"))
-        self.room.poke()
+        self.driver.poke()
 
     @property
     def is_ready(self) -> bool:
-        machine = self.room.engine.machine
+        machine = self.driver.engine.machine
         return len(machine.classes) > CLASSES and all(pipe.capacity_bps for pipe in machine.pipes.values())
 
     async def run(self, mode: str, seconds: float, warm_s: float) -> dict[str, float]:
-        queue = Plain(self.channels) if mode == "plain" else InCluster(self.room)
+        queue = Plain(self.channels) if mode == "plain" else InCluster(self.driver)
         requests = Requests(queue, AHEAD * self.channels)
         await self._tick(requests, warm_s)
         assert self.membership is not None

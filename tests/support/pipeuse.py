@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qosweb.admission.qos_gate import HEAD_BYTES
+from qosweb.admission.gate import HEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ from random import Random
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from qosweb.admission.qos_gate import HEAD_BYTES
+from qosweb.admission.gate import HEAD_BYTES
 from tests.support.clusters import KIB, Load, make_site
 from tests.support.nodes import RunningNode
 from tests.support.pipeuse import Sent, rate_bps, sent

@@ -22,7 +22,7 @@ from qosweb.engine.local.requests import OVER, READY, RUNNING, WAITING, Decision
 from qosweb.engine.local.wait_estimate import WaitEstimate, patience_ms
 from qosweb.engine.replicated.effects import Effect, Granted, Reserved, RestatementApplied, RestatementNeeded
 from qosweb.engine.replicated.entries import UNUSED, NodeBatch, NodeRestatement
-from qosweb.engine.replicated.pipes import ROOM, whole_channel
+from qosweb.engine.replicated.pipes import LOOKAHEAD_MS, ROOM, whole_channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +35,7 @@ WAITING_MAX = 20_000  # requests of one node that may wait,
 ALWAYS_MAX = 20_000  # and so many more of what is always available: beyond that it is memory that is lacking
 RETRY_MAX_S = 60
 DEADLINES_OLD_MAX = 1_000  # of requests that no longer wait
+MUCH_MORE = 2  # times the cost that was charged, from which on the machine hears of it at once
 READY_FEW = 4  # fewer that are ready may all start at one moment
 
 
@@ -164,6 +165,35 @@ class Admission:
             self._visitors.leave((request.owner, request.number))
             self.outbox.visited(request.owner, request.number, cost)
         self._start_ready(until_s)
+
+    def resize(self, request: Request, cost: int) -> None:
+        """The cost of a running request has become known. What it really costs is charged at its end in any case.
+
+        Where its class has a response time, its channel follows the cost. The machine hears of a cost that is much
+        higher than it was told: it would take the channel for free soon, and grant it to others ahead of time. For the
+        machine the request ends unused then, and another one starts.
+        """
+        if request.phase is not RUNNING:
+            return
+        bound, number = self.machine.scheduler.bound, request.class_number
+        if bound.terms[number].response_ms:
+            used_by_others_bps = self.used_bps - request.rate_bps
+            self.used_bps = used_by_others_bps
+            self._run(request, whole_channel(bound.rate_bps(number, cost), self.capacity_bps))
+            self._start_ready()
+        if request.owner is not None:
+            return  # its channel is held under a number of its owner
+        if not self.outbox.recharged(request.number, cost):
+            if cost < MUCH_MORE * request.cost or cost * 1000 < LOOKAHEAD_MS * request.rate_bps:
+                return
+            self.outbox.cancelled(request.number)
+            del self._own[request.number]
+            self._numbers += 1
+            request.number = self._numbers
+            self._own[request.number] = request
+            self.outbox.restarted(request.number, number, cost)
+        self.outbox.account(number).started_cost += cost - request.cost
+        request.cost = cost
 
     def cancel(self, request: Request) -> None:
         """Its client is gone, or it gave up, before it ran."""

@@ -73,6 +73,18 @@ class BatchOutbox:
         account.started += 1
         account.started_cost += cost
 
+    def restarted(self, number: int, class_number: int, cost: int) -> None:
+        """The machine is to know a request that runs, and was counted, under another number."""
+        self._started[number] = (number, class_number, cost)
+
+    def recharged(self, number: int, cost: int) -> bool:
+        """The cost of a request that started at once has changed; false if it was told already."""
+        started = self._started.get(number)
+        if started is None:
+            return False
+        self._started[number] = (number, started[1], cost)
+        return True
+
     def submitted(self, number: int, class_number: int, cost: int) -> None:
         self._submitted[number] = (number, class_number, cost)
 

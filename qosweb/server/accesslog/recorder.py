@@ -10,17 +10,17 @@ import os
 import time
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from qosweb.admission.class_accounts import SERVICE_BUCKETS_S
 from qosweb.admission.clock import THOUSANDTHS
 from qosweb.engine.local.request_ids import LIFE_LEN, RequestId
 from qosweb.server.accesslog.line import Combined, JsonLines, LogEntry, quoted
 from qosweb.server.request.exchange import PATH_LOGGED_MAX
 
 if TYPE_CHECKING:
+    from qosweb.admission import ClassAccount, Clock
     from qosweb.admission.class_accounts import ClassAccounts
-    from qosweb.admission.clock import Clock
     from qosweb.server.accesslog.file import LogFile
     from qosweb.server.files.pages import Page
     from qosweb.server.request.exchange import Exchange
@@ -29,67 +29,20 @@ BATCH_LINES = 512
 HOSTS_MAX = 1024
 TOO_MANY = "connections"  # why a connection was turned away
 
-SERVICE_BUCKETS_S = (
-    0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005,
-    0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
-)  # fmt: skip
-
 # Most answers from memory take less than a millisecond: what depends on the time alone is looked up.
 _BUCKET_OF_US = tuple(bisect_left(SERVICE_BUCKETS_S, (us + 0.5) / 1e6) for us in range(1000))
 _MS_OF_US = tuple(f"0.{text}" for text in THOUSANDTHS)
 
 
-@dataclass(slots=True)
-class ClassAccount:
-    """What happened to the requests of one class."""
-
-    name: str
-    decisions: Counter[str] = field(default_factory=Counter)
-    number: int = 0  # of the class in the policy in force
-    plain_served: int = 0  # of decisions["served"], those that took the fast path
-    bytes_sent: int = 0
-    other_bytes: int = 0  # of these, what did not take the fast path
-    reasons: Counter[str] = field(default_factory=Counter)  # of denials
-    wait_sum_s: float = 0.0  # of those that waited for their turn
-    wait_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
-    service_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
-    service_sum_s: float = 0.0
-    in_service: int = 0  # but for those that are answered at once
-    header_line: bytes = b""  # of its answers
-    served_line: bytes = b""  # of those that were admitted
-    quoted: str = ""  # its name in a line of the access log
-
-    def __post_init__(self) -> None:
-        self.quoted = quoted(self.name)
-
-    @property
-    def plain_bytes(self) -> int:
-        return self.bytes_sent - self.other_bytes
-
-    def by_decision(self) -> dict[str, int]:
-        counts = {"served": self.plain_served, "denied": 0, "failed": 0}
-        for decision, count in self.decisions.items():
-            counts[decision] = counts.get(decision, 0) + count
-        return counts
-
-    def observe_service(self, service_s: float) -> None:
-        self.service_counts[bisect_left(SERVICE_BUCKETS_S, service_s)] += 1
-        self.service_sum_s += service_s
-
-    def observe_wait(self, wait_s: float) -> None:
-        self.wait_counts[bisect_left(SERVICE_BUCKETS_S, wait_s)] += 1
-        self.wait_sum_s += wait_s
-
-
 class AccessRecorder:
-    def __init__(self, clock: Clock, node: str, log: LogFile | None, log_format: str, policy: ClassAccounts) -> None:
-        self.policy = policy
+    def __init__(self, clock: Clock, node: str, log: LogFile | None, log_format: str, accounts: ClassAccounts) -> None:
+        self.accounts = accounts
         self.statuses: Counter[int] = Counter()
         self.hosts: dict[str, str] = {}  # Host fields seen and found valid, as they stand in a JSON line
         self._log = log
         self._node = node
         self._view = ""
-        self._json = JsonLines(node, self._view, policy.labels.policy)
+        self._json = JsonLines(node, self._view, accounts.classifier.policy_hash)
         self._form: JsonLines | Combined = self._json if log_format == "json" else Combined()
         self._lines: list[str] = []
         self._announced = ""
@@ -107,7 +60,7 @@ class AccessRecorder:
 
     def announce_policy(self, index: int | None = None) -> None:
         """A line with the text of the specification, unless the last such line has the same, or the form has none."""
-        text = self.policy.labels.text
+        text = self.accounts.classifier.text
         if text == self._announced and index is None:
             return
         self._announced = text
@@ -123,7 +76,7 @@ class AccessRecorder:
         self._event(self._json.capacity_event(self._now(), index, of_node, capacity_bps))
 
     def _renew_form(self) -> None:
-        json = JsonLines(self._node, self._view, self.policy.labels.policy)
+        json = JsonLines(self._node, self._view, self.accounts.classifier.policy_hash)
         if self._form is self._json:
             self._form = json
         self._json = json
@@ -197,7 +150,7 @@ class AccessRecorder:
     def record_unread(self, client: str, decision: str, status: int, size: int, arrived: float) -> None:
         """A connection that was answered although no request was read: malformed, too late, or one too many."""
         if decision == "denied":
-            self.policy.default.reasons[TOO_MANY] += 1
+            self.accounts.default.reasons[TOO_MANY] += 1
         self._write(
             LogEntry(
                 at_s=self._clock.wall(arrived),
@@ -211,14 +164,14 @@ class AccessRecorder:
                 size=size,
                 queue_s=0.0,
                 service_s=self._clock.read() - arrived,
-                class_name=self.policy.default.name,
+                class_name=self.accounts.default.name,
             ),
-            self.policy.default,
+            self.accounts.default,
         )
 
     def plain_totals(self) -> tuple[int, int, float]:
         """Plain requests so far: how many, their bytes, their time in seconds."""
-        accounts = self.policy.all_accounts
+        accounts = self.accounts.all_accounts
         return (
             sum(account.plain_served for account in accounts),
             sum(account.bytes_sent for account in accounts) - self._noted_bytes,
@@ -227,7 +180,7 @@ class AccessRecorder:
 
     def by_status(self) -> dict[int, int]:
         counts = dict(self.statuses)
-        counts[200] = counts.get(200, 0) + sum(account.plain_served for account in self.policy.all_accounts)
+        counts[200] = counts.get(200, 0) + sum(account.plain_served for account in self.accounts.all_accounts)
         return counts
 
     def flush(self) -> None:

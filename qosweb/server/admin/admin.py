@@ -123,8 +123,8 @@ class Admin:
         return web.json_response(text=json.dumps(queue_of(self._node), indent=2) + "\n")
 
     async def _policy(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        labels = self._node.policy.labels
-        return web.Response(text=labels.text, headers={"ETag": f'"{labels.policy}"'})
+        classifier = self._node.admission.accounts.classifier
+        return web.Response(text=classifier.text, headers={"ETag": f'"{classifier.policy_hash}"'})
 
     async def _put_policy(self, request: web.Request) -> web.Response:
         """A new specification: checked here, then in force everywhere from one place in the order on."""
@@ -141,7 +141,7 @@ class Admin:
             return web.Response(status=409, text=f"{error}\n")
         except TimeoutError:
             return web.Response(status=504, text="the cluster has not taken the policy yet; it may still do so\n")
-        policy = self._node.policy.labels.policy
+        policy = self._node.admission.accounts.classifier.policy_hash
         return web.json_response({"policy": policy, "index": index, "warnings": complaints})
 
     async def _drain(self, request: web.Request) -> web.Response:  # noqa: ARG002

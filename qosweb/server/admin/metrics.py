@@ -43,13 +43,13 @@ class NodeCollector(Collector):
         for status, count in sorted(ledger.by_status().items()):
             responses.add_metric([str(status)], count)
         yield responses
-        labels = ledger.policy.labels
-        if labels.model is not None and labels.shadow_counts:
+        classifier = ledger.accounts.classifier
+        if classifier.model is not None and classifier.shadow_counts:
             shadows = CounterMetricFamily(
                 "qosweb_shadow_requests", "Requests that a shadow statement would be about.", labels=["statement"]
             )
-            for at, count in labels.shadow_counts.items():
-                shadows.add_metric([labels.shadow_rules[at].text], count)
+            for at, count in classifier.shadow_counts.items():
+                shadows.add_metric([classifier.shadow_rules[at].text], count)
             yield shadows
 
     def _connections(self) -> Iterator[Metric]:
@@ -83,8 +83,8 @@ class NodeCollector(Collector):
         yield CounterMetricFamily("qosweb_disk_errors", "Reads that failed.", store.disk_errors)
 
     def _pipe(self) -> Iterator[Metric]:
-        meter = self._node.meter
-        load = meter.watch.latest
+        meter = self._node.admission.meter
+        load = meter.sampler.latest
         yield GaugeMetricFamily(
             "qosweb_capacity_bytes_per_second", "What this node can deliver, set or measured.", meter.capacity_bps
         )

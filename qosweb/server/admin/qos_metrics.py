@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from cluster import GroupCollector
-from qosweb.server.accesslog.recorder import SERVICE_BUCKETS_S
+from qosweb.admission.class_accounts import SERVICE_BUCKETS_S
 from qosweb.server.admin.status import held_share, members_of, scope_of
 from qosweb.webqos.values import PPM
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from qosweb.server.accesslog.recorder import ClassAccount
+    from qosweb.admission import ClassAccount
     from qosweb.server.process.node import Node
 
 CLASSES_SHOWN_MAX = 200
@@ -43,7 +43,7 @@ class QosCollector(Collector):
             yield from GroupCollector(membership.group).collect()
 
     def _accounts(self) -> list[ClassAccount]:
-        accounts = self._node.policy.all_accounts
+        accounts = self._node.admission.accounts.all_accounts
         if len(accounts) > CLASSES_SHOWN_MAX:  # then those that had a request
             accounts = [account for account in accounts if account.service_sum_s]
         return accounts
@@ -72,18 +72,20 @@ class QosCollector(Collector):
             for reason, count in sorted(account.reasons.items()):
                 rejected.add_metric([account.name, reason], count)
         yield from (requests, sent, wait, service, rejected)
-        yield GaugeMetricFamily("qosweb_requests_in_service", "Requests now in service.", self._node.gate.in_service)
+        yield GaugeMetricFamily(
+            "qosweb_requests_in_service", "Requests now in service.", self._node.admission.in_service
+        )
         tickets = CounterMetricFamily("qosweb_tickets", "Tickets that clients brought.", labels=["verdict"])
-        for verdict, count in sorted(self._node.visits.verdicts.items()):
+        for verdict, count in sorted(self._node.admission.redirects.verdicts.items()):
             tickets.add_metric([verdict], count)
         yield tickets
 
     def _classes(self) -> Iterator[Metric]:
         """Of the whole cluster."""
-        room = self._node.room
-        if room is None:
+        engine = self._node.admission.engine
+        if engine is None:
             return
-        machine = room.engine.machine
+        machine = engine.machine
         shown = [
             (number, one)
             for number, one in enumerate(machine.classes)
@@ -99,7 +101,7 @@ class QosCollector(Collector):
         promised = GaugeMetricFamily(
             "qosweb_class_share_promised_ratio", "Of the capacity, if all classes wanted everything.", labels=["class"]
         )
-        got_bps = room.engine.started_of_late_bps()
+        got_bps = engine.started_of_late_bps()
         for number, one in shown:
             waiting.add_metric([one.name], one.waiting)
             held.add_metric([one.name], held_share(got_bps, number))
@@ -119,13 +121,13 @@ class QosCollector(Collector):
             0 if node.primary is None else node.primary.id.epoch,
         )
         yield GaugeMetricFamily("qosweb_view_members", "Nodes that decide together.", len(members_of(node)))
-        if node.room is not None:
+        if node.admission.engine is not None:
             yield GaugeMetricFamily(
                 "qosweb_cluster_capacity_bytes_per_second",
                 "What the nodes that decide together can deliver.",
-                node.room.engine.machine.capacity_bps,
+                node.admission.engine.machine.capacity_bps,
             )
-        policy = node.policy.labels.policy
+        policy = node.admission.accounts.classifier.policy_hash
         if policy:
             info = GaugeMetricFamily("qosweb_policy_info", "The specification in force.", labels=["hash"])
             info.add_metric([policy], 1)

@@ -11,10 +11,10 @@ from qosweb.version import VERSION
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
+    from qosweb.admission import ClassAccount
     from qosweb.engine.engine import Engine
     from qosweb.engine.replicated.classes import ClassState
     from qosweb.engine.replicated.pipes import Pipe
-    from qosweb.server.accesslog.recorder import ClassAccount
     from qosweb.server.cluster.membership import ClusterMembership
     from qosweb.server.process.node import Node
 
@@ -23,8 +23,8 @@ DIGEST_WAITING_MAX = 1_000
 
 
 def status_of(node: Node) -> dict[str, object]:
-    policy = node.policy
-    got_bps = [] if node.room is None else node.room.engine.started_of_late_bps()
+    accounts, engine = node.admission.accounts, node.admission.engine
+    got_bps = [] if engine is None else engine.started_of_late_bps()
     return {
         "name": node.name,
         "version": VERSION,
@@ -42,11 +42,11 @@ def status_of(node: Node) -> dict[str, object]:
         else {"lines": node.log.lines_written, "waiting": node.log.lines_waiting, "lost": node.log.lines_lost},
         **cluster_of(node),
         "policy": {
-            "hash": policy.labels.policy,
+            "hash": accounts.classifier.policy_hash,
             "file": str(node.settings.spec or ""),
-            "in_force": [] if node.room is None else _in_force(node.room.engine),
+            "in_force": [] if engine is None else _in_force(engine),
         },
-        "classes": {account.name: _class(account, node, got_bps) for account in policy.accounts},
+        "classes": {account.name: _class(account, node, got_bps) for account in accounts.accounts},
     }
 
 
@@ -85,7 +85,7 @@ def members_of(node: Node) -> list[str]:
 def cluster_of(node: Node) -> dict[str, object]:
     view = node.primary
     members = members_of(node)
-    engine = None if node.room is None else node.room.engine
+    engine = node.admission.engine
     return {
         "scope": scope_of(node),
         "primary": scope_of(node) != "local",
@@ -104,7 +104,7 @@ def cluster_of(node: Node) -> dict[str, object]:
             "set_by_hand": node.settings.capacity is not None,
         },
         "nodes": {} if engine is None else _nodes(engine),
-        "tickets": dict(node.visits.verdicts),
+        "tickets": dict(node.admission.redirects.verdicts),
     }
 
 
@@ -145,8 +145,8 @@ def _class(account: ClassAccount, node: Node, got_bps: list[int]) -> dict[str, o
         "bytes": account.bytes_sent,
         "denials": dict(account.reasons),
     }
-    if node.room is not None:
-        found |= _of_cluster(node.room.engine, account.number, got_bps)
+    if node.admission.engine is not None:
+        found |= _of_cluster(node.admission.engine, account.number, got_bps)
     return found
 
 
@@ -182,10 +182,10 @@ def held_share(got_bps: list[int], number: int) -> float:
 
 def queue_of(node: Node) -> dict[str, object]:
     """The global queue as this replica sees it: of each class the oldest first, no more than shown_max in all."""
-    room = node.room
-    if room is None:
+    engine = node.admission.engine
+    if engine is None:
         return {"waiting": 0, "time_ms": None, "shown_max": QUEUE_SHOWN_MAX, "classes": {}}
-    machine = room.engine.machine
+    machine = engine.machine
     waiting = [one for one in machine.classes if one.waiting]
     each = max(1, QUEUE_SHOWN_MAX // max(1, len(waiting)))
     return {

@@ -4,8 +4,8 @@ A node that founds says so once; one that joins tries for as long as it takes an
 from the beginning, alone until it is in a primary view. Between two primary views there is none for a moment: only when
 that lasts for longer than ALONE_AFTER_S the node decides alone; until then who waits goes on waiting. It also decides
 alone while its disk is full.
-Above: `engine_driver`.  Below: `cluster.Replica`, which starts anew, as another process, if its state ever is not that
-of the others.
+Above: `qosweb.admission.engine_driver`.
+Below: `cluster.Replica`, which starts anew, as another process, if its state ever is not that of the others.
 """
 
 from __future__ import annotations
@@ -64,45 +64,45 @@ class OtherVersion(MemberStops):
 class EngineStateMachine:
     """The engine as the group's state machine. It reads the clock first: nothing else does, below."""
 
-    def __init__(self, room: EngineDriver) -> None:
-        self._room = room
-        self._engine = room.engine
+    def __init__(self, driver: EngineDriver) -> None:
+        self._driver = driver
+        self._engine = driver.engine
 
     def apply(self, position: int, origin: ProcessId, body: bytes) -> None:
-        self._engine.now_ms = self._room.now_ms()
+        self._engine.now_ms = self._driver.now_ms()
         try:
             self._engine.apply(position, origin, body)
         except (OtherFormat, OtherLanguage) as error:
             raise OtherVersion(f"entry {position} of the cluster's order, by {origin.name},", error) from None
-        self._room.applied()
+        self._driver.applied()
 
     def view_changed(self, position: int, view: View) -> None:
-        self._engine.now_ms = self._room.now_ms()
+        self._engine.now_ms = self._driver.now_ms()
         self._engine.view_changed(position, view)
-        self._room.applied()
+        self._driver.applied()
 
     def snapshot(self) -> bytes:
         return self._engine.snapshot()
 
     def restore(self, state: bytes) -> None:
-        self._engine.now_ms = self._room.now_ms()
+        self._engine.now_ms = self._driver.now_ms()
         try:
             self._engine.restore(state)
         except (OtherFormat, OtherLanguage, msgspec.DecodeError) as error:
             raise OtherVersion("the state of the cluster", error) from None
-        self._room.applied()
+        self._driver.applied()
 
 
 class ClusterMembership:
-    def __init__(self, replica: Replica, room: EngineDriver, primary_changed: Callable[[View | None], None]) -> None:
+    def __init__(self, replica: Replica, driver: EngineDriver, primary_changed: Callable[[View | None], None]) -> None:
         self.replica = replica
-        self._room = room
+        self._driver = driver
         self._primary_changed = primary_changed
         self._alone_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._is_disk_full = False
-        room.engine.take_name(replica.me)
-        room.broadcast = self._broadcast
+        driver.engine.take_name(replica.me)
+        driver.join_group(self._broadcast)
         if replica.primary is not None:
             self._enter(replica.primary)
         replica.on_primary(self._follow)
@@ -147,23 +147,23 @@ class ClusterMembership:
 
     @classmethod
     async def begin(
-        cls, settings: ServeSettings, name: str, room: EngineDriver, primary_changed: Callable[[View | None], None]
+        cls, settings: ServeSettings, name: str, driver: EngineDriver, primary_changed: Callable[[View | None], None]
     ) -> ClusterMembership:
         """Raises UsageError for what cannot be."""
         try:
             options = _options(settings, name)
             has_disk = options.data is not None and (options.data / FILE).exists()
             begin = Replica.found if settings.bootstrap and not has_disk else Replica.join
-            replica = await begin(options, EngineStateMachine(room))
+            replica = await begin(options, EngineStateMachine(driver))
         except (AlreadyFounded, BadKey, MemberStops, StoreError, ValueError) as error:
             raise UsageError(str(error)) from None
         except OSError as error:
             raise UsageError(f"--group {settings.group or ''}: {error.strerror or error}") from None
-        return cls(replica, room, primary_changed)
+        return cls(replica, driver, primary_changed)
 
     def follow_policy(self) -> None:
         """From now on only those are let in who read the policy of the cluster."""
-        self.group.need(self._room.engine.replicated.law.language)
+        self.group.need(self._driver.engine.replicated.law.language)
 
     async def leave(self) -> None:
         await self.replica.leave(LEAVE_S)
@@ -174,18 +174,18 @@ class ClusterMembership:
         self._end()
 
     def _end(self) -> None:
-        self._room.broadcast = None
+        self._driver.leave_group()
         for chore in self._chores:
             chore.cancel()
         if self._alone_timer is not None:
             self._alone_timer.cancel()
 
     def _broadcast(self, body: bytes, batch: NodeBatch) -> bool:
-        engine, room = self._room.engine, self._room
+        engine, driver = self._driver.engine, self._driver
 
         def ended(end: Delivered) -> None:
             engine.ended(batch, delivered=end.delivered)
-            room.applied()
+            driver.applied()
 
         try:
             self.replica.submit_nowait(body, ended)
@@ -205,8 +205,8 @@ class ClusterMembership:
 
     def _enter(self, view: View | None) -> None:
         """A primary view, or being alone."""
-        engine = self._room.engine
-        engine.now_ms = self._room.now_ms()
+        engine = self._driver.engine
+        engine.now_ms = self._driver.now_ms()
         was_alone = engine.solo is not None
         if view is not None and (view != self.replica.primary or self._is_disk_full):
             return  # it is over already, or does not count yet
@@ -219,7 +219,7 @@ class ClusterMembership:
             engine.alone()
         if view is not None or not was_alone:
             self._primary_changed(view)
-        self._room.applied()
+        self._driver.applied()
 
 
 def _options(settings: ServeSettings, name: str) -> Options:

@@ -40,6 +40,7 @@ from qosweb.server.request.exchange import Exchange, Waiting
 if TYPE_CHECKING:
     import asyncio
 
+    from qosweb.admission import Permit
     from qosweb.server.connection.context import ConnectionContext
 
 UNREAD_MAX = 64 << 10  # held back while blocked; beyond it the client is not read from
@@ -135,7 +136,7 @@ class HttpConnection(Closing):
 
     def eof_received(self) -> bool | None:
         self._eof = True
-        if self._exchange is not None and self._exchange.request is not None:
+        if self._exchange is not None and self._exchange.wait is not None:
             return None  # it waits for its turn: whoever hangs up leaves the queue
         busy = self._exchange is not None or self._sender is not None or bool(self._unread)
         if self._relay is not None:
@@ -215,7 +216,7 @@ class HttpConnection(Closing):
             self._note_first_request()
         if (
             not head.has_body
-            and (plain := read_plain(head.message, self._hub.ledger.hosts, self._hub.site.policy)) is not None
+            and (plain := read_plain(head.message, self._hub.ledger.hosts, self._hub.site.admission)) is not None
         ):
             if head.came_whole:
                 self._hub.plain_heads.remember(piece, plain)
@@ -231,8 +232,7 @@ class HttpConnection(Closing):
         if resource is None or now >= resource.fresh_until or hub.connections.draining:
             return False
         page = resource.page_for(accept_encoding) if resource.encoded else resource.plain
-        gate = hub.site.gate
-        if not page.log_part or not gate.start(account):
+        if not page.log_part or not hub.site.admission.start(account):
             return False
         if page.wire_second != self._clock.second or page.wire_line is not account.served_line:
             page.set_wire(self._clock.second, self._clock.date_line, account.served_line)
@@ -270,7 +270,7 @@ class HttpConnection(Closing):
         assert self._transport is not None
         self._blocked = True
         self._mark_at = 0.0
-        exchange.slow_reader = True  # its time says nothing about this node
+        exchange.was_delayed = True  # its time says nothing about this node
         if exchange.has_body:
             self._intake = RequestBody(exchange.message, self._clock.read(), self._pause_reading, self._resume_reading)
             if self._unread:  # what came of it while the request waited for its turn
@@ -323,16 +323,16 @@ class HttpConnection(Closing):
         assert self._transport is not None
         closes = answer.must_close or not exchange.keeps_alive or self._hub.connections.draining
         last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
-        account = self._hub.site.policy.account_of(exchange)
-        class_line = account.served_line if exchange.admitted else account.header_line
+        account = self._hub.site.account_of(exchange)
+        class_line = account.header_line if exchange.permit is None else account.served_line
         head = b"".join((answer.head, class_line, self._clock.date_line, last_line, b"\r\n"))
         if exchange.is_head:
             answer = answer.without_body()
         if answer.from_disk:
             self._send_from_disk(exchange, answer, head, closes=closes)
             return
-        if exchange.rate_bps is not None:
-            self._send_paced(exchange, answer, head, closes=closes)
+        if exchange.permit is not None and exchange.permit.rate_bps is not None:
+            self._send_paced(exchange, exchange.permit, answer, head, closes=closes)
             return
         self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # nothing from disk
         self._finish(exchange, answer, answer.length)
@@ -356,8 +356,8 @@ class HttpConnection(Closing):
             self._read_again(exchange)
             return
         hub.open_files.now += 1
-        if exchange.rate_bps is not None:
-            self._send_paced(exchange, answer, head, closes=closes, file=descriptor)
+        if exchange.permit is not None and exchange.permit.rate_bps is not None:
+            self._send_paced(exchange, exchange.permit, answer, head, closes=closes, file=descriptor)
             return
         self._blocked = True
         self._sending = exchange, answer, closes
@@ -368,9 +368,11 @@ class HttpConnection(Closing):
         else:
             self._start_sender()
 
-    def _send_paced(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool, file: int = -1) -> None:
+    def _send_paced(
+        self, exchange: Exchange, permit: Permit, answer: Answer, head: bytes, *, closes: bool, file: int = -1
+    ) -> None:
         assert self._transport is not None
-        assert exchange.rate_bps is not None
+        assert permit.rate_bps is not None
         self._blocked = True
         self._mark_at = 0.0
         self._sending = exchange, answer, closes
@@ -380,9 +382,9 @@ class HttpConnection(Closing):
             head,
             answer.body,
             self._sent,
-            rate_bps=exchange.rate_bps,
-            fixed_bytes=exchange.fixed_bytes,
-            since=exchange.channel_since,
+            rate_bps=permit.rate_bps,
+            fixed_bytes=permit.fixed_bytes,
+            since=permit.channel_since,
             file=file,
         )
         self._sender.start()
@@ -401,7 +403,7 @@ class HttpConnection(Closing):
         if isinstance(self._sender, PacedSend):
             exchange.channel_until = self._sender.until
         else:
-            exchange.slow_reader = self._sender.waited
+            exchange.was_delayed = self._sender.waited
         self._sender = self._sending = None
         self._mark_at = 0.0
         self._hub.open_files.now -= answer.from_disk
@@ -437,13 +439,11 @@ class HttpConnection(Closing):
             self._hub.ledger.prepare_plain(exchange, exchange.page)
 
     def _record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
-        self._hub.site.gate.finish(exchange, size)
-        counts = decision == "served" and not exchange.slow_reader
-        self._hub.site.meter.ended(exchange, size, self._clock.read(), counts=counts)
-        if exchange.admitted:
-            exchange.admitted = False
-            self._hub.site.policy.account_of(exchange).in_service -= 1
-        self._hub.ledger.record(exchange, self._hub.site.policy.account_of(exchange), decision, status, size)
+        permit, exchange.permit = exchange.permit, None
+        if permit is not None:
+            is_sample = decision == "served" and not exchange.was_delayed
+            permit.close(size, channel_until=exchange.channel_until, is_sample=is_sample)
+        self._hub.ledger.record(exchange, self._hub.site.account_of(exchange), decision, status, size)
 
     def _turn_away(self, answer: Answer, decision: str, now: float) -> None:
         assert self._transport is not None
@@ -508,7 +508,7 @@ class HttpConnection(Closing):
                 self._relay.cancel()
                 self._relayed(late)
         elif self._exchange is not None:
-            if self._exchange.request is None and now - self._exchange.arrived > limits.send_timeout_s:
+            if self._exchange.wait is None and now - self._exchange.started > limits.send_timeout_s:
                 self._give_up_waiting(self._exchange)
         elif self._in_head:
             assert self._reader is not None

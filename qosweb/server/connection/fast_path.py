@@ -14,12 +14,13 @@ from aiohttp import hdrs
 from aiohttp.http import HttpVersion11
 
 from qosweb.engine.local.tickets import PARAMETER
+from qosweb.http.hosts import parse_host
+from qosweb.http.targets import BadTarget, parse_target
 
 if TYPE_CHECKING:
     from aiohttp.http import RawRequestMessage
 
-    from qosweb.admission.class_accounts import ClassAccounts
-    from qosweb.server.accesslog.recorder import ClassAccount
+    from qosweb.admission import AdmissionControl, ClassAccount
 
 HEADS_MAX = 4096
 HEAD_LEN_MAX = 1024
@@ -35,7 +36,34 @@ class PlainHead(NamedTuple):
     account: ClassAccount  # of its class
 
 
-def read_plain(message: RawRequestMessage, hosts: dict[str, str], policy: ClassAccounts) -> PlainHead | None:
+class MessageFacts:
+    """A request head as admission control sees it. Parses only what is asked for."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: RawRequestMessage) -> None:
+        self._message = message
+
+    @property
+    def method(self) -> str:
+        return self._message.method
+
+    @property
+    def host(self) -> str:
+        return parse_host(self._message.headers.get(hdrs.HOST, "")) or ""
+
+    @property
+    def path(self) -> str | None:
+        try:
+            return parse_target(self._message.path).path
+        except BadTarget:
+            return None
+
+    def field_lines(self, name: str) -> list[str]:
+        return self._message.headers.getall(name, [])
+
+
+def read_plain(message: RawRequestMessage, hosts: dict[str, str], admission: AdmissionControl) -> PlainHead | None:
     """``message``, which has no body, as a plain request; None if it is not one. ``hosts`` are those known as valid."""
     headers = message.headers
     if (
@@ -59,7 +87,7 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str], policy: ClassA
     path, query_mark, _ = message.path.partition("?")
     if query_mark and ("#" in message.path or not message.path.isascii() or PARAMETER in message.path):
         return None  # parse_target refuses these; a ticket has to be looked at
-    account = policy.account_of_head(message)
+    account = admission.classify_head(MessageFacts(message))
     if account is None:
         return None
     return PlainHead(path, host_part, None if encodings is None else ", ".join(encodings), account)

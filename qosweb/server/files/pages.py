@@ -8,6 +8,7 @@ stays on disk; its tag is made of size and modification time.
 import base64
 import hashlib
 import os
+import pwd
 import time
 from dataclasses import dataclass, field
 
@@ -58,6 +59,18 @@ class Page:
 
     def __post_init__(self) -> None:
         self.size = self.identity.size
+
+    @property
+    def mtime_ns(self) -> int:
+        return self.identity.mtime_ns
+
+    @property
+    def owner(self) -> str | None:
+        """The name of the user who owns the file. Asks the disk."""
+        try:
+            return pwd.getpwuid(os.stat(self.name).st_uid).pw_name
+        except (OSError, KeyError):
+            return None
 
     def set_wire(self, second: int, date_line: bytes, class_line: bytes) -> None:
         """Make the wire form of a page in memory, good for one second and one class."""

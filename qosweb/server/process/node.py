@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp.base_protocol import BaseProtocol
 
-from cluster.names import ProcessId
-from qosweb.admission.capacity_meter import CapacityMeter
-from qosweb.admission.capacity_report import CapacityReporter
-from qosweb.admission.class_accounts import ClassAccounts
-from qosweb.admission.classifier import Classifier
-from qosweb.admission.clock import Clock
-from qosweb.admission.engine_driver import EngineDriver
-from qosweb.admission.gate import Gate, OpenGate
-from qosweb.admission.qos_gate import HEAD_BYTES, QosGate
-from qosweb.admission.redirects import Redirects
-from qosweb.engine.engine import Engine
+from qosweb.admission import AdmissionControl, Clock
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.errors import UsageError
 from qosweb.server.accesslog.file import LogFile
@@ -44,14 +34,11 @@ from qosweb.server.request.stages import Site
 from qosweb.webqos.loader import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from cluster.names import View
     from qosweb.engine.replicated.effects import EntryRejected, Reported
     from qosweb.settings import ServeSettings
     from qosweb.units import Address
     from qosweb.webqos.model.build import Built
-    from qosweb.webqos.policy.environment import Environment
 
 BACKLOG = 2048
 SWEEP_EVERY_S = 0.5
@@ -88,35 +75,36 @@ class Node:
         if settings.tls_cert is not None and settings.tls_key is not None:
             self.tls = TlsFiles(settings.tls_cert, settings.tls_key)
         self.log = _log_file(settings)
-        law = self._law()
-        self.policy = ClassAccounts(self._labels(law))
-        self.ledger = AccessRecorder(self.clock, self.name, self.log, settings.access_log_format, self.policy)
+        self._loop = asyncio.get_running_loop()
+        self.admission = AdmissionControl(
+            self._loop,
+            self.clock,
+            self._law(),
+            name=self.name,
+            capacity_bps=settings.capacity,
+            paces=settings.capacity is not None,
+            is_member=settings.is_member,
+            life=int(self.started_at),
+            index=settings.index,
+            listener=self,
+            say=say,
+        )
+        self.ledger = AccessRecorder(
+            self.clock, self.name, self.log, settings.access_log_format, self.admission.accounts
+        )
         self.connections = Connections(
             total_max=settings.max_connections, per_client_max=settings.max_connections_per_client
         )
         self.open_files = OpenFiles(settings.max_open_files)
-        self._loop = asyncio.get_running_loop()
         self.pacer = SendPacer(self._loop)
         self.membership: ClusterMembership | None = None
-        self.visits = Redirects(say)
-        self.room = self._engine_room(law)
-        self.gate: Gate = OpenGate()
-        self._qos_gate: QosGate | None = None
-        if self.room is not None:
-            self._qos_gate = QosGate(self.room, self.policy, self.visits, paces=settings.capacity is not None)
-            self.room.count_plain = self._qos_gate.count_plain
-            self.gate = self._qos_gate
-        self.meter = CapacityMeter(settings.capacity)
-        self._reporter = None if self.room is None else CapacityReporter(self.room, self.meter, self.clock)
         self.upstreams = Upstreams(settings.upstream_timeout)
         self._hub = ConnectionContext(
             self._loop,
             Site(
                 self.store,
-                self.gate,
+                self.admission,
                 self.clock,
-                self.policy,
-                self.meter,
                 is_secure=self.tls is not None,
                 upstream=settings.upstream,
             ),
@@ -159,7 +147,7 @@ class Node:
             self._server = await self._loop.create_server(
                 lambda: HttpConnection(self._hub), sock=listener, backlog=BACKLOG
             )
-        await asyncio.to_thread(self.policy.labels.refresh_links, self.store.root.path)
+        await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
         self._chores = [
             asyncio.create_task(self._sweep(), name="sweep"),
             asyncio.create_task(self._flush(), name="flush"),
@@ -179,7 +167,8 @@ class Node:
         """
         root = _root(self.settings.root)  # a link may lead to another release now
         law = self._law()
-        is_new = self.room is not None and law is not None and law.text != self.policy.labels.text
+        in_force = self.admission.accounts.classifier.text
+        is_new = self.admission.engine is not None and law is not None and law.text != in_force
         if is_new:
             self._check_may_change_policy()
         if self.tls is not None:
@@ -199,12 +188,11 @@ class Node:
             raise UsageError(
                 f"the policy has {size:,} bytes with its model; in a cluster {POLICY_LEN_MAX:,} are allowed"
             )
-        assert self.room is not None
-        self.room.engine.change_policy(law)
-        self.room.turn()
+        self.admission.change_policy(law)
 
     def _check_may_change_policy(self) -> None:
-        if self.membership is not None and self.room is not None and self.room.engine.solo is not None:
+        engine = self.admission.engine
+        if self.membership is not None and engine is not None and engine.solo is not None:
             raise UsageError("this node is not in a primary view of its cluster: policies cannot be changed here")
 
     async def put_policy(self, built: Built, within_s: float) -> int | None:
@@ -212,7 +200,7 @@ class Node:
 
         Raises UsageError, or TimeoutError.
         """
-        if self.room is None:
+        if self.admission.engine is None:
             raise UsageError("this node was started without a specification: start it with --spec FILE")
         assert built.model is not None
         return await self._change_policy_within(CompiledPolicy.of_model(built.source.text, built.model), within_s)
@@ -227,11 +215,10 @@ class Node:
             self._policy_waits.pop(law.text, None)
 
     def policy_changed(self, position: int, law: CompiledPolicy) -> None:
-        """The engine has it: from here on."""
+        """A new policy is in force from here on."""
         self._hub.plain_heads.forget()
         if self.membership is not None:
             self.membership.follow_policy()
-        self.policy.change(self._labels(law))
         index = position if self.membership is not None and position >= 0 else None
         self.ledger.policy_changed(index)
         self.connections.forget_log_parts()
@@ -251,10 +238,10 @@ class Node:
         self.primary = view
         if view is not None:
             self._has_primary.set()
-            self.visits.renamed()
+            self.admission.redirects.renamed()
             self._report_capacity(anew=True)  # the cluster's time is another one than ours was
         self.primary_since = self.clock.wall(self.clock.read())
-        self.policy.change_scope(is_local=view is None)
+        self.admission.accounts.change_scope(is_local=view is None)
         if view is None:
             self.ledger.view_changed("", None, [self.name], is_primary=False)
             self.connections.forget_log_parts()
@@ -284,18 +271,18 @@ class Node:
 
     async def _enter_cluster(self, url: str) -> None:
         """The engine begins; a member of a cluster begins to join it, or founds it."""
-        if self.room is None:
+        settings, engine, driver = self.settings, self.admission.engine, self.admission.driver
+        if engine is None or driver is None:
             return
-        settings, engine = self.settings, self.room.engine
         self._url = settings.public_url or url
         if settings.is_member:
             law = engine.machine.law
-            self.membership = await ClusterMembership.begin(settings, self.name, self.room, self.primary_changed)
+            self.membership = await ClusterMembership.begin(settings, self.name, driver, self.primary_changed)
             addresses = " ".join(self.membership.group.addresses)
             say(f"{'founds' if settings.bootstrap else 'joins'} a cluster; others can join at {addresses} (--join)")
             self._clock_watch = ClockSkewMonitor(say)
-            self.policy.change_scope(is_local=self.primary is None)
-            self.visits.open(engine, self.membership.replica.options.key, self.ledger.next_rid)
+            self.admission.accounts.change_scope(is_local=self.primary is None)
+            self.admission.open_redirects(self.membership.replica.options.key, self.ledger.next_rid)
             if settings.bootstrap and engine.replicated.generation == 0:
                 await self._found(law)
         self._report_capacity()
@@ -312,18 +299,12 @@ class Node:
 
     def _report_capacity(self, *, anew: bool = False) -> None:
         """Tell the cluster what this node can deliver, and its clock, if that is not about what it was told."""
-        if self.room is None or self._reporter is None or self.draining:
+        engine, wall_ms = self.admission.engine, self.admission.wall_ms()
+        if engine is None or wall_ms is None or self.draining:
             return
         if self._clock_watch is not None and self.primary is not None:
-            self._clock_watch.look(self._reporter.wall_ms(), self.room.engine.machine.pipes.values())
-        self._reporter.report(self._url, anew=anew)
-
-    def _engine_room(self, law: CompiledPolicy | None) -> EngineDriver | None:
-        if law is None:
-            return None
-        life = int(self.started_at)
-        engine = Engine(ProcessId(self.name), law, self, is_member=self.settings.is_member, life=life)
-        return EngineDriver(self._loop, engine, self.clock)
+            self._clock_watch.look(wall_ms, engine.machine.pipes.values())
+        self.admission.report(self._url, anew=anew)
 
     def reopen_logs(self) -> None:
         self.ledger.reopen()
@@ -340,12 +321,9 @@ class Node:
         Nor new connections, but of visitors whom the others have sent here before they knew.
         """
         self._is_draining = True
-        if self.room is not None:
-            self.room.drain()
         try:
             async with asyncio.timeout(grace_s):
-                if self.room is not None:
-                    await self.room.all_came.wait()
+                await self.admission.drain()
                 self._shut()
                 await self.connections.emptied.wait()
         except TimeoutError:
@@ -367,8 +345,7 @@ class Node:
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
-        if self.room is not None:
-            self.room.close()
+        self.admission.close()
         if self.membership is not None:
             await self.membership.close()
         await self.upstreams.close()
@@ -378,21 +355,6 @@ class Node:
     def _report_fault(self, error: Exception) -> None:
         self.faults += 1
         say(f"internal fault: {type(error).__name__} at {place_of(error)}: {error}; the connection was closed")
-
-    def _labels(self, law: CompiledPolicy | None) -> Classifier:
-        if law is None:
-            return Classifier(self.clock)
-        return Classifier(self.clock, law.model, self.settings.index, law.text, self._noted, self._environment)
-
-    def _environment(self) -> Environment:
-        """What is the case, as the engine sees it."""
-        assert self.room is not None
-        return self.room.engine.machine.environment
-
-    def _noted(self, page_sets: Iterable[int]) -> None:
-        """Pages were asked for that a condition of the policy is about: the whole cluster is to know."""
-        if self.room is not None:
-            self.room.accessed(page_sets)
 
     def _law(self) -> CompiledPolicy | None:
         """The specification as its file has it now; None where there is nothing to keep: no pipe, no cluster either."""
@@ -405,16 +367,16 @@ class Node:
     async def _follow_links(self) -> None:
         while True:
             began = self._loop.time()
-            await asyncio.to_thread(self.policy.labels.refresh_links, self.store.root.path)
+            await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
             await asyncio.sleep(max(LINKS_EVERY_S, LINKS_REST * (self._loop.time() - began)))
 
     async def _measure(self) -> None:
         while True:
             await asyncio.sleep(MEASURE_EVERY_S)
-            await asyncio.to_thread(self.meter.watch.look)
-            self.meter.tell_plain(self.ledger)
-            if self._qos_gate is not None and self.settings.capacity is None:
-                self._qos_gate.fixed_bytes = max(HEAD_BYTES, self.meter.model.fixed_bytes)
+            await self.admission.sample_load()
+            self.admission.meter.observe_fast_path(*self.ledger.plain_totals())
+            if self.settings.capacity is None:
+                self.admission.charge_measured_cost()
             self._report_capacity()
 
     async def _sweep(self) -> None:

@@ -73,8 +73,12 @@ class Relay:
         self._end = end
         self._drained: asyncio.Future[None] | None = None
         self._chunked = False
+        permit = exchange.permit
+        self._rate_bps = None if permit is None else permit.rate_bps
+        self._fixed_bytes = 0 if permit is None else permit.fixed_bytes
+        since = None if permit is None else permit.channel_since
         now = perf_counter()
-        self._from = now if exchange.channel_since is None else max(exchange.channel_since, now - SLICE_S)
+        self._from = now if since is None else max(since, now - SLICE_S)
         if intake is not None and "Expect" in exchange.message.headers and exchange.message.version == HttpVersion11:
             transport.write(CONTINUE)
         self._task = hub.loop.create_task(self._run(), name="relay")
@@ -112,7 +116,7 @@ class Relay:
         try:
             with contextlib.suppress(*_BROKEN):  # in the middle of an answer
                 answer = await self._answer()
-            if self._exchange.rate_bps is not None:
+            if self._rate_bps is not None:
                 self._exchange.channel_until = self._due(0)
             self._end(answer)
         except Exception as error:  # a fault of ours must not cost more than this connection
@@ -198,7 +202,7 @@ class Relay:
             (
                 status_line(response.status),
                 *(f"{name}: {value}\r\n".encode("latin-1") for name, value in fields),
-                b"" if self.place.peer else hub.site.policy.account_of(exchange).header_line,  # a node has said it
+                b"" if self.place.peer else hub.site.account_of(exchange).header_line,  # a node has said it
                 b"" if dated else hub.site.clock.date_line,
                 CLOSE if self.closes else stays,
                 b"\r\n",
@@ -207,7 +211,7 @@ class Relay:
 
     async def _write(self, data: bytes) -> None:
         """Hand over, at the pace of the channel, and wait until the client has taken enough of it."""
-        rate = self._exchange.rate_bps
+        rate = self._rate_bps
         size = len(data) if rate is None else max(PIECE_MIN, int(rate * SLICE_S))
         for at in range(0, len(data), size):
             piece = data[at : at + size]
@@ -226,8 +230,8 @@ class Relay:
 
     def _due(self, more: int) -> float:
         """When ``more`` bytes beyond those sent may leave."""
-        rate = self._exchange.rate_bps
-        return self._from if rate is None else self._from + (self._exchange.fixed_bytes + self.sent + more) / rate
+        rate = self._rate_bps
+        return self._from if rate is None else self._from + (self._fixed_bytes + self.sent + more) / rate
 
     async def _wait_until(self, at: float) -> None:
         wait_s = at - perf_counter()
@@ -237,4 +241,4 @@ class Relay:
     def _note_links(self, values: list[str]) -> None:
         exchange = self._exchange
         if values and exchange.target is not None:
-            self._hub.site.policy.labels.note_links(exchange.host, exchange.target.path, values)
+            self._hub.site.admission.accounts.classifier.note_links(exchange.host, exchange.target.path, values)

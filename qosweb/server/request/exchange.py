@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp.http import HttpVersion10, HttpVersion11
 
+from qosweb.http.targets import BadTarget, parse_target
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aiohttp.http import RawRequestMessage
 
+    from qosweb.admission import ClassAccount, Decided, Permit, Wait
     from qosweb.engine.local.request_ids import RequestId
-    from qosweb.engine.local.requests import Decision, Request
-    from qosweb.engine.local.tickets import Ticket
     from qosweb.http.targets import RequestTarget
-    from qosweb.server.accesslog.recorder import ClassAccount
     from qosweb.server.files.page_store import Failure
     from qosweb.server.files.pages import Page, Resource
 
@@ -47,24 +47,50 @@ class Exchange:
     failure: Failure | None = None  # why there is no resource
     page: Page | None = None
     account: ClassAccount | None = None  # of its class, once that is known
-    admitted: bool = False
-    request: Request | None = None  # as the engine knows it
-    decision: Decision | None = None  # what the engine decided
-    ticket: Ticket | None = None  # with which another node sent its client here
-    rid: RequestId | None = (
-        None  # its name in the log, if it came from another node or goes to one; else it has none yet
-    )
+    expected_size: int | None = None  # of the response body, if it is known before the page is found
+    is_recorded: bool = False  # conditions on earlier requests know of it
+    wait: Wait | None = None  # while it waits for its turn
+    decided: Decided | None = None  # what admission control decided
+    permit: Permit | None = None  # while it is in service
+    rid: RequestId | None = None  # if it came from another node or goes to one; else it has none yet
     outcome: str = ""  # what the log says was decided, where that does not follow from the answer
-    rate_bps: int | None = None  # of its channel, set when it is admitted; None: as fast as it goes
-    fixed_bytes: int = 0  # what it costs beside its body; see qosweb.server.files.pacing
-    channel_since: float | None = None  # when its channel became free, if not just now
     channel_until: float | None = None  # set at the end: when its last byte was due
-    ticket_text: str | None = None  # as it stood behind the target; see qosweb.engine.local.tickets
-    metered: tuple[float, float] | None = None  # since when it is in service; see qosweb.admission.capacity_meter
-    slow_reader: bool = False  # its answer had to wait for the client
+    ticket: str | None = None  # as it stood behind the target; see qosweb.engine.local.tickets
+    was_delayed: bool = False  # by its client, the disk or another server: its time does not measure this node
     stage: int = 0  # where to go on after waiting
     rereads: int = 0
     forget: Callable[[], None] | None = None  # while waiting: how to stop waiting
+
+    def on_decided(self, decided: Decided, at: float) -> None:
+        """Admission control has decided after a wait."""
+        self.wait = self.forget = None
+        self.decided = decided
+        self.started = at
+        self.resume(self)
+
+    # What admission control may ask; see `qosweb.admission.facts`.
+
+    @property
+    def method(self) -> str:
+        return self.message.method
+
+    @property
+    def path(self) -> str | None:
+        try:  # a request that was refused for its method has no target yet
+            return (self.target or parse_target(self.message.path)).path
+        except BadTarget:
+            return None
+
+    @property
+    def origin_form(self) -> str:
+        return self.message.path if self.target is None else self.target.origin_form
+
+    @property
+    def file(self) -> Page | None:
+        return None if self.resource is None else self.resource.plain
+
+    def field_lines(self, name: str) -> list[str]:
+        return self.message.headers.getall(name, [])
 
     @property
     def is_head(self) -> bool:

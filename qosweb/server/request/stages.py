@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from qosweb.admission import Forward, Permit, Wait
 from qosweb.engine.local.tickets import without_ticket
 from qosweb.http.hosts import parse_host
 from qosweb.http.preconditions import PreconditionResult, RequestConditions, evaluate, range_applies
@@ -30,10 +31,7 @@ from qosweb.server.request.answers import Answer, bodiless, explain, serialise_h
 from qosweb.server.request.exchange import WAITING, Exchange, Waiting
 
 if TYPE_CHECKING:
-    from qosweb.admission.capacity_meter import CapacityMeter
-    from qosweb.admission.class_accounts import ClassAccounts
-    from qosweb.admission.clock import Clock
-    from qosweb.admission.gate import Gate
+    from qosweb.admission import AdmissionControl, ClassAccount, Clock
 
 ALLOW = ("Allow", "GET, HEAD, OPTIONS")
 RANGES_MAX = 16
@@ -46,18 +44,22 @@ class Site:
     """What the stages work with."""
 
     store: PageStore
-    gate: Gate
+    admission: AdmissionControl
     clock: Clock
-    policy: ClassAccounts
-    meter: CapacityMeter
     is_secure: bool  # reached by TLS
     upstream: str | None = None  # the server that answers what is no file here
+
+    def account_of(self, exchange: Exchange) -> ClassAccount:
+        """Of its class. A request that was answered before it was classified has one, too: that of its target."""
+        if exchange.account is None:
+            exchange.account = self.admission.classify(exchange, exchange.started)
+        return exchange.account
 
 
 def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
     """The message as such: ticket, version, host, transfer coding, expectations."""
-    path, exchange.ticket_text = without_ticket(exchange.message.path)
-    if exchange.ticket_text is not None:
+    path, exchange.ticket = without_ticket(exchange.message.path)
+    if exchange.ticket is not None:
         exchange.message = exchange.message._replace(path=path)
     if not exchange.speaks_http_1:
         return explain(505, "This server speaks HTTP/1.1 and HTTP/1.0.", must_close=True)
@@ -106,35 +108,67 @@ def resolve_target(exchange: Exchange, site: Site) -> Step:
     return None
 
 
+def look_up_file(exchange: Exchange, site: Site) -> Step:
+    """The file, where the specification asks about it. Elsewhere it is looked up only after admission."""
+    return _look_up(exchange, site) if site.admission.needs_file else None
+
+
+def classify(exchange: Exchange, site: Site) -> Step:
+    """Which class it is in, and what is known of its response without asking the disk."""
+    site.account_of(exchange)
+    resource = exchange.resource
+    if resource is None and _may_be_file(exchange, site):
+        assert exchange.target is not None
+        resource = site.store.resources.get(exchange.target.escaped_path)  # current or not: it is an estimate
+    if exchange.is_head:
+        exchange.expected_size = 0
+    elif resource is not None:
+        exchange.expected_size = resource.plain.size
+    if resource is not None or site.upstream is not None:
+        _record_access(exchange, site)
+    return None
+
+
+def admit(exchange: Exchange, site: Site) -> Step:
+    """Whether it may start now, has to wait, is denied, or goes to another node."""
+    if exchange.permit is not None:
+        return None
+    decided = exchange.decided
+    if decided is None:
+        account, size = site.account_of(exchange), exchange.expected_size
+        entered = site.admission.enter(exchange, account, exchange.on_decided, size=size)
+        exchange.account, exchange.rid = entered.account, entered.rid
+        if isinstance(entered, Wait):
+            exchange.wait, exchange.forget = entered, entered.cancel
+            return WAITING
+        decided = exchange.decided = entered
+    exchange.rid = decided.rid
+    if isinstance(decided, Permit):
+        exchange.permit = decided
+        return None
+    exchange.outcome = decided.decision
+    if isinstance(decided, Forward):
+        return ForwardTarget(decided.origin, decided.target, decided.node)
+    return explain(decided.status, decided.text, decided.fields)
+
+
 def find_page(exchange: Exchange, site: Site) -> Step:
-    """The resource from memory or, after waiting, from the disk."""
-    target = exchange.target
-    assert target is not None
-    if exchange.resource is not None:
-        return None
-    if site.upstream is not None and (exchange.has_body or exchange.message.method not in ("GET", "HEAD")):
-        return None
-    key = target.escaped_path
-    resource = site.store.current(key, exchange.started)
+    """The resource from memory or, after waiting, from the disk; or why there is none."""
+    waiting = _look_up(exchange, site)
+    if waiting is not None:
+        return waiting
+    resource, permit, failure = exchange.resource, exchange.permit, exchange.failure
     if resource is not None:
-        resource.recently_used = True
-        exchange.resource = resource
+        if permit is not None and exchange.expected_size is None:
+            permit.resize(0 if exchange.is_head else resource.plain.size)
+        _record_access(exchange, site)
         return None
-
-    def loaded(result: Loaded) -> None:
-        exchange.forget = None
-        if isinstance(result, Resource):
-            exchange.resource = result
-        else:
-            exchange.failure = result
-        exchange.resume(exchange)
-
-    if exchange.failure is None:
-        exchange.forget = lambda: site.store.forget(key, loaded)
-        site.store.fetch(target, loaded)
-        return WAITING
-    failure = exchange.failure
+    if failure is None:
+        return None  # not a request for a file
+    exchange.was_delayed = True
     if isinstance(failure, Moved):
+        target = exchange.target
+        assert target is not None
         location = failure.location + (f"?{target.query}" if target.query else "")
         return explain(301, "This is a directory; its address ends with a slash.", [("Location", location)])
     status, reason = status_of(failure)
@@ -143,32 +177,11 @@ def find_page(exchange: Exchange, site: Site) -> Step:
     return explain(status, reason, [("Retry-After", "1")] if status == 503 else ())
 
 
-def label(exchange: Exchange, site: Site) -> Step:
-    """Which class it is in: the page is known, and with it all that the specification may ask."""
-    site.policy.account_of(exchange)
-    site.policy.labels.note(exchange, exchange.started)
-    return None
-
-
-def admit(exchange: Exchange, site: Site) -> Step:
-    """Whether it may start now."""
-    if exchange.admitted:
-        return None
-    step = site.gate.admit(exchange, site.policy.account_of(exchange))
-    if step is None:
-        exchange.admitted = True
-        site.policy.account_of(exchange).in_service += 1
-        site.meter.began(exchange, site.clock.read())
-    return step
-
-
 def pass_on(exchange: Exchange, site: Site) -> Step:
     """What is no file here, to the server that has it."""
     if exchange.resource is not None or site.upstream is None:
         return None
-    target = exchange.target
-    assert target is not None
-    return ForwardTarget(site.upstream, target.escaped_path + (f"?{target.query}" if target.query else ""))
+    return ForwardTarget(site.upstream, exchange.origin_form)
 
 
 def choose_variant(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
@@ -208,6 +221,45 @@ def choose_ranges(exchange: Exchange, site: Site) -> Step:
 def whole_page(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
     page, _ = _chosen(exchange)
     return Answer(200, page.head, page.whole())
+
+
+def _may_be_file(exchange: Exchange, site: Site) -> bool:
+    """Any other request is for the server behind this one."""
+    return site.upstream is None or (not exchange.has_body and exchange.message.method in ("GET", "HEAD"))
+
+
+def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
+    """Sets ``resource`` or ``failure``, after waiting for the disk if need be."""
+    if exchange.resource is not None or exchange.failure is not None or not _may_be_file(exchange, site):
+        return None
+    target = exchange.target
+    assert target is not None
+    key = target.escaped_path
+    resource = site.store.current(key, exchange.started)
+    if resource is not None:
+        resource.recently_used = True
+        exchange.resource = resource
+        return None
+
+    def loaded(result: Loaded) -> None:
+        exchange.forget = None
+        if isinstance(result, Resource):
+            exchange.resource = result
+            exchange.expected_size = None  # that was of an earlier version, if of any
+        else:
+            exchange.failure = result
+        exchange.resume(exchange)
+
+    exchange.forget = lambda: site.store.forget(key, loaded)
+    site.store.fetch(target, loaded)
+    return WAITING
+
+
+def _record_access(exchange: Exchange, site: Site) -> None:
+    """Once: conditions on earlier requests hear of pages that exist, as far as that is known."""
+    if not exchange.is_recorded:
+        exchange.is_recorded = True
+        site.admission.record_access(exchange, exchange.started)
 
 
 def _chosen(exchange: Exchange) -> tuple[Page, bool]:

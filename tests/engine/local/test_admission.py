@@ -164,6 +164,15 @@ class Life(RuleBasedStateMachine):
             self.bench.admission.finish(request, cost)  # a second time is nothing
             self.bench.turn()
 
+    @rule(which=st.integers(0, 99), cost=st.sampled_from([0, PAGE, 100 * PAGE]))
+    def resize(self, which: int, cost: int) -> None:
+        live = self.live()
+        if live:
+            request = live[which % len(live)].request
+            assert request is not None
+            self.bench.admission.resize(request, cost)
+            self.bench.turn()
+
     @rule(which=st.integers(0, 99))
     def hang_up(self, which: int) -> None:
         live = self.live()
@@ -316,6 +325,41 @@ def test_what_finds_room_starts_at_once_and_the_rest_waits_for_it() -> None:
     bench.admission.finish(first.request, PAGE)
     bench.turn()
     assert isinstance(second.decisions[0], Start)
+
+
+def test_a_cost_that_becomes_known_before_anybody_was_told_is_told_as_it_is() -> None:
+    bench = alone()
+    fate = bench.ask(0, 100)
+    assert fate.request is not None
+    bench.admission.resize(fate.request, 10 * PAGE)
+    bench.later(QUIET_MS)
+    machine = bench.engine.machine
+    assert [(key[1], one.cost) for key, one in machine.pipes[A].channels.items()] == [(1, 10 * PAGE)]
+    assert (machine.classes[0].totals.started, machine.classes[0].totals.started_cost) == (1, 10 * PAGE)
+
+
+def test_a_request_that_turns_out_to_be_long_is_no_reason_to_grant_ahead() -> None:
+    """Told to cost little, its channel would be free again soon."""
+    granted = []
+    for is_resized in (False, True):
+        bench = alone(law_of("set lifetime = 100s\n"))
+        first = bench.ask(0, 100)
+        assert first.request is not None
+        bench.later(QUIET_MS)
+        if is_resized:
+            bench.admission.resize(first.request, 100 * PAGE)
+        second = bench.ask(0, 100)
+        bench.turn()
+        assert second.request is not None
+        granted.append(second.request.phase)
+        bench.admission.finish(first.request, 90 * PAGE)
+        for _ in range(3):
+            bench.later(QUIET_MS)
+        assert second.request.phase is Phase.RUNNING
+        totals = bench.engine.machine.classes[0].totals
+        assert (totals.started, totals.started_cost, totals.cancelled) == (2, 90 * PAGE + 100, 0)
+        assert list(bench.engine.machine.pipes[A].channels) == [(A, second.request.number)]
+    assert granted == [Phase.READY, Phase.WAITING]
 
 
 def test_a_lifetime_ends_by_the_own_clock_whatever_the_group_does() -> None:

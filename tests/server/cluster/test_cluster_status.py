@@ -100,6 +100,7 @@ def test_every_node_tells_the_same_cluster(cluster: list[RunningNode]) -> None:
 
 def test_who_waits_at_one_node_is_seen_at_all(cluster: list[RunningNode]) -> None:
     first, second, third = cluster
+    first.get(THICK)  # from now on its size is known
     with ExitStack() as stack:
         for _ in range(30):
             connection = stack.enter_context(first.connect())

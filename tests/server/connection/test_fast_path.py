@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qosweb.server.accesslog.recorder import ClassAccount
+from qosweb.admission import ClassAccount
 from qosweb.server.connection.fast_path import HEAD_LEN_MAX, HEADS_MAX, SEEN_ONCE_MAX, PlainHead, PlainHeads
 from tests.support.nodes import RunningNode
 

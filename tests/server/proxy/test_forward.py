@@ -58,6 +58,7 @@ def full_pipe(cluster: RunningCluster, name: str = "a") -> Iterator[None]:
     wait_for(lambda: not (channels(cluster, "a") or channels(cluster, "b")) or None, "both pipes are free")
     with cluster.nodes[name].connect() as slow:
         slow.send(b"GET /slow.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        slow._read_until(b"\r\n\r\n")  # the node knows the size of the page, and with it for how long
         wait_for(lambda: channels(cluster, name) or None, f"the pipe of {name} is full")
         yield
 

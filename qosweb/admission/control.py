@@ -1,0 +1,203 @@
+"""Admission control: the interface between a server and the QoS engine.
+
+A server describes a request by `RequestFacts` and asks three things, in this order:
+
+    account = control.classify(facts, now)
+    outcome = control.enter(facts, account, on_decided, size=size)
+    permit.close(bytes_sent)
+
+`enter` yields a `Permit`, a `Denial`, a `Redirect` or `Forward` to another node, or a `Wait`: then `on_decided` follows
+with one of the others, unless the wait is cancelled. A server with a fast path asks `start` instead: a yes is at once
+the end of the request, which the server adds to its account (`plain_served`, `bytes_sent`).
+
+Without a policy every request may start. A process on its own is a cluster of one; a member of a cluster joins the
+driver to its group (`driver.join_group`) and opens redirects (`open_redirects`).
+Above: `qosweb.node`, `qosweb.middleware`.  Below: `gate`, `qosweb.engine`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cluster.names import ProcessId
+from qosweb.admission.capacity_meter import CapacityMeter
+from qosweb.admission.capacity_report import CapacityReporter
+from qosweb.admission.class_accounts import ClassAccounts
+from qosweb.admission.classifier import Classifier
+from qosweb.admission.gate import HEAD_BYTES, EngineGate, OpenGate
+from qosweb.admission.redirects import Redirects
+from qosweb.engine.engine import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cluster.names import View
+    from qosweb.admission.class_accounts import ClassAccount
+    from qosweb.admission.clock import Clock
+    from qosweb.admission.engine_driver import EngineDriver
+    from qosweb.admission.facts import HeadFacts, RequestFacts
+    from qosweb.admission.outcomes import Decided, OnDecided, Wait
+    from qosweb.engine.engine import EngineListener
+    from qosweb.engine.local.request_ids import RequestId
+    from qosweb.engine.replicated.compiled_policy import CompiledPolicy
+    from qosweb.engine.replicated.effects import EntryRejected, Reported
+    from qosweb.webqos.policy.environment import Environment
+
+
+class AdmissionControl:
+    """One per process. Needs the event loop on which all its methods are called."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        policy: CompiledPolicy | None,
+        *,
+        name: str,
+        capacity_bps: int | None,
+        paces: bool = False,
+        is_member: bool = False,
+        life: int = 0,
+        index: str = "index.html",
+        listener: EngineListener | None = None,
+        say: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        """`policy` None: everything is admitted, and there is no engine. `capacity_bps` None: it is measured.
+
+        `paces`: responses are paced to their channels (`Permit.rate_bps`). `is_member` and `life` are those of
+        `Engine`. `index` is the page of a directory. `listener` hears what the engine tells, after admission control
+        has taken note of it; `say` gets lines for the operator.
+        """
+        self._clock = clock
+        self._index = index
+        self._listener = listener
+        self.engine: Engine | None = None
+        self.driver: EngineDriver | None = None
+        self.meter = CapacityMeter(capacity_bps)
+        self.redirects = Redirects(say)
+        self.accounts = ClassAccounts(self._classifier(policy))
+        self._reporter: CapacityReporter | None = None
+        self._gate: OpenGate
+        if policy is None:
+            self._gate = OpenGate(clock, self.meter)
+        else:
+            self.engine = Engine(ProcessId(name), policy, self, is_member=is_member, life=life)
+            gate = EngineGate(loop, self.engine, clock, self.meter, self.accounts, self.redirects, paces=paces)
+            self._gate = gate
+            self.driver = gate.driver
+            self._reporter = CapacityReporter(gate.driver, self.meter, clock)
+        # The fast path: may a request of this class start now? A yes is also its end. (Saves a call per request.)
+        self.start: Callable[[ClassAccount], bool] = self._gate.start
+
+    # ---- requests
+
+    def classify(self, facts: RequestFacts, now: float) -> ClassAccount:
+        return self.accounts.of(facts, now)
+
+    def classify_head(self, facts: HeadFacts) -> ClassAccount | None:
+        """The class of every request with this head, for the fast path; None: classify each request."""
+        return self.accounts.of_head(facts)
+
+    @property
+    def needs_file(self) -> bool:
+        """The policy has rules on the file of a request: it has to be looked up before the request is classified."""
+        return self.accounts.classifier.needs_file
+
+    def record_access(self, facts: RequestFacts, now: float) -> None:
+        """A page that exists was asked for."""
+        self.accounts.classifier.record_access(facts, now)
+
+    def enter(
+        self, facts: RequestFacts, account: ClassAccount, on_decided: OnDecided, *, size: int | None = None
+    ) -> Decided | Wait:
+        """May this request start? `size` is that of the response body; None: unknown, the class's mean is charged.
+
+        `on_decided` is called later, only if this returns a `Wait`.
+        """
+        return self._gate.enter(facts, account, size, on_decided)
+
+    @property
+    def in_service(self) -> int:
+        """Permits that are not closed."""
+        return self._gate.in_service
+
+    # ---- policy and cluster
+
+    def change_policy(self, policy: CompiledPolicy) -> None:
+        """In the whole cluster, at one place in its order; see `Engine.change_policy`."""
+        assert self.engine is not None
+        assert self.driver is not None
+        self.engine.change_policy(policy)
+        self.driver.turn()
+
+    def open_redirects(self, cluster_key: bytes, next_rid: Callable[[], RequestId]) -> None:
+        """The node is a member of a cluster: requests may go to other nodes. `next_rid` makes request ids."""
+        assert self.engine is not None
+        self.redirects.open(self.engine, cluster_key, next_rid)
+
+    # ---- capacity
+
+    async def sample_load(self) -> None:
+        """To be called about once a second."""
+        await asyncio.to_thread(self.meter.sampler.sample)
+
+    def charge_measured_cost(self) -> None:
+        """Charge each request with the fixed cost that was measured, where that is more than the default."""
+        if isinstance(self._gate, EngineGate):
+            self._gate.fixed_bytes = max(HEAD_BYTES, self.meter.model.fixed_bytes)
+
+    def report(self, url: str = "", *, anew: bool = False) -> None:
+        """Tell the engine the capacity, if it has changed; see `CapacityReporter`."""
+        if self._reporter is not None:
+            self._reporter.report(url, anew=anew)
+
+    def wall_ms(self) -> int | None:
+        """The wall clock less the cluster's time; None without an engine."""
+        return None if self._reporter is None else self._reporter.wall_ms()
+
+    # ---- the end
+
+    async def drain(self) -> None:
+        """No request may wait from now on. Returns when all clients that other nodes have sent here have come."""
+        if self.driver is not None:
+            self.driver.drain()
+            await self.driver.visitors_arrived.wait()
+
+    def close(self) -> None:
+        if self.driver is not None:
+            self.driver.close()
+
+    # ---- what the engine tells
+
+    def policy_changed(self, position: int, law: CompiledPolicy) -> None:
+        self.accounts.change(self._classifier(law))
+        if self._listener is not None:
+            self._listener.policy_changed(position, law)
+
+    def viewed(self, position: int, view: View) -> None:
+        if self._listener is not None:
+            self._listener.viewed(position, view)
+
+    def reported(self, effect: Reported) -> None:
+        if self._listener is not None:
+            self._listener.reported(effect)
+
+    def refused(self, effect: EntryRejected) -> None:
+        if self._listener is not None:
+            self._listener.refused(effect)
+
+    # ---- what the classifier asks and tells
+
+    def _classifier(self, policy: CompiledPolicy | None) -> Classifier:
+        if policy is None:
+            return Classifier(self._clock)
+        return Classifier(self._clock, policy.model, self._index, policy.text, self._on_access, self._environment)
+
+    def _environment(self) -> Environment:
+        assert self.engine is not None
+        return self.engine.machine.environment
+
+    def _on_access(self, page_sets: Iterable[int]) -> None:
+        if self.driver is not None:
+            self.driver.accessed(page_sets)

@@ -1,0 +1,140 @@
+"""Outcomes of admission control: what becomes of a request that asks to enter.
+
+    enter --> Permit              it may start; `close` settles it
+          --> Denial              it may not; carries the response
+          --> Redirect, Forward   another node of the cluster holds a channel for it
+          --> Wait                undecided; one of the above follows, unless `cancel` comes first
+
+Each outcome names the account of the request's class and, if the request has been or goes to another node, the request
+id under which the logs of both nodes show it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from qosweb.admission.class_accounts import ClassAccount
+    from qosweb.engine.local.request_ids import RequestId
+    from qosweb.engine.local.requests import Request
+
+Fields = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """The request may not start. `status`, `fields` and `text` are for the response."""
+
+    account: ClassAccount
+    rid: RequestId | None
+    status: int  # 503 for lack of capacity, 429 for a bound on the client
+    fields: Fields  # Retry-After, QoS-Decision
+    text: str  # a sentence for people
+    reason: str  # one word, for logs and metrics
+    decision: str  # denied or expired, for the access log
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """The client is to repeat the request at another node. `status`, `fields` and `text` are for the response."""
+
+    account: ClassAccount
+    rid: RequestId
+    fields: Fields  # Location with a ticket, Cache-Control, QoS-Decision
+    text: str
+    status: int = 307
+    decision: str = "redirected"
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """This node is to ask another node for the response and pass it on."""
+
+    account: ClassAccount
+    rid: RequestId
+    origin: str  # http://host:port
+    target: str  # with a ticket
+    node: str  # its name
+    decision: str = "forwarded"
+
+
+class Issuer(Protocol):
+    """Takes permits back."""
+
+    def settle(self, permit: Permit, bytes_sent: int, channel_until: float | None, *, is_sample: bool) -> None: ...
+    def resize(self, permit: Permit, size: int) -> None: ...
+
+
+class Permit:
+    """The right to be served, until `close`."""
+
+    __slots__ = (
+        "_issuer",
+        "account",
+        "channel_since",
+        "fixed_bytes",
+        "learns_size",
+        "meter_mark",
+        "rate_bps",
+        "request",
+        "rid",
+    )
+
+    def __init__(
+        self,
+        issuer: Issuer,
+        account: ClassAccount,
+        rid: RequestId | None,
+        request: Request | None,
+        meter_mark: tuple[float, float],
+        *,
+        rate_bps: int | None = None,
+        fixed_bytes: int = 0,
+        channel_since: float | None = None,
+        learns_size: bool = False,
+    ) -> None:
+        self._issuer: Issuer | None = issuer
+        self.account = account
+        self.rid = rid
+        self.request = request  # as the engine knows it, if there is an engine
+        self.meter_mark = meter_mark  # see CapacityMeter
+        self.rate_bps = rate_bps  # of its channel, to which the response is paced; None: as fast as it goes
+        self.fixed_bytes = fixed_bytes  # what the request costs in addition to its body
+        self.channel_since = channel_since  # when its channel became free, if not just now
+        self.learns_size = learns_size  # the size was unknown at entry: the class's mean was charged
+
+    def resize(self, size: int) -> None:
+        """The size of the body has become known, and its service begins now."""
+        if self._issuer is not None:
+            self._issuer.resize(self, size)
+
+    def close(self, bytes_sent: int, *, channel_until: float | None = None, is_sample: bool = True) -> None:
+        """The request is over: charge the bytes of body that were really sent. Later calls do nothing.
+
+        `channel_until` is when its channel became free, if not just now. `is_sample` says that the service time
+        measures this node: the response was complete, and neither the client nor another server delayed it.
+        """
+        issuer, self._issuer = self._issuer, None
+        if issuer is not None:
+            issuer.settle(self, bytes_sent, channel_until, is_sample=is_sample)
+
+
+class Wait(ABC):
+    """A request that waits for its turn."""
+
+    __slots__ = ("account", "rid")
+
+    def __init__(self, account: ClassAccount, rid: RequestId | None) -> None:
+        self.account = account
+        self.rid = rid
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """It waits no longer: its client is gone. No decision follows, and what it was granted is given back."""
+
+
+Decided = Permit | Denial | Redirect | Forward
+OnDecided = Callable[[Decided, float], None]  # the outcome, and when it was decided on the monotonic clock

@@ -1,0 +1,85 @@
+"""The doorkeeper as a framework of one's own would use it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from qosweb import middleware
+from qosweb.middleware import ApplicationRequest, Denial, Doorkeeper, Permit, response_fields
+from tests.cluster.runtime.loops import eventually, run
+
+SPEC = 'set channel = 64KB in 1s\n</a>.server_resource = 25%\ncookie("plan") = "free" => </b>.num_requests < 1\n'
+ONE_CHANNEL = "64KB/s"
+
+
+def request(target: str = "/a?x=1", *fields: tuple[str, str]) -> ApplicationRequest:
+    return ApplicationRequest("GET", target, [("host", "Shop.Example:80"), *fields], "192.0.2.1")
+
+
+def test_a_request_says_what_a_specification_may_ask() -> None:
+    asked = request("/a/../b%20c?x=1", ("Cookie", "a=1"), ("cookie", "b=2"))
+    assert (asked.host, asked.path, asked.client, asked.file) == ("shop.example:80", None, "192.0.2.1", None)
+    assert asked.field_lines("COOKIE") == ["a=1", "b=2"]
+    assert asked.field_lines("Range") == []
+    assert request("/b%20c?x=1").path == "/b c"
+
+
+def test_a_permit_is_closed_and_the_next_request_gets_it() -> None:
+    async def story() -> None:
+        door = Doorkeeper(SPEC, capacity=ONE_CHANNEL)
+        permit = await door.enter(request())
+        assert isinstance(permit, Permit)
+        assert response_fields(permit) == [("QoS-Class", "/a"), ("QoS-Decision", "served")]
+        following = asyncio.create_task(door.enter(request("/b")))
+        await eventually(lambda: door.waiting() == {"/b": 1})
+        permit.close(100)
+        assert isinstance(await following, Permit)
+        await door.close()
+
+    run(story)
+
+
+def test_a_denial_says_why() -> None:
+    async def story() -> None:
+        door = Doorkeeper("set lifetime = 10ms\n" + SPEC, capacity=ONE_CHANNEL)
+        first = await door.enter(request())
+        assert isinstance(first, Permit)
+        denial = await door.enter(request("/b", ("Cookie", "plan=free")))
+        assert isinstance(denial, Denial)
+        fields = dict(response_fields(denial))
+        assert fields["QoS-Decision"] == f"denied; reason={denial.reason}"
+        assert int(fields["Retry-After"]) >= 1
+        assert (denial.status, fields["QoS-Class"]) == (503, denial.account.name)
+        await door.close()
+
+    run(story)
+
+
+def test_a_task_that_is_cancelled_when_its_turn_comes_gives_it_back() -> None:
+    async def story() -> None:
+        door = Doorkeeper(SPEC, capacity=ONE_CHANNEL)
+        for turns in range(4):  # of the event loop, between the decision and the cancellation
+            permit = await door.enter(request())
+            waiter = asyncio.create_task(door.enter(request()))
+            await eventually(lambda: door.waiting() == {"/a": 1})
+            assert isinstance(permit, Permit)
+            permit.close(0)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            was_late = not waiter.cancel()
+            (found,) = await asyncio.gather(waiter, return_exceptions=True)
+            if was_late:
+                assert isinstance(found, Permit)
+                found.close(0)
+            else:
+                assert isinstance(found, asyncio.CancelledError)
+            last = await door.enter(request())  # would wait for ever for a channel that was lost
+            assert isinstance(last, Permit)
+            last.close(0)
+        await door.close()
+
+    run(story)
+
+
+def test_everything_public_is_documented() -> None:
+    assert all(getattr(middleware, name).__doc__ for name in middleware.__all__)
