@@ -1,4 +1,4 @@
-"""Sizes, durations and addresses as people write them. Pure.
+"""Parses and formats sizes, durations, counts and network addresses. Pure.
 
 Sizes are powers of 1024 (``64KB`` is 65,536 bytes), as in the WebQoS language.
 """
@@ -58,6 +58,11 @@ def format_size(size: int) -> str:
         if size >= per and size % per == 0:
             return f"{size // per}{unit}"
     return str(size)
+
+
+def pluralize(number: int, noun: str) -> str:
+    """``1 error``, ``2 errors``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def parse_duration_s(text: str) -> float:

@@ -9,9 +9,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from qosweb.webqos.check.check import check_source
+from qosweb.webqos import compile_policy
 from qosweb.webqos.match.matcher import Matcher
-from qosweb.webqos.model.build import build
 from qosweb.webqos.model.domains import Situation
 from qosweb.webqos.syntax.parser import parse
 from qosweb.webqos.syntax.positions import Source
@@ -90,7 +89,7 @@ def spec_statements() -> str:
 
 @cache
 def matcher() -> Matcher:
-    built = build(Source(SPEC.name, SPEC.read_text(encoding="utf-8")))
+    built = compile_policy(SPEC.read_text(encoding="utf-8"))
     assert built.model is not None
     return Matcher(built.model)
 
@@ -146,7 +145,7 @@ def test_every_class_of_the_specification_has_something_to_serve() -> None:
 
 def test_the_specification_has_no_mistake_and_is_in_canonical_form() -> None:
     source = Source(SPEC.name, SPEC.read_text(encoding="utf-8"))
-    assert check_source(source) == []
+    assert compile_policy(source.text).diagnostics == []
     assert print_tree(source, parse(source)[0]) == source.text
 
 

@@ -35,7 +35,7 @@ from qosweb.http.targets import BadTarget, parse_target
 from qosweb.server.process.console import say
 from qosweb.server.request.exchange import WAITING, Exchange
 from qosweb.settings import parse_byte_rate
-from qosweb.webqos.loader import compile_text
+from qosweb.webqos import compile_policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -246,8 +246,7 @@ class Doorkeeper:
 
 
 def _law_of(source: str, spec: str) -> CompiledPolicy:
-    built, words = compile_text(source, spec)
-    if built is None:
-        raise UsageError(words.rstrip())
-    assert built.model is not None
-    return CompiledPolicy.of_model(built.source.text, built.model)
+    policy = compile_policy(spec, source)
+    if policy.model is None:
+        raise UsageError(policy.render_diagnostics().rstrip())
+    return CompiledPolicy.of_model(spec, policy.model)

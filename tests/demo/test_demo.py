@@ -13,8 +13,7 @@ import psutil
 import pytest
 
 from qosweb.demo.instructions import EVENING
-from qosweb.webqos.check.check import check_source
-from qosweb.webqos.syntax.positions import Source
+from qosweb.webqos import compile_policy
 from tests.support.nodes import COMMAND, environment, run_command
 from tests.support.waiting import wait_for
 
@@ -133,4 +132,4 @@ def test_what_cannot_be() -> None:
 
 
 def test_the_other_policy_of_the_demo_has_no_mistake() -> None:
-    assert check_source(Source("evening.webqos", EVENING)) == []
+    assert compile_policy(EVENING).diagnostics == []

@@ -184,7 +184,7 @@ def test_shares_as_json_with_rates(tmp_path: Path, capsys: pytest.CaptureFixture
     path.write_text("</a>.num_bytes < 2MB/s\n</b>.num_requests > 100 * nodes\n")
     arguments = ("shares", str(path), "--json", "--demand", "/a=100%", "--demand", "/b=50")
     code, _, err = run(capsys, *arguments)
-    assert (code, err) == (2, "qosweb: error: --demand '50' is a rate: say --capacity, or give it in %\n")
+    assert (code, err) == (2, "qosweb: error: --demand '50' is a rate: give --capacity, or write the demand in %\n")
     said = json.loads(run(capsys, *arguments, "--capacity", "10MB/s", "--nodes", "2")[1])
     assert said["capacity_bytes_per_s"] == 20 << 20
     classes = {row["class"]: row for row in said["classes"]}
@@ -195,7 +195,7 @@ def test_shares_as_json_with_rates(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_shares_say_that_rates_need_a_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.webqos"
     path.write_text("</a>.num_bytes < 2MB/s\n")
-    assert "say --capacity" in run(capsys, "shares", str(path))[2]
+    assert "they need --capacity" in run(capsys, "shares", str(path))[2]
     assert "there is no class '/aa'; did you mean '/a'?" in run(capsys, "shares", str(path), "--demand", "/aa=5%")[2]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qosweb.webqos.check.check import check_source
+from qosweb.webqos import compile_policy
 from qosweb.webqos.syntax.positions import Source
 
 TABLE = Path(__file__).with_name("bad_inputs.txt").read_text("utf-8")
@@ -23,7 +23,7 @@ def blocks() -> list[tuple[str, list[str]]]:
 def said_of(text: str) -> list[str]:
     source = Source("test", text + "\n")
     lines = []
-    for one in check_source(source):
+    for one in compile_policy(source.text).diagnostics:
         line, column = source.place(one.span.start)
         parts = [f"{line}:{column}+{one.span.end - one.span.start} {one.severity}: {one.message}"]
         parts += [one.hint] if one.hint else []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qosweb.webqos.check.check import check_source
+from qosweb.webqos import compile_policy
 from qosweb.webqos.match.matcher import Matcher
 from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.coverage import Coverage
@@ -40,7 +40,7 @@ def terms(text: str, name: str, environment: Environment | None = None) -> Terms
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_specification_has_no_mistakes_and_is_canonical(path: Path) -> None:
     source = Source(path.name, path.read_text("utf-8"))
-    assert check_source(source) == []
+    assert compile_policy(source.text).diagnostics == []
     assert print_tree(source, parse(source)[0]) == source.text
     assert source.text.startswith("# ")
 

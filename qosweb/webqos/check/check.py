@@ -1,21 +1,22 @@
-"""Everything that can be said against a specification, in one call."""
+"""Runs all checks on a compiled specification."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from qosweb.webqos.check.conditions import check_conditions, check_texts
 from qosweb.webqos.check.contradictions import check_contradictions
 from qosweb.webqos.check.patterns import check_patterns
 from qosweb.webqos.check.surprises import check_surprises
-from qosweb.webqos.model.build import Built, build
 from qosweb.webqos.syntax.diagnostics import Diagnostic, in_order
-from qosweb.webqos.syntax.positions import Source
+
+if TYPE_CHECKING:
+    from qosweb.webqos.specification import Specification
 
 
-def check_source(source: Source) -> list[Diagnostic]:
-    return check_built(build(source))
-
-
-def check_built(built: Built) -> list[Diagnostic]:
-    """Words first; what they mean together only if every word means something."""
-    found = list(built.found)
+def check_built(built: Specification) -> list[Diagnostic]:
+    """All diagnostics by position. Rules are checked against each other only if each of them compiles."""
+    found = list(built.diagnostics)
     if built.model is not None:
         found += check_conditions(built, built.model)
         found += check_texts(built.model)

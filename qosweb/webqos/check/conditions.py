@@ -14,15 +14,15 @@ from qosweb.webqos.syntax.positions import Span
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qosweb.webqos.model.build import Built
     from qosweb.webqos.model.model import Model
+    from qosweb.webqos.specification import Specification
     from qosweb.webqos.syntax.diagnostics import Diagnostic
 
 SITUATIONS_MAX = 5_000
 TESTS_MAX = 3_000_000  # of all conditions together; beyond it they are believed
 
 
-def check_conditions(built: Built, model: Model) -> Iterator[Diagnostic]:
+def check_conditions(built: Specification, model: Model) -> Iterator[Diagnostic]:
     known: dict[c.Condition, set[bool]] = {}
     tests = 0
     pairs = no_older(model)

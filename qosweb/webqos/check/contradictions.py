@@ -20,9 +20,9 @@ from qosweb.webqos.syntax.positions import Span
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qosweb.webqos.model.build import Built
     from qosweb.webqos.model.domains import Situation
     from qosweb.webqos.model.model import Model, Rule
+    from qosweb.webqos.specification import Specification
     from qosweb.webqos.syntax.diagnostics import Diagnostic
 
 CONTRADICTIONS_MAX = 20
@@ -32,14 +32,14 @@ RATIOS_MAX = 20
 EFFORT_MAX = 400_000  # situations times rules and classes: what is looked at stays a matter of seconds
 
 
-def check_contradictions(built: Built, model: Model) -> Iterator[Diagnostic]:
+def check_contradictions(built: Specification, model: Model) -> Iterator[Diagnostic]:
     checker = _Checker(built, model)
     yield from checker.priorities()
     yield from checker.shares()
 
 
 class _Checker:
-    def __init__(self, built: Built, model: Model) -> None:
+    def __init__(self, built: Specification, model: Model) -> None:
         self._built = built
         self._model = model
         self._coverage = Coverage(model)

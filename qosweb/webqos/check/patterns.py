@@ -12,18 +12,18 @@ from qosweb.webqos.syntax.diagnostics import Note, warning
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qosweb.webqos.model.build import Built
     from qosweb.webqos.model.model import Model
+    from qosweb.webqos.specification import Specification
     from qosweb.webqos.syntax.diagnostics import Diagnostic
 
 
-def check_patterns(built: Built, model: Model) -> Iterator[Diagnostic]:
+def check_patterns(built: Specification, model: Model) -> Iterator[Diagnostic]:
     yield from _within_sets(built, model)
     yield from _same_pages(built, model)
     yield from _default(built, model)
 
 
-def _within_sets(built: Built, model: Model) -> Iterator[Diagnostic]:
+def _within_sets(built: Specification, model: Model) -> Iterator[Diagnostic]:
     for number, page_set in enumerate(model.page_sets):
         if len(page_set.patterns) < 2:
             continue
@@ -43,7 +43,7 @@ def _within_sets(built: Built, model: Model) -> Iterator[Diagnostic]:
                 )
 
 
-def _same_pages(built: Built, model: Model) -> Iterator[Diagnostic]:
+def _same_pages(built: Specification, model: Model) -> Iterator[Diagnostic]:
     used = [number for number in sorted(in_force(model)) if model.page_sets[number].kind == "pages"]
     covered: dict[frozenset[tuple[int, ...]], int] = {}
     having: dict[int, set[tuple[int, ...]]] = {number: set() for number in used}
@@ -66,7 +66,7 @@ def _same_pages(built: Built, model: Model) -> Iterator[Diagnostic]:
             covered[key] = number
 
 
-def _default(built: Built, model: Model) -> Iterator[Diagnostic]:
+def _default(built: Specification, model: Model) -> Iterator[Diagnostic]:
     for number in in_force(model):
         if model.page_sets[number].kind == "default" and _everything_is_named(model):
             yield warning(built.page_places[number], "no page is left for 'default': the patterns cover every page", "")

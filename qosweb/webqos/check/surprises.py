@@ -13,22 +13,22 @@ from qosweb.webqos.values import PPM
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from qosweb.webqos.model.build import Built
     from qosweb.webqos.model.model import Model
+    from qosweb.webqos.specification import Specification
     from qosweb.webqos.syntax.diagnostics import Diagnostic
     from qosweb.webqos.syntax.positions import Span
 
 BOUNDS_MAX = 200  # that are compared with each other
 
 
-def check_surprises(built: Built, model: Model) -> Iterator[Diagnostic]:
+def check_surprises(built: Specification, model: Model) -> Iterator[Diagnostic]:
     coverage = Coverage(model)
     yield from _always(built, model, coverage)
     yield from _bounds(built, model, coverage)
     yield from _twice(built, model)
 
 
-def _always(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
+def _always(built: Specification, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
     always: set[int] = set()
     last = None
     for number, rule in enumerate(model.constraints):
@@ -54,7 +54,7 @@ def _always(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnost
             )
 
 
-def _bounds(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
+def _bounds(built: Specification, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
     ceilings: list[tuple[int, int, set[int]]] = []
     floors: list[tuple[int, int, set[int]]] = []
     for number, rule in enumerate(model.constraints):
@@ -99,7 +99,7 @@ def _implied(
                 break
 
 
-def _twice(built: Built, model: Model) -> Iterator[Diagnostic]:
+def _twice(built: Specification, model: Model) -> Iterator[Diagnostic]:
     seen: dict[str, Span] = {}
     for rule, node in zip(model.rules, [*built.constraint_rules, *built.priority_rules], strict=True):
         if rule.text in seen:

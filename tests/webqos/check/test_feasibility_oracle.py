@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from qosweb.webqos.check.check import check_source
-from qosweb.webqos.syntax.positions import Source
+from qosweb.webqos import compile_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,8 +133,8 @@ def test_a_contradiction_is_found_exactly_if_there_is_one_and_is_a_smallest(rule
     text = "".join(f"{rule.text}\n" for rule in rules) + "".join(
         f"{pages}.lifetime = 1s\n" for pages in ("</a>", "</b>")
     )
-    source = Source("test", f"{text}</a/x>.lifetime = 1s\n")
-    found = check_source(source)
+    policy = compile_policy(f"{text}</a/x>.lifetime = 1s\n")
+    source, found = policy.source, policy.diagnostics
     if any("can never hold" in one.message for one in found):
         return
     cores = [

@@ -167,7 +167,7 @@ def test_formatting_keeps_the_model_and_is_done_once(pieces: list[tuple[tree.Rul
     assert without_places(again.statements) == without_places(parsed.statements)
     before, after = build(source), build(once)
     assert before.model == after.model
-    assert [one.message for one in before.found] == [one.message for one in after.found]
+    assert [one.message for one in before.diagnostics] == [one.message for one in after.diagnostics]
 
 
 @given(st.lists(RULES, max_size=4))

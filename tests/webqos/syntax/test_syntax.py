@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qosweb.webqos.check.check import check_source
+from qosweb.webqos import compile_policy
 from qosweb.webqos.syntax import tree
-from qosweb.webqos.syntax.diagnostics import render
 from qosweb.webqos.syntax.parser import parse
 from qosweb.webqos.syntax.positions import Source
 from qosweb.webqos.syntax.scanner import DEPTH_MAX, LINES_MAX, TEXT_MAX
@@ -79,7 +78,7 @@ def test_all_mistakes_of_a_file_are_found_not_only_the_first() -> None:
 
 def test_an_error_looks_like_a_good_compilers() -> None:
     source = Source("site.webqos", "\n  </free>.server_ressource < 10%  # free\n")
-    assert render(source, check_source(source)) == (
+    assert compile_policy(source.text, source.name).render_diagnostics() == (
         "site.webqos:2:11: error: unknown attribute 'server_ressource'\n"
         "    2 |   </free>.server_ressource < 10%  # free\n"
         "      |           ^^^^^^^^^^^^^^^^\n"
@@ -89,7 +88,7 @@ def test_an_error_looks_like_a_good_compilers() -> None:
 
 def test_a_long_line_is_shown_around_the_mistake() -> None:
     source = Source("x", f"</{'a' * 500}>.server_resource < fast # {'b' * 500}")
-    shown = render(source, check_source(source)).splitlines()
+    shown = compile_policy(source.text, source.name).render_diagnostics().splitlines()
     assert max(map(len, shown)) < 140
     at = shown[2].index("^")
     assert shown[1][at : at + 4] == "fast"
@@ -98,7 +97,7 @@ def test_a_long_line_is_shown_around_the_mistake() -> None:
 @given(st.text())
 def test_any_text_gets_an_answer(text: str) -> None:
     source = Source("garbage", text)
-    render(source, check_source(source))
+    compile_policy(source.text, source.name).render_diagnostics()
 
 
 VOCABULARY = """
@@ -112,13 +111,13 @@ WORDS = st.sampled_from([*VOCABULARY.split(), "\n"])
 @given(st.lists(WORDS, max_size=40).map(" ".join))
 def test_any_words_of_the_language_get_an_answer(text: str) -> None:
     source = Source("words", text)
-    render(source, check_source(source))
+    compile_policy(source.text, source.name).render_diagnostics()
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_get_an_answer(data: bytes) -> None:
     source = Source("bytes", data.decode("utf-8", "replace"))
-    render(source, check_source(source))
+    compile_policy(source.text, source.name).render_diagnostics()
 
 
 def test_deep_nesting_is_refused_and_quickly() -> None:
@@ -175,6 +174,6 @@ def test_line_ends_of_all_kinds() -> None:
 def test_an_order_of_too_many_classes_is_refused() -> None:
     pages = "".join(f"<{side}/p{number}>.num_bytes < 1\n" for side in ("/a", "/b") for number in range(600))
     (one,) = found_in(f"{pages}</a> before </b>")
-    assert one.message == "this is an order of 361,201 pairs of classes, 300,000 are allowed"
+    assert one.message == "this priority orders 361,201 pairs of classes; at most 300,000 are allowed"
     assert found_in(f"{pages}</c> before all") == []
     assert found_in(f"{pages}</a> before default") == []
