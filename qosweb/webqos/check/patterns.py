@@ -1,4 +1,4 @@
-"""Patterns that add nothing: covered by another of the same set, the same as another set, or never reached."""
+"""Checks for redundant patterns: covered by another pattern of the set, equal to another set, or never matched."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _within_sets(built: Specification, model: Model) -> Iterator[Diagnostic]:
             if covering:
                 yield warning(
                     built.pattern_places.get(pattern, built.page_places[number]),
-                    f"<{pattern}> adds nothing: <{page_set.patterns[covering[0]]}> covers it already",
-                    "leave it out",
+                    f"<{pattern}> has no effect: <{page_set.patterns[covering[0]]}> already covers it",
+                    "remove it",
                 )
 
 
@@ -60,7 +60,7 @@ def _same_pages(built: Specification, model: Model) -> Iterator[Diagnostic]:
                 built.page_places[number],
                 f"'{model.page_sets[number].name}' covers exactly the same pages as '{model.page_sets[first].name}'",
                 "write it the same way both times",
-                [Note(built.page_places[first], "which is used here")],
+                [Note(built.page_places[first], "used here")],
             )
         else:
             covered[key] = number

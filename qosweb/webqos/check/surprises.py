@@ -1,4 +1,4 @@
-"""What is legal and surprising."""
+"""Checks for rules that are legal but probably not intended: bounds without effect, duplicates."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _always(built: Specification, model: Model, coverage: Coverage) -> Iterator[
             if len(always) == len(model.classes):
                 yield warning(
                     last.constraint.span,
-                    "everything is always available, so nothing is: all pages compete as without rules",
-                    "keep 'always' for the pages that must not fail",
+                    "all pages are always available, so they compete as if there were no rules",
+                    "use 'always' only for the pages that must not fail",
                 )
                 break
     for number, rule in enumerate(model.constraints):
@@ -50,7 +50,7 @@ def _always(built: Specification, model: Model, coverage: Coverage) -> Iterator[
             yield warning(
                 built.constraint_rules[number].constraint.span,
                 "this bound has no effect: these pages are always available",
-                "leave out one of the two",
+                "remove one of the two",
             )
 
 
@@ -60,13 +60,13 @@ def _bounds(built: Specification, model: Model, coverage: Coverage) -> Iterator[
     for number, rule in enumerate(model.constraints):
         span = built.constraint_rules[number].constraint.span
         if rule.op == ">" and rule.value in (Requests(0), Bytes(0), Requests(0, True), Bytes(0, True)):
-            yield warning(span, "this lower bound says nothing: it is zero", "leave it out")
+            yield warning(span, "this lower bound has no effect: it is zero", "remove it")
         if not isinstance(rule.value, Share) or rule.shadow:
             continue
         if rule.op == "<" and rule.value.ppm >= PPM:
-            yield warning(span, "this upper bound can never bind: it is everything", "leave it out")
+            yield warning(span, "this upper bound has no effect: it is the whole capacity", "remove it")
         elif rule.op == ">" and rule.value.ppm == 0:
-            yield warning(span, "this lower bound says nothing: it is zero", "leave it out")
+            yield warning(span, "this lower bound has no effect: it is zero", "remove it")
         elif rule.op != "=" and rule.condition is None and rule.attribute == "server_resource":
             listed = ceilings if rule.op == "<" else floors
             listed.append((number, rule.value.ppm, set(coverage.classes(rule.pages))))
@@ -75,23 +75,23 @@ def _bounds(built: Specification, model: Model, coverage: Coverage) -> Iterator[
     ):
         yield warning(
             built.constraint_rules[number].constraint.span,
-            "this upper bound can never bind: a lower one covers these pages",
-            "leave it out",
-            [Note(built.constraint_rules[other].constraint.span, "which is here")],
+            "this upper bound has no effect: a smaller one covers these pages",
+            "remove it",
+            [Note(built.constraint_rules[other].constraint.span, "the smaller one is here")],
         )
     for number, other in _implied(floors, lambda ppm, classes, stronger, others: others == classes and ppm <= stronger):
         yield warning(
             built.constraint_rules[number].constraint.span,
-            "this lower bound says nothing: these pages are promised as much already",
-            "leave it out",
-            [Note(built.constraint_rules[other].constraint.span, "which is here")],
+            "this lower bound has no effect: a greater one covers these pages",
+            "remove it",
+            [Note(built.constraint_rules[other].constraint.span, "the greater one is here")],
         )
 
 
 def _implied(
     bounds: list[tuple[int, int, set[int]]], follows: Callable[[int, set[int], int, set[int]], bool]
 ) -> Iterator[tuple[int, int]]:
-    """Bounds that follow from another, with that one; of two that say the same, none."""
+    """Pairs (redundant bound, bound that implies it). Equal bounds are not reported."""
     for number, ppm, classes in bounds[:BOUNDS_MAX]:
         for other, other_ppm, other_classes in bounds[:BOUNDS_MAX]:
             if follows(ppm, classes, other_ppm, other_classes) and (ppm, classes) != (other_ppm, other_classes):
@@ -103,6 +103,6 @@ def _twice(built: Specification, model: Model) -> Iterator[Diagnostic]:
     seen: dict[str, Span] = {}
     for rule, node in zip(model.rules, [*built.constraint_rules, *built.priority_rules], strict=True):
         if rule.text in seen:
-            yield warning(node.span, "this is said twice", "leave it out", [Note(seen[rule.text], "it is first here")])
+            yield warning(node.span, "duplicate statement", "remove it", [Note(seen[rule.text], "it is first here")])
         else:
             seen[rule.text] = node.span
