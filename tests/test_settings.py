@@ -170,7 +170,7 @@ def test_a_bad_value_is_named_with_its_place_and_what_would_be_right(key: str, v
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "no root: say which folder to serve with --root DIR"),
+        ({}, "no root: give the folder to serve with --root DIR"),
         ({"tls-cert": "c"}, "TLS needs both --tls-cert and --tls-key; --tls-key is missing"),
         ({"tls-key": "k"}, "TLS needs both --tls-cert and --tls-key; --tls-cert is missing"),
         ({"admin": "0.0.0.0:1"}, "admin address 0.0.0.0:1 is not loopback: it needs --admin-token-file FILE"),
@@ -180,7 +180,7 @@ def test_a_bad_value_is_named_with_its_place_and_what_would_be_right(key: str, v
             {"max-header-size": "4KB"},
             (
                 "--max-request-line 8KB is larger than --max-header-size 4KB, which includes it; "
-                "lower the one or raise the other"
+                "lower the first or raise the second"
             ),
         ),
     ],
@@ -236,8 +236,8 @@ def test_what_an_orchestrator_sets_for_a_service_of_our_name_is_left_alone(varia
     [
         ({"bootstrap": "yes"}, "needs its key: --key-file"),
         ({"join": "h:1"}, "needs its key: --key-file"),
-        ({"join": "h:1", "bootstrap": "yes", "key-file": "k"}, "give one of them"),
-        ({"group": "h:1"}, "say --bootstrap to found one, or --join"),
+        ({"join": "h:1", "bootstrap": "yes", "key-file": "k"}, "give only one of them"),
+        ({"group": "h:1"}, "give --bootstrap to found one, or --join"),
         ({"group": "127.0.0.1:8080", "bootstrap": "yes", "key-file": "k"}, "different ports"),
         ({"bootstrap": "maybe"}, "neither yes nor no"),
         ({"join": "h"}, "is not an address"),

@@ -87,10 +87,10 @@ def test_a_cluster_with_a_load_that_is_seen_through_a_death_and_ends_in_order(tm
         assert run_command("reload", evening, "--admin", admin).returncode == 0
         demo.says(r"policy \w+ is in force")
         demo.nodes[2].suspend()
-        demo.says("n3 does not answer")
+        demo.says("n3 does not respond")
         demo.nodes[2].resume()
-        demo.says("n3 answers again")
-        demo.says(r"(?s)n3 answers again.*primary view \S+ n1 n2 n3")
+        demo.says("n3 responds again")
+        demo.says(r"(?s)n3 responds again.*primary view \S+ n1 n2 n3")
         demo.nodes[1].kill()
         demo.says(r"n2 ended \(SIGKILL\)")
         demo.says(r"(?s)n2 ended.*primary view \S+ n1 n3;")
@@ -124,7 +124,7 @@ def test_what_cannot_be() -> None:
             done = run_command("demo", "--port", str(port))
             assert (done.returncode, done.stdout) == (2, "")
             assert done.stderr.startswith(f"qosweb: error: --port {port}: in use: {port}")
-            assert done.stderr.endswith("give another, or 0 for any that are free\n")
+            assert done.stderr.endswith("give another port, or 0 for any free ports\n")
     for options in (["--nodes", "0"], ["--nodes", "10"], ["--nodes", "x"], ["--port", "-1"], ["--port", "65534"]):
         done = run_command("demo", "=".join(options))
         assert (done.returncode, done.stdout) == (2, "")

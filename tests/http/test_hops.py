@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qosweb.http.hops import Fields, has_passed, passed_on, request_fields, response_fields
+from qosweb.http.hops import Fields, end_to_end_fields, is_forwarding_loop, request_fields, response_fields
 
 
 def test_what_is_for_one_connection_ends_here() -> None:
@@ -24,7 +24,7 @@ def test_what_is_for_one_connection_ends_here() -> None:
         ("Set-Cookie", "a=b"),
         ("Set-Cookie", "c=d"),
     ]
-    assert passed_on(fields) == [
+    assert end_to_end_fields(fields) == [
         ("Accept", "*/*"),
         ("Cookie", "a=b"),
         ("Set-Cookie", "a=b"),
@@ -77,5 +77,5 @@ def test_an_answer_keeps_what_is_its_own() -> None:
 
 
 def test_a_circle_is_seen() -> None:
-    assert has_passed([("Via", "1.1 a, 1.0 n1 (x)")], "n1")
-    assert not has_passed([("Via", "1.1 n10, 1.1 an1"), ("X", "1.1 n1")], "n1")
+    assert is_forwarding_loop([("Via", "1.1 a, 1.0 n1 (x)")], "n1")
+    assert not is_forwarding_loop([("Via", "1.1 n10, 1.1 an1"), ("X", "1.1 n1")], "n1")

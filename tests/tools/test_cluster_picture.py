@@ -51,7 +51,7 @@ def drawn(status: dict[str, Any], before: dict[str, Any] | None = None, width: i
 def test_who_is_there_and_what_each_class_gets() -> None:
     lines = drawn(cluster_status())
     assert lines[0] == "primary view 3:abcd for 30 s: 3 nodes, 1 more may fail"
-    assert lines[1].startswith("capacity 3 MB/s, delivered 3 MB/s of late   policy 0123456789abcdef")
+    assert lines[1].startswith("capacity 3 MB/s, recently delivered 3 MB/s   policy 0123456789abcdef")
     assert [line.split()[:2] for line in lines[4:7]] == [["n1", "1"], ["n2", "*"], ["n3", "1"]]
     paid = next(line for line in lines if line.startswith("/paid"))
     assert paid.split()[1:4] == ["50%", "50%", "40%"]
