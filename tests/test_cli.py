@@ -1,4 +1,4 @@
-"""The command line: what it says of itself, and one line with exit code 2 for everything that cannot work."""
+"""The command line: help and version; one line on standard error and exit code 2 for invalid input."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""The sample site is whole: links resolve, pages are readable, and classes are those of its specification."""
+"""The sample site: links resolve, pages are well formed, and classes match its specification."""
 
 import re
 from functools import cache
@@ -27,7 +27,7 @@ VOID_ELEMENTS = {"br", "hr", "img", "input", "link", "meta"}
 
 
 class Page(HTMLParser):
-    """What the tests ask of one page, gathered while it is parsed."""
+    """Facts about a page, collected while it is parsed."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Page(HTMLParser):
 
 
 def file_of(path: str) -> Path:
-    """The file that a static server answers a path with."""
+    """The file that a static server sends for a path."""
     return SITE / (path.removeprefix("/") + ("index.html" if path.endswith("/") else ""))
 
 
@@ -149,7 +149,7 @@ def test_the_specification_has_no_mistake_and_is_in_canonical_form() -> None:
     assert print_tree(source, parse(source)[0]) == source.text
 
 
-def test_promised_shares_leave_room() -> None:
+def test_guaranteed_shares_leave_capacity_for_the_rest() -> None:
     promised = [int(percent) for percent in re.findall(r"server_resource\s*>\s*(\d+)%", spec_statements())]
     assert promised
     assert sum(promised) < 100

@@ -1,4 +1,4 @@
-"""The settings of ``qosweb serve``: three ways to give each, one order of precedence, and errors that help."""
+"""Settings of ``qosweb serve``: three sources, their precedence, and helpful errors."""
 
 import contextlib
 from pathlib import Path
@@ -185,7 +185,7 @@ def test_a_bad_value_is_named_with_its_place_and_what_would_be_right(key: str, v
         ),
     ],
 )
-def test_settings_that_do_not_go_together(given: dict[str, str], message: str) -> None:
+def test_conflicting_settings_are_rejected(given: dict[str, str], message: str) -> None:
     root = {"root": "site"} if given else {}
     with pytest.raises(UsageError) as caught:
         gather({**root, **given}, {}, {}, "")
@@ -227,7 +227,7 @@ def test_a_number_of_thousands_of_digits_is_a_usage_error() -> None:
 @pytest.mark.parametrize(
     "variable", ["QOSWEB_PORT", "QOSWEB_PORT_80_TCP_ADDR", "QOSWEB_SERVICE_HOST", "QOSWEB_SERVICE_PORT"]
 )
-def test_what_an_orchestrator_sets_for_a_service_of_our_name_is_left_alone(variable: str) -> None:
+def test_variables_of_kubernetes_services_are_ignored(variable: str) -> None:
     assert gather({"root": "site"}, {variable: "tcp://10.0.0.1:80"}, {}, "").root == Path("site")
 
 
@@ -244,7 +244,7 @@ def test_what_an_orchestrator_sets_for_a_service_of_our_name_is_left_alone(varia
         ({"public-url": "ftp://h"}, "is not the address of a server"),
     ],
 )
-def test_what_a_member_of_a_cluster_has_to_say(given: dict[str, str], complaint: str) -> None:
+def test_options_of_a_cluster_member_are_validated(given: dict[str, str], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         gather({"root": "site", **given}, {}, {}, "")
 

@@ -1,4 +1,4 @@
-"""What the demo says of what it saw."""
+"""Event lines of the demo."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def seen(epoch: int, members: str, denied: int = 0, policy: str = "p1", scope: s
     }
 
 
-def test_a_view_is_told_once() -> None:
+def test_a_view_is_reported_once() -> None:
     events = ClusterEvents()
     snapshots = [NodeSnapshot(name, seen(3, "a b c"), None) for name in "abc"]
     assert events.update(snapshots, 1.0) == ["primary view 3:aa: a b c; 1 more may fail"]
@@ -38,7 +38,7 @@ def test_a_node_that_is_killed_and_the_view_without_it() -> None:
     assert events.update(snapshots, 1.0) == []
 
 
-def test_a_node_that_is_stopped_comes_back_cut_off_and_then_whole() -> None:
+def test_a_suspended_node_returns_cut_off_and_then_rejoins() -> None:
     events = ClusterEvents()
     a = NodeSnapshot("a", seen(3, "a b"), None)
     events.update([a, NodeSnapshot("b", seen(3, "a b"), None)], 1.0)
@@ -56,5 +56,10 @@ def test_denials_are_counted_per_second_and_policies_by_their_change() -> None:
     assert later == ["policy p2 is in force", "not served per second: /free 15"]
 
 
-def test_how_a_process_ends() -> None:
-    assert [describe_exit(code) for code in (0, 2, -15, -250)] == ["exit code 0", "exit code 2", "SIGTERM", "signal 250"]
+def test_exit_codes_and_signals_are_described() -> None:
+    assert [describe_exit(code) for code in (0, 2, -15, -250)] == [
+        "exit code 0",
+        "exit code 2",
+        "SIGTERM",
+        "signal 250",
+    ]

@@ -1,4 +1,4 @@
-"""The demo as a person meets it: it says what to try, that works, and nothing is left behind however it ends."""
+"""The demo as a process: its instructions work, it reports events, and it leaves nothing behind however it ends."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def test_a_cluster_with_a_load_that_is_seen_through_a_death_and_ends_in_order(tmp_path: Path) -> None:
+def test_the_demo_survives_the_death_of_a_node_and_stops_gracefully(tmp_path: Path) -> None:
     with Demo(tmp_path, "--port", "0") as demo:
         assert len(demo.nodes) == 3
         urls = re.findall(r"^  (http://\S+)  +\S", demo.text(), re.MULTILINE)
@@ -108,8 +108,8 @@ def test_nodes_notice_that_the_demo_was_killed(tmp_path: Path) -> None:
         demo.wait_until_nobody_is_left()
 
 
-@pytest.mark.parametrize("end", [Signals.SIGHUP, Signals.SIGTERM])  # the terminal was closed; somebody ended it
-def test_other_ends(tmp_path: Path, end: Signals) -> None:
+@pytest.mark.parametrize("end", [Signals.SIGHUP, Signals.SIGTERM])  # SIGHUP: the terminal was closed
+def test_the_demo_stops_at_other_signals(tmp_path: Path, end: Signals) -> None:
     with Demo(tmp_path, "--nodes", "1", "--port", "0") as demo:
         demo.process.send_signal(end)
         assert demo.process.wait(60) == 0
@@ -117,7 +117,7 @@ def test_other_ends(tmp_path: Path, end: Signals) -> None:
     assert not list(tmp_path.glob("qosweb-demo-*"))
 
 
-def test_what_cannot_be() -> None:
+def test_invalid_options_are_rejected() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         if port < 65000:
@@ -131,5 +131,5 @@ def test_what_cannot_be() -> None:
         assert done.stderr.startswith(f"qosweb: error: {options[0]} ")
 
 
-def test_the_other_policy_of_the_demo_has_no_mistake() -> None:
+def test_the_evening_policy_has_no_errors() -> None:
     assert compile_policy(EVENING).diagnostics == []

@@ -1,4 +1,4 @@
-"""The commands check, fmt, explain and shares, as a user meets them."""
+"""The commands check, fmt, explain and shares, run through the command line."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return code, out, err
 
 
-def test_check_says_nothing_of_a_good_file(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_nothing_for_a_correct_file(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "check", spec) == (0, "", "")
 
 
@@ -45,7 +45,7 @@ def test_check_of_several_files(spec: str, tmp_path: Path, capsys: pytest.Captur
     code, out, err = run(capsys, "check", spec, str(bad))
     assert (code, err) == (1, "")
     assert out.startswith(f"{bad}:1:6: error: unknown attribute 'sped'\n")
-    assert out.endswith("1 error, 0 warnings\n"), "what rules mean together is said when each means something"
+    assert out.endswith("1 error, 0 warnings\n"), "rules are checked against each other only if each compiles"
 
 
 def test_check_strict_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,7 +59,7 @@ def test_check_strict_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert said["diagnostics"][0]["message"].startswith("this upper bound has no effect")
 
 
-def test_check_of_what_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_unreadable_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "check", str(tmp_path))[0] == 2
     assert run(capsys, "check", str(tmp_path / "x"))[0] == 2
     binary = tmp_path / "binary"
@@ -227,13 +227,13 @@ def test_shares_draw_a_picture(spec: str, tmp_path: Path, capsys: pytest.Capture
         ("paid", "/paid is in the class '/paid'"),
     ],
 )
-def test_addresses_as_people_write_them(spec: str, asked: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_addresses_in_all_accepted_forms(spec: str, asked: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "explain", spec, asked)
     assert (code, out.splitlines()[0]) == (0, first)
 
 
 @pytest.mark.parametrize("asked", ["", "ftp://x.com/y", "bad host/x", "http://", "[::g]/x", "/../x", "x.com/%zz"])
-def test_what_is_no_address(spec: str, asked: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_addresses_are_refused(spec: str, asked: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "explain", spec, asked)
     assert (code, out) == (2, "")
     assert "not the address of a page" in err
@@ -249,7 +249,7 @@ def test_demand_of_classes_with_commas_and_equals_signs(tmp_path: Path, capsys: 
     }  # fmt: skip
 
 
-def test_a_capacity_of_nothing(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_capacity_of_zero_is_refused(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "shares", spec, "--capacity", "0MB/s")
     assert (code, err) == (2, "qosweb: error: --capacity: '0MB/s' must be more than 0\n")
 

@@ -1,4 +1,4 @@
-"""What the tests of the language share."""
+"""Helpers for the tests of the language."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Facts:
-    """What a test says of a request; all else is unknown."""
+    """Facts that a test sets; all others are unknown."""
 
     numbers: dict[str, int] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)  # 'header x-tier', 'client', ...
@@ -37,7 +37,7 @@ def built(text: str) -> Specification:
 
 
 def model_of(text: str) -> Model:
-    """The model of a specification without mistakes."""
+    """The model of a specification without errors."""
     return built(text).require_model()
 
 
@@ -52,6 +52,6 @@ def class_of(model: Model, path: str, host: str = "localhost", facts: Facts | No
 def shares_of(
     text: str, demand: dict[str, float] | None = None, environment: Environment | None = None
 ) -> dict[str, float]:
-    """The share of each class by name; without a demand everybody asks for everything."""
+    """The share of each class by name; by default all classes demand everything."""
     asks = None if demand is None else {name: round(part * PPM) for name, part in demand.items()}
     return {one.name: round(one.share_ppm / PPM, 4) for one in shares(built(text), environment, asks)}

@@ -1,4 +1,4 @@
-"""Every mistake is found at its place and said in its words: the table is ``bad_inputs.txt``."""
+"""Diagnostics of invalid specifications, compared with the table ``bad_inputs.txt``."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def said_of(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("text", "said"), blocks(), ids=lambda value: value[:60] if isinstance(value, str) else "")
-def test_what_is_said_of_a_mistake(text: str, said: list[str]) -> None:
+def test_diagnostics_of_a_mistake(text: str, said: list[str]) -> None:
     assert said_of(text) == said
 
 

@@ -1,4 +1,4 @@
-"""The specifications in ``webqos_specs``: no mistakes, canonical, and each does what its comment says."""
+"""The specifications in ``webqos_specs`` have no errors, are canonical, and do what their comments say."""
 
 from pathlib import Path
 

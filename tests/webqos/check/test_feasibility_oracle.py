@@ -1,7 +1,7 @@
-"""Contradictions against trying: at every hour, number of nodes and age of an access, all rules by a plain program.
+"""The check for contradictions against a brute-force oracle that tries every hour, number of nodes and access age.
 
-The oracle knows nothing of classes, atoms and situations: four kinds of pages, rules as Python functions of the moment,
-and a linear program over the four shares.
+The oracle does not use classes, atoms or situations: it has four kinds of pages, rules as Python functions of time, and
+a linear program over the four shares.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ RULES = st.builds(
 
 
 def in_force(rules: list[Rule], at: Moment) -> frozenset[tuple[int, str]]:
-    """Rules and the directions in which they bind: a condition that holds takes the place of none."""
+    """Rules in force, with their directions: a condition that holds overrides the same rule without a condition."""
     holding = [number for number, rule in enumerate(rules) if rule.condition is None or rule.condition.holds(at)]
 
     def directions(rule: Rule) -> str:

@@ -1,4 +1,4 @@
-"""Every replica makes the same model of the same text, whatever its hash seed, and the same shares from it."""
+"""Models and shares do not depend on the hash seed, so all replicas compute the same."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Reading: what the paper prints, positions, limits, and texts that are no specifications."""
+"""The parser: examples of the paper, positions, limits, and invalid texts."""
 
 import dataclasses
 import time
@@ -29,7 +29,7 @@ PAPER = [
 
 
 @pytest.mark.parametrize("line", PAPER)
-def test_what_the_paper_prints_parses_as_it_stands_there(line: str) -> None:
+def test_examples_of_the_paper_parse_unchanged(line: str) -> None:
     parsed, found = parse(Source("paper", line))
     assert found == []
     assert len(parsed.statements) == 1
@@ -46,7 +46,7 @@ def nodes_of(node: object) -> Iterator[tree.TreeNode]:
             yield from nodes_of(item)
 
 
-def test_every_node_knows_where_it_stands() -> None:
+def test_every_node_has_the_span_of_its_text() -> None:
     text = (
         "let shop = </shop/**> | </cart/*> # pages\n"
         'shadow not (time in 22:00..06:00 or header("X") = "a") => shop.num_bytes < 2 * </b>.num_bytes as x\n'
@@ -76,7 +76,7 @@ def test_all_mistakes_of_a_file_are_found_not_only_the_first() -> None:
     assert len(found_in(text)) == 50
 
 
-def test_an_error_looks_like_a_good_compilers() -> None:
+def test_an_error_is_rendered_with_excerpt_and_hint() -> None:
     source = Source("site.webqos", "\n  </free>.server_ressource < 10%  # free\n")
     assert compile_policy(source.text, source.name).render_diagnostics() == (
         "site.webqos:2:11: error: unknown attribute 'server_ressource'\n"
@@ -95,7 +95,7 @@ def test_a_long_line_is_shown_around_the_mistake() -> None:
 
 
 @given(st.text())
-def test_any_text_gets_an_answer(text: str) -> None:
+def test_any_text_is_handled(text: str) -> None:
     source = Source("garbage", text)
     compile_policy(source.text, source.name).render_diagnostics()
 
@@ -109,13 +109,13 @@ WORDS = st.sampled_from([*VOCABULARY.split(), "\n"])
 
 
 @given(st.lists(WORDS, max_size=40).map(" ".join))
-def test_any_words_of_the_language_get_an_answer(text: str) -> None:
+def test_any_sequence_of_keywords_is_handled(text: str) -> None:
     source = Source("words", text)
     compile_policy(source.text, source.name).render_diagnostics()
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_get_an_answer(data: bytes) -> None:
+def test_any_bytes_are_handled(data: bytes) -> None:
     source = Source("bytes", data.decode("utf-8", "replace"))
     compile_policy(source.text, source.name).render_diagnostics()
 
@@ -148,7 +148,7 @@ def test_doubling_names_stay_bounded() -> None:
     assert all("Traceback" not in one.message for one in found)
 
 
-def test_a_million_lines_are_refused_politely(tmp_path: Path) -> None:
+def test_a_million_lines_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "large.webqos"
     path.write_text("</a>.server_resource < 1%\n" * 1_000_000)
     done = run_command("check", str(path))
@@ -158,7 +158,7 @@ def test_a_million_lines_are_refused_politely(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["\n" * (LINES_MAX + 1), "x" * (TEXT_MAX + 1)], ids=["lines", "characters"])
-def test_what_is_too_large_is_not_read(text: str) -> None:
+def test_texts_beyond_the_limits_are_rejected(text: str) -> None:
     found = found_in(text)
     assert [one.message.startswith("the file is too l") for one in found] == [True]
     assert "is this a specification?" in found[0].hint
@@ -171,7 +171,7 @@ def test_line_ends_of_all_kinds() -> None:
     assert [comment.text for comment in parsed.comments] == ["# c", "# d"]
 
 
-def test_an_order_of_too_many_classes_is_refused() -> None:
+def test_a_priority_over_too_many_classes_is_rejected() -> None:
     pages = "".join(f"<{side}/p{number}>.num_bytes < 1\n" for side in ("/a", "/b") for number in range(600))
     (one,) = found_in(f"{pages}</a> before </b>")
     assert one.message == "this priority orders 361,201 pairs of classes; at most 300,000 are allowed"
