@@ -14,10 +14,10 @@ from qosweb.admission.access_history import AccessHistory
 from qosweb.admission.link_map import LinkMap
 from qosweb.http.hosts import parse_host
 from qosweb.http.targets import BadTarget, parse_target
+from qosweb.webqos import Environment
 from qosweb.webqos.match.matcher import Branch, Matcher
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.model import digest
-from qosweb.webqos.policy.environment import Environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cluster.names import View
     from qosweb.engine.replicated.effects import EntryRejected, Reported
     from qosweb.server.accesslog.recorder import ClassAccount
-    from qosweb.webqos.policy.environment import Environment
+    from qosweb.webqos import Environment
 
 MEASURE_EVERY_S = 1.0
 

@@ -194,4 +194,3 @@ def _rate(bytes_per_s: int) -> str:
 
 def _number(value: int) -> str:
     return f"{value:,}" if value else "0"
-

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qosweb.webqos import Environment
 from qosweb.webqos.match.matcher import Matcher
 from qosweb.webqos.match.predicates import as_test
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.domains import Situation, outcomes
 from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.coverage import Coverage
-from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.policy.terms import terms_of
 from tests.webqos.support import Facts, class_of, found_in, model_of, shares_of
 
@@ -257,7 +257,7 @@ def test_many_robots_each_with_a_rule_of_its_own() -> None:
     assert len(model.classes) == 1 + 30 + 30 * 29 // 2
     assert class_of(model, "/", facts=Facts(texts={"header user-agent": "bot33 bot21"})) == "default#2+14"
     (warned,) = found_in(text)
-    assert warned.message.startswith("a text can fit these conditions in too many ways")
+    assert warned.message.startswith("the conditions on texts overlap in too many ways")
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 2, 1)])

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from qosweb.webqos import compile_policy
+from qosweb.webqos import Environment, compile_policy
 from qosweb.webqos.match.matcher import Matcher
 from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.coverage import Coverage
-from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.policy.terms import Terms, terms_of
 from qosweb.webqos.syntax.parser import parse
 from qosweb.webqos.syntax.positions import Source

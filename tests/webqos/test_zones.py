@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qosweb.webqos import Environment
 from qosweb.webqos.model.model import decode, digest, encode
 from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.coverage import Coverage
-from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.values import BadValue
 from qosweb.webqos.zones import local_time, zone_offsets
 from tests.webqos.support import found_in, model_of

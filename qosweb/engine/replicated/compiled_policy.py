@@ -11,11 +11,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.bound_policy import BoundPolicy
-from qosweb.webqos import compile_policy
+from qosweb.webqos import Environment, compile_policy
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.model import LANGUAGE, Model, decode, digest, encode
 from qosweb.webqos.policy.coverage import Coverage
-from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.zones import local_time
 
 if TYPE_CHECKING:

@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.effects import EntryRejected, Reported
     from qosweb.settings import ServeSettings
     from qosweb.units import Address
-    from qosweb.webqos import Specification
-    from qosweb.webqos.policy.environment import Environment
+    from qosweb.webqos import Environment, Specification
 
 BACKLOG = 2048
 SWEEP_EVERY_S = 0.5
