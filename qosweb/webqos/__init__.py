@@ -50,13 +50,13 @@ def compile_policy(text: str, name: str = "policy", *, check: bool = True, bind_
     """
     from qosweb.webqos.model.build import build
 
-    built = build(Source(name, text), bind_shadows=bind_shadows)
+    policy = build(Source(name, text), bind_shadows=bind_shadows)
     if not check:
-        return built
-    from qosweb.webqos.check.check import check_built
+        return policy
+    from qosweb.webqos.check.check import check_specification
 
-    found = check_built(built)
-    return replace(built, model=None if has_errors(found) else built.model, diagnostics=found)
+    found = check_specification(policy)
+    return replace(policy, model=None if has_errors(found) else policy.model, diagnostics=found)
 
 
 def explain(policy: Specification, request: DescribedRequest, environment: Environment | None = None) -> Explanation:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from qosweb.webqos.specification import Specification
 
 
-def check_built(built: Specification) -> list[Diagnostic]:
+def check_specification(policy: Specification) -> list[Diagnostic]:
     """All diagnostics by position. Rules are checked against each other only if each of them compiles."""
-    found = list(built.diagnostics)
-    if built.model is not None:
-        found += check_conditions(built, built.model)
-        found += check_texts(built.model)
-        found += check_patterns(built, built.model)
-        found += check_contradictions(built, built.model)
-        found += check_surprises(built, built.model)
+    found = list(policy.diagnostics)
+    if policy.model is not None:
+        found += check_conditions(policy, policy.model)
+        found += check_texts(policy.model)
+        found += check_patterns(policy, policy.model)
+        found += check_contradictions(policy, policy.model)
+        found += check_surprises(policy, policy.model)
     return in_order(found)

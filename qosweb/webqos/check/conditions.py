@@ -22,12 +22,12 @@ SITUATIONS_MAX = 5_000
 TESTS_MAX = 3_000_000  # of all conditions together; beyond this they are not checked
 
 
-def check_conditions(built: Specification, model: Model) -> Iterator[Diagnostic]:
+def check_conditions(policy: Specification, model: Model) -> Iterator[Diagnostic]:
     """Evaluate each condition in all its situations."""
     known: dict[c.Condition, set[bool]] = {}
     tests = 0
     pairs = implied_accesses(model)
-    for rule, node in zip(model.rules, [*built.constraint_rules, *built.priority_rules], strict=True):
+    for rule, node in zip(model.rules, [*policy.constraint_rules, *policy.priority_rules], strict=True):
         if rule.condition is None or node.condition is None:
             continue
         whole = expand(rule.condition, model)

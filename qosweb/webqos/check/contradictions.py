@@ -32,16 +32,16 @@ RATIOS_MAX = 20
 EFFORT_MAX = 400_000  # situations times rules and classes: limits the check to a few seconds
 
 
-def check_contradictions(built: Specification, model: Model) -> Iterator[Diagnostic]:
+def check_contradictions(policy: Specification, model: Model) -> Iterator[Diagnostic]:
     """Report a smallest set of contradicting rules for each contradiction."""
-    checker = _Checker(built, model)
+    checker = _Checker(policy, model)
     yield from checker.priorities()
     yield from checker.shares()
 
 
 class _Checker:
-    def __init__(self, built: Specification, model: Model) -> None:
-        self._built = built
+    def __init__(self, policy: Specification, model: Model) -> None:
+        self._policy = policy
         self._model = model
         self._coverage = Coverage(model)
         self._implied_accesses = implied_accesses(model)
@@ -62,7 +62,7 @@ class _Checker:
                 if involved in reported:
                     continue
                 reported.add(involved)
-                *first, last = (self._built.priority_rules[number] for number in involved)
+                *first, last = (self._policy.priority_rules[number] for number in involved)
                 when = describe_situation(
                     self._model, situation, [self._model.priorities[number] for number in involved]
                 )
@@ -117,7 +117,7 @@ class _Checker:
         if core in self._reported or not core:
             return
         self._reported.add(core)
-        rules = [self._built.constraint_rules[number] for number in core]
+        rules = [self._policy.constraint_rules[number] for number in core]
         when = describe_situation(self._model, situation, [self._model.constraints[number] for number in core])
         *others, last = sorted(rules, key=lambda rule: rule.span.start)
         message = "these constraints contradict each other" if others else "this constraint cannot be kept"
@@ -159,7 +159,7 @@ class _Checker:
             return
         self._reported.add(core)
         first = self._rates.when_first(core, asked).number("nodes", "")
-        *others, last = (self._built.constraint_rules[number] for number in core)
+        *others, last = (self._policy.constraint_rules[number] for number in core)
         yield warning(
             last.constraint.span,
             f"from {first} nodes on, these constraints contradict each other",
@@ -183,7 +183,7 @@ class _Checker:
             involved = sorted(number for number in core or () if number >= 0)
             if not involved:
                 continue
-            *others, last = (self._built.constraint_rules[number] for number in involved)
+            *others, last = (self._policy.constraint_rules[number] for number in involved)
             bounds = "lower bounds" if at == default else "bounds"
             yield warning(
                 last.constraint.span,
@@ -205,7 +205,7 @@ class _Checker:
                 if core in self._reported:
                     continue
                 self._reported.add(core)
-                first, last = (self._built.constraint_rules[at] for at in core)
+                first, last = (self._policy.constraint_rules[at] for at in core)
                 attribute = self._model.constraints[core[1]].attribute
                 same = len({self._model.constraints[at].pages for at in core}) == 1
                 yield error(

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from qosweb.webqos.syntax.diagnostics import Diagnostic
 
 
-def check_patterns(built: Specification, model: Model) -> Iterator[Diagnostic]:
-    yield from _within_sets(built, model)
-    yield from _same_pages(built, model)
-    yield from _default(built, model)
+def check_patterns(policy: Specification, model: Model) -> Iterator[Diagnostic]:
+    yield from _within_sets(policy, model)
+    yield from _same_pages(policy, model)
+    yield from _default(policy, model)
 
 
-def _within_sets(built: Specification, model: Model) -> Iterator[Diagnostic]:
+def _within_sets(policy: Specification, model: Model) -> Iterator[Diagnostic]:
     for number, page_set in enumerate(model.page_sets):
         if len(page_set.patterns) < 2:
             continue
@@ -37,13 +37,13 @@ def _within_sets(built: Specification, model: Model) -> Iterator[Diagnostic]:
             covering = [one for one in others if not all(at in cover for cover in covers if one in cover) or one < at]
             if covering:
                 yield warning(
-                    built.pattern_places.get(pattern, built.page_places[number]),
+                    policy.pattern_places.get(pattern, policy.page_places[number]),
                     f"<{pattern}> has no effect: <{page_set.patterns[covering[0]]}> already covers it",
                     "remove it",
                 )
 
 
-def _same_pages(built: Specification, model: Model) -> Iterator[Diagnostic]:
+def _same_pages(policy: Specification, model: Model) -> Iterator[Diagnostic]:
     used = [number for number in sorted(in_force(model)) if model.page_sets[number].kind == "pages"]
     covered: dict[frozenset[tuple[int, ...]], int] = {}
     having: dict[int, set[tuple[int, ...]]] = {number: set() for number in used}
@@ -57,19 +57,21 @@ def _same_pages(built: Specification, model: Model) -> Iterator[Diagnostic]:
         if key in covered:
             first = covered[key]
             yield warning(
-                built.page_places[number],
+                policy.page_places[number],
                 f"'{model.page_sets[number].name}' covers exactly the same pages as '{model.page_sets[first].name}'",
                 "write it the same way both times",
-                [Note(built.page_places[first], "used here")],
+                [Note(policy.page_places[first], "used here")],
             )
         else:
             covered[key] = number
 
 
-def _default(built: Specification, model: Model) -> Iterator[Diagnostic]:
+def _default(policy: Specification, model: Model) -> Iterator[Diagnostic]:
     for number in in_force(model):
         if model.page_sets[number].kind == "default" and _everything_is_named(model):
-            yield warning(built.page_places[number], "no page is left for 'default': the patterns cover every page", "")
+            yield warning(
+                policy.page_places[number], "no page is left for 'default': the patterns cover every page", ""
+            )
 
 
 def _everything_is_named(model: Model) -> bool:

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 BOUNDS_MAX = 200  # that are compared with each other
 
 
-def check_surprises(built: Specification, model: Model) -> Iterator[Diagnostic]:
+def check_surprises(policy: Specification, model: Model) -> Iterator[Diagnostic]:
     coverage = Coverage(model)
-    yield from _always(built, model, coverage)
-    yield from _bounds(built, model, coverage)
-    yield from _twice(built, model)
+    yield from _always(policy, model, coverage)
+    yield from _bounds(policy, model, coverage)
+    yield from _twice(policy, model)
 
 
-def _always(built: Specification, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
+def _always(policy: Specification, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
     always: set[int] = set()
     last = None
     for number, rule in enumerate(model.constraints):
         if rule.attribute == "available" and rule.condition is None and not rule.shadow:
             always.update(coverage.classes(rule.pages))
-            last = built.constraint_rules[number]
+            last = policy.constraint_rules[number]
             if len(always) == len(model.classes):
                 yield warning(
                     last.constraint.span,
@@ -48,17 +48,17 @@ def _always(built: Specification, model: Model, coverage: Coverage) -> Iterator[
         covered = set(coverage.classes(rule.pages))
         if covered and covered <= always:
             yield warning(
-                built.constraint_rules[number].constraint.span,
+                policy.constraint_rules[number].constraint.span,
                 "this bound has no effect: these pages are always available",
                 "remove one of the two",
             )
 
 
-def _bounds(built: Specification, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
+def _bounds(policy: Specification, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
     ceilings: list[tuple[int, int, set[int]]] = []
     floors: list[tuple[int, int, set[int]]] = []
     for number, rule in enumerate(model.constraints):
-        span = built.constraint_rules[number].constraint.span
+        span = policy.constraint_rules[number].constraint.span
         if rule.op == ">" and rule.value in (Requests(0), Bytes(0), Requests(0, True), Bytes(0, True)):
             yield warning(span, "this lower bound has no effect: it is zero", "remove it")
         if not isinstance(rule.value, Share) or rule.shadow:
@@ -74,17 +74,17 @@ def _bounds(built: Specification, model: Model, coverage: Coverage) -> Iterator[
         ceilings, lambda ppm, classes, stronger, others: classes <= others and ppm >= stronger
     ):
         yield warning(
-            built.constraint_rules[number].constraint.span,
+            policy.constraint_rules[number].constraint.span,
             "this upper bound has no effect: a smaller one covers these pages",
             "remove it",
-            [Note(built.constraint_rules[other].constraint.span, "the smaller one is here")],
+            [Note(policy.constraint_rules[other].constraint.span, "the smaller one is here")],
         )
     for number, other in _implied(floors, lambda ppm, classes, stronger, others: others == classes and ppm <= stronger):
         yield warning(
-            built.constraint_rules[number].constraint.span,
+            policy.constraint_rules[number].constraint.span,
             "this lower bound has no effect: a greater one covers these pages",
             "remove it",
-            [Note(built.constraint_rules[other].constraint.span, "the greater one is here")],
+            [Note(policy.constraint_rules[other].constraint.span, "the greater one is here")],
         )
 
 
@@ -99,9 +99,9 @@ def _implied(
                 break
 
 
-def _twice(built: Specification, model: Model) -> Iterator[Diagnostic]:
+def _twice(policy: Specification, model: Model) -> Iterator[Diagnostic]:
     seen: dict[str, Span] = {}
-    for rule, node in zip(model.rules, [*built.constraint_rules, *built.priority_rules], strict=True):
+    for rule, node in zip(model.rules, [*policy.constraint_rules, *policy.priority_rules], strict=True):
         if rule.text in seen:
             yield warning(node.span, "duplicate statement", "remove it", [Note(seen[rule.text], "it is first here")])
         else:
