@@ -24,7 +24,7 @@ def test_a_stall_is_seen_during_and_after_the_watch() -> None:
     with Standstill() as standstill:
 
         def stop_and_see() -> float | None:
-            """Perhaps the sleeper has not begun to look yet: then once more."""
+            """Suspend the watcher. Retried if it had not started to watch yet."""
             pid = standstill.pids[0]
             os.kill(pid, signal.SIGSTOP)
             time.sleep(STOPPED_S)
