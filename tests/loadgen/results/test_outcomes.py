@@ -93,7 +93,7 @@ def test_a_failure_is_named_by_its_cause(kind: str, tmp_path: Path) -> None:
     assert all(result["cause"].startswith(cause) for result in ran.results)
 
 
-def test_no_node_responds(tmp_path: Path) -> None:
+def test_nobody_there(tmp_path: Path) -> None:
     ran = run(tmp_path, evenly(5, 100), "--target", f"http://127.0.0.1:{free_port()}")
     assert ran.causes == {o.REFUSED: 5}
 
