@@ -1,4 +1,4 @@
-"""A distributed HTTP server that keeps promises."""
+"""A distributed HTTP server with enforceable quality-of-service guarantees."""
 
 from qosweb.version import VERSION
 

@@ -1,4 +1,4 @@
-"""The command ``qosweb``."""
+"""The command line of ``qosweb``: parses arguments and runs the subcommand, which is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse with one line for an error instead of the whole usage."""
+    """An ArgumentParser whose errors are one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
@@ -39,14 +39,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    parser = _Parser(prog="qosweb", description="A distributed HTTP server that keeps promises.", allow_abbrev=False)
+    parser = _Parser(
+        prog="qosweb",
+        description="A distributed HTTP server with enforceable quality-of-service guarantees.",
+        allow_abbrev=False,
+    )
     parser.add_argument("--version", action="version", version=f"qosweb {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="serve a folder", allow_abbrev=False))
-    _add_demo(commands.add_parser("demo", help="a cluster with a sample site, until Ctrl-C", allow_abbrev=False))
+    _add_demo(commands.add_parser("demo", help="run a cluster with a sample site", allow_abbrev=False))
     tools.add_commands(commands)
     add_analyze(
-        commands.add_parser("analyze", help="say from the logs whether every promise was held", allow_abbrev=False)
+        commands.add_parser("analyze", help="verify from the logs whether guarantees were kept", allow_abbrev=False)
     )
     if argv and not argv[0].startswith("-") and argv[0] not in commands.choices:
         raise UsageError(f"unknown command '{argv[0]}'{did_you_mean(argv[0], commands.choices)}")
@@ -94,12 +98,12 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "A cluster on this machine with the sample site, a shop with free, paid and always-available parts, under a "
-        "gentle load, until Ctrl-C. It says what to try."
+        "Run a cluster on this machine until Ctrl-C. It serves the sample site, a shop with free, paid and "
+        "always-available parts, under a light load, and prints commands to try."
     )
-    parser.add_argument("--nodes", metavar="N", default="3", help="how many nodes (3)")
+    parser.add_argument("--nodes", metavar="N", default="3", help="number of nodes (3)")
     parser.add_argument(
-        "--port", metavar="P", help="the first port; 0 is any that are free (8080, and others if that is taken)"
+        "--port", metavar="P", help="first port; 0 chooses free ports (8080, or free ports if it is in use)"
     )
 
 

@@ -1,5 +1,5 @@
-"""Errors that end a command with one line for its user and no traceback."""
+"""Errors that end a command with a one-line message and no traceback."""
 
 
 class UsageError(Exception):
-    """What the user gave cannot work; the message says what, where, and what would be right. Exit code 2."""
+    """Invalid input by the user. The message says what is wrong, where, and what would be right. Exit code 2."""

@@ -1,8 +1,8 @@
-"""What ``qosweb serve`` can be told, and the three ways to tell it. Pure.
+"""Settings of ``qosweb serve``: definitions, parsing, validation, and precedence of their sources. Pure.
 
-Each field of :class:`ServeSettings` is an option of the command line (``--cache-size``), a key of the TOML file
-(``cache-size``) and an environment variable (``QOSWEB_CACHE_SIZE``). The command line wins over the environment,
-the environment over the file, the file over the default.
+Each field of :class:`ServeSettings` is a command line option (``--cache-size``), a key of the TOML file
+(``cache-size``) and an environment variable (``QOSWEB_CACHE_SIZE``). The command line has precedence over the
+environment, the environment over the file, the file over the default.
 """
 
 import dataclasses
@@ -19,9 +19,9 @@ from qosweb.webqos.values import BadValue, rate_bps
 
 ENV_PREFIX = "QOSWEB_"
 
-# Kubernetes sets these for every pod beside a service that is called qosweb (or qosweb-something).
+# Kubernetes sets these in every pod if a service is called qosweb (or qosweb-something).
 _OF_AN_ORCHESTRATOR = re.compile(ENV_PREFIX + r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_\w+)?)$")
-HEAD_SIZE_MAX = 64 << 20  # what may be allowed; a head is held in memory
+HEAD_SIZE_MAX = 64 << 20  # upper limit of the options; a request head is held in memory
 
 
 def _option(parse: Callable[[str], object], metavar: str, text: str, **default: Any) -> Any:
@@ -71,9 +71,9 @@ def _file_name(text: str) -> str:
 
 
 def parse_byte_rate(text: str) -> int:
-    """A rate such as 2MB/s. Raises ValueError."""
+    """Parse a rate such as 2MB/s into bytes per second. Raises ValueError."""
     if not any(one.isalpha() for one in text):
-        raise ValueError(f"'{text}' has no unit (such as 2MB/s)")  # in a specification a bare number is of KB
+        raise ValueError(f"'{text}' has no unit (such as 2MB/s)")  # a specification would take it as KB/s
     try:
         rate = rate_bps(text.strip())
     except BadValue as bad:
@@ -109,7 +109,7 @@ def _at_least_one(text: str) -> int:
     return int(_positive(parse_count)(text))
 
 
-def _some_bytes(text: str) -> int:
+def _head_size(text: str) -> int:
     size = int(_positive(parse_size)(text))
     if size > HEAD_SIZE_MAX:
         raise ValueError(f"'{text}' must be at most {format_size(HEAD_SIZE_MAX)}")
@@ -118,85 +118,99 @@ def _some_bytes(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
+    """The settings of a node. Help texts, parsers and defaults are in the metadata of the fields."""
+
     root: Path = _option(_path, "DIR", "serve the files under DIR (required)")
     spec: Path | None = _option(
-        _path, "FILE", "the site's WebQoS specification; without one there is one class", default=None
+        _path, "FILE", "WebQoS specification of the site; without it all requests are one class", default=None
     )
-    name: str = _option(_node_name, "N", "this node's name in logs and status; else the host's name", default="")
+    name: str = _option(_node_name, "N", "name of this node in logs and status; default: the host name", default="")
     listen: Address = _option(parse_address, "H:P", "public HTTP address", default=Address("127.0.0.1", 8080))
     admin: Address | None = _option(
-        _optional_address, "H:P", "admin address, or none", default=Address("127.0.0.1", 8081)
+        _optional_address, "H:P", "address of the admin port, or none", default=Address("127.0.0.1", 8081)
     )
     admin_token_file: Path | None = _option(
-        _path, "F", "file with the bearer token of the admin port; required beyond loopback", default=None
+        _path, "F", "file with the bearer token of the admin port; required unless on loopback", default=None
     )
-    group: Address | None = _option(
-        parse_address, "H:P", "where the other nodes of the cluster reach this one", default=None
-    )
+    group: Address | None = _option(parse_address, "H:P", "address for the other nodes of the cluster", default=None)
     join: tuple[Address, ...] = _option(
         _addresses, "H:P", "join the cluster of the node at this group address; may be repeated", default=()
     )
-    bootstrap: bool = _option(_yes_or_no, "", "found a cluster, with this node as its first: once", default=False)
-    data_dir: Path | None = _option(
-        _path, "DIR", "where a member keeps what it promised; without, it comes back as another node", default=None
+    bootstrap: bool = _option(
+        _yes_or_no, "", "found a new cluster with this node; only once per cluster", default=False
     )
-    key_file: Path | None = _option(_path, "F", "the cluster's key; python -m cluster key FILE makes one", default=None)
-    public_url: str = _option(_origin, "URL", "where clients reach this node; else its --listen address", default="")
-    order_log: Path | None = _option(_path, "FILE", "a line for each entry of the cluster's order", default=None)
-    index: str = _option(_file_name, "NAME", "the page that stands for its directory", default="index.html")
+    data_dir: Path | None = _option(
+        _path, "DIR", "folder for the replicated state; without it the node restarts as a new node", default=None
+    )
+    key_file: Path | None = _option(
+        _path, "F", "key of the cluster; create it with: python -m cluster key FILE", default=None
+    )
+    public_url: str = _option(
+        _origin, "URL", "address of this node for clients; default: the --listen address", default=""
+    )
+    order_log: Path | None = _option(_path, "FILE", "log each entry of the cluster's total order", default=None)
+    index: str = _option(_file_name, "NAME", "file name of the index page of a directory", default="index.html")
 
-    tls_cert: Path | None = _option(_path, "F", "certificate chain (PEM): serve HTTPS", default=None)
+    tls_cert: Path | None = _option(_path, "F", "certificate chain (PEM) to serve HTTPS", default=None)
     tls_key: Path | None = _option(_path, "F", "private key (PEM) of --tls-cert", default=None)
 
-    access_log: str = _option(_log_file, "FILE", "access log; - is standard output, none is no log", default="-")
-    access_log_format: str = _option(_log_format, "json|combined", "form of its lines", default="json")
-    access_log_rotate: int = _option(parse_size, "SIZE", "start a new file at this size; 0 is never", default=256 << 20)
-    access_log_keep: int = _option(_at_least_one, "N", "how many rotated files are kept", default=8)
+    access_log: str = _option(_log_file, "FILE", "access log; - for standard output, none to disable", default="-")
+    access_log_format: str = _option(_log_format, "json|combined", "format of the access log", default="json")
+    access_log_rotate: int = _option(
+        parse_size, "SIZE", "start a new log file at this size; 0 means never", default=256 << 20
+    )
+    access_log_keep: int = _option(_at_least_one, "N", "number of rotated log files to keep", default=8)
 
-    cache_size: int = _option(parse_size, "SIZE", "memory for pages", default=128 << 20)
+    cache_size: int = _option(parse_size, "SIZE", "memory for cached pages", default=128 << 20)
     cache_file_max: int = _option(
-        parse_size, "SIZE", "a larger file is sent from disk, not kept in memory", default=1 << 20
+        parse_size, "SIZE", "largest file to cache; larger files are sent from disk", default=1 << 20
     )
     cache_fresh: float = _option(
-        parse_duration_s, "TIME", "how long a page is served before its file is looked at again", default=1.0
+        parse_duration_s, "TIME", "check the file of a cached page for changes after this time", default=1.0
     )
 
     upstream: str | None = _option(
         _origin,
         "URL",
-        "what is no file under --root is asked of this server, such as http://127.0.0.1:9000",
+        "forward requests without a file under --root to this server, such as http://127.0.0.1:9000",
         default=None,
     )
-    upstream_timeout: float = _option(_seconds, "TIME", "how long --upstream may be silent; then 504", default=30.0)
+    upstream_timeout: float = _option(
+        _seconds, "TIME", "time limit for --upstream to send data; then 504", default=30.0
+    )
     capacity: int | None = _option(
-        parse_byte_rate, "RATE", "this node's pipe, such as 2MB/s: answers are paced by their channels", default=None
+        parse_byte_rate, "RATE", "bandwidth of this node, such as 2MB/s: responses are paced to it", default=None
     )
 
-    max_connections: int = _option(_at_least_one, "N", "connections in total", default=12_000)
+    max_connections: int = _option(_at_least_one, "N", "most connections in total", default=12_000)
     max_connections_per_client: int = _option(
-        _at_least_one, "N", "connections of one client address (IPv6: one /64)", default=1_000
+        _at_least_one, "N", "most connections of one client address (IPv6: one /64)", default=1_000
     )
-    max_request_line: int = _option(_some_bytes, "SIZE", "longest request line; beyond it 414", default=8 << 10)
-    max_header_size: int = _option(_some_bytes, "SIZE", "largest request head; beyond it 431", default=32 << 10)
+    max_request_line: int = _option(_head_size, "SIZE", "longest request line; beyond it 414", default=8 << 10)
+    max_header_size: int = _option(_head_size, "SIZE", "largest request head; beyond it 431", default=32 << 10)
     max_headers: int = _option(_at_least_one, "N", "most header fields of a request; beyond it 431", default=100)
-    max_open_files: int = _option(_at_least_one, "N", "files sent from disk at one time; beyond it 503", default=1_000)
-
-    header_timeout: float = _option(_seconds, "TIME", "a request head must be complete in this time", default=10.0)
-    idle_timeout: float = _option(_seconds, "TIME", "a connection without a request is closed", default=60.0)
-    send_timeout: float = _option(
-        _seconds, "TIME", "a reader that takes less than 16KB in this time is cut off", default=30.0
+    max_open_files: int = _option(
+        _at_least_one, "N", "most files sent from disk at a time; beyond it 503", default=1_000
     )
-    grace: float = _option(parse_duration_s, "TIME", "how long SIGTERM waits for requests in service", default=10.0)
+
+    header_timeout: float = _option(_seconds, "TIME", "time limit for a complete request head", default=10.0)
+    idle_timeout: float = _option(
+        _seconds, "TIME", "close a connection after this time without a request", default=60.0
+    )
+    send_timeout: float = _option(
+        _seconds, "TIME", "close a connection that accepts less than 16KB in this time", default=30.0
+    )
+    grace: float = _option(parse_duration_s, "TIME", "time that SIGTERM waits for requests in service", default=10.0)
 
     @property
     def is_member(self) -> bool:
-        """It belongs to a cluster of several nodes, or is to found one."""
+        """Whether the node joins or founds a cluster."""
         return self.bootstrap or bool(self.join)
 
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """One setting as the user meets it."""
+    """A setting as command line option, TOML key and environment variable."""
 
     key: str
     parse: Callable[[str], object]
@@ -218,17 +232,17 @@ class OptionSpec:
 
     @property
     def is_list(self) -> bool:
-        """May be given more than once."""
+        """Whether the option may be repeated."""
         return self.parse is _addresses
 
     @property
     def has_default(self) -> bool:
-        """One that is worth showing."""
+        """Whether the help text shows the default."""
         return self.key != "root" and self.default is not False and self.default not in (None, "", ())
 
     @property
     def shown_default(self) -> str:
-        if self.parse in (parse_size, _some_bytes):
+        if self.parse in (parse_size, _head_size):
             return format_size(int(str(self.default)))
         if self.parse in (_seconds, parse_duration_s):
             return f"{self.default:g}s"
@@ -256,6 +270,7 @@ OPTIONS = _specs()
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint with the most similar of the ``known`` words, or an empty text."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
 
@@ -266,7 +281,10 @@ def gather(
     file: Mapping[str, object],
     file_name: str,
 ) -> ServeSettings:
-    """The settings in force. ``command_line`` maps option keys to texts, ``file`` is the parsed TOML."""
+    """Merge the sources and validate the result. Raises UsageError.
+
+    ``command_line`` maps option keys to texts, ``file`` is the parsed TOML.
+    """
     by_key = {spec.key: spec for spec in OPTIONS}
     values: dict[str, object] = {}
 
@@ -279,7 +297,7 @@ def gather(
         if not isinstance(raw, str | int | float) or (isinstance(raw, bool) and spec.parse is not _yes_or_no):
             raise UsageError(f"{file_name}: {key}: expected a text or a number, not {_kind(raw)}")
         if spec.field_name in values:
-            raise UsageError(f"{file_name}: {key}: given twice, with '-' and with '_'; once is right")
+            raise UsageError(f"{file_name}: {key}: given twice, with '-' and with '_'; remove one")
         values[spec.field_name] = _parse(spec, _text_of(raw), f"{file_name}: {key}")
 
     by_variable = {spec.variable: spec for spec in OPTIONS}
@@ -300,7 +318,7 @@ def gather(
         values[spec.field_name] = _parse(spec, text, spec.flag)
 
     if "root" not in values:
-        raise UsageError("no root: say which folder to serve with --root DIR")
+        raise UsageError("no root: give the folder to serve with --root DIR")
     settings = ServeSettings(**values)  # type: ignore[arg-type]
     _check_together(settings)
     return settings
@@ -313,7 +331,7 @@ def _check_together(settings: ServeSettings) -> None:
     if settings.max_request_line > settings.max_header_size:
         raise UsageError(
             f"--max-request-line {format_size(settings.max_request_line)} is larger than --max-header-size "
-            f"{format_size(settings.max_header_size)}, which includes it; lower the one or raise the other"
+            f"{format_size(settings.max_header_size)}, which includes it; lower the first or raise the second"
         )
     _check_group(settings)
     admin = settings.admin
@@ -324,15 +342,17 @@ def _check_together(settings: ServeSettings) -> None:
 
 
 def _check_group(settings: ServeSettings) -> None:
-    """One node alone needs none of it; a member needs the cluster's key."""
+    """Check the options of a cluster. A single node needs none of them; a member needs the key of the cluster."""
     if settings.bootstrap and settings.join:
-        raise UsageError("--bootstrap founds a cluster and --join enters one; give one of them")
+        raise UsageError("--bootstrap founds a cluster and --join joins one; give only one of them")
     if settings.is_member and settings.key_file is None:
-        raise UsageError("a node of a cluster needs its key: --key-file FILE ('python -m cluster key FILE' makes one)")
+        raise UsageError(
+            "a node of a cluster needs its key: --key-file FILE (create it with 'python -m cluster key FILE')"
+        )
     if settings.group is not None and not settings.is_member:
-        raise UsageError("--group is for a node of a cluster: say --bootstrap to found one, or --join HOST:PORT")
+        raise UsageError("--group is for a node of a cluster: give --bootstrap to found one, or --join HOST:PORT")
     if settings.group is not None and settings.group in (settings.listen, settings.admin) and settings.group.port:
-        raise UsageError(f"--group is {settings.group}, as another address of this node; give them different ports")
+        raise UsageError(f"--group {settings.group} equals another address of this node; give them different ports")
 
 
 def _parse(spec: OptionSpec, text: str, where: str) -> object:
@@ -345,7 +365,7 @@ def _parse(spec: OptionSpec, text: str, where: str) -> object:
 def _text_of(value: str | float) -> str:
     try:
         return str(value)
-    except ValueError:  # Python writes out no number of thousands of digits
+    except ValueError:  # Python does not format integers of thousands of digits
         return "(a number of thousands of digits)"
 
 

@@ -1,4 +1,4 @@
-"""Sizes, durations and addresses as people write them. Pure.
+"""Parses and formats sizes, durations, counts and network addresses. Pure.
 
 Sizes are powers of 1024 (``64KB`` is 65,536 bytes), as in the WebQoS language.
 """
@@ -28,7 +28,7 @@ _SECONDS_PER = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 360
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen: ``host:port``, with brackets around an IPv6 host."""
+    """A network address, written ``host:port``, with brackets around an IPv6 host."""
 
     host: str
     port: int
@@ -47,33 +47,42 @@ class Address:
 
 
 def parse_size(text: str) -> int:
-    """Bytes in ``text``: ``512``, ``16KB``, ``1.5MB``."""
+    """Parse a size into bytes: ``512``, ``16KB``, ``1.5MB``. Raises ValueError."""
     number, per = _split(text, _BYTES_PER, "a size such as 512, 16KB or 64MB")
     return round(number * per)
 
 
 def format_size(size: int) -> str:
-    """The shortest form that :func:`parse_size` reads back: ``64MB``."""
+    """The shortest form that :func:`parse_size` parses to the same size: ``64MB``."""
     for unit, per in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
         if size >= per and size % per == 0:
             return f"{size // per}{unit}"
     return str(size)
 
 
+def pluralize(number: int, noun: str) -> str:
+    """``1 error``, ``2 errors``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def parse_duration_s(text: str) -> float:
-    """Seconds in ``text``: ``500ms``, ``10s``, ``2min``, ``1h``; a bare number is seconds."""
+    """Parse a duration into seconds: ``500ms``, ``10s``, ``2min``, ``1h``; ``10`` is seconds. Raises ValueError."""
     number, per = _split(text, _SECONDS_PER, "a duration such as 500ms, 10s or 2min")
     return number * per
 
 
 def parse_count(text: str) -> int:
+    """Parse a whole number. Raises ValueError."""
     if not re.fullmatch(r"[0-9]{1,15}", text.strip()):
         raise ValueError(f"'{text}' is not a whole number")
     return int(text)
 
 
 def parse_address(text: str) -> Address:
-    """``127.0.0.1:8080``, ``[::1]:8080``, ``localhost:8080``, ``:8080`` (every interface), ``8080`` (loopback)."""
+    """Parse ``127.0.0.1:8080``, ``[::1]:80``, ``localhost:80``, ``:80`` (every interface) or ``80`` (loopback).
+
+    Raises ValueError.
+    """
     text = text.strip()
     if re.fullmatch(r"[0-9]+", text):
         return Address("127.0.0.1", _port(text, text))

@@ -1,4 +1,4 @@
-"""The sample site is whole: links resolve, pages are readable, and classes are those of its specification."""
+"""The sample site: links resolve, pages are well formed, and classes match its specification."""
 
 import re
 from functools import cache
@@ -9,9 +9,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from qosweb.webqos.check.check import check_source
+from qosweb.webqos import compile_policy
 from qosweb.webqos.match.matcher import Matcher
-from qosweb.webqos.model.build import build
 from qosweb.webqos.model.domains import Situation
 from qosweb.webqos.syntax.parser import parse
 from qosweb.webqos.syntax.positions import Source
@@ -28,7 +27,7 @@ VOID_ELEMENTS = {"br", "hr", "img", "input", "link", "meta"}
 
 
 class Page(HTMLParser):
-    """What the tests ask of one page, gathered while it is parsed."""
+    """Facts about a page, collected while it is parsed."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -79,7 +78,7 @@ class Page(HTMLParser):
 
 
 def file_of(path: str) -> Path:
-    """The file that a static server answers a path with."""
+    """The file that a static server sends for a path."""
     return SITE / (path.removeprefix("/") + ("index.html" if path.endswith("/") else ""))
 
 
@@ -90,7 +89,7 @@ def spec_statements() -> str:
 
 @cache
 def matcher() -> Matcher:
-    built = build(Source(SPEC.name, SPEC.read_text(encoding="utf-8")))
+    built = compile_policy(SPEC.read_text(encoding="utf-8"))
     assert built.model is not None
     return Matcher(built.model)
 
@@ -146,11 +145,11 @@ def test_every_class_of_the_specification_has_something_to_serve() -> None:
 
 def test_the_specification_has_no_mistake_and_is_in_canonical_form() -> None:
     source = Source(SPEC.name, SPEC.read_text(encoding="utf-8"))
-    assert check_source(source) == []
+    assert compile_policy(source.text).diagnostics == []
     assert print_tree(source, parse(source)[0]) == source.text
 
 
-def test_promised_shares_leave_room() -> None:
+def test_guaranteed_shares_leave_capacity_for_the_rest() -> None:
     promised = [int(percent) for percent in re.findall(r"server_resource\s*>\s*(\d+)%", spec_statements())]
     assert promised
     assert sum(promised) < 100

@@ -1,4 +1,4 @@
-"""The settings of ``qosweb serve``: three ways to give each, one order of precedence, and errors that help."""
+"""Settings of ``qosweb serve``: three sources, their precedence, and helpful errors."""
 
 import contextlib
 from pathlib import Path
@@ -170,7 +170,7 @@ def test_a_bad_value_is_named_with_its_place_and_what_would_be_right(key: str, v
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "no root: say which folder to serve with --root DIR"),
+        ({}, "no root: give the folder to serve with --root DIR"),
         ({"tls-cert": "c"}, "TLS needs both --tls-cert and --tls-key; --tls-key is missing"),
         ({"tls-key": "k"}, "TLS needs both --tls-cert and --tls-key; --tls-cert is missing"),
         ({"admin": "0.0.0.0:1"}, "admin address 0.0.0.0:1 is not loopback: it needs --admin-token-file FILE"),
@@ -180,12 +180,12 @@ def test_a_bad_value_is_named_with_its_place_and_what_would_be_right(key: str, v
             {"max-header-size": "4KB"},
             (
                 "--max-request-line 8KB is larger than --max-header-size 4KB, which includes it; "
-                "lower the one or raise the other"
+                "lower the first or raise the second"
             ),
         ),
     ],
 )
-def test_settings_that_do_not_go_together(given: dict[str, str], message: str) -> None:
+def test_conflicting_settings_are_rejected(given: dict[str, str], message: str) -> None:
     root = {"root": "site"} if given else {}
     with pytest.raises(UsageError) as caught:
         gather({**root, **given}, {}, {}, "")
@@ -227,7 +227,7 @@ def test_a_number_of_thousands_of_digits_is_a_usage_error() -> None:
 @pytest.mark.parametrize(
     "variable", ["QOSWEB_PORT", "QOSWEB_PORT_80_TCP_ADDR", "QOSWEB_SERVICE_HOST", "QOSWEB_SERVICE_PORT"]
 )
-def test_what_an_orchestrator_sets_for_a_service_of_our_name_is_left_alone(variable: str) -> None:
+def test_variables_of_kubernetes_services_are_ignored(variable: str) -> None:
     assert gather({"root": "site"}, {variable: "tcp://10.0.0.1:80"}, {}, "").root == Path("site")
 
 
@@ -236,15 +236,15 @@ def test_what_an_orchestrator_sets_for_a_service_of_our_name_is_left_alone(varia
     [
         ({"bootstrap": "yes"}, "needs its key: --key-file"),
         ({"join": "h:1"}, "needs its key: --key-file"),
-        ({"join": "h:1", "bootstrap": "yes", "key-file": "k"}, "give one of them"),
-        ({"group": "h:1"}, "say --bootstrap to found one, or --join"),
+        ({"join": "h:1", "bootstrap": "yes", "key-file": "k"}, "give only one of them"),
+        ({"group": "h:1"}, "give --bootstrap to found one, or --join"),
         ({"group": "127.0.0.1:8080", "bootstrap": "yes", "key-file": "k"}, "different ports"),
         ({"bootstrap": "maybe"}, "neither yes nor no"),
         ({"join": "h"}, "is not an address"),
         ({"public-url": "ftp://h"}, "is not the address of a server"),
     ],
 )
-def test_what_a_member_of_a_cluster_has_to_say(given: dict[str, str], complaint: str) -> None:
+def test_options_of_a_cluster_member_are_validated(given: dict[str, str], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         gather({"root": "site", **given}, {}, {}, "")
 

@@ -1,4 +1,4 @@
-"""A machine that stands still is noticed: here, a sleeper that is stopped."""
+"""The detector of stalls notices when its process is suspended."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tests.support.waiting import wait_for
 STOPPED_S = 0.05
 
 
-def test_how_much_of_it_lies_between_two_times() -> None:
+def test_the_stalled_time_between_two_times() -> None:
     gap = Gap(10.0, 11.0)
     assert [gap.within(*between) for between in ((0, 9), (0, 10.5), (10.25, 10.5), (10.5, 20), (12, 13))] == [
         0.0, 0.5, 0.25, 0.5, 0.0,
     ]  # fmt: skip
 
 
-def test_it_is_seen_while_it_is_looked_for_and_afterwards() -> None:
+def test_a_stall_is_seen_during_and_after_the_watch() -> None:
     began = time.time()
     with Standstill() as standstill:
 
         def stop_and_see() -> float | None:
-            """Perhaps the sleeper has not begun to look yet: then once more."""
+            """Suspend the watcher. Retried if it had not started to watch yet."""
             pid = standstill.pids[0]
             os.kill(pid, signal.SIGSTOP)
             time.sleep(STOPPED_S)

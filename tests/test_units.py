@@ -1,4 +1,4 @@
-"""Sizes, durations and addresses as people write them."""
+"""Parsing and formatting of sizes, durations, counts and addresses."""
 
 import contextlib
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from qosweb.admission.access_history import AccessHistory
 from qosweb.admission.link_map import LinkMap
+from qosweb.webqos import Environment
 from qosweb.webqos.match.matcher import Branch, Matcher
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.model import digest
-from qosweb.webqos.policy.environment import Environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -16,7 +16,7 @@ from qosweb.analytics.spark.progress import ProgressDisplay, SparkTracker
 from qosweb.analytics.spark.session import in_short, spark_session
 from qosweb.errors import UsageError
 from qosweb.plots import need_matplotlib
-from qosweb.tools.situation import reading
+from qosweb.tools.situation import read_option
 from qosweb.units import parse_duration_s, parse_size
 from qosweb.webqos import values
 
@@ -241,13 +241,13 @@ def limits_of(arguments: argparse.Namespace) -> AnalysisLimits:
         slow_part=_share(arguments.slow, "--slow"),
         waited_ms=_read(parse_duration_s, arguments.waited, "--waited") * 1000,
         request_cost=_read(parse_size, arguments.request_cost, "--request-cost"),
-        capacity_bps=reading(values.rate_bps, capacity, "--capacity") if capacity else None,
+        capacity_bps=read_option(values.rate_bps, capacity, "--capacity") if capacity else None,
         skip_s=int(_read(parse_duration_s, arguments.skip, "--skip")),
     )
 
 
 def _share(text: str, option: str) -> float:
-    return reading(values.share_ppm, text, option) / 1e6
+    return read_option(values.share_ppm, text, option) / 1e6
 
 
 def _whole_seconds(text: str, option: str) -> int:

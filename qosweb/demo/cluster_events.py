@@ -1,6 +1,6 @@
-"""What happens in the demo's cluster, seen from outside, as lines: views, nodes that come and go, policies, denials.
+"""Event log of the demo: compares successive status snapshots of all nodes and describes the changes as lines.
 
-Pure: a look at all nodes goes in, and what is new since the last look comes out. One line a look tells of denials.
+Events are new views, nodes that stop or return, policy changes and denials (one line per snapshot). Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SHOWN_MAX = 6  # classes in a line about denials
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """One node at one time: its status, None if it did not answer; and how its process ended, if it did."""
+    """A node at one time. ``status`` is None if it did not respond; ``code`` is the exit code if it has ended."""
 
     name: str
     status: dict[str, Any] | None
@@ -23,6 +23,8 @@ class NodeSnapshot:
 
 @dataclass(slots=True)
 class ClusterEvents:
+    """Remembers the last snapshot to report each change once."""
+
     _ended: set[str] = field(default_factory=set)
     _silent: set[str] = field(default_factory=set)
     _cut_off: set[str] = field(default_factory=set)
@@ -30,25 +32,26 @@ class ClusterEvents:
     _policy: str = ""
     _denied: dict[str, int] = field(default_factory=dict)
 
-    def of(self, looks: list[NodeSnapshot], seconds: float) -> list[str]:
-        lines = [line for look in looks for line in self._of_node(look)]
-        primary = [look.status for look in looks if look.status is not None and look.status.get("view")]
+    def update(self, snapshots: list[NodeSnapshot], seconds: float) -> list[str]:
+        """Describe the changes since the last snapshots, ``seconds`` ago."""
+        lines = [line for one in snapshots for line in self._of_node(one)]
+        primary = [one.status for one in snapshots if one.status is not None and one.status.get("view")]
         if primary:
             latest = max(primary, key=lambda status: (status["view"]["epoch"], status["time_ms"] or 0))
             lines += self._of_cluster(latest)
             lines += self._denials(latest, seconds)
         return lines
 
-    def _of_node(self, look: NodeSnapshot) -> list[str]:
-        name = look.name
-        if look.code is not None:
-            return [] if _known(self._ended, name, is_so=True) else [f"{name} ended ({how_it_ended(look.code)})"]
-        silent = look.status is None
-        cut_off = look.status is not None and look.status.get("scope") == "local"
+    def _of_node(self, node: NodeSnapshot) -> list[str]:
+        name = node.name
+        if node.code is not None:
+            return [] if _update_set(self._ended, name, True) else [f"{name} ended ({describe_exit(node.code)})"]
+        silent = node.status is None
+        cut_off = node.status is not None and node.status.get("scope") == "local"
         lines = []
-        if _known(self._silent, name, is_so=silent) != silent:
-            lines.append(f"{name} does not answer" if silent else f"{name} answers again")
-        if not silent and _known(self._cut_off, name, is_so=cut_off) != cut_off:
+        if _update_set(self._silent, name, silent) != silent:
+            lines.append(f"{name} does not respond" if silent else f"{name} responds again")
+        if not silent and _update_set(self._cut_off, name, cut_off) != cut_off:
             lines.append(f"{name} is cut off and decides alone" if cut_off else f"{name} is back in the cluster")
         return lines
 
@@ -66,7 +69,7 @@ class ClusterEvents:
         return lines
 
     def _denials(self, status: dict[str, Any], seconds: float) -> list[str]:
-        """Those that were turned away, and those that waited in vain."""
+        """The rate of requests that were denied or cancelled, by class."""
         now = {name: one["cluster"]["denied"] + one["cluster"]["cancelled"] for name, one in status["classes"].items()}
         more = {
             name: count - self._denied[name] for name, count in now.items() if count > self._denied.get(name, count)
@@ -83,7 +86,8 @@ def _rate(per_s: float) -> str:
     return f"{per_s:.0f}" if per_s >= 10 else f"{per_s:.1f}"
 
 
-def how_it_ended(code: int) -> str:
+def describe_exit(code: int) -> str:
+    """The exit code of a process, or the name of the signal that ended it."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -92,10 +96,10 @@ def how_it_ended(code: int) -> str:
         return f"signal {-code}"
 
 
-def _known(names: set[str], name: str, *, is_so: bool) -> bool:
-    """Whether it was so before; it is remembered as it is now."""
+def _update_set(names: set[str], name: str, belongs: bool) -> bool:
+    """Add or remove ``name``. Return whether it was in the set before."""
     before = name in names
-    if is_so:
+    if belongs:
         names.add(name)
     else:
         names.discard(name)

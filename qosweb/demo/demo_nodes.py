@@ -1,6 +1,6 @@
-"""The nodes of the demo as processes: started, waited for until they are one cluster, and ended in order.
+"""Starts the nodes of the demo as processes, waits until they form a cluster, and stops them gracefully.
 
-Each is in a process group of its own, so that Ctrl-C reaches the demo alone, which then ends them.
+Each node has its own process group, so that Ctrl-C reaches only the demo, which then stops the nodes.
 Below: `node_process`.
 """
 
@@ -26,11 +26,11 @@ CAPACITY = "1MB/s"
 GRACE_S = 1
 TOGETHER_S = 60.0
 END_S = 10.0
-LOOK_EVERY_S = 0.1
+POLL_EVERY_S = 0.1
 
 
 class DemoNode:
-    """One node: its process, its ports, its client."""
+    """A node: its process, its addresses, and a client for its admin port."""
 
     def __init__(self, name: str, ports: Ports, folder: Path) -> None:
         self.name = name
@@ -50,19 +50,20 @@ class DemoNode:
 
     @property
     def code(self) -> int | None:
-        """How it ended, if it did: what it returned, or less than 0 for a signal."""
+        """The exit code if the process has ended; negative for a signal."""
         return None if self.process is None else self.process.returncode
 
-    def last_words(self) -> str:
+    def last_message(self) -> str:
+        """The last line that the node wrote."""
         with contextlib.suppress(OSError):
             lines = self.messages.read_text("utf-8", "replace").splitlines()
             if lines:
                 return lines[-1].removeprefix("qosweb: ").removeprefix("error: ")
-        return "it said nothing"
+        return "it wrote no message"
 
 
 class DemoNodes:
-    """An async context manager: whatever happens, no process is left behind."""
+    """An async context manager that never leaves a process behind."""
 
     def __init__(self, site: Path, spec: Path, folder: Path, ports: list[Ports]) -> None:
         self.folder = folder
@@ -84,11 +85,11 @@ class DemoNodes:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.end()
+        await self.stop()
         await self._clients.aclose()
 
     def options(self, name: str, *addresses: str) -> list[str]:
-        """Of ``qosweb serve``, but for the way into the cluster."""
+        """The options of ``qosweb serve``, without ``--bootstrap`` or ``--join``."""
         return [
             "--root", str(self._site), "--spec", str(self._spec), "--name", name, "--capacity", CAPACITY,
             "--key-file", str(self.key_file), *addresses,
@@ -107,27 +108,27 @@ class DemoNodes:
                 stdin=asyncio.subprocess.PIPE, stdout=messages, stderr=messages, env=_environment(), process_group=0,
             )  # fmt: skip
 
-    async def come_together(self) -> None:
-        """Until each of them sees all of them. Raises UsageError if one ends before, or it takes too long."""
+    async def wait_until_joined(self) -> None:
+        """Wait until every node sees all nodes. Raises UsageError if one ends before, or after a timeout."""
         try:
             async with asyncio.timeout(TOGETHER_S):
                 for member in self.members:
-                    await self._until_it_sees_all(member)
+                    await self._wait_until_it_sees_all(member)
         except TimeoutError:
-            raise UsageError(f"the nodes did not become one cluster within {TOGETHER_S:g} s") from None
+            raise UsageError(f"the nodes did not form a cluster within {TOGETHER_S:g} s") from None
 
-    async def _until_it_sees_all(self, member: DemoNode) -> None:
+    async def _wait_until_it_sees_all(self, member: DemoNode) -> None:
         while True:
             if member.code is not None:
-                raise UsageError(f"node {member.name} ended at once: {member.last_words()}")
-            found = await look(member)
+                raise UsageError(f"node {member.name} ended at its start: {member.last_message()}")
+            found = await fetch_status(member)
             nodes: dict[str, Any] = {} if found is None else found.get("nodes", {})
             if len(nodes) == len(self.members) and all(one["capacity_bytes_per_s"] for one in nodes.values()):
                 return
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_EVERY_S)
 
-    async def end(self) -> None:
-        """In order; at once where that takes too long."""
+    async def stop(self) -> None:
+        """Stop all nodes gracefully; kill them after a timeout."""
         running = [one.process for one in self.members if one.process is not None and one.code is None]
         for process in running:
             _send(process, signal.SIGCONT)  # it may have been stopped
@@ -141,8 +142,8 @@ class DemoNodes:
                 await asyncio.wait(late, timeout=END_S)
 
 
-async def look(member: DemoNode) -> dict[str, Any] | None:
-    """What it says of itself; None if it does not answer."""
+async def fetch_status(member: DemoNode) -> dict[str, Any] | None:
+    """The status of a node; None if it does not respond."""
     try:
         return await member.client.status()
     except AdminError:
@@ -156,6 +157,6 @@ def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, without what would configure a node."""
+    """The environment of this process, without variables that configure a node."""
     unwanted = (ENV_PREFIX, "NOTIFY_", "WATCHDOG_")
     return {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}

@@ -1,4 +1,4 @@
-"""What the demo tells the person at the terminal: where everything is, and what to try, as commands to paste."""
+"""Instructions that the demo prints: addresses, files, and commands to try."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 PAGES = (
     ("/", "the shop's front page, always available"),
     ("/free/", "articles for everybody"),
-    ("/paid/full/", "the archive for subscribers, promised half of the house"),
+    ("/paid/full/", "the archive for subscribers, guaranteed half of the capacity"),
     ("/shop/", "what is for sale"),
-    ("/checkout/", "where it is paid for, always available"),
+    ("/checkout/", "the checkout, always available"),
 )
 EVENING = """\
-# The readers' evening: half of the house is for the free pages, and subscribers come after them.
+# The readers' evening: the free pages have half of the capacity, and subscribers at most a fifth.
 set lifetime = 500ms
 set channel = 128KB in 250ms
 
@@ -34,50 +34,51 @@ set channel = 128KB in 250ms
 """
 
 
-def introduction(crew: DemoNodes, spec: Path, evening: Path) -> str:
+def introduction(nodes: DemoNodes, spec: Path, evening: Path) -> str:
+    """The text that the demo prints when the cluster is ready. ``evening`` is the file of the other policy."""
     qosweb, loadgen = _command("qosweb", "qosweb"), _command("loadgen", "loadgen.cli")
-    first, last = crew.members[0], crew.members[-1]
+    first, last = nodes.members[0], nodes.members[-1]
     lines = [
-        f"{_nodes(len(crew.members))} with the sample shop, under a gentle load:",
+        f"{_nodes(len(nodes.members))} with the sample shop, under a light load:",
         "",
-        *(f"  {one.name}  pid {one.pid:<8} {one.url}/   dashboard http://{one.admin}/" for one in crew.members),
+        *(f"  {one.name}  pid {one.pid:<8} {one.url}/   dashboard http://{one.admin}/" for one in nodes.members),
     ]
-    lines += ["", "Pages, at any of them:", ""]
+    lines += ["", "Pages, at any node:", ""]
     lines += [f"  {first.url + path:<34} {what}" for path, what in PAGES]
     lines += [
         "",
-        f"What is promised: {spec}",
-        f"Logs: {crew.folder}/n*.log, until the end",
+        f"Specification: {spec}",
+        f"Logs, deleted at the end: {nodes.folder}/n*.log",
         "",
-        "Try, in another terminal:",
+        "Try in another terminal:",
         "",
     ]
-    targets = " ".join(f"--target {one.url}" for one in crew.members)
+    targets = " ".join(f"--target {one.url}" for one in nodes.members)
     crowd = f"--mix 'readers=1:/free/hollin-preview.jpg' | {loadgen} run - {targets}"
     both = "--mix 'readers=4:/free/hollin-preview.jpg' --mix 'subscribers=2:/paid/full/hollin-sheet.jpg'"
-    join = " ".join(f"--join {one.group}" for one in crew.members[:2])
-    newcomer = shlex.join(crew.options(f"n{len(crew.members) + 1}", "--listen", "127.0.0.1:0", "--admin", "none"))
+    join = " ".join(f"--join {one.group}" for one in nodes.members[:2])
+    newcomer = shlex.join(nodes.options(f"n{len(nodes.members) + 1}", "--listen", "127.0.0.1:0", "--admin", "none"))
     steps = [
         ("watch the cluster", f"{qosweb} status --admin {first.admin} --watch"),
-        ("ask for a page; the answer names its class", f"curl -si {first.url}/free/ | grep QoS"),
-        ("a crowd of readers: the others do not suffer", f"{loadgen} trace --rate 150 --duration 30s {crowd}"),
+        ("request a page; the response names its class", f"curl -si {first.url}/free/ | grep QoS"),
+        ("overload by readers: other classes keep their service", f"{loadgen} trace --rate 150 --duration 30s {crowd}"),
         (
-            "readers and subscribers, both too many: the shares hold",
+            "overload by readers and subscribers: each class gets its share",
             f"{loadgen} trace --rate 60 --duration 60s {both} | {loadgen} run - {targets}",
         ),
         ("change the policy of the whole cluster, and back", f"{qosweb} reload {evening} --admin {first.admin}"),
         ("", f"{qosweb} reload {spec} --admin {first.admin}"),
     ]
-    if len(crew.members) > 1:
+    if len(nodes.members) > 1:
         steps += [
-            (f"cut off {last.name}, and let it come back", f"kill -STOP {last.pid}; sleep 10; kill -CONT {last.pid}"),
+            (f"suspend {last.name}, and let it return", f"kill -STOP {last.pid}; sleep 10; kill -CONT {last.pid}"),
             (f"kill {last.name}", f"kill -9 {last.pid}"),
         ]
     steps.append(("add a node", f"{qosweb} serve {newcomer} --access-log none {join}"))
     for what, command in steps:
         lines += [f"  # {what}"] if what else []
         lines += [f"  {command}"]
-    lines += ["", "Ctrl-C ends it. What happens, from now on:"]
+    lines += ["", "Ctrl-C stops the demo. Events:"]
     return "\n".join(lines)
 
 
@@ -86,10 +87,10 @@ def _nodes(count: int) -> str:
 
 
 def _command(script: str, module: str) -> str:
-    """How to start it from a shell: by its name if that is found there, else beside this interpreter."""
-    beside = Path(sys.executable).with_name(script)
-    if (found := shutil.which(script)) is not None and (not beside.exists() or Path(found).samefile(beside)):
+    """The shell command for a script: its name if it is on the PATH, else its path next to this interpreter."""
+    installed = Path(sys.executable).with_name(script)
+    if (found := shutil.which(script)) is not None and (not installed.exists() or Path(found).samefile(installed)):
         return script
-    if beside.exists():
-        return shlex.quote(str(beside))
+    if installed.exists():
+        return shlex.quote(str(installed))
     return f"{shlex.quote(sys.executable)} -m {module}"

@@ -1,7 +1,7 @@
-"""A node of the demo, as a process: ``qosweb serve`` that ends when the demo does, however that ended.
+"""Process of a demo node: ``qosweb serve`` that stops when the demo ends, even if the demo is killed.
 
-The demo holds the other end of standard input and never writes to it. When that is closed, the demo is gone, and the
-node ends in order. (A node that was stopped is continued by the kernel when the demo leaves its group an orphan.)
+The demo holds the other end of standard input and never writes to it. End of file means that the demo has ended; then
+the node stops gracefully. (A suspended node is continued by the kernel, because its process group becomes orphaned.)
 Started by: `demo_nodes`.
 """
 
@@ -15,7 +15,7 @@ import threading
 from qosweb.cli import main
 
 
-def _end_with_the_demo() -> None:
+def _stop_with_demo() -> None:
     try:
         while os.read(0, 4096):
             pass
@@ -25,5 +25,5 @@ def _end_with_the_demo() -> None:
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_the_demo, name="demo", daemon=True).start()
+    threading.Thread(target=_stop_with_demo, name="demo", daemon=True).start()
     sys.exit(main(["serve", *sys.argv[1:]]))

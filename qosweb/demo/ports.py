@@ -1,4 +1,4 @@
-"""Ports for the nodes of the demo: three for each, in a pattern that is easy to remember while they are free."""
+"""Chooses ports for the nodes of the demo: three per node, in a regular pattern if they are free."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ class Ports:
     group: int
 
 
-def choose(nodes: int, first: int | None) -> tuple[list[Ports], list[int]]:
-    """For each node its ports, and those that were wanted and taken; if somebody asked for these, that is an error."""
+def choose_ports(nodes: int, first: int | None) -> tuple[list[Ports], list[int]]:
+    """The ports of each node, and those of the pattern that are in use.
+
+    ``first`` is the port that the user gave; 0 means any free ports. Raises UsageError if its ports are in use.
+    """
     start = FIRST if first is None else first
     if start == 0:
-        return [Ports(*some) for some in _any(nodes)], []
+        return [Ports(*some) for some in _free_ports(nodes)], []
     if not 1 <= start <= 65535 - STEP * nodes:
-        raise UsageError(
-            f"--port {start}: {nodes} nodes need ports from there on; give one up to {65535 - STEP * nodes}"
-        )
-    wanted = [Ports(*(start + STEP * at + more for more in range(3))) for at in range(nodes)]
-    taken = [port for one in wanted for port in (one.public, one.admin, one.group) if not _is_free(port)]
+        raise UsageError(f"--port {start}: {nodes} nodes need higher ports too; give at most {65535 - STEP * nodes}")
+    pattern = [Ports(*(start + STEP * at + more for more in range(3))) for at in range(nodes)]
+    taken = [port for one in pattern for port in (one.public, one.admin, one.group) if not _is_free(port)]
     if taken and first is not None:
         listed = ", ".join(map(str, taken))
-        raise UsageError(f"--port {start}: in use: {listed}; give another, or 0 for any that are free")
+        raise UsageError(f"--port {start}: in use: {listed}; give another port, or 0 for any free ports")
     if taken:
-        return [Ports(*some) for some in _any(nodes)], taken
-    return wanted, []
+        return [Ports(*some) for some in _free_ports(nodes)], taken
+    return pattern, []
 
 
 def _is_free(port: int) -> bool:
@@ -49,8 +50,8 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _any(nodes: int) -> list[tuple[int, int, int]]:
-    """Different ones, because all of them are bound at the same time."""
+def _free_ports(nodes: int) -> list[tuple[int, int, int]]:
+    """Three free ports per node. All are bound at the same time, so that they differ."""
     with contextlib.ExitStack() as stack:
         ports = []
         for _ in range(3 * nodes):

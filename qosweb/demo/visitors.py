@@ -1,6 +1,6 @@
-"""The gentle load of the demo: visitors of the shop, a few each second, at all of its nodes.
+"""Background load of the demo: a few requests per second, to random pages of random nodes.
 
-They come whether or not the ones before them were answered. No more than WAITING_MAX are on their way at a time.
+The load is open: requests do not wait for earlier responses. At most WAITING_MAX are in flight.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ PAGES = {
 }
 
 
-async def visit_for_ever(members: Callable[[], list[DemoNode]], chance: random.Random) -> None:
-    """``members`` are those that have not ended."""
+async def visit_forever(members: Callable[[], list[DemoNode]], chance: random.Random) -> None:
+    """Send requests until cancelled. ``members`` returns the nodes that have not ended."""
     pages, weights = list(PAGES), list(PAGES.values())
     visits: set[asyncio.Task[None]] = set()
     limits = aiohttp.ClientTimeout(total=PATIENCE_S)
@@ -46,10 +46,10 @@ async def visit_for_ever(members: Callable[[], list[DemoNode]], chance: random.R
         try:
             while True:
                 await asyncio.sleep(chance.expovariate(PER_S))
-                open_to_all = members()
-                if open_to_all and len(visits) < WAITING_MAX:
+                running = members()
+                if running and len(visits) < WAITING_MAX:
                     page = chance.choices(pages, weights)[0]
-                    visit = asyncio.create_task(_visit(session, chance.choice(open_to_all).url + page))
+                    visit = asyncio.create_task(_visit(session, chance.choice(running).url + page))
                     visits.add(visit)
                     visit.add_done_callback(visits.discard)
         finally:
@@ -59,7 +59,7 @@ async def visit_for_ever(members: Callable[[], list[DemoNode]], chance: random.R
 
 
 async def _visit(session: aiohttp.ClientSession, url: str) -> None:
-    """What becomes of it, the nodes know; a node may also be gone, which is what the demo is for."""
+    """Fetch a page and ignore the result: the nodes log it, and a node may be down on purpose."""
     try:
         async with session.get(url) as reply:
             while await reply.content.read(1 << 16):

@@ -1,15 +1,17 @@
-"""HTTP semantics as pure functions: values in, values out.
+"""HTTP semantics as pure functions.
 
-From: RFC 9110 (semantics) and RFC 3986 (names). Nothing here opens a file, reads a clock or knows a socket;
-whatever varies (the time, a boundary) is an argument. Input from the wire may be any text at all: a function
-either has a value for "this is not valid" or raises the one error that it documents.
+From: RFC 9110 (semantics) and RFC 3986 (names). Nothing here uses files, clocks or sockets; variable inputs (time,
+boundary) are arguments. Input from the wire may be any text: each function has a result for invalid input, or raises
+the one exception that it documents.
 
-    targets        what is asked for: request target -> canonical path
-    hosts          of whom: the Host field
-    dates          HTTP-date, in three spellings
+    targets        request target to canonical path
+    hosts          the Host field
+    dates          HTTP-date in its three formats
     etags          entity tags and their two comparisons
-    preconditions  proceed, 304 or 412
-    ranges         which bytes: Range, Content-Range, multipart/byteranges
-    encodings      in which content coding
-    media          of which media type
+    preconditions  conditional requests: proceed, 304 or 412
+    ranges         Range, Content-Range, multipart/byteranges
+    encodings      choice of the content coding
+    media          media type of a file name
+    bodies         framing of request bodies
+    hops           header fields of forwarded messages
 """

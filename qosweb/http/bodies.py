@@ -1,15 +1,15 @@
-"""Request bodies out of a byte stream: by length, or chunked (RFC 9112 sections 6 and 7.1). Pure.
+"""Parsers for request bodies, by Content-Length or chunked (RFC 9112 sections 6 and 7.1). Pure.
 
-The chunked form is read to the letter: a size is one to sixteen hexadecimal digits, lines end with CR LF, extensions
-and trailers are read over within bounds. Whoever reads more leniently than his neighbour lets requests be smuggled
-past the other, and what is passed on is written anew from what was read here.
+The chunked parser is strict: a size has one to sixteen hexadecimal digits, lines end with CR LF, extensions and
+trailers are skipped within limits. A parser that is more lenient than its neighbour enables request smuggling.
+A forwarded body is framed anew from the parsed content.
 """
 
 from __future__ import annotations
 
 import re
 
-LINE_MAX = 1024  # of a chunk's size with its extensions
+LINE_MAX = 1024  # chunk size with extensions
 TRAILERS_MAX = 16 << 10
 
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
@@ -17,11 +17,11 @@ _TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
 
 
 class BadBody(Exception):
-    """What arrives is not framed as a body is."""
+    """The framing of the body is invalid."""
 
 
 class SizedBody:
-    """``length`` bytes."""
+    """A body of ``length`` bytes."""
 
     __slots__ = ("_left",)
 
@@ -33,26 +33,26 @@ class SizedBody:
         return self._left == 0
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """What of ``data`` is body, and what follows the body."""
+        """Split ``data`` into body and the bytes after the body."""
         taken = data[: self._left]
         self._left -= len(taken)
         return taken, data[len(taken) :]
 
 
 class ChunkedBody:
-    """Chunks up to the last one, and the trailers, which are dropped."""
+    """A chunked body. Trailers are parsed and dropped."""
 
     __slots__ = ("_held", "_in_trailers", "_left", "_trailers_len", "is_complete")
 
     def __init__(self) -> None:
         self.is_complete = False
-        self._held = b""  # of a line that is not whole yet
-        self._left = 0  # of a chunk, with the CR LF behind it
+        self._held = b""  # incomplete line
+        self._left = 0  # rest of the current chunk, including its CR LF
         self._in_trailers = False
         self._trailers_len = 0
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """What of ``data`` is body, and what follows the body. Raises BadBody."""
+        """Split ``data`` into decoded body and the bytes after the body. Raises BadBody."""
         data = self._held + data
         self._held = b""
         parts: list[bytes] = []
@@ -89,7 +89,7 @@ class ChunkedBody:
             if not line:
                 self.is_complete = True
             elif not _TRAILER.fullmatch(line):
-                raise BadBody("a trailer is no field")
+                raise BadBody("a trailer is not a valid field")
             return
         found = _SIZE_LINE.fullmatch(line)
         if found is None:

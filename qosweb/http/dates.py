@@ -1,8 +1,8 @@
-"""HTTP-date: one format to send, three to understand.
+"""Formats and parses HTTP-date: one format to send, three formats to accept.
 
 From: RFC 9110 section 5.6.7.
-Departs: the name of the weekday has to be one, but not the right one; it is redundant, and the section
-encourages recipients to be robust.
+Departs: the weekday must be a valid name, but need not match the date. It is redundant, and the section encourages
+recipients to be robust.
 """
 
 import re
@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _DAY_S = 86_400
 
-# The years 1 to 9999: beyond them no date has the four digits that the format demands.
+# The years 1 to 9999: the format requires four digits.
 _EARLIEST_S = (date.min.toordinal() - _EPOCH_ORDINAL) * _DAY_S
 _LATEST_S = (date.max.toordinal() - _EPOCH_ORDINAL + 1) * _DAY_S - 1
 
@@ -31,9 +31,9 @@ _ASCTIME = re.compile(f"{_WEEKDAY} {_MONTH} (?P<day>[0-9]{{2}}| [0-9]) {_TIME} (
 
 
 def format_http_date(epoch_s: int) -> str:
-    """The IMF-fixdate of a moment, in English whatever the locale.
+    """Format a time as IMF-fixdate, independent of the locale.
 
-    A moment outside the years 1 to 9999 (file systems can hold such times) becomes the nearest one inside.
+    A time outside the years 1 to 9999 (file systems can store such times) is clamped.
     """
     at = _moment(epoch_s)
     return (
@@ -43,9 +43,9 @@ def format_http_date(epoch_s: int) -> str:
 
 
 def parse_http_date(text: str, now_s: int) -> int | None:
-    """Seconds since the epoch, or None if the text is no HTTP-date or names a day or time that cannot be.
+    """Parse an HTTP-date into seconds since the epoch; None if it is invalid.
 
-    `now_s` decides the century of the two-digit years of the rfc850 form, and nothing else.
+    `now_s` only decides the century of two-digit years in the rfc850 format.
     """
     found = _IMF_FIXDATE.fullmatch(text) or _RFC850.fullmatch(text) or _ASCTIME.fullmatch(text)
     if found is None:
@@ -68,7 +68,7 @@ def parse_http_date(text: str, now_s: int) -> int | None:
 
 
 def _full_year(year_of_century: int, rest: tuple[int, int, int, int, int], now: datetime) -> int:
-    """The latest year with these two digits that puts the date at most 50 years ahead."""
+    """The latest year with these two digits for which the date is at most 50 years ahead."""
     year_max = now.year + 50
     year = year_max - (year_max - year_of_century) % 100
     too_far = year == year_max and rest > (now.month, now.day, now.hour, now.minute, now.second)

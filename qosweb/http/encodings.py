@@ -1,15 +1,15 @@
-"""Which content coding to send.
+"""Content negotiation: chooses the content coding of a response from Accept-Encoding.
 
 From: RFC 9110 section 12.5.3 (Accept-Encoding), 12.4.2 (weights), 8.4.1 (codings and their aliases).
-Departs: a client that refuses even identity gets identity all the same, never 406: it may be able to use it.
-A coding named twice has the weight of its first mention.
+Departs: a client that refuses even identity still gets identity, never 406: it may be able to use it. If a coding is
+listed twice, its first weight counts.
 """
 
 import math
 import re
 from collections.abc import Sequence
 
-# token [ OWS ";" OWS "q=" qvalue ]; possessive, so that no member is read twice.
+# token [ OWS ";" OWS "q=" qvalue ]; possessive quantifiers prevent backtracking.
 _MEMBER = re.compile(
     r"[ \t]*+"
     r"([!#$%&'*+.^_`|~0-9A-Za-z-]++)[ \t]*+"
@@ -22,9 +22,9 @@ _WEIGHT_MAX = 1000  # thousandths: a qvalue has at most three decimals
 def choose_encoding(accept_encoding: str | None, available: Sequence[tuple[str, int]]) -> str | None:
     """The best of the available codings (each with the size of its body), or None for identity.
 
-    The highest weight wins, and among equals the smallest body. Identity competes with its own weight (that
-    of `*` if it is not named) and gives way to any coding of the same weight; if neither is named, any coding that
-    the client names goes before it. Weight 0 means never. Without the field the client has no wish for a coding.
+    The highest weight wins; among equal weights the smallest body. Identity has its own weight, or that of `*`, and
+    loses against any coding of the same weight. If neither identity nor `*` is listed, any listed coding wins against
+    identity. Weight 0 means never. Without the field the response is not encoded.
     """
     if accept_encoding is None or not available:
         return None
@@ -43,7 +43,7 @@ def choose_encoding(accept_encoding: str | None, available: Sequence[tuple[str, 
 
 
 def _parse_weights(accept_encoding: str) -> dict[str, int]:
-    """The weights in thousandths by coding in lower case; malformed members are left out."""
+    """The weight in thousandths of each coding, in lower case. Malformed members are ignored."""
     weights: dict[str, int] = {}
     for member in accept_encoding.split(","):
         found = _MEMBER.fullmatch(member)

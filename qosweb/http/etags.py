@@ -1,21 +1,20 @@
-"""Entity tags: lists of them, and the two ways to compare.
+"""Entity tags: parses lists of them, and implements strong and weak comparison.
 
 From: RFC 9110 section 8.8.3 (syntax), 8.8.3.2 (comparison), 5.6.1 (lists).
-Departs: a list with anything malformed in it counts as empty. Half of a list that we misread is no ground
-for telling a client that its copy is current.
+Departs: a list with a malformed member counts as empty. A partly understood list does not justify a 304.
 """
 
 import re
 
-# Possessive quantifiers: nothing here can be matched in two ways, so nothing is tried twice.
+# The expression is unambiguous; possessive quantifiers prevent backtracking.
 _MEMBER = re.compile(r"""[ \t,]*+((?:W/)?"[\x21\x23-\x7e\x80-\U0010ffff]*+")[ \t]*+(?=,|\Z)""")
 _REMAINDER = re.compile(r"[ \t,]*+")
 
 
 def parse_etags(value: str) -> list[str]:
-    """The members of a list of entity tags, quotes and all; [] if the list is empty or malformed.
+    """Parse a list of entity tags, which keep their quotes; [] if the list is empty or malformed.
 
-    A comma may be part of a tag. Empty members are skipped.
+    A tag may contain commas. Empty members are skipped.
     """
     tags: list[str] = []
     at = 0

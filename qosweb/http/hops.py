@@ -1,8 +1,8 @@
-"""What a message's fields become when it is passed on (RFC 9110 section 7.6, RFC 7239). Pure.
+"""Header fields of forwarded messages: removes hop-by-hop fields, adds Via and Forwarded. Pure.
 
-Fields that are for one connection end here: those that Connection names, and those that always are. How a message is
-framed is said anew by whoever sends it on, from what was read: Content-Length and Transfer-Encoding of the message
-that came are never copied. Via tells who passed it on, Forwarded for whom.
+From: RFC 9110 section 7.6, RFC 7239.
+Hop-by-hop fields are the fixed ones and those that Connection lists. Content-Length and Transfer-Encoding are never
+copied: the sender frames the message anew. Via names the intermediary, Forwarded the client.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Fields = list[tuple[str, str]]
 
-OF_ONE_HOP = frozenset(
+HOP_BY_HOP = frozenset(
     {
         "connection",
         "keep-alive",
@@ -30,26 +30,26 @@ OF_ONE_HOP = frozenset(
     }
 )
 _OF_FRAMING = frozenset({"content-length"})
-_NEVER_NAMED = frozenset({"host", "content-length", "via", "forwarded"})  # what no client can have taken away
-_TOLD_ANEW = frozenset({"host", "expect", "via", "forwarded"})
+_NEVER_NAMED = frozenset({"host", "content-length", "via", "forwarded"})  # a client cannot remove them by Connection
+_REWRITTEN = frozenset({"host", "expect", "via", "forwarded"})
 
 
-def passed_on(fields: Iterable[tuple[str, str]]) -> Fields:
-    """The fields without those of one hop, and without framing."""
+def end_to_end_fields(fields: Iterable[tuple[str, str]]) -> Fields:
+    """The fields without hop-by-hop fields and without framing."""
     fields = list(fields)
     named = {
         word.strip().lower() for name, value in fields if name.lower() == "connection" for word in value.split(",")
     }
-    dropped = OF_ONE_HOP | _OF_FRAMING | (named - _NEVER_NAMED)
+    dropped = HOP_BY_HOP | _OF_FRAMING | (named - _NEVER_NAMED)
     return [(name, value) for name, value in fields if name.lower() not in dropped]
 
 
 def request_fields(
     fields: Iterable[tuple[str, str]], *, host: str, client: str, proto: str, me: str, version: str
 ) -> Fields:
-    """The fields of a request as they go on. ``version`` is that of the request, such as 1.1."""
+    """The fields of a forwarded request. ``version`` is the HTTP version of the request, such as 1.1."""
     fields = list(fields)
-    kept = [(name, value) for name, value in passed_on(fields) if name.lower() not in _TOLD_ANEW]
+    kept = [(name, value) for name, value in end_to_end_fields(fields) if name.lower() not in _REWRITTEN]
     via = [value for name, value in fields if name.lower() == "via"]
     forwarded = [value for name, value in fields if name.lower() == "forwarded"]
     return [
@@ -61,15 +61,15 @@ def request_fields(
 
 
 def response_fields(fields: Iterable[tuple[str, str]], *, me: str, version: str) -> Fields:
-    """The fields of an answer as they go on."""
+    """The fields of a forwarded response."""
     fields = list(fields)
     via = [value for name, value in fields if name.lower() == "via"]
-    kept = [(name, value) for name, value in passed_on(fields) if name.lower() != "via"]
+    kept = [(name, value) for name, value in end_to_end_fields(fields) if name.lower() != "via"]
     return [*kept, ("Via", ", ".join([*via, f"{version} {me}"]))]
 
 
-def has_passed(fields: Iterable[tuple[str, str]], me: str) -> bool:
-    """Whether ``me`` has passed it on before: it goes in a circle."""
+def is_forwarding_loop(fields: Iterable[tuple[str, str]], me: str) -> bool:
+    """Whether ``me`` has forwarded the message before: a forwarding loop."""
     return any(me in hop.split()[1:2] for name, value in fields if name.lower() == "via" for hop in value.split(","))
 
 

@@ -1,8 +1,8 @@
-"""The Host field: which site is asked.
+"""Parses and normalises the Host field.
 
 From: RFC 9110 section 7.2 (Host), 4.2.1 (no empty host), RFC 3986 section 3.2.2 and 3.2.3 (host and port).
-Departs: IPvFuture is refused, as no version of it exists; so are names longer than 255
-and ports beyond 65535.
+Departs: IPvFuture is rejected, as no version of it exists; so are names longer than 255 characters and ports beyond
+65535.
 """
 
 import re
@@ -10,7 +10,7 @@ from ipaddress import AddressValueError, IPv6Address
 
 _HOST = re.compile(
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]{2,45})\]"
-    r"|(?P<name>(?:[0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){1,255}))"  # an IPv4 address is a name, too
+    r"|(?P<name>(?:[0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){1,255}))"  # includes IPv4 addresses
     r"(?P<port>:0*+[0-9]{0,5})?"
 )
 _NAME_LEN_MAX = 255
@@ -18,9 +18,9 @@ _PORT_MAX = 65_535
 
 
 def parse_host(value: str) -> str | None:
-    """The host in lower case, with the port if one is given (an empty one is dropped); None if invalid.
+    """The host in lower case, with its port if there is one (an empty port is dropped); None if invalid.
 
-    The empty value is valid and stands for itself: a client sends it when its target has no authority.
+    The empty value is valid and returned as it is: clients send it if the target has no authority.
     """
     if not value:
         return ""

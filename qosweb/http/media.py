@@ -1,8 +1,8 @@
 """Media types by file name extension.
 
 From: the IANA registry of media types; RFC 9239 (JavaScript), RFC 8081 (fonts), RFC 7763 (Markdown).
-The table is ours and not the system's, so that every member of a cluster answers alike. Only text/* gets a
-charset: JSON is UTF-8 by definition (RFC 8259), and XML says itself what it is (RFC 7303).
+The table does not depend on the operating system, so that all nodes of a cluster respond alike. Only text/* gets a
+charset: JSON is UTF-8 by definition (RFC 8259), and XML declares its own encoding (RFC 7303).
 """
 
 _UNKNOWN = "application/octet-stream"

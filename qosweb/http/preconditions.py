@@ -1,6 +1,6 @@
-"""Conditional requests: proceed, 304 Not Modified or 412 Precondition Failed.
+"""Evaluates conditional requests: proceed, 304 Not Modified or 412 Precondition Failed.
 
-From: RFC 9110 section 13; the order is that of 13.2.2, for a resource that exists and has both validators.
+From: RFC 9110 section 13; in the order of 13.2.2, for a resource that exists and has both validators.
 """
 
 import enum
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from qosweb.http.dates import parse_http_date
 from qosweb.http.etags import parse_etags, same_strongly, same_weakly
 
-# 13.2.1: methods that neither select nor modify a representation have nothing to be conditional on.
+# 13.2.1: conditions do not apply to methods that neither select nor modify a representation.
 _UNCONDITIONAL_METHODS = frozenset({"CONNECT", "OPTIONS", "TRACE"})
 
-# 8.8.2.2: a Last-Modified this much older than the Date can no longer name two states of one second.
+# 8.8.2.2: a Last-Modified this much older than the Date identifies a single state.
 _STRONG_AFTER_S = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """What tells one state of a representation from the next."""
+    """The validators of the current representation."""
 
     etag: str  # as in the field: with quotes, perhaps with W/
     modified_s: int
@@ -42,7 +42,7 @@ class PreconditionResult(enum.Enum):
 
 
 def evaluate(conditions: RequestConditions, method: str, current: Validators, now_s: int) -> PreconditionResult:
-    """What becomes of a request, all its conditions but If-Range considered."""
+    """Evaluate all conditions of a request except If-Range."""
     if method in _UNCONDITIONAL_METHODS:
         return PreconditionResult.PROCEED
     reads = method in ("GET", "HEAD")
@@ -67,18 +67,18 @@ def evaluate(conditions: RequestConditions, method: str, current: Validators, no
 
 
 def range_applies(conditions: RequestConditions, current: Validators, now_s: int) -> bool:
-    """Whether a Range field is to be honoured: no If-Range, or one that names exactly the current state.
+    """Whether a Range field applies: there is no If-Range, or it matches the current state exactly.
 
-    `now_s` is the Date of the response. A date must be a strong validator (13.1.5), which Last-Modified is
-    once a second has passed since (8.8.2.2).
+    `now_s` is the Date of the response. A date must be a strong validator (13.1.5). Last-Modified is strong once a
+    second has passed (8.8.2.2).
     """
-    wanted = conditions.if_range
-    if wanted is None:
+    if_range = conditions.if_range
+    if if_range is None:
         return True
-    if '"' in wanted[:3]:  # 13.1.5: tells an entity tag from a date
-        return parse_etags(wanted) == [wanted] and same_strongly(wanted, current.etag)
+    if '"' in if_range[:3]:  # 13.1.5: distinguishes an entity tag from a date
+        return parse_etags(if_range) == [if_range] and same_strongly(if_range, current.etag)
     is_strong = now_s - current.modified_s >= _STRONG_AFTER_S
-    return is_strong and parse_http_date(wanted, now_s) == current.modified_s
+    return is_strong and parse_http_date(if_range, now_s) == current.modified_s
 
 
 def _lists_strongly(value: str, etag: str) -> bool:

@@ -1,9 +1,9 @@
-"""Byte ranges: what Range asks for, and the heads of the answer.
+"""Byte ranges: parses Range, and formats Content-Range and multipart/byteranges.
 
 From: RFC 9110 section 14, 15.3.7 (206) and 14.6 (multipart/byteranges).
-Departs: where the RFC leaves it open, a range set that is invalid, too long, or asks for more bytes than
-there are is ignored (the client gets the whole with 200) rather than refused. The same goes for the last n
-bytes of nothing: 14.1.2 calls that satisfiable, but no Content-Range can say it.
+Departs: where the RFC leaves the choice, a range set that is invalid, too long, or larger than the representation is
+ignored (200 with the whole content) rather than rejected. The same applies to a suffix range of an empty
+representation: 14.1.2 calls it satisfiable, but no Content-Range can express it.
 """
 
 import enum
@@ -14,7 +14,7 @@ from typing import Final
 
 _RANGE_SPEC = re.compile(r"([0-9]*)-([0-9]*)")
 
-# More digits than the length of any file has; int() of many more would raise.
+# More digits than the size of any file has. int() would raise for thousands of digits.
 _DIGITS_MAX = 19
 _BEYOND_ANY_SIZE: int = 10**_DIGITS_MAX
 
@@ -32,7 +32,7 @@ class ByteSpan:
 
 
 class Unsatisfiable(enum.Enum):
-    """A valid range set of which no byte exists: 416."""
+    """A valid range set without any existing byte: 416."""
 
     UNSATISFIABLE = enum.auto()
 
@@ -41,11 +41,11 @@ UNSATISFIABLE: Final = Unsatisfiable.UNSATISFIABLE
 
 
 def parse_range(value: str, size: int, most: int) -> list[ByteSpan] | Unsatisfiable | None:
-    """The spans to send of a representation of `size` bytes, in the order of the request.
+    """The spans of a representation of `size` bytes to send, in the order of the request.
 
-    None: ignore the field (another unit, invalid, more than `most` ranges, more bytes than there are).
-    UNSATISFIABLE: answer 416. Otherwise at least one span; those that overlap or touch have become one, in
-    the place of the first of them.
+    None: ignore the field (another unit, invalid, more than `most` ranges, more bytes than the representation has).
+    UNSATISFIABLE: respond with 416. Otherwise at least one span. Spans that overlap or touch are joined, at the
+    position of the first of them.
     """
     unit, _, range_set = value.partition("=")
     if unit.lower() != "bytes":
@@ -91,11 +91,11 @@ def unsatisfied_range(size: int) -> str:
 def multipart_byteranges(
     spans: Sequence[ByteSpan], size: int, media_type: str, boundary: str
 ) -> tuple[list[bytes], bytes]:
-    """What stands around the parts of a multipart/byteranges body: a head for each span, and the close.
+    """The framing of a multipart/byteranges body: a head for each span, and the closing delimiter.
 
-    The sender interleaves: head 0, the bytes of span 0, head 1, the bytes of span 1, ... and last the close.
-    Heads, spans and close together are the Content-Length. The boundary is the caller's to choose: one that
-    does not occur in the content, at most 70 characters, best of letters and digits only.
+    The sender interleaves head 0, the bytes of span 0, head 1, the bytes of span 1, ..., and the closing delimiter.
+    Together they are the Content-Length. The caller chooses a boundary that does not occur in the content: at most 70
+    characters, preferably letters and digits.
     """
     heads = [
         (
@@ -110,7 +110,7 @@ def multipart_byteranges(
 
 
 def _delimiter(boundary: str, *, is_first: bool) -> str:
-    """The line break before a boundary belongs to it (RFC 2046 section 5.1.1), but starts no body."""
+    """The line break before a boundary belongs to it (RFC 2046 section 5.1.1), but a body does not start with it."""
     return f"--{boundary}" if is_first else f"\r\n--{boundary}"
 
 
@@ -122,7 +122,7 @@ def _number(digits: str) -> int:
 
 
 def _is_less(one: str, other: str) -> bool:
-    """Compare digit strings of any length as the numbers they write."""
+    """Compare decimal numbers of any length."""
     one, other = one.lstrip("0"), other.lstrip("0")
     return (len(one), one) < (len(other), other)
 
@@ -130,7 +130,7 @@ def _is_less(one: str, other: str) -> bool:
 def _coalesce(spans: list[ByteSpan]) -> list[ByteSpan]:
     if len(spans) == 1:
         return spans
-    merged: list[tuple[int, ByteSpan]] = []  # with the place of the earliest one inside
+    merged: list[tuple[int, ByteSpan]] = []  # with the position of the earliest span inside
     for place, span in sorted(enumerate(spans), key=lambda placed: placed[1].first):
         if merged and span.first <= merged[-1][1].last + 1:
             earlier_place, earlier = merged[-1]

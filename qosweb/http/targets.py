@@ -1,13 +1,13 @@
-"""From request target to canonical path: the only way by which a name from the wire gets to the file system.
+"""Parses request targets into canonical paths. Names from the wire reach the file system only through this module.
 
 From: RFC 9112 section 3.2 (forms of the target), RFC 9110 section 4.2 (http URIs), RFC 3986 section 2.1
 (escapes) and 3.3 (paths).
-Departs: dot segments, escaped slashes and backslashes are refused, not resolved: no client of good will sends
-them, and whoever resolves them must do so as everyone else in the chain does. Empty segments vanish.
-Characters that RFC 3986 wants escaped but that cannot mislead anyone (`|`, `{`, `"`) pass.
+Departs: dot segments, escaped slashes and backslashes are rejected, not resolved. Legitimate clients do not send them,
+and resolving them is safe only if all servers in the chain do it alike. Empty segments are dropped. Characters that
+RFC 3986 requires to be escaped but that are harmless (`|`, `{`, `"`) are accepted.
 
-The path is decoded exactly once, and to bytes: a segment is the name of a file as os.fsdecode gives it where
-names are UTF-8, so that a name which is not UTF-8 can be asked for, and overlong forms stay what they are.
+The path is decoded exactly once, and to bytes. A segment is a file name as os.fsdecode returns it on a UTF-8 file
+system, so that names which are not UTF-8 can be requested, and overlong forms are not normalised.
 """
 
 import re
@@ -25,13 +25,13 @@ _ESCAPED_SEPARATOR = re.compile(r"%(?:2[Ff]|5[Cc])")
 
 _SEGMENT_SAFE = "!$&'()*+,;=:@"  # RFC 3986: pchar, beyond what quote() never escapes
 
-# NAME_MAX and PATH_MAX: beyond them no file can have the name.
+# NAME_MAX and PATH_MAX: no file has a longer name.
 _SEGMENT_BYTES_MAX = 255
 _PATH_BYTES_MAX = 4096
 
 
 class BadTarget(Exception):
-    """A target that names nothing here: 400 if malformed or deceptive, 404 if no such file is public."""
+    """An invalid target. ``status`` is 400 if it is malformed or deceptive, 404 if such a file is never public."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(status, reason)
@@ -41,7 +41,7 @@ class BadTarget(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """What a request asks for. No segment is empty, '.', '..' or hidden, or holds a slash or a backslash."""
+    """A parsed target. No segment is empty, '.', '..' or hidden, or contains a slash or a backslash."""
 
     segments: tuple[str, ...]
     is_directory: bool
@@ -55,7 +55,7 @@ class RequestTarget:
 
     @property
     def escaped_path(self) -> str:
-        """The canonical path as it may stand in a Location field: one slash first, never two."""
+        """The canonical path for a Location field: it starts with one slash, never two."""
         return self._joined(tuple(quote(segment, _SEGMENT_SAFE, errors="surrogateescape") for segment in self.segments))
 
     @property
@@ -70,12 +70,9 @@ class RequestTarget:
 
 
 def parse_target(raw: str) -> RequestTarget:
-    """Read a target in origin-form or absolute-form; raises BadTarget.
-
-    Whatever deserves a 400 is found before anything that deserves a 404.
-    """
+    """Parse a target in origin-form or absolute-form. Raises BadTarget; 400 takes precedence over 404."""
     if _NOT_VISIBLE_ASCII.search(raw):
-        raise BadTarget(400, "character that is no visible ASCII")
+        raise BadTarget(400, "character that is not visible ASCII")
     if "#" in raw:
         raise BadTarget(400, "fragment")
 
@@ -127,7 +124,7 @@ def _refuse_hidden(segments: tuple[str, ...]) -> None:
 
 
 def _refuse_too_long(path: str, segments: tuple[str, ...]) -> None:
-    # A character takes at most four bytes: most paths are too short for a closer look.
+    # A character takes at most four bytes, so most paths need no exact computation.
     if len(path) * 4 <= _SEGMENT_BYTES_MAX:
         return
     lengths = [len(segment.encode("utf-8", "surrogateescape")) for segment in segments]

@@ -22,7 +22,7 @@ from qosweb.errors import UsageError
 from qosweb.http.hosts import parse_host
 from qosweb.http.targets import BadTarget, parse_target
 from qosweb.settings import parse_byte_rate
-from qosweb.webqos.loader import compile_text
+from qosweb.webqos import compile_policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -166,8 +166,7 @@ def response_fields(decided: Permit | Denial) -> list[tuple[str, str]]:
 
 
 def _law_of(source: str, spec: str) -> CompiledPolicy:
-    built, words = compile_text(source, spec)
-    if built is None:
-        raise UsageError(words.rstrip())
-    assert built.model is not None
-    return CompiledPolicy.of_model(built.source.text, built.model)
+    policy = compile_policy(spec, source)
+    if policy.model is None:
+        raise UsageError(policy.render_diagnostics().rstrip())
+    return CompiledPolicy.of_model(spec, policy.model)

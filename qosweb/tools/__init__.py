@@ -1,1 +1,1 @@
-"""The commands of the language: check, explain, fmt, shares. They read files and write for people or scripts."""
+"""Subcommands of ``qosweb``: check, explain, fmt and shares for specifications; status, reload and drain for nodes."""

@@ -1,7 +1,8 @@
-"""What the commands ask of a running node's admin port, and what may go wrong there, in words.
+"""Client for the admin port of a running node, with error messages for users.
 
-Every wait and every answer is bounded. No proxy of the environment is used: the port is nearly always this machine's.
-Neighbours: `status`, `reload`; the demo. At the other end: `qosweb.server.admin.admin`.
+Every wait and the size of every response are limited. Proxy settings of the environment are ignored: the admin port is
+nearly always on this machine.
+Neighbours: `status`, `reload`; `qosweb.demo`. Server: `qosweb.server.admin.admin`.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
 
 ANSWER_MAX = 64 << 20
 ASK_S = 5.0
-CHANGE_S = 20.0  # a policy has to go through the cluster's order
-SHOWN_MAX = 300  # of what a server that is none of ours said
+CHANGE_S = 20.0  # a new policy has to pass the cluster's total order
+SHOWN_MAX = 300  # characters of an unexpected response
 
 
 class AdminError(UsageError):
-    """The node does not answer, or not so."""
+    """The node does not respond, or not as a node does."""
 
 
 class RequestRefused(AdminError):
-    """The node answered, and will not; `status` and `text` are its words."""
+    """The node refused the request; `status` and `text` are from its response."""
 
     def __init__(self, message: str, status: int, text: str) -> None:
         super().__init__(message)
@@ -39,7 +40,7 @@ class RequestRefused(AdminError):
 
 
 class AdminClient:
-    """An async context manager."""
+    """An async context manager. All methods raise AdminError."""
 
     def __init__(self, admin: str, token_file: str | None = None) -> None:
         self.address = admin_address(admin)
@@ -60,7 +61,7 @@ class AdminClient:
         _, text = await self._ask("GET", "/status")
         found = self._object(text)
         if not isinstance(found.get("classes"), dict) or not isinstance(found.get("name"), str):
-            raise self._stranger("what it says is not the status of a node")
+            raise self._unexpected("its response is not the status of a node")
         return found
 
     async def put_policy(self, text: str) -> dict[str, Any]:
@@ -79,27 +80,27 @@ class AdminClient:
                 while chunk := await reply.content.read(1 << 16):
                     raw += chunk
                     if len(raw) > ANSWER_MAX:
-                        raise self._stranger(f"its answer has more than {ANSWER_MAX} bytes")
+                        raise self._unexpected(f"its response has more than {ANSWER_MAX} bytes")
                 status = reply.status
         except aiohttp.ClientConnectorError as error:
             number = error.os_error.errno
             reason = os.strerror(number) if number and number > 0 else "there is no such host"
             raise AdminError(
-                f"no node answers at {self.address}: {reason}; say with --admin HOST:PORT where its admin port is"
+                f"no node responds at {self.address}: {reason}; give the address of its admin port: --admin HOST:PORT"
             ) from None
         except TimeoutError:
-            raise AdminError(f"{self.address} did not answer within {within_s:g} s") from None
+            raise AdminError(f"{self.address} did not respond within {within_s:g} s") from None
         except aiohttp.ServerDisconnectedError:
-            raise self._stranger("it closed the connection without an answer") from None
+            raise self._unexpected("it closed the connection without a response") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._stranger(f"it does not speak HTTP as a node does ({type(error).__name__})") from None
+            raise self._unexpected(f"its response is not valid HTTP ({type(error).__name__})") from None
         text = raw.decode("utf-8", "replace")
         if status == 401:
             if "Authorization" in self._headers:
                 raise AdminError(f"{self.address}: the node does not accept the token of --token-file")
             raise AdminError(f"{self.address}: the admin port needs a token: --token-file FILE")
         if status in (404, 405, 501) or status < 200 or 300 <= status < 400:
-            raise self._stranger(f"it answers {method} {path} with {status}")
+            raise self._unexpected(f"it responds to {method} {path} with {status}")
         if status >= 400:
             raise RequestRefused(f"{self.address}: {_shown(text)}", status, text)
         return status, text
@@ -110,22 +111,22 @@ class AdminClient:
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise self._stranger("its answer is no JSON object")
+            raise self._unexpected("its response is not a JSON object")
         return found
 
-    def _stranger(self, why: str) -> AdminError:
+    def _unexpected(self, why: str) -> AdminError:
         return AdminError(f"{self.address} is not the admin port of a qosweb node: {why}")
 
 
 def admin_address(text: str) -> Address:
-    """``HOST:PORT`` or a URL of it."""
+    """Parse ``HOST:PORT`` or ``http://HOST:PORT/``. Raises UsageError."""
     bare = text.strip().removeprefix("http://").rstrip("/")
     try:
         address = parse_address(bare)
     except ValueError as error:
         raise UsageError(f"--admin: {error}") from None
     if address.port == 0:
-        raise UsageError(f"--admin {text}: no node listens on port 0; give the port that it announced")
+        raise UsageError(f"--admin {text}: no node listens on port 0; give the port that the node printed at its start")
     return address
 
 
@@ -136,7 +137,7 @@ def _read_token(name: str) -> str:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
         raise UsageError(f"--token-file {name}: {reason}") from None
     if not token or not token.isascii() or not token.isprintable():
-        raise UsageError(f"--token-file {name}: it must hold one line of visible ASCII characters, the node's token")
+        raise UsageError(f"--token-file {name}: it must contain the node's token, one line of visible ASCII characters")
     return token
 
 

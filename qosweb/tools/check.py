@@ -1,4 +1,4 @@
-"""``qosweb check``: everything that is wrong with specifications, and what is legal but surprising."""
+"""``qosweb check``: reports errors and warnings in specifications."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from qosweb.webqos.check.check import check_source
-from qosweb.webqos.loader import count, read_source
-from qosweb.webqos.syntax.diagnostics import as_json, in_order, render
+from qosweb.units import pluralize
+from qosweb.webqos.loader import compile_file
+from qosweb.webqos.syntax.diagnostics import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 def check(files: Sequence[str], *, as_json_text: bool, strict: bool) -> int:
-    """0 if no file has errors (with ``strict``: nor warnings), else 1."""
+    """Return 0 if no file has errors (with ``strict``: nor warnings), else 1."""
     errors = warnings = 0
     listed: list[dict[str, object]] = []
     for name in files:
-        source, unreadable = read_source(name)
-        found = in_order([*unreadable, *([] if unreadable else check_source(source))])
-        errors += sum(one.severity == "error" for one in found)
-        warnings += sum(one.severity == "warning" for one in found)
+        policy = compile_file(name)
+        errors += sum(one.severity == "error" for one in policy.diagnostics)
+        warnings += sum(one.severity == "warning" for one in policy.diagnostics)
         if as_json_text:
-            listed += [as_json(source, one) for one in found]
+            listed += [as_json(policy.source, one) for one in policy.diagnostics]
         else:
-            sys.stdout.write(render(source, found))
+            sys.stdout.write(policy.render_diagnostics())
     if as_json_text:
         print(json.dumps({"errors": errors, "warnings": warnings, "diagnostics": listed}, indent=2))
     elif errors or warnings:
-        print(f"{count(errors, 'error')}, {count(warnings, 'warning')}")
+        print(f"{pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}")
     elif sys.stdout.isatty():
-        print(f"{count(len(files), 'file')}, no mistakes")
+        print(f"{pluralize(len(files), 'file')}, no mistakes")
     return 1 if errors or (strict and warnings) else 0

@@ -1,8 +1,8 @@
-"""A node's ``/status`` as a picture for the terminal: the view, the nodes, and the classes with their shares as bars.
+"""Renders the ``/status`` of a node for the terminal: the view, the nodes, and the classes with their shares as bars.
 
-All shares are parts of the capacity of those who decide together. In a bar, what a class gets of late is filled, and a
-mark shows what it is promised when all want everything.
-Neighbours: `status` fetches and refreshes; `qosweb.server.admin.status` says it.
+All shares are relative to the capacity of the nodes in the view. The filled part of a bar is the recent share of a
+class; a mark shows its guaranteed share, which applies when all classes demand everything.
+Neighbours: `status` fetches and refreshes; `qosweb.server.admin.status` produces the data.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from qosweb.units import format_size
+from qosweb.units import format_size, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 BAR_MIN, BAR_MAX = 8, 30
-NARROW = 100  # with fewer columns than that, nodes have no bars
-COLUMN = 10  # of numbers, with the space beside it
+NARROW = 100  # in a narrower terminal nodes have no bars
+COLUMN = 10  # width of a column of numbers, with the space beside it
 NAME_MAX = 40
 CLASSES_MAX = 40
 NODES_MAX = 32
@@ -31,7 +31,7 @@ MARK = "┃"
 
 
 def picture(status: Mapping[str, Any], before: Mapping[str, Any] | None, seconds: float, width: int) -> Group:
-    """``before`` is the status that many seconds ago, if there was one: then rates are shown, too."""
+    """Render ``status``. With ``before``, the status ``seconds`` ago, rates are shown too."""
     parts: list[RenderableType] = [_head(status)]
     if status.get("nodes"):
         parts += [Text(), _nodes(status, width)]
@@ -57,16 +57,16 @@ def _head(status: Mapping[str, Any]) -> Text:
         view = (status.get("view") or {}).get("id", "?")
         lose = status.get("can_lose", 0)
         text.append("primary", style="bold green")
-        text.append(f" view {view} {for_how_long}: {_count(len(members), 'node')}, ")
+        text.append(f" view {view} {for_how_long}: {pluralize(len(members), 'node')}, ")
         text.append(f"{lose or 'none'} more may fail\n", style="" if lose else "yellow")
     else:
         text.append("alone", style="bold green")
-        text.append(f" {for_how_long}: {status['name']} is no member of a cluster\n")
+        text.append(f" {for_how_long}: {status['name']} is not a member of a cluster\n")
     capacity = status.get("capacity")
     if capacity:
         text.append(f"capacity {_rate(capacity['cluster_bytes_per_s'])}")
         used = sum(one["cluster"]["started_bytes_per_s"] for one in status["classes"].values() if "cluster" in one)
-        text.append(f", delivered {_rate(used)} of late")
+        text.append(f", recently delivered {_rate(used)}")
         text.append("   ")
     policy = (status.get("policy") or {}).get("hash")
     text.append(f"policy {policy}" if policy else "no specification")
@@ -82,7 +82,7 @@ def _nodes(status: Mapping[str, Any], width: int) -> Table:
         table.add_column(column, justify="right")
     if width >= NARROW:
         table.add_column("", no_wrap=True)
-    table.add_column("clients reach it at", overflow="fold")
+    table.add_column("address for clients", overflow="fold")
     nodes = sorted(status["nodes"].items())
     for name, one in nodes[:NODES_MAX]:
         is_me = name == status["name"]
@@ -107,13 +107,13 @@ def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, second
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("class", overflow="fold", max_width=NAME_MAX)
     classes = list(status["classes"].items())[:CLASSES_MAX]
-    if not status.get("capacity"):  # nothing is promised
+    if not status.get("capacity"):  # nothing is guaranteed
         for column in ("served", "denied", "failed"):
             table.add_column(column, justify="right")
         for name, one in classes:
             table.add_row(Text(name), *(_number(one[key]) for key in ("served", "denied", "failed")))
         return table
-    shares = ["promised", "due", "gets"]
+    shares = ["guaranteed", "due", "gets"]
     counts = {
         "waiting": [_number(one["waiting"]) for _, one in classes],
         "served": [_number(one["cluster"]["started"]) for _, one in classes],
@@ -150,10 +150,10 @@ def _classes(status: Mapping[str, Any], before: Mapping[str, Any] | None, second
     return table
 
 
-def bar(gets: float, promised: float | None, length: int) -> Text:
-    """What it gets, filled; a mark at what it is promised."""
+def bar(gets: float, guaranteed: float | None, length: int) -> Text:
+    """The recent share is filled; a mark shows the guaranteed share."""
     filled = min(length, round(gets * length))
-    mark = None if promised is None or promised <= 0 else min(length - 1, round(promised * length))
+    mark = None if guaranteed is None or guaranteed <= 0 else min(length - 1, round(guaranteed * length))
     text = Text()
     for at in range(length):
         if at == mark:
@@ -164,7 +164,7 @@ def bar(gets: float, promised: float | None, length: int) -> Text:
 
 
 def _more(one: Mapping[str, Any], then: Mapping[str, Any] | None, keys: tuple[str, ...], seconds: float) -> str:
-    """How many more than then, per second."""
+    """The increase since ``then`` per second."""
     if then is None or seconds <= 0:
         return ""
     more = sum(one["cluster"][key] - then["cluster"][key] for key in keys)
@@ -194,7 +194,3 @@ def _rate(bytes_per_s: int) -> str:
 
 def _number(value: int) -> str:
     return f"{value:,}" if value else "0"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""The language's and the operator's commands on the command line: their arguments, and which function does the work."""
+"""Arguments of the subcommands in ``qosweb.tools``, and their dispatch. Imports a command only when it runs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ if TYPE_CHECKING:
     from typing import Any
 
 COMMANDS = ("check", "explain", "fmt", "shares", "status", "reload", "drain")
-_JSON = "for scripts: JSON on standard output"
+_JSON = "write JSON to standard output, for scripts"
 
 
 def add_commands(commands: Any) -> None:
-    _add_check(commands.add_parser("check", help="find the mistakes in specifications", allow_abbrev=False))
+    _add_check(commands.add_parser("check", help="check specifications for errors", allow_abbrev=False))
     _add_explain(
-        commands.add_parser("explain", help="say what a specification does with a request", allow_abbrev=False)
+        commands.add_parser("explain", help="explain how a specification treats a request", allow_abbrev=False)
     )
     _add_fmt(commands.add_parser("fmt", help="write specifications in their canonical form", allow_abbrev=False))
-    _add_shares(commands.add_parser("shares", help="say what every class would get", allow_abbrev=False))
-    _add_status(commands.add_parser("status", help="draw the cluster as a node sees it", allow_abbrev=False))
-    _add_reload(commands.add_parser("reload", help="change the policy of the whole cluster", allow_abbrev=False))
-    _add_drain(commands.add_parser("drain", help="end a node in order", allow_abbrev=False))
+    _add_shares(commands.add_parser("shares", help="compute the share of every class", allow_abbrev=False))
+    _add_status(
+        commands.add_parser("status", help="show the state of the cluster as seen by a node", allow_abbrev=False)
+    )
+    _add_reload(commands.add_parser("reload", help="change the policy of a cluster", allow_abbrev=False))
+    _add_drain(commands.add_parser("drain", help="stop a node gracefully", allow_abbrev=False))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Find the mistakes in WebQoS specifications. Exit code 0: none; 1: some; 2: no such file."
+    parser.description = "Check WebQoS specifications. Exit code 0: no errors; 1: errors; 2: a file cannot be read."
     parser.add_argument("files", metavar="FILE", nargs="+", help="a specification; - is standard input")
     parser.add_argument("--strict", action="store_true", help="warnings count as errors")
     parser.add_argument("--json", action="store_true", help=_JSON)
@@ -59,26 +61,30 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 def _add_fmt(parser: argparse.ArgumentParser) -> None:
     parser.description = "Write specifications in their canonical form, in place. Comments stay."
-    parser.add_argument("files", metavar="FILE", nargs="+", help="a specification; - is standard input to output")
-    parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 if something would change")
-    parser.add_argument("--stdout", action="store_true", help="write to standard output, not to the file")
+    parser.add_argument(
+        "files", metavar="FILE", nargs="+", help="a specification; - reads standard input and writes standard output"
+    )
+    parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 if a file would change")
+    parser.add_argument("--stdout", action="store_true", help="write to standard output instead of the file")
     parser.add_argument("--json", action="store_true", help=_JSON)
 
 
 def _add_environment(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--at", metavar="TIME", help="when, in the specification's time zone: 23:30, sat, 2026-12-24T23:30 (now)"
+        "--at", metavar="TIME", help="time in the zone of the specification: 23:30, sat, 2026-12-24T23:30 (now)"
     )
     parser.add_argument("--load", metavar="L", help="load of the cluster, such as 80%% (0)")
     parser.add_argument("--nodes", metavar="N", help="nodes of the cluster (1)")
-    parser.add_argument("--capacity", metavar="RATE", help="of one node, such as 20MB/s; bounds on rates need it")
+    parser.add_argument(
+        "--capacity", metavar="RATE", help="capacity of one node, such as 20MB/s; required for bounds on rates"
+    )
     parser.add_argument(
         "--accessed", metavar="URL[=AGE]", action="append", default=[], help="a page accessed AGE ago, such as 5s (now)"
     )
 
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Say which class a request is in, which constraints bind it, what share it has, and why."
+    parser.description = "Show the class of a request, the constraints that apply to it, its share, and the reasons."
     parser.add_argument("file", metavar="FILE", help="a specification")
     parser.add_argument("url", metavar="URL", help="http://host/path, host/path or /path")
     parser.add_argument("--client", metavar="IP", help="the client's address")
@@ -87,8 +93,8 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cookie", metavar="N=V", action="append", default=[], help="a cookie")
     parser.add_argument("--size", metavar="SIZE", help="the size of the page")
     parser.add_argument("--owner", metavar="NAME", help="the owner of the page")
-    parser.add_argument("--last-access", metavar="AGE", help="time since the page was last asked for")
-    parser.add_argument("--last-modified", metavar="AGE", help="time since the page was changed")
+    parser.add_argument("--last-access", metavar="AGE", help="time since the last request for the page")
+    parser.add_argument("--last-modified", metavar="AGE", help="time since the last change of the page")
     parser.add_argument(
         "--linked-from", metavar="URL", action="append", default=[], help="a page of the site that links to this one"
     )
@@ -98,16 +104,16 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
 
 def _add_shares(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Say what every class would get: all of them asking for more than there is, or as --demand says."
+        "Compute the share of every class, by default under contention: every class demands the whole capacity."
     )
     parser.add_argument("file", metavar="FILE", help="a specification")
     parser.add_argument(
         "--demand", metavar="CLASS=RATE,...", action="append", default=[],
-        help="what classes ask for: 30%%, 2MB/s, 50 (requests per second); those not named ask for nothing",
+        help="demand of classes: 30%%, 2MB/s, 50 (requests per second); other classes demand nothing",
     )  # fmt: skip
-    parser.add_argument("--request-size", metavar="SIZE", default="16KB", help="mean size of an answer (16KB)")
-    parser.add_argument("--png", metavar="FILE", help="draw the picture into a file, too")
-    parser.add_argument("--with-shadow", action="store_true", help="as if shadow statements were in force")
+    parser.add_argument("--request-size", metavar="SIZE", default="16KB", help="mean size of a response (16KB)")
+    parser.add_argument("--png", metavar="FILE", help="also draw a chart into this file")
+    parser.add_argument("--with-shadow", action="store_true", help="treat shadow statements as binding")
     _add_environment(parser)
     parser.add_argument("--json", action="store_true", help=_JSON)
 
@@ -122,24 +128,26 @@ def _add_admin(parser: argparse.ArgumentParser) -> None:
 
 def _add_status(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Draw the cluster as one of its nodes sees it: who is in it, how many more may fail, and what each class is "
-        "promised, is due now, and gets."
+        "Show the cluster as seen by one of its nodes: its members, how many more may fail, and for each class the "
+        "guaranteed share, the share due under the current demand, and the share it gets."
     )
     parser.add_argument(
-        "--watch", metavar="SECONDS", nargs="?", const="1", help="draw it again every so many seconds (1), until Ctrl-C"
+        "--watch", metavar="SECONDS", nargs="?", const="1", help="repeat at this interval (1) until Ctrl-C"
     )
     _add_admin(parser)
 
 
 def _add_reload(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Check a specification, and put it in force in the whole cluster at one place in its order. "
-        "Exit code 0: it is in force; 1: it has errors, and nothing changed; 2: no such node, or it refused."
+        "Check a specification, and put it in force in the whole cluster at one position of its total order. "
+        "Exit code 0: it is in force; 1: it has errors, nothing changed; 2: the node does not respond or refused it."
     )
     parser.add_argument("file", metavar="SPEC", help="a specification; - is standard input")
     _add_admin(parser)
 
 
 def _add_drain(parser: argparse.ArgumentParser) -> None:
-    parser.description = "End a node in order, as SIGTERM does: no new connections, what is in service is finished."
+    parser.description = (
+        "Stop a node gracefully, as SIGTERM does: it accepts no new connections and finishes the requests in service."
+    )
     _add_admin(parser)

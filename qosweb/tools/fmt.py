@@ -1,4 +1,4 @@
-"""``qosweb fmt``: the one canonical form of a specification."""
+"""``qosweb fmt``: rewrites specifications in canonical form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def fmt(files: Sequence[str], *, check: bool, to_stdout: bool, as_json_text: bool) -> int:
-    """Write each file anew if its form is another; 1 if one has errors or, with ``check``, would be changed."""
+    """Rewrite the files that are not canonical. Return 1 if a file has errors or, with ``check``, would change."""
     code = 0
     listed: list[dict[str, object]] = []
     for name in files:
@@ -40,7 +40,7 @@ def fmt(files: Sequence[str], *, check: bool, to_stdout: bool, as_json_text: boo
         if check:
             code = code or int(changed)
             if changed and not as_json_text:
-                print(f"{name}: not in canonical form; qosweb fmt {name} writes it")
+                print(f"{name}: not in canonical form; run: qosweb fmt {name}")
         elif to_stdout or name == "-":
             if not as_json_text:
                 sys.stdout.write(text)
@@ -52,7 +52,7 @@ def fmt(files: Sequence[str], *, check: bool, to_stdout: bool, as_json_text: boo
 
 
 def _replace(path: Path, text: str) -> None:
-    """All or nothing: whoever reads the file meanwhile gets the old or the new one."""
+    """Replace the file atomically."""
     target = path.resolve()
     try:
         mode = target.stat().st_mode

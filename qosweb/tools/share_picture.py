@@ -1,4 +1,4 @@
-"""The shares as a picture: one bar a class, its bounds marked, what it asks for behind it."""
+"""Draws shares as a bar chart (PNG): one bar per class, its bounds marked, its demand behind it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from qosweb.webqos.allocation.problem import PPM
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qosweb.tools.shares import ShareRow
+    from qosweb.webqos import ClassShare
 
 ROWS_MAX = 80
 INK, PALE, MARK, ALWAYS = "#2b6f9e", "#d7e3ec", "#b4472e", "#4f8f4f"
 
 
-def draw(rows: Sequence[ShareRow], target: str, title: str) -> None:
-    """Write a PNG file. Raises UsageError if that cannot be."""
+def draw(rows: Sequence[ClassShare], target: str, title: str) -> None:
+    """Write a PNG file. Raises UsageError if it cannot be written."""
     shown = list(rows[:ROWS_MAX])
     figure = Figure(figsize=(8, 1.2 + 0.32 * len(shown)), layout="constrained")
     FigureCanvasAgg(figure)

@@ -1,4 +1,4 @@
-"""What the command line says of time, load and nodes, as an environment."""
+"""Parses the options of ``explain`` and ``shares`` that describe time, load, nodes and pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-def reading(read: Callable[[str], T], text: str, option: str) -> T:
+def read_option(read: Callable[[str], T], text: str, option: str) -> T:
+    """Parse the value of an option. Raises UsageError."""
     try:
         return read(text)
     except BadValue as bad:
@@ -33,9 +34,10 @@ def reading(read: Callable[[str], T], text: str, option: str) -> T:
 
 
 def environment_of(arguments: argparse.Namespace, matcher: Matcher) -> Environment:
+    """The environment that the options describe. Raises UsageError."""
     now = local_time(matcher.model.settings.offsets, int(datetime.now(UTC).timestamp()))
-    time_s, weekday, day = moment(arguments.at, now)
-    nodes = reading(values.count, arguments.nodes, "--nodes") if arguments.nodes else 1
+    time_s, weekday, day = parse_moment(arguments.at, now)
+    nodes = read_option(values.count, arguments.nodes, "--nodes") if arguments.nodes else 1
     if nodes < 1:
         raise UsageError("--nodes: a cluster has at least one node")
     size = getattr(arguments, "request_size", None)
@@ -43,18 +45,18 @@ def environment_of(arguments: argparse.Namespace, matcher: Matcher) -> Environme
     for text in arguments.accessed:
         url, _, age = text.partition("=")
         host, path = split_url(url, matcher.model.settings.site)
-        age_ms = reading(values.duration_ms, age, "--accessed") if age else 0
+        age_ms = read_option(values.duration_ms, age, "--accessed") if age else 0
         for page_set in matcher.watched_sets(host, path):
             accessed[page_set] = min(age_ms, accessed.get(page_set, age_ms))
     return Environment(
         time_s,
         weekday,
         day,
-        reading(values.load_ppm, arguments.load, "--load") if arguments.load else 0,
+        read_option(values.load_ppm, arguments.load, "--load") if arguments.load else 0,
         nodes,
         accessed,
         _capacity(arguments.capacity) * nodes if arguments.capacity else None,
-        reading(values.positive_size_bytes, size, "--request-size") if size else REQUEST_BYTES,
+        read_option(values.positive_size_bytes, size, "--request-size") if size else REQUEST_BYTES,
     )
 
 
@@ -65,26 +67,26 @@ def _capacity(text: str) -> int:
         raise UsageError(f"--capacity: {error}") from None
 
 
-def moment(text: str | None, now: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Second of the day, weekday, day, from parts of a date: what is not said is now."""
+def parse_moment(text: str | None, now: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Parse ``--at`` into second of the day, weekday and day. Missing parts are taken from ``now``."""
     time_s, weekday, day = now
     for part in re.split(r"[T ]+", text or ""):
         if not part:
             continue
         if ":" in part:
-            time_s = min(reading(values.clock_s, part, "--at"), values.DAY_S - 1)
+            time_s = min(read_option(values.clock_s, part, "--at"), values.DAY_S - 1)
         elif part[0].isdigit():
-            day = reading(values.day, part, "--at")
+            day = read_option(values.day, part, "--at")
             weekday = (day - 1) % 7
         else:
-            weekday = reading(values.weekday, part, "--at")
+            weekday = read_option(values.weekday, part, "--at")
     return time_s, weekday, day
 
 
 def split_url(text: str, site: str | None) -> tuple[str, str]:
     """Host and canonical, decoded path of ``http://host/path``, ``host/path`` or ``/path``. Raises UsageError.
 
-    Characters that an address has to escape may stand as they are; a fragment is none of the server's business.
+    Characters that a URL has to escape may be written unescaped. A fragment is ignored.
     """
     rest = re.sub(r"^https?://", "", text, flags=re.IGNORECASE).partition("#")[0]
     if re.match(r"[A-Za-z][A-Za-z+.-]*://", rest):

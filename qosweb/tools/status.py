@@ -1,8 +1,8 @@
-"""``qosweb status``: the cluster as one of its nodes sees it, drawn in the terminal, once or again and again.
+"""``qosweb status``: shows the cluster as seen by one node, once or repeatedly.
 
-With ``--watch`` a terminal is redrawn in place. Anything else gets one block for each look, and no more than
-LOOKS_MAX of them: a file must not grow for ever because somebody forgot a command.
-Neighbours: `admin_client` asks, `cluster_picture` draws.
+With ``--watch`` a terminal is redrawn in place. Other output gets one block per refresh, at most LOOKS_MAX, so that a
+forgotten command does not fill a disk.
+Neighbours: `admin_client` fetches the status, `cluster_picture` renders it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def status(arguments: argparse.Namespace) -> int:
         if every_s is None:
             return asyncio.run(_once(client, as_json=arguments.json))
         return asyncio.run(_watch(client, every_s, as_json=arguments.json))
-    except BrokenPipeError:  # who read it has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         sys.stdout = None
         return 0
 
@@ -54,7 +54,7 @@ async def _once(client: AdminClient, *, as_json: bool) -> int:
 
 
 async def _watch(client: AdminClient, every_s: float, *, as_json: bool) -> int:
-    """A node that goes away is waited for; one that never was there is an error."""
+    """Refresh until Ctrl-C. Retries if the node stops responding; fails if it does not respond at first."""
     async with client:
         latest = await client.status()
         if as_json or not sys.stdout.isatty():
@@ -71,11 +71,11 @@ async def _watch(client: AdminClient, every_s: float, *, as_json: bool) -> int:
                     live.update(_picture(found, latest, now - at, console), refresh=True)
                     latest, at = found, now
                 except AdminError as error:
-                    live.update(Text(f"{error}\n\nStill trying; Ctrl-C ends it.", style="yellow"), refresh=True)
+                    live.update(Text(f"{error}\n\nRetrying; Ctrl-C to stop.", style="yellow"), refresh=True)
 
 
 async def _watch_in_blocks(client: AdminClient, latest: dict[str, Any], every_s: float, *, as_json: bool) -> int:
-    """With JSON, a line for each look."""
+    """Write one block per refresh; with JSON one line."""
     loop = asyncio.get_running_loop()
     before, at = None, loop.time()
     for _ in range(LOOKS_MAX):
@@ -102,9 +102,7 @@ def _picture(found: dict[str, Any], before: dict[str, Any] | None, seconds: floa
     try:
         return picture(found, before, seconds, console.width)
     except (KeyError, TypeError, AttributeError, ValueError):
-        raise UsageError(
-            "the node's status has another form than this command knows: is it of another version?"
-        ) from None
+        raise UsageError("the status of the node has an unknown format: does the node run another version?") from None
 
 
 def _seconds(text: str) -> float:

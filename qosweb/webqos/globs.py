@@ -1,18 +1,20 @@
-"""``*`` in texts: anything, also nothing. Matching is linear: no client can make it slow."""
+"""Glob matching with ``*`` for any text, also the empty text. Takes linear time, so clients cannot slow it down."""
 
 from typing import NamedTuple
 
-FILLER = "\x01"  # stands for "anything" in witnesses; no text of a specification holds it
+FILLER = "\x01"  # "any other character" in example texts; no specification contains it
 
 
 class Glob(NamedTuple):
+    """A glob, split at its stars."""
+
     head: str
     middle: tuple[str, ...]
     tail: str
 
     @classmethod
     def parse(cls, text: str) -> "Glob":
-        """``text`` holds at least one star."""
+        """``text`` has at least one star."""
         head, *middle, tail = text.split("*")
         return cls(head, tuple(part for part in middle if part), tail)
 
@@ -29,4 +31,5 @@ class Glob(NamedTuple):
 
 
 def matches(glob: str, text: str) -> bool:
+    """Match ``text`` against ``glob``, which may have no star."""
     return Glob.parse(glob).matches(text) if "*" in glob else glob == text

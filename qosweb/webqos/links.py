@@ -1,8 +1,8 @@
-"""Which pages of the same site a page links to: by its HTML, and by Link fields (RFC 8288).
+"""Extracts the links of a page to pages of the same site, from HTML and from Link header fields (RFC 8288).
 
-What counts is what a browser would ask for or offer: anchors, areas, forms, frames, images, scripts, style sheets and
-other linked resources. A page that is a file gives its fields in ``<meta http-equiv>``. Fragments and queries are
-dropped; what leads to another site is left out.
+Links are everything that a browser would fetch or offer: anchors, areas, forms, frames, images, scripts, style sheets
+and other linked resources. Static files state Link and Refresh fields in ``<meta http-equiv>``. Fragments and queries
+are dropped. Links to other sites are ignored.
 """
 
 import re
@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 from qosweb.http.targets import BadTarget, parse_target
 from qosweb.webqos.patterns import without_port
 
-LINKS_MAX = 2_000  # of one page
+LINKS_MAX = 2_000  # per page
 
 _ATTRIBUTES = {
     "a": ("href",),
@@ -32,12 +32,12 @@ _ATTRIBUTES = {
     "track": ("src",),
     "video": ("src", "poster"),
 }
-_HERE = "here.invalid"  # the host of the page, whatever it is called
+_HERE = "here.invalid"  # placeholder for the host of the page
 _REFRESH = re.compile(r"\s*[0-9.]+\s*[;,]\s*url\s*=\s*['\"]?([^'\"]+)", re.IGNORECASE)
 _LINK_VALUE = re.compile(r'<([^<>]*)>((?:\s*;\s*[^\s=;,"]+(?:\s*=\s*(?:"[^"]*"|[^\s;,"]*))?)*)')
 
 
-class _Reader(HTMLParser):
+class _LinkCollector(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.found: dict[str, None] = {}
@@ -64,8 +64,8 @@ class _Reader(HTMLParser):
 
 
 def links_in_html(text: str, path: str, hosts: Collection[str] = ()) -> frozenset[str]:
-    """The canonical, decoded paths of pages on the same site, by any of its ``hosts``, that the page links to."""
-    reader = _Reader()
+    """Canonical, decoded paths that the HTML page at ``path`` links to. ``hosts`` are other names of the same site."""
+    reader = _LinkCollector()
     reader.feed(text)
     reader.close()
     own = f"//{_HERE}{path}"
@@ -73,7 +73,7 @@ def links_in_html(text: str, path: str, hosts: Collection[str] = ()) -> frozense
 
 
 def links_in_fields(values: Iterable[str], path: str, hosts: Collection[str] = ()) -> frozenset[str]:
-    """The same of the values of Link fields."""
+    """Canonical, decoded paths in the values of Link fields. Arguments as for ``links_in_html``."""
     targets = [target for value in values for target in _targets(value)]
     return _on_site(targets[:LINKS_MAX], f"//{_HERE}{path}", hosts)
 
@@ -93,7 +93,7 @@ def _on_site(targets: Iterable[str], base: str, hosts: Collection[str]) -> froze
         if parts.scheme not in ("", "http", "https") or not {host, without_port(host)} & {_HERE, *hosts}:
             continue
         if not target.split("#")[0]:
-            continue  # a place on the page itself
+            continue  # a fragment of the page itself
         try:
             found.add(parse_target(parts.path or "/").path)
         except BadTarget:

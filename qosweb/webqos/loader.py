@@ -1,4 +1,4 @@
-"""Reading specifications from disk, as much of them as is allowed and no more."""
+"""Loads specifications from files or standard input, with a limit on their size."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import sys
 from pathlib import Path
 
 from qosweb.errors import UsageError
-from qosweb.webqos.check.check import check_built
-from qosweb.webqos.model.build import Built, build
-from qosweb.webqos.syntax.diagnostics import Diagnostic, error, has_errors, in_order, render
+from qosweb.units import pluralize
+from qosweb.webqos import Specification, compile_policy
+from qosweb.webqos.syntax.diagnostics import Diagnostic, error, render
 from qosweb.webqos.syntax.positions import Source, Span
 from qosweb.webqos.syntax.scanner import TEXT_MAX
+from qosweb.webqos.syntax.tree import Tree
 
 BYTES_MAX = 4 * TEXT_MAX
 
 
 def read_source(name: str) -> tuple[Source, list[Diagnostic]]:
-    """The text of a file, ``-`` for standard input. Raises UsageError if there is none."""
+    """Read a file, or standard input for ``-``. Raises UsageError if it cannot be read.
+
+    A file that is not UTF-8 comes with a diagnostic that says so.
+    """
     try:
         if name == "-":
             data = sys.stdin.buffer.read(BYTES_MAX + 1)
@@ -27,7 +31,7 @@ def read_source(name: str) -> tuple[Source, list[Diagnostic]]:
         reason = failure.strerror if isinstance(failure, OSError) else "not a file name"
         raise UsageError(f"{name}: {reason}") from None
     shown = "<stdin>" if name == "-" else name
-    if len(data) > BYTES_MAX:
+    if len(data) > BYTES_MAX:  # the scanner rejects a text of this length
         text = data[: TEXT_MAX + 1].decode("utf-8", "replace")
         return Source(shown, text + " " * max(0, TEXT_MAX + 1 - len(text))), []
     try:
@@ -38,25 +42,19 @@ def read_source(name: str) -> tuple[Source, list[Diagnostic]]:
         return Source(shown, text), [error(Span(at, at + 1), "the file is not UTF-8", "save it as UTF-8")]
 
 
-def load(name: str, *, bind_shadows: bool = False) -> Built:
-    """A specification without mistakes; otherwise UsageError, after all of them were written to stderr."""
+def compile_file(name: str, *, bind_shadows: bool = False) -> Specification:
+    """Compile a file; mistakes are in ``diagnostics``. Raises UsageError if the file cannot be read."""
     source, unreadable = read_source(name)
-    built = build(source, bind_shadows=bind_shadows)
-    found = in_order([*unreadable, *built.found]) if unreadable else check_built(built)
-    if has_errors(found):
-        errors = [one for one in found if one.severity == "error"]
-        sys.stderr.write(render(source, errors))
-        raise UsageError(f"{source.name}: {count(len(errors), 'error')}; nothing was done")
-    return built
+    if unreadable:
+        return Specification(source, Tree(()), None, unreadable)
+    return compile_policy(source.text, source.name, bind_shadows=bind_shadows)
 
 
-def compile_text(name: str, text: str) -> tuple[Built | None, str]:
-    """A specification that was sent: what it became, None if it has mistakes, and what there is to say of it."""
-    source = Source(name, text)
-    built = build(source)
-    found = check_built(built)
-    return (None if has_errors(found) else built), render(source, found)
-
-
-def count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def load(name: str, *, bind_shadows: bool = False) -> Specification:
+    """Compile a file that must not have errors. Otherwise writes them to standard error and raises UsageError."""
+    policy = compile_file(name, bind_shadows=bind_shadows)
+    if policy.has_errors:
+        errors = [one for one in policy.diagnostics if one.severity == "error"]
+        sys.stderr.write(render(policy.source, errors))
+        raise UsageError(f"{policy.source.name}: {pluralize(len(errors), 'error')}; nothing was done")
+    return policy

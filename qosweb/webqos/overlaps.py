@@ -1,12 +1,12 @@
-"""Every way in which one text can match some of many globs and not the others, each with a text that does.
+"""Enumerates the subsets of globs that one text can match, with an example text for each subset.
 
-The globs together are a machine that reads a text character by character. Its state is the set of places that the text
-read so far has reached in the globs, kept as the bits of one integer; a place behind a star makes all places before
-that star needless. Characters that no glob names all do the same, so one of them, ``FILLER``, stands for all.
+The globs form a nondeterministic automaton that reads a text character by character. Its state is the set of positions
+reached in the globs, stored as the bits of one integer. A position after a star makes all positions before that star
+redundant. All characters that occur in no glob behave alike, so one of them, ``FILLER``, stands for all.
 
-Besides the globs there are texts that others name: literal ones, and stems, which end at the first dot. A text with
-FILLER is none of the former, one with FILLER before its first dot none of the latter. So for every way such texts are
-given, if there are any. Where there are none, only finitely many texts go that way, and some of them are given.
+Callers also know literal texts, and stems (texts up to the first dot). A text with FILLER equals no literal; a text
+with FILLER before its first dot has none of the stems. So example texts contain FILLER wherever possible. Where it is
+impossible, only finitely many texts match that subset, and some of them are given.
 """
 
 from collections import deque
@@ -14,30 +14,30 @@ from collections.abc import Collection, Iterable
 
 from qosweb.webqos.globs import FILLER
 
-TEXTS_MAX = 8  # for a way without FILLER before a dot
+TEXTS_MAX = 8  # for a subset without an example with FILLER before the dot
 
-_NONE, _AFTER_DOT, _BEFORE_DOT = range(3)  # where FILLER stands
+_NONE, _AFTER_DOT, _BEFORE_DOT = range(3)  # position of FILLER
 
 
 class TooManyOverlaps(Exception):
-    """There are more ways than can be written down."""
+    """The search exceeds its limit."""
 
 
 class Overlaps:
-    """Of each group of ``globs`` it matters whether a text matches one of them, not which.
+    """The automaton of several globs. A group counts as matched if one of its globs matches.
 
-    ``exact`` are texts in which a star is a star, and case matters even if it does not in ``globs``.
+    ``exact`` are texts in which a star is an ordinary character, and which are always case-sensitive.
     """
 
     def __init__(
         self, globs: Iterable[str | Collection[str]], exact: Iterable[str] = (), *, any_case: bool = False
     ) -> None:
-        self._places = 0  # how many there are
+        self._places = 0  # number of positions
         self._stars = 0
         self._ends = 0
-        self._groups: list[int] = []  # the ends of each group of several
-        self._named: dict[str, int] = {}  # the places that a character leads on from
-        self._before: dict[int, int] = {}  # the places of a glob before one of its stars
+        self._groups: list[int] = []  # the final positions of each group
+        self._named: dict[str, int] = {}  # by character: the positions it advances
+        self._before: dict[int, int] = {}  # by star: the positions of the glob before it
         self._endings: dict[tuple[int, int, bool], list[str]] = {}
         self._start = 0
         for glob in globs:
@@ -65,20 +65,20 @@ class Overlaps:
         self._ends |= place
 
     def _add_group(self, globs: list[str], *, any_case: bool) -> None:
-        """A text that has matched to a star at the end of one need not be followed in the others."""
+        """A final star that is reached decides the group: other positions of the group become redundant."""
         first, ends_before = self._places, self._ends
         last_stars = []
         for glob in globs:
             self._add(glob, any_case=any_case)
             if glob.endswith("*"):
                 last_stars.append(1 << (self._places - 2))
-        whole = (1 << self._places) - (1 << first)
+        all_places = (1 << self._places) - (1 << first)
         for star in last_stars:
-            self._before[star] = whole & ~(star | star << 1)
+            self._before[star] = all_places & ~(star | star << 1)
         self._groups.append(self._ends & ~ends_before)
 
-    def _way(self, places: int) -> int:
-        """What is matched; of a group its last."""
+    def _matched(self, places: int) -> int:
+        """The final positions that are reached; a group is represented by its last one."""
         ends = places & self._ends
         for group in self._groups:
             if ends & group:
@@ -86,7 +86,7 @@ class Overlaps:
         return ends
 
     def _closed(self, places: int, known: int) -> int:
-        """With those that stars lead to without a character, and without those that new stars make needless."""
+        """Add positions that stars reach without a character; remove positions that new stars make redundant."""
         stars = places & self._stars
         while stars:
             stars <<= 1
@@ -104,7 +104,7 @@ class Overlaps:
         return self._closed((places & self._named.get(character, 0)) << 1 | known, known)
 
     def texts(self, most: int, beginning: str = "") -> list[str]:
-        """Texts, none of them empty, that begin with ``beginning``; raises TooManyOverlaps if it takes too many."""
+        """Example texts that start with ``beginning``, none empty. Raises TooManyOverlaps beyond ``most`` states."""
         places = self._start
         for character in beginning:
             places = self._step(places, character)
@@ -114,13 +114,13 @@ class Overlaps:
         return [beginning + ending for ending in self._endings[start] if beginning or ending]
 
     def _search(self, start: tuple[int, int, bool], most: int) -> list[str]:
-        """Breadth first: the shortest texts."""
+        """Breadth-first search, which finds the shortest texts."""
         seen = {start}
         waiting = deque([(*start, "")])
-        found: dict[int, tuple[list[str], list[str]]] = {}  # per way, without and with the best of FILLERs
+        found: dict[int, tuple[list[str], list[str]]] = {}  # by subset: texts without and with the best FILLER
         while waiting:
             places, filler, dotted, text = waiting.popleft()
-            lists = found.setdefault(self._way(places), ([], []))
+            lists = found.setdefault(self._matched(places), ([], []))
             known = lists[filler >= (_AFTER_DOT if start[2] else _BEFORE_DOT)]
             if len(known) < TEXTS_MAX:
                 known.append(text)

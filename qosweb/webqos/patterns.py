@@ -1,9 +1,10 @@
-"""Patterns: which pages ``<...>`` means.
+"""Page patterns: parses ``<...>`` into host and path segments.
 
-A first segment that looks like a host (a dot, a port, ``localhost`` or ``[::1]``) and is followed by '/' is one; a
-pattern that begins with '/' has the host of ``set site``, or any. ``*`` stands for anything within a segment, ``**``,
-alone between slashes, for any number of segments. A pattern without wildcard covers its page and everything below
-it, and, if its last segment has no dot, the page with any extension. A directory is its page ``index.html``.
+A first segment that looks like a host (a dot, a port, ``localhost`` or ``[::1]``) and is followed by '/' is the host.
+A pattern that starts with '/' has the host of ``set site``, or any host. ``*`` matches any text within a segment.
+``**``, alone between slashes, matches any number of segments. A pattern without wildcards covers its page and
+everything below it, and, if its last segment has no dot, the page with any extension. A directory stands for its page
+``index.html``.
 """
 
 import re
@@ -26,7 +27,7 @@ _ESCAPED_SEPARATOR = re.compile(r"%(?:2[Ff]|5[Cc])")
 
 
 class PagePattern(msgspec.Struct, frozen=True):
-    """``host`` is None for any, may hold ``*``, and has a port only if one was written."""
+    """``host`` is None for any host. It may contain ``*``, and has a port only if the pattern has one."""
 
     host: str | None
     segments: tuple[str, ...]
@@ -42,7 +43,7 @@ class PagePattern(msgspec.Struct, frozen=True):
 
 
 def parse_pattern(text: str, site: str | None) -> PagePattern:
-    """The pattern between brackets. Raises BadValue."""
+    """Parse the text between the brackets. ``site`` is the default host. Raises BadValue."""
     if not text:
         raise BadValue("the pattern is empty", "every page is 'all'; the rest is 'default'")
     if len(text) > LENGTH_MAX:
@@ -64,7 +65,7 @@ def parse_pattern(text: str, site: str | None) -> PagePattern:
     if len(segments) > SEGMENTS_MAX:
         raise BadValue(f"the pattern has more than {SEGMENTS_MAX} segments")
     if path.endswith("/") and segments and not any("*" in segment for segment in segments):
-        segments = (*segments, "**")  # a directory: what is in it, not a page of that name with an extension
+        segments = (*segments, "**")  # a directory: its content, but not a page of that name with an extension
     return PagePattern(host, _merged(segments))
 
 
@@ -72,7 +73,7 @@ def _segment(part: str) -> str:
     if not part:
         raise BadValue("the pattern has an empty segment", "is there one '/' too many?")
     if part in (".", ".."):
-        raise BadValue(f"no page's address has the segment '{part}'", "write the path as clients ask for it")
+        raise BadValue(f"no page's address has the segment '{part}'", "write the path as clients request it")
     if "**" in part and part != "**":
         raise BadValue("'**' stands alone between slashes", "within a segment, one '*' is enough")
     if "%" in part:
@@ -88,12 +89,12 @@ def _segment(part: str) -> str:
 
 
 def _merged(segments: tuple[str, ...]) -> tuple[str, ...]:
-    """``**/**`` is ``**``."""
+    """Replace ``**/**`` by ``**``."""
     return tuple(part for at, part in enumerate(segments) if part != "**" or not at or segments[at - 1] != "**")
 
 
 def never_served(pattern: PagePattern) -> str:
-    """Why no request can ask for such a page; empty if one can."""
+    """The reason why no request can reach such a page; empty if requests can."""
     for place, segment in enumerate(pattern.segments):
         if segment.startswith(".") and (place or segment != ".well-known"):
             return f"hidden files such as '{segment}' are never served"
@@ -105,7 +106,7 @@ def without_port(host: str) -> str:
 
 
 def path_segments(path: str) -> list[str]:
-    """The segments of a canonical, decoded path, with the page that stands for a directory."""
+    """The segments of a canonical, decoded path. A directory becomes its index page."""
     segments = path.split("/")
     del segments[0]
     if segments and not segments[-1]:

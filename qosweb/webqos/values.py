@@ -1,7 +1,7 @@
-"""What written values mean: exact integers, with the unit in the name. Raises BadValue with a hint otherwise.
+"""Parses literals of the language (shares, rates, times, sizes, dates, networks) into exact integers.
 
-Shares are parts per million, times milliseconds, sizes bytes, rates bytes per second and millionths of a request
-per second: every replica computes the same from them.
+The unit is in the function's name: parts per million, milliseconds, bytes, bytes per second, millionths of a request
+per second. Integers make all replicas compute the same. Every function raises BadValue, with a hint, for invalid text.
 """
 
 import re
@@ -23,6 +23,8 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class BadValue(Exception):
+    """A literal that cannot be parsed."""
+
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
@@ -46,6 +48,7 @@ def _unit(unit: str, units: dict[str, int], what: str, text: str) -> int:
 
 
 def share_ppm(text: str) -> int:
+    """A share of the capacity: ``0.3``, ``30%``."""
     number, unit = _split(text, "a share", "0.3 or 30%")
     if unit == "%":
         number /= 100
@@ -53,9 +56,9 @@ def share_ppm(text: str) -> int:
         raise BadValue(f"'{text}' is not a share", "such as 0.3 or 30%; sizes and times have other attributes")
     if number > 1:
         hint = f"did you mean {text}%?" if not unit and number <= 100 else "a share is at most 1, or 100%"
-        raise BadValue(f"a share of '{text}' is more than everything", hint)
+        raise BadValue(f"a share of '{text}' is more than 100%", hint)
     if number and not round(number * PPM):
-        raise BadValue(f"a share of '{text}' is less than a millionth", "0 is nothing at all")
+        raise BadValue(f"a share of '{text}' is less than a millionth", "write 0 for no share")
     return round(number * PPM)
 
 
@@ -84,13 +87,14 @@ def rate_bps(text: str) -> int:
 
 
 def _not_lost(text: str, number: Fraction, rate: int) -> int:
-    """What is more than nothing must not become nothing."""
+    """Reject a positive rate that is rounded to zero."""
     if number and not rate:
-        raise BadValue(f"the rate '{text}' is too small to be kept", "0 is nothing at all")
+        raise BadValue(f"the rate '{text}' is too small", "write 0 for a rate of zero")
     return rate
 
 
 def duration_ms(text: str) -> int:
+    """A duration of at least a millisecond; the unit is required."""
     number, unit = _split(text, "a time", "500ms, 2s or 1h")
     if not unit:
         raise BadValue(f"the time '{text}' has no unit", f"such as {text}ms or {text}s")
@@ -113,15 +117,16 @@ def positive_size_bytes(text: str) -> int:
 
 
 def factor(text: str) -> Fraction:
+    """A positive factor of a relative bound: ``2``, ``0.5``, ``50%``."""
     number, unit = _split(text, "a factor", "2 or 0.5")
     if unit == "%":
         number /= 100
     elif unit:
         raise BadValue(f"'{text}' is not a factor", "such as 2 or 0.5")
     if not number:
-        raise BadValue("a factor of zero says nothing", "such as 2 or 0.5")
+        raise BadValue("a factor must not be zero", "such as 2 or 0.5")
     if number > 1_000_000 or number < Fraction(1, 1_000_000):
-        raise BadValue(f"the factor '{text}' is beyond a million")
+        raise BadValue(f"the factor '{text}' is not between a millionth and a million")
     return number
 
 
@@ -163,7 +168,7 @@ def weekday(text: str) -> int:
 
 
 def day(text: str) -> int:
-    """The day as an ordinal."""
+    """A date, as a proleptic Gregorian ordinal."""
     try:
         if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
             raise ValueError
@@ -173,7 +178,7 @@ def day(text: str) -> int:
 
 
 def network(text: str) -> str:
-    """An address or network in canonical form: ``10.0.0.0/8``."""
+    """An address or network, in canonical form: ``10.0.0.0/8``."""
     try:
         return str(_unmapped(ip_network(text)))
     except ValueError:
@@ -182,11 +187,11 @@ def network(text: str) -> str:
         loose = ip_network(text, strict=False)
     except ValueError:
         raise BadValue(f"'{text}' is not an address or network", "such as 10.0.0.7 or 10.0.0.0/8") from None
-    raise BadValue(f"'{text}' has bits beyond its network", f"the network is {loose}")
+    raise BadValue(f"'{text}' has host bits set", f"the network is {loose}")
 
 
 def _unmapped(network: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
-    """An IPv4 network written in IPv6 is that IPv4 network: clients have one address, however they connect."""
+    """Turn an IPv4-mapped IPv6 network into the IPv4 network: a client has one address, however it connects."""
     first = network.network_address
     if isinstance(first, IPv6Address) and first.ipv4_mapped is not None and network.prefixlen >= 96:
         return IPv4Network((first.ipv4_mapped, network.prefixlen - 96))
@@ -218,9 +223,9 @@ def host(text: str) -> str:
 
 
 def redirect(text: str) -> str:
-    """How a request gets to another node. Raises BadValue."""
+    """How a request gets to another node: by a redirect of the client, by forwarding, or never."""
     if text not in REDIRECTS:
-        raise BadValue(f"'{text}' is no way to another node", f"one of {', '.join(REDIRECTS)}")
+        raise BadValue(f"unknown redirect mode '{text}'", f"one of {', '.join(REDIRECTS)}")
     return text
 
 

@@ -1,7 +1,7 @@
-"""Time zones: from the name of one to its distance from UTC at every time.
+"""Time zones: turns the name of a zone into a table of UTC offsets, and computes local time from the table.
 
-The time zone database is read once, when a specification is; what it says for the years from 2020 to 2099 goes into the
-model as numbers. So all replicas agree on the local time, whichever edition of the database each of them has.
+The time zone database is read once, when a specification is compiled. Its offsets for the years 2020 to 2099 become
+part of the model. So all replicas agree on the local time, even with different versions of the database.
 """
 
 import difflib
@@ -21,12 +21,12 @@ _STEP = timedelta(days=7)  # no zone changes its clocks twice in a week
 _NAME = re.compile(r"(?!posix|right|localtime|Factory)[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*")
 _EPOCH_DAY = 719_163  # 1970-01-01
 
-Offsets = tuple[tuple[int, int], ...]  # (from when on, seconds east of UTC), in order
+Offsets = tuple[tuple[int, int], ...]  # (start in Unix time, seconds east of UTC), in order
 
 
 @lru_cache(maxsize=64)
 def zone_offsets(name: str) -> Offsets:
-    """Raises BadValue if there is no such time zone. UTC has no offsets."""
+    """The offsets of a time zone, empty for UTC. Raises BadValue for an unknown zone."""
     if name == DEFAULT:
         return ()
     if not _NAME.fullmatch(name):
@@ -50,13 +50,13 @@ def zone_offsets(name: str) -> Offsets:
 
 
 def zone_name(text: str) -> str:
-    """The name of a time zone. Raises BadValue."""
+    """Validate the name of a time zone. Raises BadValue."""
     zone_offsets(text)
     return text
 
 
 def local_time(offsets: Offsets, unix_s: int) -> tuple[int, int, int]:
-    """Second of the day, day of the week from Monday on, day as an ordinal."""
+    """Second of the day, weekday (0 is Monday), day as an ordinal."""
     east_s = offsets[max(0, bisect_right(offsets, unix_s, key=lambda entry: entry[0]) - 1)][1] if offsets else 0
     day, time_s = divmod(unix_s + east_s, DAY_S)
     return time_s, (day + _EPOCH_DAY - 1) % 7, day + _EPOCH_DAY

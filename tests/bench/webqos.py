@@ -12,11 +12,11 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from qosweb.webqos import Environment
 from qosweb.webqos.match.matcher import Matcher
 from qosweb.webqos.model.build import build
 from qosweb.webqos.policy.binding import bind, problem_of
 from qosweb.webqos.policy.coverage import Coverage
-from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.syntax.positions import Source
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
-"""What the demo says of what it saw."""
+"""Event lines of the demo."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from qosweb.demo.cluster_events import ClusterEvents, NodeSnapshot, how_it_ended
+from qosweb.demo.cluster_events import ClusterEvents, NodeSnapshot, describe_exit
 
 
 def seen(epoch: int, members: str, denied: int = 0, policy: str = "p1", scope: str = "cluster") -> dict[str, Any]:
@@ -19,42 +19,47 @@ def seen(epoch: int, members: str, denied: int = 0, policy: str = "p1", scope: s
     }
 
 
-def test_a_view_is_told_once() -> None:
+def test_a_view_is_reported_once() -> None:
     events = ClusterEvents()
-    looks = [NodeSnapshot(name, seen(3, "a b c"), None) for name in "abc"]
-    assert events.of(looks, 1.0) == ["primary view 3:aa: a b c; 1 more may fail"]
-    assert events.of(looks, 1.0) == []
+    snapshots = [NodeSnapshot(name, seen(3, "a b c"), None) for name in "abc"]
+    assert events.update(snapshots, 1.0) == ["primary view 3:aa: a b c; 1 more may fail"]
+    assert events.update(snapshots, 1.0) == []
 
 
 def test_a_node_that_is_killed_and_the_view_without_it() -> None:
     events = ClusterEvents()
-    events.of([NodeSnapshot(name, seen(3, "a b c"), None) for name in "abc"], 1.0)
-    looks = [
+    events.update([NodeSnapshot(name, seen(3, "a b c"), None) for name in "abc"], 1.0)
+    snapshots = [
         NodeSnapshot("a", seen(4, "a b"), None),
         NodeSnapshot("b", seen(4, "a b"), None),
         NodeSnapshot("c", None, -9),
     ]
-    assert events.of(looks, 1.0) == ["c ended (SIGKILL)", "primary view 4:aa: a b; none more may fail"]
-    assert events.of(looks, 1.0) == []
+    assert events.update(snapshots, 1.0) == ["c ended (SIGKILL)", "primary view 4:aa: a b; none more may fail"]
+    assert events.update(snapshots, 1.0) == []
 
 
-def test_a_node_that_is_stopped_comes_back_cut_off_and_then_whole() -> None:
+def test_a_suspended_node_returns_cut_off_and_then_rejoins() -> None:
     events = ClusterEvents()
     a = NodeSnapshot("a", seen(3, "a b"), None)
-    events.of([a, NodeSnapshot("b", seen(3, "a b"), None)], 1.0)
-    assert events.of([a, NodeSnapshot("b", None, None)], 1.0) == ["b does not answer"]
+    events.update([a, NodeSnapshot("b", seen(3, "a b"), None)], 1.0)
+    assert events.update([a, NodeSnapshot("b", None, None)], 1.0) == ["b does not respond"]
     alone = NodeSnapshot("b", seen(0, "b", scope="local"), None)
-    assert events.of([a, alone], 1.0) == ["b answers again", "b is cut off and decides alone"]
-    assert events.of([a, alone], 1.0) == []
-    assert events.of([a, NodeSnapshot("b", seen(3, "a b"), None)], 1.0) == ["b is back in the cluster"]
+    assert events.update([a, alone], 1.0) == ["b responds again", "b is cut off and decides alone"]
+    assert events.update([a, alone], 1.0) == []
+    assert events.update([a, NodeSnapshot("b", seen(3, "a b"), None)], 1.0) == ["b is back in the cluster"]
 
 
 def test_denials_are_counted_per_second_and_policies_by_their_change() -> None:
     events = ClusterEvents()
-    events.of([NodeSnapshot("a", seen(3, "a", denied=100), None)], 1.0)
-    later = events.of([NodeSnapshot("a", seen(3, "a", denied=130, policy="p2"), None)], 2.0)
+    events.update([NodeSnapshot("a", seen(3, "a", denied=100), None)], 1.0)
+    later = events.update([NodeSnapshot("a", seen(3, "a", denied=130, policy="p2"), None)], 2.0)
     assert later == ["policy p2 is in force", "not served per second: /free 15"]
 
 
-def test_how_a_process_ends() -> None:
-    assert [how_it_ended(code) for code in (0, 2, -15, -250)] == ["exit code 0", "exit code 2", "SIGTERM", "signal 250"]
+def test_exit_codes_and_signals_are_described() -> None:
+    assert [describe_exit(code) for code in (0, 2, -15, -250)] == [
+        "exit code 0",
+        "exit code 2",
+        "SIGTERM",
+        "signal 250",
+    ]

@@ -1,4 +1,4 @@
-"""The demo as a person meets it: it says what to try, that works, and nothing is left behind however it ends."""
+"""The demo as a process: its instructions work, it reports events, and it leaves nothing behind however it ends."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import psutil
 import pytest
 
 from qosweb.demo.instructions import EVENING
-from qosweb.webqos.check.check import check_source
-from qosweb.webqos.syntax.positions import Source
+from qosweb.webqos import compile_policy
 from tests.support.nodes import COMMAND, environment, run_command
 from tests.support.waiting import wait_for
 
@@ -69,7 +68,7 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def test_a_cluster_with_a_load_that_is_seen_through_a_death_and_ends_in_order(tmp_path: Path) -> None:
+def test_the_demo_survives_the_death_of_a_node_and_stops_gracefully(tmp_path: Path) -> None:
     with Demo(tmp_path, "--port", "0") as demo:
         assert len(demo.nodes) == 3
         urls = re.findall(r"^  (http://\S+)  +\S", demo.text(), re.MULTILINE)
@@ -88,10 +87,10 @@ def test_a_cluster_with_a_load_that_is_seen_through_a_death_and_ends_in_order(tm
         assert run_command("reload", evening, "--admin", admin).returncode == 0
         demo.says(r"policy \w+ is in force")
         demo.nodes[2].suspend()
-        demo.says("n3 does not answer")
+        demo.says("n3 does not respond")
         demo.nodes[2].resume()
-        demo.says("n3 answers again")
-        demo.says(r"(?s)n3 answers again.*primary view \S+ n1 n2 n3")
+        demo.says("n3 responds again")
+        demo.says(r"(?s)n3 responds again.*primary view \S+ n1 n2 n3")
         demo.nodes[1].kill()
         demo.says(r"n2 ended \(SIGKILL\)")
         demo.says(r"(?s)n2 ended.*primary view \S+ n1 n3;")
@@ -109,8 +108,8 @@ def test_nodes_notice_that_the_demo_was_killed(tmp_path: Path) -> None:
         demo.wait_until_nobody_is_left()
 
 
-@pytest.mark.parametrize("end", [Signals.SIGHUP, Signals.SIGTERM])  # the terminal was closed; somebody ended it
-def test_other_ends(tmp_path: Path, end: Signals) -> None:
+@pytest.mark.parametrize("end", [Signals.SIGHUP, Signals.SIGTERM])  # SIGHUP: the terminal was closed
+def test_the_demo_stops_at_other_signals(tmp_path: Path, end: Signals) -> None:
     with Demo(tmp_path, "--nodes", "1", "--port", "0") as demo:
         demo.process.send_signal(end)
         assert demo.process.wait(60) == 0
@@ -118,19 +117,19 @@ def test_other_ends(tmp_path: Path, end: Signals) -> None:
     assert not list(tmp_path.glob("qosweb-demo-*"))
 
 
-def test_what_cannot_be() -> None:
+def test_invalid_options_are_rejected() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         if port < 65000:
             done = run_command("demo", "--port", str(port))
             assert (done.returncode, done.stdout) == (2, "")
             assert done.stderr.startswith(f"qosweb: error: --port {port}: in use: {port}")
-            assert done.stderr.endswith("give another, or 0 for any that are free\n")
+            assert done.stderr.endswith("give another port, or 0 for any free ports\n")
     for options in (["--nodes", "0"], ["--nodes", "10"], ["--nodes", "x"], ["--port", "-1"], ["--port", "65534"]):
         done = run_command("demo", "=".join(options))
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"qosweb: error: {options[0]} ")
 
 
-def test_the_other_policy_of_the_demo_has_no_mistake() -> None:
-    assert check_source(Source("evening.webqos", EVENING)) == []
+def test_the_evening_policy_has_no_errors() -> None:
+    assert compile_policy(EVENING).diagnostics == []

@@ -10,17 +10,14 @@ from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.engine.replicated.entries import NodeBatch, NodeReport
 from qosweb.engine.replicated.invariants import violated_invariants
 from qosweb.engine.replicated.state_machine import QosStateMachine
-from qosweb.webqos.model.build import build
-from qosweb.webqos.syntax.positions import Source
+from qosweb.webqos import compile_policy
 
 if TYPE_CHECKING:
     from qosweb.engine.replicated.effects import Effect
 
 
 def law_of(text: str) -> CompiledPolicy:
-    built = build(Source("test.webqos", text))
-    assert built.model is not None, built
-    return CompiledPolicy.of_model(text, built.model)
+    return CompiledPolicy.of_model(text, compile_policy(text, check=False).require_model())
 
 
 class Cluster:

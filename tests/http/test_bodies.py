@@ -1,4 +1,4 @@
-"""Framing of request bodies: whatever the pieces in which it arrives, one reading, and nothing but the letter."""
+"""Framing of request bodies: the result does not depend on how the data is split, and the parser is strict."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_chunked_body(parts: list[bytes], rest: bytes, cuts: list[int], extens
         b"0\r\n\n",
     ],
 )
-def test_what_is_not_to_the_letter_is_refused(data: bytes) -> None:
+def test_invalid_framing_is_rejected(data: bytes) -> None:
     for size in (1, 3, len(data)):
         reader = ChunkedBody()
 
@@ -90,7 +90,7 @@ def test_what_is_not_to_the_letter_is_refused(data: bytes) -> None:
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 300), max_size=5))
-def test_anything_is_read_or_refused_the_same_in_any_pieces(data: bytes, cuts: list[int]) -> None:
+def test_the_result_does_not_depend_on_how_data_is_split(data: bytes, cuts: list[int]) -> None:
     def outcome(cuts: list[int]) -> tuple[bytes, bytes] | None:
         try:
             return read(ChunkedBody(), data, cuts)

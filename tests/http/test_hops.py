@@ -1,13 +1,13 @@
-"""Fields that are passed on: those of one hop end here, framing is never copied, and the path is told."""
+"""Header fields of forwarded messages: hop-by-hop fields and framing are dropped, Via and Forwarded are added."""
 
 from __future__ import annotations
 
 import pytest
 
-from qosweb.http.hops import Fields, has_passed, passed_on, request_fields, response_fields
+from qosweb.http.hops import Fields, end_to_end_fields, is_forwarding_loop, request_fields, response_fields
 
 
-def test_what_is_for_one_connection_ends_here() -> None:
+def test_hop_by_hop_fields_are_dropped() -> None:
     fields = [
         ("Connection", "close, X-Mine"),
         ("connection", "keep-alive"),
@@ -24,7 +24,7 @@ def test_what_is_for_one_connection_ends_here() -> None:
         ("Set-Cookie", "a=b"),
         ("Set-Cookie", "c=d"),
     ]
-    assert passed_on(fields) == [
+    assert end_to_end_fields(fields) == [
         ("Accept", "*/*"),
         ("Cookie", "a=b"),
         ("Set-Cookie", "a=b"),
@@ -36,7 +36,7 @@ def asked(fields: Fields, client: str = "192.0.2.1") -> Fields:
     return request_fields(fields, host="shop.example:80", client=client, proto="http", me="n1", version="1.1")
 
 
-def test_a_request_tells_its_path_and_has_one_host() -> None:
+def test_a_request_gets_via_forwarded_and_one_host() -> None:
     fields = asked([("Host", "a"), ("hOST", "b"), ("Expect", "100-continue"), ("Accept", "*/*")])
     assert fields == [
         ("Host", "shop.example:80"),
@@ -50,7 +50,7 @@ def test_a_request_tells_its_path_and_has_one_host() -> None:
 
 
 @pytest.mark.parametrize("name", ["Host", "Via", "Forwarded", "Content-Length"])
-def test_a_client_cannot_have_the_fields_taken_away_that_tell_of_it(name: str) -> None:
+def test_a_client_cannot_remove_via_and_forwarded_by_connection(name: str) -> None:
     names = [field for field, _ in asked([("Connection", f"close, {name}"), (name, "x")])]
     assert {"Host", "Via", "Forwarded"} <= set(names)
 
@@ -68,7 +68,7 @@ def test_the_client_as_rfc_7239_writes_it(client: str, shown: str) -> None:
     assert dict(asked([], client))["Forwarded"].startswith(shown + ";")
 
 
-def test_an_answer_keeps_what_is_its_own() -> None:
+def test_a_response_keeps_its_own_fields() -> None:
     fields = [("Server", "x"), ("Date", "now"), ("Set-Cookie", "a"), ("Set-Cookie", "b"), ("Via", "1.1 far")]
     assert response_fields([*fields, ("Connection", "close")], me="n1", version="1.1") == [
         *fields[:-1],
@@ -76,6 +76,6 @@ def test_an_answer_keeps_what_is_its_own() -> None:
     ]
 
 
-def test_a_circle_is_seen() -> None:
-    assert has_passed([("Via", "1.1 a, 1.0 n1 (x)")], "n1")
-    assert not has_passed([("Via", "1.1 n10, 1.1 an1"), ("X", "1.1 n1")], "n1")
+def test_a_forwarding_loop_is_detected() -> None:
+    assert is_forwarding_loop([("Via", "1.1 a, 1.0 n1 (x)")], "n1")
+    assert not is_forwarding_loop([("Via", "1.1 n10, 1.1 an1"), ("X", "1.1 n1")], "n1")

@@ -132,7 +132,7 @@ def test_3986_3_2_2_names_have_at_most_255_characters() -> None:
     assert parse_host("%41" * 86) is None
 
 
-def test_leading_zeros_of_a_port_are_no_load() -> None:
+def test_leading_zeros_of_a_port_take_linear_time() -> None:
     assert parse_host("a:" + "0" * 100_000 + "80") is not None
     assert parse_host("a:" + "0" * 100_000 + "80x") is None
 

@@ -53,7 +53,7 @@ def test_known_extensions(name: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["INDEX.HTML", "Index.Html", "a.b.htm", "dir.d/index.html"])
-def test_case_and_what_stands_before_do_not_matter(name: str) -> None:
+def test_only_the_extension_matters_in_any_case(name: str) -> None:
     assert media_type(name) == "text/html; charset=utf-8"
 
 

@@ -126,7 +126,7 @@ def test_13_2_1_methods_that_select_nothing_ignore_conditions(method: str) -> No
     assert outcome(everything_false, method) is PROCEED
 
 
-def test_no_conditions_no_objections() -> None:
+def test_a_request_without_conditions_proceeds() -> None:
     assert [outcome(RequestConditions(), method) for method in READING + WRITING] == [PROCEED] * 6
 
 

@@ -246,7 +246,7 @@ def test_14_6_the_bytes_of_a_multipart_body() -> None:
     assert close == b"\r\n--SEP--\r\n"
 
 
-def test_no_parts_are_only_a_close() -> None:
+def test_without_parts_there_is_only_the_closing_delimiter() -> None:
     assert multipart_byteranges([], 10, "text/plain", "SEP") == ([], b"--SEP--\r\n")
 
 

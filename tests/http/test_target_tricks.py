@@ -1,4 +1,4 @@
-"""Known ways to talk a server out of its document root, each with what becomes of it here.
+"""Known path traversal attacks, each with the expected result.
 
 Three outcomes are safe: 400, 404, and a path whose odd segments are plain names below the root. The last is
 right for a trick that only works where someone decodes twice, folds Unicode or runs another system: refusing

@@ -1,4 +1,4 @@
-"""Text as it may come off the wire: any bytes at all, decoded as the parser decodes them."""
+"""Hypothesis strategy for text from the wire: arbitrary bytes, decoded as the parser decodes them."""
 
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""`qosweb status`, `reload` and `drain` where there is no node, another service, no token; and over one node."""
+"""`qosweb status`, `reload` and `drain`: without a node, with another service, without a token, and with one node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOKEN = "0123456789abcdef-token"
 
 
 def refused(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line of a command that must end with 2."""
+    """The message of a command that must fail with exit code 2."""
     code = main(list(arguments))
     output, errors = capfd.readouterr()
     assert (code, output) == (2, "")
@@ -36,14 +36,17 @@ def answer(status: str, body: bytes, kind: str = "application/json") -> bytes:
 
 
 STRANGERS = {
-    "closes": (b"", "it closed the connection without an answer"),
-    "greets": (b"SSH-2.0-OpenSSH_9.2\r\n", "it does not speak HTTP as a node does"),
-    "not-found": (answer("404 Not Found", b"no"), "it answers GET /status with 404"),
-    "moved": (b"HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", "it answers GET /status with 301"),
-    "no-json": (answer("200 OK", b"<p>hello"), "its answer is no JSON object"),
-    "list": (answer("200 OK", b"[1]"), "its answer is no JSON object"),
-    "deep": (answer("200 OK", b"[" * 100_000), "its answer is no JSON object"),
-    "other": (answer("200 OK", b'{"status":"green"}'), "what it says is not the status of a node"),
+    "closes": (b"", "it closed the connection without a response"),
+    "greets": (b"SSH-2.0-OpenSSH_9.2\r\n", "its response is not valid HTTP"),
+    "not-found": (answer("404 Not Found", b"no"), "it responds to GET /status with 404"),
+    "moved": (
+        b"HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n",
+        "it responds to GET /status with 301",
+    ),
+    "no-json": (answer("200 OK", b"<p>hello"), "its response is not a JSON object"),
+    "list": (answer("200 OK", b"[1]"), "its response is not a JSON object"),
+    "deep": (answer("200 OK", b"[" * 100_000), "its response is not a JSON object"),
+    "other": (answer("200 OK", b'{"status":"green"}'), "its response is not the status of a node"),
 }
 
 
@@ -66,19 +69,21 @@ def test_a_node_of_another_version(capfd: pytest.CaptureFixture[str]) -> None:
 
     with MisbehavingServer(script) as server:
         found = refused(capfd, "status", "--admin", f"127.0.0.1:{server.port}")
-    assert found.startswith("the node's status has another form than this command knows")
+    assert found.startswith("the status of the node has an unknown format")
 
 
-def test_nobody_there(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_no_node_responds(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     port = free_port()
     spec = tmp_path / "a.webqos"
     spec.write_text("</a>.available = always\n")
     for command in (["status"], ["status", "--watch"], ["drain"], ["reload", str(spec)]):
         found = refused(capfd, *command, "--admin", f"127.0.0.1:{port}")
-        assert found.startswith(f"no node answers at 127.0.0.1:{port}: Connection refused; say with --admin")
+        assert found.startswith(
+            f"no node responds at 127.0.0.1:{port}: Connection refused; give the address of its admin port"
+        )
 
 
-def test_what_cannot_be_meant(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_invalid_options_are_refused(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "is not an address" in refused(capfd, "status", "--admin", "nowhere")
     assert "no node listens on port 0" in refused(capfd, "status", "--admin", "127.0.0.1:0")
     assert "No such file" in refused(capfd, "status", "--token-file", str(tmp_path / "none"))
@@ -104,7 +109,7 @@ def test_one_node_with_a_token(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         assert json.loads(capfd.readouterr().out)["scope"] == "alone"
         assert main(["status", *admin, *token]) == 0
         drawn = capfd.readouterr().out
-        assert "n1 is no member of a cluster" in drawn
+        assert "n1 is not a member of a cluster" in drawn
         assert "/page.html" in drawn
         assert TOKEN not in drawn
 
@@ -120,11 +125,11 @@ def test_one_node_with_a_token(tmp_path: Path, capfd: pytest.CaptureFixture[str]
                 env=environment(),
             )  # fmt: skip
         try:
-            wait_for(lambda: output.read_text().count("is no member of a cluster") >= 3, "three looks", 60)
+            wait_for(lambda: output.read_text().count("is not a member of a cluster") >= 3, "three looks", 60)
             assert "served/s" in output.read_text()
             assert main(["drain", *admin, *token]) == 0
             assert node.process.wait(30) == 0
-            _, errors = watching.communicate(timeout=30)  # who is watched is gone
+            _, errors = watching.communicate(timeout=30)  # it ends because the node has stopped
             assert watching.returncode == 2
             assert b"Traceback" not in errors
         finally:

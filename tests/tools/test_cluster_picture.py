@@ -1,4 +1,4 @@
-"""The picture of a cluster in a terminal of any width."""
+"""The terminal rendering of a cluster's status, at several widths."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def drawn(status: dict[str, Any], before: dict[str, Any] | None = None, width: i
     return console.file.getvalue().splitlines()
 
 
-def test_who_is_there_and_what_each_class_gets() -> None:
+def test_members_nodes_and_shares_are_shown() -> None:
     lines = drawn(cluster_status())
     assert lines[0] == "primary view 3:abcd for 30 s: 3 nodes, 1 more may fail"
-    assert lines[1].startswith("capacity 3 MB/s, delivered 3 MB/s of late   policy 0123456789abcdef")
+    assert lines[1].startswith("capacity 3 MB/s, recently delivered 3 MB/s   policy 0123456789abcdef")
     assert [line.split()[:2] for line in lines[4:7]] == [["n1", "1"], ["n2", "*"], ["n3", "1"]]
     paid = next(line for line in lines if line.startswith("/paid"))
     assert paid.split()[1:4] == ["50%", "50%", "40%"]
@@ -60,7 +60,7 @@ def test_who_is_there_and_what_each_class_gets() -> None:
     assert any(line.startswith("[red]/name[/red]") for line in lines)
 
 
-def test_the_second_look_has_rates() -> None:
+def test_a_refresh_shows_rates() -> None:
     lines = drawn(cluster_status(1050, 20), cluster_status(1000, 10))
     paid = next(line for line in lines if line.startswith("/paid"))
     assert paid.split()[-2:] == ["25.0", "5.0"]
@@ -77,7 +77,7 @@ def test_a_node_that_is_cut_off() -> None:
     assert drawn(cluster_status(scope="local"))[0].startswith("CUT OFF for 30 s: n2 is in no primary view")
 
 
-def test_a_bar_has_its_mark_at_what_is_promised() -> None:
+def test_a_bar_has_its_mark_at_the_guaranteed_share() -> None:
     assert bar(0.4, 0.5, 10).plain == "████·┃····"
     assert bar(2.0, 1.0, 4).plain == "███┃"
     assert bar(0.0, None, 4).plain == "····"

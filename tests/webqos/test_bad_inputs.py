@@ -1,10 +1,10 @@
-"""Every mistake is found at its place and said in its words: the table is ``bad_inputs.txt``."""
+"""Diagnostics of invalid specifications, compared with the table ``bad_inputs.txt``."""
 
 from pathlib import Path
 
 import pytest
 
-from qosweb.webqos.check.check import check_source
+from qosweb.webqos import compile_policy
 from qosweb.webqos.syntax.positions import Source
 
 TABLE = Path(__file__).with_name("bad_inputs.txt").read_text("utf-8")
@@ -23,7 +23,7 @@ def blocks() -> list[tuple[str, list[str]]]:
 def said_of(text: str) -> list[str]:
     source = Source("test", text + "\n")
     lines = []
-    for one in check_source(source):
+    for one in compile_policy(source.text).diagnostics:
         line, column = source.place(one.span.start)
         parts = [f"{line}:{column}+{one.span.end - one.span.start} {one.severity}: {one.message}"]
         parts += [one.hint] if one.hint else []
@@ -35,7 +35,7 @@ def said_of(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("text", "said"), blocks(), ids=lambda value: value[:60] if isinstance(value, str) else "")
-def test_what_is_said_of_a_mistake(text: str, said: list[str]) -> None:
+def test_diagnostics_of_a_mistake(text: str, said: list[str]) -> None:
     assert said_of(text) == said
 
 

@@ -1,4 +1,4 @@
-"""Links: what the HTML and the Link fields of a page lead to on its own site."""
+"""Links of a page to its own site, from HTML and from Link fields."""
 
 import pytest
 

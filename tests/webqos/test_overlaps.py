@@ -1,4 +1,4 @@
-"""Every way in which a text can match globs is found: compared with trying all short texts."""
+"""The subsets of globs that a text can match, compared with a search over all short texts."""
 
 from itertools import product
 
@@ -23,7 +23,7 @@ STEMS = st.sets(st.text("ab", min_size=1, max_size=2), max_size=2)
 @example(["*ab*", "*ba*", "*ab*ba*"], set(), set())  # in either order, or sharing a letter
 @example(["*.a", "*.*.a"], set(), {"b"})
 @example(["a*.b.*"], set(), {"a"})
-def test_every_way_that_short_texts_go_is_found(globs: list[str], names: set[str], stems: set[str]) -> None:
+def test_every_subset_matched_by_short_texts_is_found(globs: list[str], names: set[str], stems: set[str]) -> None:
     def way(text: str) -> tuple[object, ...]:
         stem, dot, _ = text.partition(".")
         return (
@@ -47,7 +47,7 @@ def test_case_does_not_matter_for_globs_but_for_texts() -> None:
 
 
 @given(st.lists(GLOBS.filter(bool), max_size=3))
-def test_of_a_group_it_matters_whether_one_is_matched(groups: list[list[str]]) -> None:
+def test_a_group_counts_as_one_glob(groups: list[list[str]]) -> None:
     def way(text: str) -> list[bool]:
         return [any(matches(glob, text) for glob in group) for group in groups]
 
@@ -55,10 +55,10 @@ def test_of_a_group_it_matters_whether_one_is_matched(groups: list[list[str]]) -
     assert all(way(text) in ways for text in SHORT)
 
 
-def test_a_large_group_is_two_ways() -> None:
+def test_a_large_group_has_two_outcomes() -> None:
     assert len(Overlaps([[f"*word{number}*" for number in range(400)]]).texts(40_000)) == 2
 
 
-def test_too_many_ways_are_refused_soon() -> None:
+def test_too_many_overlaps_are_rejected_quickly() -> None:
     with pytest.raises(TooManyOverlaps):
         Overlaps([f"*word{number}*" for number in range(400)]).texts(40_000)

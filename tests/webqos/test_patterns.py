@@ -1,4 +1,4 @@
-"""Which pages a pattern covers, by a table and against a plain reference; the automaton agrees with both."""
+"""Pages that a pattern covers: a table, a reference implementation, and the automaton agree."""
 
 import re
 
@@ -63,7 +63,7 @@ COVERED = [
 
 
 @pytest.mark.parametrize(("text", "host", "path", "covered"), COVERED)
-def test_what_a_pattern_covers(text: str, host: str, path: str, covered: bool) -> None:
+def test_pages_covered_by_a_pattern(text: str, host: str, path: str, covered: bool) -> None:
     automaton = PatternAutomaton([parse_pattern(text, None)])
     assert bool(automaton.cover(host, path_segments(path)).accepts) is covered
 
@@ -75,7 +75,7 @@ def test_the_site_is_the_host_of_patterns_without_one() -> None:
 
 
 def covers(pattern: PagePattern, path: str) -> bool:
-    """The reference: the words of the definition, one regular expression a pattern."""
+    """The reference implementation of the definition: one regular expression per pattern."""
     wanted = "".join(
         r"(?:/[^/]+)*" if segment == "**" else "/" + re.escape(segment).replace(r"\*", "[^/]*")
         for segment in pattern.segments
@@ -103,7 +103,7 @@ def test_the_automaton_agrees_with_the_definition(texts: list[str], path: list[s
 
 
 @given(PATTERNS, st.lists(PATHS, max_size=5))
-def test_every_cover_that_occurs_was_foreseen(texts: list[str], paths: list[list[str]]) -> None:
+def test_every_cover_of_a_page_is_reachable(texts: list[str], paths: list[list[str]]) -> None:
     automaton = PatternAutomaton(parse_pattern(text, None) for text in texts)
     foreseen = automaton.reachable(100_000)
     for path in paths:
@@ -116,7 +116,7 @@ def test_too_many_overlaps_are_refused() -> None:
         automaton.reachable(10_000)
 
 
-def test_what_clients_ask_for_does_not_grow_the_automaton_for_ever() -> None:
+def test_requests_do_not_grow_the_automaton_without_bound() -> None:
     automaton = PatternAutomaton([parse_pattern("/a/**", None), parse_pattern("www.x.com/b", None)])
     for number in range(10_000):
         automaton.cover(f"host{number}", ["a", f"x{number}"])

@@ -1,16 +1,16 @@
-"""What holds when: overrides, conditions, availability, rates, priorities, settings of classes."""
+"""Policy binding: overrides, conditions, availability, rates, priorities, terms of classes."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qosweb.webqos import Environment
 from qosweb.webqos.match.matcher import Matcher
 from qosweb.webqos.match.predicates import as_test
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.model.domains import Situation, outcomes
 from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.coverage import Coverage
-from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.policy.terms import terms_of
 from tests.webqos.support import Facts, class_of, found_in, model_of, shares_of
 
@@ -58,7 +58,7 @@ def test_two_conditions_bind_together() -> None:
     assert shares_of(text, environment=NIGHT)["/a"] == 0.5
 
 
-def test_always_comes_first_and_shares_are_of_the_rest() -> None:
+def test_always_available_classes_come_first_and_shares_apply_to_the_rest() -> None:
     text = "</a>.available = always\n</b>.server_resource > 50%"
     assert shares_of(text, {"/a": 0.4, "/b": 1.0, "default": 1.0}) == {"/a": 0.4, "/b": 0.3, "default": 0.3}
     assert shares_of(text, {"/a": 2.0, "/b": 1.0}) == {"/a": 1.0, "/b": 0, "default": 0}
@@ -130,7 +130,7 @@ def test_classes_and_their_names(text: str, classes: list[str]) -> None:
     assert sorted(names(text)) == sorted(classes)
 
 
-def test_conditions_are_asked_only_where_a_class_has_them() -> None:
+def test_conditions_are_evaluated_only_for_pages_that_need_them() -> None:
     model = model_of('cookie("vip") => </a>.num_bytes < 3\n</b>.num_bytes < 3')
 
     class Asked(Facts):
@@ -186,12 +186,12 @@ FACTS = st.builds(
 
 
 @given(TREES, FACTS)
-def test_a_compiled_condition_says_the_same(condition: c.Condition, facts: Situation) -> None:
+def test_a_compiled_condition_has_the_same_result(condition: c.Condition, facts: Situation) -> None:
     assert as_test(condition)(facts) == c.holds(condition, facts)
 
 
 @given(st.lists(TREES, min_size=1, max_size=3), FACTS)
-def test_what_happens_was_foreseen(conditions: list[c.Condition], facts: Situation) -> None:
+def test_the_outcome_of_every_request_is_a_known_combination(conditions: list[c.Condition], facts: Situation) -> None:
     if ("method", "") not in facts.chosen:
         facts.chosen["method", ""] = "PUT"
     foreseen = outcomes(conditions, 100_000)
@@ -221,7 +221,7 @@ def order(text: str) -> set[tuple[str, str]]:
     return {(model.classes[a].name, model.classes[b].name) for a, b in found}
 
 
-def test_what_is_on_both_sides_of_a_priority_comes_between() -> None:
+def test_classes_on_both_sides_of_a_priority_come_between() -> None:
     assert order("</app/login> before </app>") == {("/app/login", "/app")}
     assert order("</app> before </app/login>") == {("/app", "/app/login")}
     assert order("</a> before all") == {("/a", "default")}
@@ -257,7 +257,7 @@ def test_many_robots_each_with_a_rule_of_its_own() -> None:
     assert len(model.classes) == 1 + 30 + 30 * 29 // 2
     assert class_of(model, "/", facts=Facts(texts={"header user-agent": "bot33 bot21"})) == "default#2+14"
     (warned,) = found_in(text)
-    assert warned.message.startswith("a text can fit these conditions in too many ways")
+    assert warned.message.startswith("the conditions on texts overlap in too many ways")
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 2, 1)])

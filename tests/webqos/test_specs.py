@@ -1,14 +1,13 @@
-"""The specifications in ``webqos_specs``: no mistakes, canonical, and each does what its comment says."""
+"""The specifications in ``webqos_specs`` have no errors, are canonical, and do what their comments say."""
 
 from pathlib import Path
 
 import pytest
 
-from qosweb.webqos.check.check import check_source
+from qosweb.webqos import Environment, compile_policy
 from qosweb.webqos.match.matcher import Matcher
 from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.coverage import Coverage
-from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.policy.terms import Terms, terms_of
 from qosweb.webqos.syntax.parser import parse
 from qosweb.webqos.syntax.positions import Source
@@ -40,7 +39,7 @@ def terms(text: str, name: str, environment: Environment | None = None) -> Terms
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_specification_has_no_mistakes_and_is_canonical(path: Path) -> None:
     source = Source(path.name, path.read_text("utf-8"))
-    assert check_source(source) == []
+    assert compile_policy(source.text).diagnostics == []
     assert print_tree(source, parse(source)[0]) == source.text
     assert source.text.startswith("# ")
 

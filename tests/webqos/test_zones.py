@@ -1,4 +1,4 @@
-"""Local time is that of the time zone database, at every time; names that are none get a near one."""
+"""Local time agrees with the time zone database, and unknown zones get a suggestion."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qosweb.webqos import Environment
 from qosweb.webqos.model.model import decode, digest, encode
 from qosweb.webqos.policy.binding import bind
 from qosweb.webqos.policy.coverage import Coverage
-from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.values import BadValue
 from qosweb.webqos.zones import local_time, zone_offsets
 from tests.webqos.support import found_in, model_of
@@ -34,7 +34,7 @@ def unix(text: str) -> int:
     return int(datetime.fromisoformat(text).timestamp())
 
 
-def test_the_hour_that_is_left_out_and_the_one_that_comes_twice() -> None:
+def test_the_skipped_and_the_repeated_hour_of_daylight_saving() -> None:
     paris = zone_offsets("Europe/Paris")
     assert local_time(paris, unix("2026-03-29T00:59:59Z"))[0] == 2 * 3600 - 1
     assert local_time(paris, unix("2026-03-29T01:00:00Z"))[0] == 3 * 3600
@@ -55,7 +55,7 @@ def test_conditions_are_in_the_zone_of_the_specification() -> None:
     assert not holds("2026-11-16T00:00:00Z")
 
 
-def test_a_zone_travels_as_numbers() -> None:
+def test_a_zone_is_stored_as_offsets() -> None:
     model = model_of("set timezone = Europe/Paris\n</a>.num_bytes < 1\n")
     assert decode(encode(model)).settings.offsets == zone_offsets("Europe/Paris")
     assert digest(model) != digest(model_of("</a>.num_bytes < 1\n"))
@@ -65,7 +65,7 @@ def test_a_zone_travels_as_numbers() -> None:
 @pytest.mark.parametrize(
     "name", ["posix/Europe/Paris", "localtime", "../etc/passwd", "Europe", "Europe/", "", "+01:00"]
 )
-def test_what_is_no_zone(name: str) -> None:
+def test_unknown_zones_are_rejected(name: str) -> None:
     with pytest.raises(BadValue):
         zone_offsets(name)
 
@@ -84,7 +84,7 @@ def test_a_near_name_is_suggested(written: str, meant: str) -> None:
     assert (one.span.start, one.span.end) == (15, 15 + len(written))
 
 
-def test_where_no_zones_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_time_zone_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qosweb.webqos.zones.available_timezones", set)
     (one,) = found_in("set timezone = Nowhere/Land\n")
     assert one.hint == "this machine has no time zones: install tzdata"

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from qosweb.analytics.read.timeline import ClusterMeans
+from qosweb.webqos import Environment
 from qosweb.webqos.model import conditions as c
 from qosweb.webqos.policy.binding import Binding, InForce, bind
-from qosweb.webqos.policy.environment import Environment
 from qosweb.webqos.zones import local_time
 
 if TYPE_CHECKING:

@@ -9,19 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from qosweb.webqos import Specification, compile_policy
+from qosweb.webqos.loader import load
 from qosweb.webqos.match.matcher import Matcher, watched
 from qosweb.webqos.model import conditions as c
-from qosweb.webqos.model.build import build
 from qosweb.webqos.model.model import Bytes, Duration, Requests
 from qosweb.webqos.policy.coverage import Coverage
-from qosweb.webqos.syntax.diagnostics import has_errors
-from qosweb.webqos.syntax.positions import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from qosweb.analytics.read.rows import LogEvent
-    from qosweb.webqos.model.build import Built
     from qosweb.webqos.model.model import Model
 
 EVERY = "*"  # the policy of all lines, whatever they say: --spec
@@ -34,7 +32,7 @@ class LoggedPolicy:
 
     name: str
     text: str
-    built: Built
+    built: Specification
     model: Model
     coverage: Coverage
     numbers: dict[str, int]  # of classes, by name
@@ -54,7 +52,7 @@ class LoggedPolicy:
         return self.built.line(constraint)
 
     def priority_line(self, priority: int) -> int:
-        return self.built.source.line_of(self.built.priority_rules[priority].span.start)
+        return self.built.priority_line(priority)
 
     def watched_sets(self) -> set[int]:
         return watched(self.model)
@@ -65,8 +63,6 @@ class LoggedPolicy:
 
 def from_file(name: str) -> LoggedPolicy:
     """Raises UsageError, after the mistakes were written to standard error."""
-    from qosweb.webqos.loader import load  # it checks, and so takes scipy along: half a second that most need not wait
-
     return _policy(EVERY, load(name))
 
 
@@ -81,8 +77,8 @@ def from_events(events: Iterable[LogEvent]) -> tuple[dict[str, LoggedPolicy], li
         known = texts.setdefault(event.policy, event.text)
         if event.policy in found or known != event.text:
             continue
-        built = build(Source(f"policy {event.policy}", event.text))
-        if built.model is None or has_errors(built.found):
+        built = compile_policy(event.text, f"policy {event.policy}", check=False)
+        if built.has_errors:
             troubles.append(
                 f"the policy {event.policy} that {event.node} logged has mistakes; its requests are not judged"
             )
@@ -102,9 +98,8 @@ def response_limits(policies: Mapping[str, LoggedPolicy]) -> tuple[int, ...]:
     return tuple(sorted(found)[:RESPONSES_MAX])
 
 
-def _policy(name: str, built: Built) -> LoggedPolicy:
-    model = built.model
-    assert model is not None
+def _policy(name: str, built: Specification) -> LoggedPolicy:
+    model = built.require_model()
     leaves = [leaf for rule in model.rules if rule.condition is not None for leaf in c.leaves(rule.condition)]
     subjects = {leaf.subject for leaf in leaves if isinstance(leaf, c.Within) and leaf.subject in c.OF_CLUSTER}
     numbers = {one.name: at for at, one in enumerate(model.classes)}

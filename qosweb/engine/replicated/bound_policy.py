@@ -21,9 +21,9 @@ from qosweb.webqos.policy.terms import Terms, terms_of
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:
+    from qosweb.webqos import Environment
     from qosweb.webqos.model.model import Constraint, Model
     from qosweb.webqos.policy.coverage import Coverage
-    from qosweb.webqos.policy.environment import Environment
 
 CHANNEL_BPS = (128 << 10) * 1000 // 250  # where nothing was said: 128 KB in 250 ms
 

@@ -11,12 +11,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.bound_policy import BoundPolicy
+from qosweb.webqos import Environment, compile_policy
 from qosweb.webqos.model import conditions as c
-from qosweb.webqos.model.build import build
 from qosweb.webqos.model.model import LANGUAGE, Model, decode, digest, encode
 from qosweb.webqos.policy.coverage import Coverage
-from qosweb.webqos.policy.environment import Environment
-from qosweb.webqos.syntax.positions import Source
 from qosweb.webqos.zones import local_time
 
 if TYPE_CHECKING:
@@ -62,8 +60,7 @@ class CompiledPolicy:
     @cache
     def empty(cls) -> CompiledPolicy:
         """That of a cluster before anybody said anything: one class, no constraint. All replicas begin with it."""
-        model = build(Source("", "")).model
-        assert model is not None
+        model = compile_policy("", check=False).require_model()
         return cls("", model, encode(model), 0)
 
     @property

@@ -14,7 +14,7 @@ from qosweb.engine.replicated.compiled_policy import CompiledPolicy
 from qosweb.engine.replicated.entries import with_format, without_format
 from qosweb.engine.replicated.flows import Flow
 from qosweb.engine.replicated.pipes import Pipe, PipeChannel
-from qosweb.webqos.policy.environment import Environment
+from qosweb.webqos import Environment
 
 if TYPE_CHECKING:
     from qosweb.engine.replicated.state_machine import QosStateMachine

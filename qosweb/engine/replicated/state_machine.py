@@ -33,7 +33,7 @@ from qosweb.engine.replicated.effects import (
 from qosweb.engine.replicated.flows import STEP_MS
 from qosweb.engine.replicated.pipes import NEVER, Pipe, held, whole_channel
 from qosweb.engine.replicated.scheduler import Scheduler
-from qosweb.webqos.policy.environment import Environment
+from qosweb.webqos import Environment
 from qosweb.webqos.values import PPM
 
 if TYPE_CHECKING:

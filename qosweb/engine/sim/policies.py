@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qosweb.engine.replicated.compiled_policy import CompiledPolicy
-from qosweb.webqos.model.build import build
-from qosweb.webqos.syntax.positions import Source
+from qosweb.webqos import compile_policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +60,4 @@ ALL: Sequence[str] = (
 
 def law_of(text: str) -> CompiledPolicy:
     """Raises ValueError for a text that is no policy."""
-    built = build(Source("policy", text))
-    if built.model is None:
-        raise ValueError(str(built))
-    return CompiledPolicy.of_model(text, built.model)
+    return CompiledPolicy.of_model(text, compile_policy(text, check=False).require_model())

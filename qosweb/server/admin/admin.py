@@ -13,7 +13,8 @@ from qosweb.errors import UsageError
 from qosweb.server.admin.dashboard import dashboard
 from qosweb.server.admin.metrics import exposition, registry_of
 from qosweb.server.admin.status import missing_of, queue_of, status_of
-from qosweb.webqos.loader import BYTES_MAX, compile_text
+from qosweb.webqos import compile_policy
+from qosweb.webqos.loader import BYTES_MAX
 
 if TYPE_CHECKING:
     import socket
@@ -132,17 +133,18 @@ class Admin:
             text = (await request.read()).decode()
         except UnicodeDecodeError:
             return web.Response(status=400, text="the specification is not UTF-8\n")
-        built, complaints = await asyncio.to_thread(compile_text, "policy", text)
-        if built is None:
-            return web.Response(status=422, text=complaints)
+        policy = await asyncio.to_thread(compile_policy, text)
+        diagnostics = policy.render_diagnostics()
+        if policy.has_errors:
+            return web.Response(status=422, text=diagnostics)
         try:
-            index = await self._node.put_policy(built, PUT_S)
+            index = await self._node.put_policy(policy, PUT_S)
         except UsageError as error:
             return web.Response(status=409, text=f"{error}\n")
         except TimeoutError:
             return web.Response(status=504, text="the cluster has not taken the policy yet; it may still do so\n")
-        policy = self._node.admission.accounts.classifier.policy_hash
-        return web.json_response({"policy": policy, "index": index, "warnings": complaints})
+        in_force = self._node.admission.accounts.classifier.policy_hash
+        return web.json_response({"policy": in_force, "index": index, "warnings": diagnostics})
 
     async def _drain(self, request: web.Request) -> web.Response:  # noqa: ARG002
         self._start_drain()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.effects import EntryRejected, Reported
     from qosweb.settings import ServeSettings
     from qosweb.units import Address
-    from qosweb.webqos.model.build import Built
+    from qosweb.webqos import Specification
 
 BACKLOG = 2048
 SWEEP_EVERY_S = 0.5
@@ -195,15 +195,15 @@ class Node:
         if self.membership is not None and engine is not None and engine.solo is not None:
             raise UsageError("this node is not in a primary view of its cluster: policies cannot be changed here")
 
-    async def put_policy(self, built: Built, within_s: float) -> int | None:
+    async def put_policy(self, specification: Specification, within_s: float) -> int | None:
         """Change the policy and wait until it is in force here: at which place in the order, if there is one.
 
         Raises UsageError, or TimeoutError.
         """
         if self.admission.engine is None:
             raise UsageError("this node was started without a specification: start it with --spec FILE")
-        assert built.model is not None
-        return await self._change_policy_within(CompiledPolicy.of_model(built.source.text, built.model), within_s)
+        law = CompiledPolicy.of_model(specification.source.text, specification.require_model())
+        return await self._change_policy_within(law, within_s)
 
     async def _change_policy_within(self, law: CompiledPolicy, within_s: float) -> int | None:
         waiter = self._policy_waits.setdefault(law.text, self._loop.create_future())  # two may want the same
@@ -360,9 +360,8 @@ class Node:
         """The specification as its file has it now; None where there is nothing to keep: no pipe, no cluster either."""
         if self.settings.spec is None:
             return CompiledPolicy.empty() if self.settings.is_member or self.settings.capacity is not None else None
-        built = load(str(self.settings.spec))
-        assert built.model is not None
-        return CompiledPolicy.of_model(built.source.text, built.model)
+        specification = load(str(self.settings.spec))
+        return CompiledPolicy.of_model(specification.source.text, specification.require_model())
 
     async def _follow_links(self) -> None:
         while True:

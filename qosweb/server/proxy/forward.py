@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import aiohttp
 from aiohttp.http import HttpVersion11
 
-from qosweb.http.hops import has_passed, request_fields, response_fields
+from qosweb.http.hops import is_forwarding_loop, request_fields, response_fields
 from qosweb.server.files.pacing import SLICE_S
 from qosweb.server.proxy.request_body import CONTINUE, RequestBody
 from qosweb.server.proxy.upstream import Unanswered
@@ -127,7 +127,7 @@ class Relay:
         exchange, hub = self._exchange, self._hub
         message = exchange.message
         fields = [(str(name), value) for name, value in message.headers.items()]
-        if has_passed(fields, hub.name):
+        if is_forwarding_loop(fields, hub.name):
             return explain(508, f"The request has been at {hub.name} before: the servers pass it on in a circle.")
         outgoing = request_fields(
             fields,

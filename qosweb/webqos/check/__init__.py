@@ -1,1 +1,1 @@
-"""What is wrong with a specification beyond its words: rules that contradict, never hold, or surprise."""
+"""Semantic checks of a specification: contradictions, conditions that never hold, rules without effect."""

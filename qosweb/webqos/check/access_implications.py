@@ -1,4 +1,4 @@
-"""What ``accessed`` says of one set of pages follows from another: whoever asks for </a/b> asks for </a>."""
+"""Implications between ``accessed`` conditions: an access to </a/b> is also an access to </a>."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 SUBJECTS = ("accessed", "client_accessed")
 
 
-def no_older(model: Model) -> list[tuple[Key, Key]]:
-    """Pairs of accesses of which the second is never older than the first."""
+def implied_accesses(model: Model) -> list[tuple[Key, Key]]:
+    """Pairs (inner, outer) of accesses: the last outer access is never older than the last inner access."""
     conditions = [*model.atoms, *(rule.condition for rule in model.rules if rule.condition is not None)]
     asked = {
         (leaf.subject, int(leaf.argument))
@@ -37,7 +37,7 @@ def no_older(model: Model) -> list[tuple[Key, Key]]:
 
 
 def _within(model: Model, numbers: list[int]) -> set[tuple[int, int]]:
-    """Which of the page sets are part of which others."""
+    """Pairs of page sets (inner, outer) where outer contains inner."""
     sets = [model.page_sets[number] for number in numbers]
     patterns = {pattern: None for page_set in sets for pattern in page_set.patterns}
     try:

@@ -1,4 +1,4 @@
-"""Promises that cannot be kept together, at any of the times that the specification tells apart."""
+"""Checks for contradictions: constraints that cannot hold together, and cycles in priorities, in any situation."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from qosweb.webqos.allocation.feasibility import contradiction
 from qosweb.webqos.allocation.problem import PPM, Problem, ShareBound
-from qosweb.webqos.check.access_implications import no_older
+from qosweb.webqos.check.access_implications import implied_accesses
 from qosweb.webqos.check.feasibility_questions import FeasibilityQuestion, RateQuestions, part_of, share_question
-from qosweb.webqos.check.situations import describe, distinct
+from qosweb.webqos.check.situations import describe_situation, distinct_situations
 from qosweb.webqos.model.model import Word
 from qosweb.webqos.policy.binding import Binding, bind
 from qosweb.webqos.policy.coverage import Coverage
@@ -20,70 +20,73 @@ from qosweb.webqos.syntax.positions import Span
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qosweb.webqos.model.build import Built
     from qosweb.webqos.model.domains import Situation
     from qosweb.webqos.model.model import Model, Rule
+    from qosweb.webqos.specification import Specification
     from qosweb.webqos.syntax.diagnostics import Diagnostic
 
 CONTRADICTIONS_MAX = 20
 FLOORS_MANY = 100
 NOTES_MAX = 10
 RATIOS_MAX = 20
-EFFORT_MAX = 400_000  # situations times rules and classes: what is looked at stays a matter of seconds
+EFFORT_MAX = 400_000  # situations times rules and classes: limits the check to a few seconds
 
 
-def check_contradictions(built: Built, model: Model) -> Iterator[Diagnostic]:
-    checker = _Checker(built, model)
+def check_contradictions(policy: Specification, model: Model) -> Iterator[Diagnostic]:
+    """Report a smallest set of contradicting rules for each contradiction."""
+    checker = _Checker(policy, model)
     yield from checker.priorities()
     yield from checker.shares()
 
 
 class _Checker:
-    def __init__(self, built: Built, model: Model) -> None:
-        self._built = built
+    def __init__(self, policy: Specification, model: Model) -> None:
+        self._policy = policy
         self._model = model
         self._coverage = Coverage(model)
-        self._no_older = no_older(model)
+        self._implied_accesses = implied_accesses(model)
         self._rates = RateQuestions(model, self._coverage)
-        self._said: set[tuple[int, ...]] = set()
+        self._reported: set[tuple[int, ...]] = set()
 
     def priorities(self) -> Iterator[Diagnostic]:
-        """A cycle is an error."""
+        """Report cycles."""
         rules: list[Rule] = list(self._model.priorities)
         if not rules:
             return
-        said: set[tuple[int, ...]] = set()
-        for situation in distinct(rules, self._no_older)[0]:
+        reported: set[tuple[int, ...]] = set()
+        for situation in distinct_situations(rules, self._implied_accesses)[0]:
             binding = bind(self._model, self._coverage, situation)
-            without: set[int] = set()  # what would have to go
+            without: set[int] = set()  # priorities that close cycles found before
             while involved := tuple(sorted({*find_cycle(binding, len(self._model.classes), without)})):
                 without.add(involved[-1])
-                if involved in said:
+                if involved in reported:
                     continue
-                said.add(involved)
-                *first, last = (self._built.priority_rules[number] for number in involved)
-                when = describe(self._model, situation, [self._model.priorities[number] for number in involved])
+                reported.add(involved)
+                *first, last = (self._policy.priority_rules[number] for number in involved)
+                when = describe_situation(
+                    self._model, situation, [self._model.priorities[number] for number in involved]
+                )
                 yield error(
                     last.constraint.span,
-                    f"the order of priority goes round in a circle{f' ({when})' if when else ''}",
-                    "leave out one of them" if first else "a class cannot come before itself",
+                    f"the priorities form a cycle{f' ({when})' if when else ''}",
+                    "remove one of them" if first else "a class cannot come before itself",
                     [Note(rule.constraint.span, "together with this") for rule in first],
                 )
-                if len(said) >= CONTRADICTIONS_MAX:
+                if len(reported) >= CONTRADICTIONS_MAX:
                     return
 
     def shares(self) -> Iterator[Diagnostic]:
         model = self._model
         rules: list[Rule] = [rule for rule in model.constraints if not rule.shadow]
-        found, partly = distinct(rules, self._no_older)
+        found, partly = distinct_situations(rules, self._implied_accesses)
         most = max(3, EFFORT_MAX // (1 + len(rules) + len(model.classes)))
         partly = partly or len(found) > most
         del found[most:]
         if partly:
             yield warning(
                 Span(0, 0),
-                "the conditions can come out in too many ways: not all were checked for contradictions",
-                "fewer different conditions make this complete",
+                "too many combinations of conditions: not all were checked for contradictions",
+                "use fewer different conditions for a complete check",
             )
         asked: dict[tuple[Problem, int], FeasibilityQuestion] = {}
         for situation in found:
@@ -97,7 +100,7 @@ class _Checker:
                     asked.setdefault((one.problem, one.capacity), one)
         starved = False
         for one in asked.values():
-            if len(self._said) >= CONTRADICTIONS_MAX:
+            if len(self._reported) >= CONTRADICTIONS_MAX:
                 return
             core = _too_much(one) or contradiction(one.problem, one.capacity)
             if core is not None and one.is_far:
@@ -111,11 +114,11 @@ class _Checker:
                     yield warned
 
     def _contradiction(self, core: tuple[int, ...], situation: Situation) -> Iterator[Diagnostic]:
-        if core in self._said or not core:
+        if core in self._reported or not core:
             return
-        self._said.add(core)
-        rules = [self._built.constraint_rules[number] for number in core]
-        when = describe(self._model, situation, [self._model.constraints[number] for number in core])
+        self._reported.add(core)
+        rules = [self._policy.constraint_rules[number] for number in core]
+        when = describe_situation(self._model, situation, [self._model.constraints[number] for number in core])
         *others, last = sorted(rules, key=lambda rule: rule.span.start)
         message = "these constraints contradict each other" if others else "this constraint cannot be kept"
         yield error(
@@ -134,7 +137,7 @@ class _Checker:
         )
 
     def _with_equals(self, core: tuple[int, ...], asked: FeasibilityQuestion) -> tuple[int, ...]:
-        """With those of the ``equal`` statements that the contradiction needs."""
+        """Add the ``equal`` statements that the contradiction depends on."""
         if not asked.problem.equal:
             return core
         equals = {
@@ -151,23 +154,23 @@ class _Checker:
         return tuple(sorted({*core, *needed}))
 
     def _too_many_nodes(self, core: tuple[int, ...], asked: FeasibilityQuestion) -> Iterator[Diagnostic]:
-        """Promises that a cluster outgrows."""
-        if core in self._said:
+        """Warn about bounds that contradict each other in a larger cluster."""
+        if core in self._reported:
             return
-        self._said.add(core)
+        self._reported.add(core)
         first = self._rates.when_first(core, asked).number("nodes", "")
-        *others, last = (self._built.constraint_rules[number] for number in core)
+        *others, last = (self._policy.constraint_rules[number] for number in core)
         yield warning(
             last.constraint.span,
             f"from {first} nodes on, these constraints contradict each other",
-            f"say for how many nodes they are meant: nodes < {first} => ...",
+            f"add a condition on the number of nodes: nodes < {first} => ...",
             [Note(rule.constraint.span, "together with this") for rule in others[:NOTES_MAX]],
         )
 
     def _starved(self, problem: Problem, binding: Binding) -> Iterator[Diagnostic]:
-        """Bounds that leave nothing for what no rule names, or for pages that are compared with others."""
+        """Warn about bounds that leave no capacity for the default class, or for pages in relative bounds."""
         default = self._model.default
-        names = {default: "'default', the pages that no rule names"} if problem.floors else {}
+        names = {default: "'default', the pages without rules"} if problem.floors else {}
         for ratio in problem.ratios[:RATIOS_MAX]:
             names |= {at: f"'{self._model.classes[at].name}'" for side in (ratio.left, ratio.right) for at in side[:1]}
         for at, name in names.items():
@@ -180,7 +183,7 @@ class _Checker:
             involved = sorted(number for number in core or () if number >= 0)
             if not involved:
                 continue
-            *others, last = (self._built.constraint_rules[number] for number in involved)
+            *others, last = (self._policy.constraint_rules[number] for number in involved)
             bounds = "lower bounds" if at == default else "bounds"
             yield warning(
                 last.constraint.span,
@@ -191,34 +194,34 @@ class _Checker:
             return
 
     def _terms(self, binding: Binding) -> Iterator[Diagnostic]:
-        """Settings of a class that have two values."""
-        wanted = {"lifetime", "channel", "in_minority"}
-        setting = [one for one in binding.in_force if self._model.constraints[one.number].attribute in wanted]
+        """Report attributes with two values for the same class."""
+        attributes = {"lifetime", "channel", "in_minority"}
+        setting = [one for one in binding.in_force if self._model.constraints[one.number].attribute in attributes]
         for number in sorted({at for one in setting for at in one.lower}):
             try:
                 terms_of(self._model, self._coverage, binding, number)
             except TwoValues as two:
                 core = tuple(sorted(two.constraints))
-                if core in self._said:
+                if core in self._reported:
                     continue
-                self._said.add(core)
-                first, last = (self._built.constraint_rules[at] for at in core)
+                self._reported.add(core)
+                first, last = (self._policy.constraint_rules[at] for at in core)
                 attribute = self._model.constraints[core[1]].attribute
                 same = len({self._model.constraints[at].pages for at in core}) == 1
                 yield error(
                     last.constraint.span,
                     f"'{attribute}' has two values for the class '{self._model.classes[number].name}'",
-                    "leave out one of them"
+                    "remove one of them"
                     if same
-                    else "of two sets of pages the smaller one decides; neither of these is within the other",
+                    else "the smaller of two sets of pages decides, but neither of these contains the other",
                     [Note(first.constraint.span, "the other is here")],
                 )
 
 
 def _too_much(asked: FeasibilityQuestion) -> tuple[int, ...] | None:
-    """Lower bounds that alone add up to more than everything, the largest first; only where there are very many.
+    """The largest lower bounds whose sum exceeds the capacity. Only for a great number of bounds.
 
-    Then a smallest contradiction may take minutes to find, and this one is as good.
+    For so many, a smallest contradiction could take minutes to find.
     """
     problem = asked.problem
     if asked.capacity != PPM or len(problem.floors) < FLOORS_MANY:

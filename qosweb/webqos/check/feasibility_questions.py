@@ -1,9 +1,9 @@
-"""What is asked of the linear program: shares of the capacity, and rates, each in a unit in which nothing is rounded.
+"""Feasibility problems for the linear program: shares of the capacity, and rates, in units that need no rounding.
 
-Rates of requests and of bytes are compared with each other alone, as if the capacity were beyond them all. Where bounds
-grow with the cluster, the numbers of nodes with which they can be kept lie side by side (the set of all shares and
-numbers that keep linear bounds is convex), so it is enough to ask for the least and for the greatest that a situation
-allows; where there is no greatest, for very many.
+Rates of requests and of bytes are compared only with each other, as if the capacity were unlimited. For bounds that
+grow with the cluster, the numbers of nodes for which they are feasible form an interval, because the set of shares and
+numbers that satisfy linear bounds is convex. So it suffices to test the least and the greatest number of a situation;
+if there is no greatest, a very large one.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ NODES_MANY = 10_000
 
 @dataclass(frozen=True, slots=True)
 class FeasibilityQuestion:
-    """Can these bounds be kept together?
+    """Are these bounds feasible together?
 
-    ``is_grown``: with more nodes than the least of the situation; ``is_far``: and than the specification speaks of.
+    ``is_grown``: for more nodes than the least number of the situation. ``is_far``: also more than any condition names.
     """
 
     problem: Problem
@@ -51,6 +51,8 @@ def share_question(model: Model, coverage: Coverage, situation: Situation, bindi
 
 
 class RateQuestions:
+    """The feasibility problems of bounds on requests or bytes per second."""
+
     def __init__(self, model: Model, coverage: Coverage) -> None:
         self._model = model
         self._coverage = coverage
@@ -61,7 +63,7 @@ class RateQuestions:
             if any(rule.attribute == attribute and not isinstance(rule.value, Share) for rule in rules)
         ]
         self._grow = any(map(grows_with_nodes, rules))
-        # The numbers of nodes from which on conditions come out differently.
+        # The numbers of nodes at which the outcome of a condition changes.
         self._starts = sorted(
             {
                 end
@@ -87,7 +89,7 @@ class RateQuestions:
                 yield replace(asked, is_grown=is_grown, is_far=is_grown and greatest >= NODES_MANY)
 
     def when_first(self, core: tuple[int, ...], asked: FeasibilityQuestion) -> Situation:
-        """The same with the least number of nodes with which the constraints of ``core`` contradict each other."""
+        """The situation with the least number of nodes for which the constraints in ``core`` contradict each other."""
         attribute = self._model.constraints[core[0]].attribute
         good, bad = 0, asked.situation.number("nodes", "") or NODES_MANY
         while bad - good > 1:
@@ -100,7 +102,7 @@ class RateQuestions:
         return Situation({**asked.situation.chosen, ("nodes", ""): bad})
 
     def _question(self, attribute: str, situation: Situation, binding: Binding, nodes: int) -> FeasibilityQuestion:
-        """In millionths of a request, or of a byte, or the largest unit of which all bounds are multiples."""
+        """The problem in the largest unit that divides all bounds: a multiple of a millionth of a request or byte."""
 
         def is_rate(rule: Constraint) -> bool:
             return rule.attribute == attribute and not isinstance(rule.value, Share)
@@ -119,7 +121,7 @@ class RateQuestions:
 
 
 def part_of(problem: Problem, constraints: tuple[int, ...], equal: list[int]) -> Problem:
-    """What some of the constraints say, with ``equal`` classes."""
+    """The problem with only some of the constraints, and with ``equal`` classes."""
     return Problem(
         problem.classes,
         tuple(bound for bound in problem.floors if bound.constraint in constraints),

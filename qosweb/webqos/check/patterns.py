@@ -1,4 +1,4 @@
-"""Patterns that add nothing: covered by another of the same set, the same as another set, or never reached."""
+"""Checks for redundant patterns: covered by another pattern of the set, equal to another set, or never matched."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from qosweb.webqos.syntax.diagnostics import Note, warning
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qosweb.webqos.model.build import Built
     from qosweb.webqos.model.model import Model
+    from qosweb.webqos.specification import Specification
     from qosweb.webqos.syntax.diagnostics import Diagnostic
 
 
-def check_patterns(built: Built, model: Model) -> Iterator[Diagnostic]:
-    yield from _within_sets(built, model)
-    yield from _same_pages(built, model)
-    yield from _default(built, model)
+def check_patterns(policy: Specification, model: Model) -> Iterator[Diagnostic]:
+    yield from _within_sets(policy, model)
+    yield from _same_pages(policy, model)
+    yield from _default(policy, model)
 
 
-def _within_sets(built: Built, model: Model) -> Iterator[Diagnostic]:
+def _within_sets(policy: Specification, model: Model) -> Iterator[Diagnostic]:
     for number, page_set in enumerate(model.page_sets):
         if len(page_set.patterns) < 2:
             continue
@@ -37,13 +37,13 @@ def _within_sets(built: Built, model: Model) -> Iterator[Diagnostic]:
             covering = [one for one in others if not all(at in cover for cover in covers if one in cover) or one < at]
             if covering:
                 yield warning(
-                    built.pattern_places.get(pattern, built.page_places[number]),
-                    f"<{pattern}> adds nothing: <{page_set.patterns[covering[0]]}> covers it already",
-                    "leave it out",
+                    policy.pattern_places.get(pattern, policy.page_places[number]),
+                    f"<{pattern}> has no effect: <{page_set.patterns[covering[0]]}> already covers it",
+                    "remove it",
                 )
 
 
-def _same_pages(built: Built, model: Model) -> Iterator[Diagnostic]:
+def _same_pages(policy: Specification, model: Model) -> Iterator[Diagnostic]:
     used = [number for number in sorted(in_force(model)) if model.page_sets[number].kind == "pages"]
     covered: dict[frozenset[tuple[int, ...]], int] = {}
     having: dict[int, set[tuple[int, ...]]] = {number: set() for number in used}
@@ -57,19 +57,21 @@ def _same_pages(built: Built, model: Model) -> Iterator[Diagnostic]:
         if key in covered:
             first = covered[key]
             yield warning(
-                built.page_places[number],
+                policy.page_places[number],
                 f"'{model.page_sets[number].name}' covers exactly the same pages as '{model.page_sets[first].name}'",
                 "write it the same way both times",
-                [Note(built.page_places[first], "which is used here")],
+                [Note(policy.page_places[first], "used here")],
             )
         else:
             covered[key] = number
 
 
-def _default(built: Built, model: Model) -> Iterator[Diagnostic]:
+def _default(policy: Specification, model: Model) -> Iterator[Diagnostic]:
     for number in in_force(model):
         if model.page_sets[number].kind == "default" and _everything_is_named(model):
-            yield warning(built.page_places[number], "no page is left for 'default': the patterns cover every page", "")
+            yield warning(
+                policy.page_places[number], "no page is left for 'default': the patterns cover every page", ""
+            )
 
 
 def _everything_is_named(model: Model) -> bool:

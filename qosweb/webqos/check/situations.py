@@ -1,4 +1,4 @@
-"""The situations of the cluster that a specification tells apart: times between the ends it mentions, and so on."""
+"""Situations of the cluster that a specification distinguishes, and their description in words."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SITUATIONS_MAX = 20_000
 DISTINCT_MAX = 400
 
 
-def distinct(rules: list[Rule], no_older: list[tuple[Key, Key]]) -> tuple[list[Situation], bool]:
-    """One situation for each way in which the conditions of ``rules`` on the cluster come out; True: not all of them.
+def distinct_situations(rules: list[Rule], implied_accesses: list[tuple[Key, Key]]) -> tuple[list[Situation], bool]:
+    """One situation for each combination of outcomes of the conditions on the cluster; True if some are missing.
 
-    If there are too many, those in which one rule's condition holds, rule by rule. ``no_older``: see ``situations``.
+    If there are too many, the situations of each rule alone. ``implied_accesses``: see ``domains.situations``.
     """
     leaves = sorted(
         {
@@ -38,23 +38,23 @@ def distinct(rules: list[Rule], no_older: list[tuple[Key, Key]]) -> tuple[list[S
     if not leaves:
         return [Situation()], False
     try:
-        return _tell_apart(leaves, no_older)
+        return _distinct_outcomes(leaves, implied_accesses)
     except TooManySituations:
         found: dict[tuple[bool, ...], Situation] = {}
         for rule in rules[:DISTINCT_MAX]:
             if rule.condition is not None:
                 mine = [leaf for leaf in leaves if leaf in set(c.leaves(rule.condition))]
                 try:
-                    for situation in _tell_apart(mine, no_older)[0]:
+                    for situation in _distinct_outcomes(mine, implied_accesses)[0]:
                         found.setdefault(_outcome(leaves, situation), situation)
                 except TooManySituations:
                     continue
         return list(found.values())[:DISTINCT_MAX] or [Situation()], True
 
 
-def _tell_apart(leaves: list[c.Within], no_older: list[tuple[Key, Key]]) -> tuple[list[Situation], bool]:
+def _distinct_outcomes(leaves: list[c.Within], implied_accesses: list[tuple[Key, Key]]) -> tuple[list[Situation], bool]:
     found: dict[tuple[bool, ...], Situation] = {}
-    for situation in situations(leaves, min(SITUATIONS_MAX, TESTS_MAX // max(1, len(leaves))), no_older):
+    for situation in situations(leaves, min(SITUATIONS_MAX, TESTS_MAX // max(1, len(leaves))), implied_accesses):
         found.setdefault(_outcome(leaves, situation), situation)
     return list(found.values())[:DISTINCT_MAX], len(found) > DISTINCT_MAX
 
@@ -63,9 +63,9 @@ def _outcome(leaves: list[c.Within], situation: Situation) -> tuple[bool, ...]:
     return tuple(c.holds(leaf, situation) for leaf in leaves)
 
 
-def describe(model: Model, situation: Situation, rules: list[Rule]) -> str:
-    """When it is, as far as ``rules`` care: ``at 22:00 on sat``."""
-    wanted = {
+def describe_situation(model: Model, situation: Situation, rules: list[Rule]) -> str:
+    """The situation in words, limited to the subjects of ``rules``: ``at 22:00, on sat``."""
+    subjects = {
         (leaf.subject, leaf.argument)
         for rule in rules
         if rule.condition is not None
@@ -73,10 +73,10 @@ def describe(model: Model, situation: Situation, rules: list[Rule]) -> str:
         if isinstance(leaf, c.Within) and leaf.subject in c.OF_CLUSTER
     }
     if any(grows_with_nodes(rule) for rule in rules):
-        wanted.add(("nodes", ""))
+        subjects.add(("nodes", ""))
     words = []
     for (subject, argument), value in sorted(situation.chosen.items()):
-        if (subject, argument) not in wanted:
+        if (subject, argument) not in subjects:
             continue
         if subject == "accessed":
             name = model.page_sets[int(argument)].name
@@ -85,7 +85,7 @@ def describe(model: Model, situation: Situation, rules: list[Rule]) -> str:
             first = _first_day(rules)
             words.append("" if first is None else f"before {date.fromordinal(first)}")
         elif isinstance(value, int):
-            words.append(_said(subject, value))
+            words.append(_describe_value(subject, value))
     return ", ".join(word for word in words if word)
 
 
@@ -94,7 +94,7 @@ def grows_with_nodes(rule: Rule) -> bool:
 
 
 def _first_day(rules: list[Rule]) -> int | None:
-    """The first on which conditions may come out differently."""
+    """The first day on which the outcome of a condition changes."""
     days = (
         end
         for rule in rules
@@ -119,7 +119,7 @@ def _recent(rules: list[Rule], argument: str, value: int | str) -> bool:
     )
 
 
-def _said(subject: str, value: int) -> str:
+def _describe_value(subject: str, value: int) -> str:
     match subject:
         case "time":
             second = f":{value % 60:02}" if value % 60 else ""

@@ -1,4 +1,4 @@
-"""What is legal and surprising."""
+"""Checks for rules that are legal but probably not intended: bounds without effect, duplicates."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from qosweb.webqos.values import PPM
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from qosweb.webqos.model.build import Built
     from qosweb.webqos.model.model import Model
+    from qosweb.webqos.specification import Specification
     from qosweb.webqos.syntax.diagnostics import Diagnostic
     from qosweb.webqos.syntax.positions import Span
 
 BOUNDS_MAX = 200  # that are compared with each other
 
 
-def check_surprises(built: Built, model: Model) -> Iterator[Diagnostic]:
+def check_surprises(policy: Specification, model: Model) -> Iterator[Diagnostic]:
     coverage = Coverage(model)
-    yield from _always(built, model, coverage)
-    yield from _bounds(built, model, coverage)
-    yield from _twice(built, model)
+    yield from _always(policy, model, coverage)
+    yield from _bounds(policy, model, coverage)
+    yield from _twice(policy, model)
 
 
-def _always(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
+def _always(policy: Specification, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
     always: set[int] = set()
     last = None
     for number, rule in enumerate(model.constraints):
         if rule.attribute == "available" and rule.condition is None and not rule.shadow:
             always.update(coverage.classes(rule.pages))
-            last = built.constraint_rules[number]
+            last = policy.constraint_rules[number]
             if len(always) == len(model.classes):
                 yield warning(
                     last.constraint.span,
-                    "everything is always available, so nothing is: all pages compete as without rules",
-                    "keep 'always' for the pages that must not fail",
+                    "all pages are always available, so they compete as if there were no rules",
+                    "use 'always' only for the pages that must not fail",
                 )
                 break
     for number, rule in enumerate(model.constraints):
@@ -48,25 +48,25 @@ def _always(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnost
         covered = set(coverage.classes(rule.pages))
         if covered and covered <= always:
             yield warning(
-                built.constraint_rules[number].constraint.span,
+                policy.constraint_rules[number].constraint.span,
                 "this bound has no effect: these pages are always available",
-                "leave out one of the two",
+                "remove one of the two",
             )
 
 
-def _bounds(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
+def _bounds(policy: Specification, model: Model, coverage: Coverage) -> Iterator[Diagnostic]:
     ceilings: list[tuple[int, int, set[int]]] = []
     floors: list[tuple[int, int, set[int]]] = []
     for number, rule in enumerate(model.constraints):
-        span = built.constraint_rules[number].constraint.span
+        span = policy.constraint_rules[number].constraint.span
         if rule.op == ">" and rule.value in (Requests(0), Bytes(0), Requests(0, True), Bytes(0, True)):
-            yield warning(span, "this lower bound says nothing: it is zero", "leave it out")
+            yield warning(span, "this lower bound has no effect: it is zero", "remove it")
         if not isinstance(rule.value, Share) or rule.shadow:
             continue
         if rule.op == "<" and rule.value.ppm >= PPM:
-            yield warning(span, "this upper bound can never bind: it is everything", "leave it out")
+            yield warning(span, "this upper bound has no effect: it is the whole capacity", "remove it")
         elif rule.op == ">" and rule.value.ppm == 0:
-            yield warning(span, "this lower bound says nothing: it is zero", "leave it out")
+            yield warning(span, "this lower bound has no effect: it is zero", "remove it")
         elif rule.op != "=" and rule.condition is None and rule.attribute == "server_resource":
             listed = ceilings if rule.op == "<" else floors
             listed.append((number, rule.value.ppm, set(coverage.classes(rule.pages))))
@@ -74,24 +74,24 @@ def _bounds(built: Built, model: Model, coverage: Coverage) -> Iterator[Diagnost
         ceilings, lambda ppm, classes, stronger, others: classes <= others and ppm >= stronger
     ):
         yield warning(
-            built.constraint_rules[number].constraint.span,
-            "this upper bound can never bind: a lower one covers these pages",
-            "leave it out",
-            [Note(built.constraint_rules[other].constraint.span, "which is here")],
+            policy.constraint_rules[number].constraint.span,
+            "this upper bound has no effect: a smaller one covers these pages",
+            "remove it",
+            [Note(policy.constraint_rules[other].constraint.span, "the smaller one is here")],
         )
     for number, other in _implied(floors, lambda ppm, classes, stronger, others: others == classes and ppm <= stronger):
         yield warning(
-            built.constraint_rules[number].constraint.span,
-            "this lower bound says nothing: these pages are promised as much already",
-            "leave it out",
-            [Note(built.constraint_rules[other].constraint.span, "which is here")],
+            policy.constraint_rules[number].constraint.span,
+            "this lower bound has no effect: a greater one covers these pages",
+            "remove it",
+            [Note(policy.constraint_rules[other].constraint.span, "the greater one is here")],
         )
 
 
 def _implied(
     bounds: list[tuple[int, int, set[int]]], follows: Callable[[int, set[int], int, set[int]], bool]
 ) -> Iterator[tuple[int, int]]:
-    """Bounds that follow from another, with that one; of two that say the same, none."""
+    """Pairs (redundant bound, bound that implies it). Equal bounds are not reported."""
     for number, ppm, classes in bounds[:BOUNDS_MAX]:
         for other, other_ppm, other_classes in bounds[:BOUNDS_MAX]:
             if follows(ppm, classes, other_ppm, other_classes) and (ppm, classes) != (other_ppm, other_classes):
@@ -99,10 +99,10 @@ def _implied(
                 break
 
 
-def _twice(built: Built, model: Model) -> Iterator[Diagnostic]:
+def _twice(policy: Specification, model: Model) -> Iterator[Diagnostic]:
     seen: dict[str, Span] = {}
-    for rule, node in zip(model.rules, [*built.constraint_rules, *built.priority_rules], strict=True):
+    for rule, node in zip(model.rules, [*policy.constraint_rules, *policy.priority_rules], strict=True):
         if rule.text in seen:
-            yield warning(node.span, "this is said twice", "leave it out", [Note(seen[rule.text], "it is first here")])
+            yield warning(node.span, "duplicate statement", "remove it", [Note(seen[rule.text], "it is first here")])
         else:
             seen[rule.text] = node.span

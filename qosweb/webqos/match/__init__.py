@@ -1,1 +1,1 @@
-"""From a request to its class, in a few lookups."""
+"""Request classification: finds the class of a request with a few dictionary lookups."""

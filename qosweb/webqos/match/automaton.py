@@ -1,9 +1,9 @@
-"""Which patterns cover a page: a trie of patterns, walked as an automaton that is built as far as it is used.
+"""Pattern automaton: finds all patterns that cover a page. A trie of patterns, determinised lazily.
 
-A state is a set of trie nodes; its steps are remembered by segment, so a path costs one dictionary lookup per
-segment however many patterns there are. All segments that no pattern names lead to the same state, which needs no
-remembering, but where patterns have a star within a segment: there a step that is not remembered yet looks up the
-segment's ends, never all patterns. What is remembered is bounded: clients choose the segments.
+A state is a set of trie nodes. Its transitions are cached by segment, so a path costs one dictionary lookup per
+segment, independent of the number of patterns. All segments that occur in no pattern lead to the same state and need no
+cache, unless patterns have a star within a segment. Then an uncached transition looks up the start or end of the
+segment, never all patterns. The caches are bounded, because clients choose the segments.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,13 +14,13 @@ from qosweb.webqos.globs import FILLER, Glob
 from qosweb.webqos.overlaps import Overlaps, TooManyOverlaps
 from qosweb.webqos.patterns import PagePattern, without_port
 
-REMEMBERED_MAX = 2_048  # steps per state beyond those the patterns name
+REMEMBERED_MAX = 2_048  # cached transitions per state, besides the literal segments of patterns
 HOSTS_MAX = 1_024
-STEPS_MAX = 1_000_000  # to find out in which ways patterns overlap
+STEPS_MAX = 1_000_000  # of the search for overlaps
 
 
 class TooManyWays(Exception):
-    """The patterns overlap in more ways than can be written down."""
+    """The patterns overlap in more ways than the limit."""
 
 
 K = TypeVar("K")
@@ -31,9 +31,9 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 class _Node:
-    """A place in the trie. ``deep`` is the child for '**': a node that every segment leads back to.
+    """A trie node. ``deep`` is the child for '**', which has a transition to itself for every segment.
 
-    Most nodes have next to nothing: what is empty takes no room.
+    Most nodes have few children, so empty mappings are shared.
     """
 
     __slots__ = ("accepts", "by_head", "by_tail", "deep", "globs", "is_deep", "literals", "others", "stems")
@@ -43,7 +43,7 @@ class _Node:
         self.literals: Mapping[str, _Node] = _EMPTY
         self.stems: Mapping[str, _Node] = _EMPTY  # a page with any extension
         self.globs: Mapping[str, tuple[Glob, _Node]] = _EMPTY
-        # The same globs by the end that is literal, per length of it.
+        # The same globs, indexed by their literal start or end, per length of it.
         self.by_head: Mapping[int, dict[str, list[tuple[Glob, _Node]]]] = _EMPTY
         self.by_tail: Mapping[int, dict[str, list[tuple[Glob, _Node]]]] = _EMPTY
         self.others: tuple[tuple[Glob, _Node], ...] = ()
@@ -111,13 +111,13 @@ def _own(shared: Mapping[K, V]) -> dict[K, V]:
     return shared if isinstance(shared, dict) else {}
 
 
-_NO_STEPS: dict[str, "AutomatonState"] = {}  # of all states that have none
+_NO_STEPS: dict[str, "AutomatonState"] = {}  # shared by all states without transitions
 
 
 class AutomatonState:
-    """``accepts`` are the patterns that cover a page whose segments lead here.
+    """A set of trie nodes. ``accepts`` are the patterns that cover a page whose segments lead here.
 
-    ``meaning`` is for who uses the automaton: what he made of ``accepts``.
+    ``meaning`` is a cache for the user of the automaton: a value computed from ``accepts``.
     """
 
     __slots__ = (
@@ -136,10 +136,10 @@ class AutomatonState:
     def __init__(self, nodes: tuple[_Node, ...]) -> None:
         self.nodes = nodes
         self.accepts = _NOTHING
-        self.otherwise: AutomatonState | None = None  # after a segment that nothing names
+        self.otherwise: AutomatonState | None = None  # after a segment that occurs in no pattern
         self.has_globs = self.has_stems = False
-        self.names_nothing = True  # whatever follows leads to one state,
-        self.is_last = True  # to this one
+        self.names_nothing = True  # all segments lead to the same state
+        self.is_last = True  # all segments lead back to this state
         for node in nodes:
             if node.accepts:
                 self.accepts |= node.accepts
@@ -161,6 +161,8 @@ class AutomatonState:
 
 
 class PatternAutomaton:
+    """Finds the numbers of the patterns that cover a page."""
+
     def __init__(self, patterns: Iterable[PagePattern]) -> None:
         self._any = _Node()
         self._hosts: dict[str, _Node] = {}
@@ -171,7 +173,7 @@ class PatternAutomaton:
             _insert(self._root(pattern.host), pattern, number)
 
     def cover(self, host: str, segments: list[str]) -> AutomatonState:
-        """The state after ``segments`` on ``host``, which is in lower case."""
+        """The state after ``segments`` on ``host`` (in lower case)."""
         state = self._starts.get(host)
         if state is None:
             state = self._start(host)
@@ -234,7 +236,7 @@ class PatternAutomaton:
         return state
 
     def _step(self, state: AutomatonState, segment: str) -> AutomatonState:
-        """A step that is not remembered."""
+        """A transition that is not cached."""
         is_named = False
         for node in state.nodes:
             if segment in node.literals:
@@ -291,7 +293,7 @@ class PatternAutomaton:
         return state
 
     def _host_witnesses(self, most: int) -> Iterator[str]:
-        """A host for every way in which patterns can name it."""
+        """An example host for every combination of host patterns."""
         yield from self._hosts
         by_port: dict[str, list[str]] = {"": []}  # globs without their ports
         for glob in self._host_globs:
@@ -322,7 +324,7 @@ def _insert(root: _Node, pattern: PagePattern, number: int) -> None:
 
 
 def _witnesses(state: AutomatonState, most: int, overlaps: dict[tuple[str, ...], Overlaps]) -> Iterator[str]:
-    """A segment for every way in which a page's path can go on from ``state``."""
+    """An example segment for every transition from ``state``."""
     if state.names_nothing:
         yield FILLER
         return

@@ -1,4 +1,4 @@
-"""The class of a request: the page decides by a walk through the automaton, conditions only where a class has them."""
+"""Matcher: finds the class of a request. The automaton finds the page sets; conditions are evaluated only if needed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECENT_PATH_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Where requests for one page are told apart."""
+    """A decision node that distinguishes requests for the same page by a condition."""
 
     atom: int
     test: Callable[[c.Facts], bool]
@@ -32,11 +32,11 @@ class Branch:
     no: Decision
 
 
-Decision = int | Branch  # a class, or how to find it
+Decision = int | Branch  # a class, or a decision tree
 
 
 class Cover:
-    """Which of some page sets cover a page."""
+    """Finds which of the given page sets cover a page."""
 
     def __init__(self, model: Model, numbers: Iterable[int]) -> None:
         patterns: dict[PagePattern, list[int]] = {}
@@ -55,7 +55,7 @@ class Cover:
         self._known: dict[frozenset[int], tuple[int, ...]] = {}
 
     def state(self, host: str, path: str) -> AutomatonState:
-        """Where ``path``, canonical and decoded, leads: one place for all pages that the same patterns cover."""
+        """The automaton state of ``path`` (canonical and decoded); equal for pages that the same patterns cover."""
         return self._automaton.cover(host, path_segments(path))
 
     def signature(self, host: str, path: str) -> tuple[int, ...]:
@@ -74,7 +74,7 @@ class Cover:
 
 
 class Matcher:
-    """Compiled from a model; not changed by what it is asked, but for what it remembers."""
+    """Classifies requests under one model. Requests change nothing but its caches."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -84,11 +84,11 @@ class Matcher:
             by_signature.setdefault(one.pages, []).extend((number, way) for way in one.ways)
         tests = [as_test(atom) for atom in model.atoms]
         self._decisions = {signature: self._decision(ways, tests, ()) for signature, ways in by_signature.items()}
-        # Pages that many ask for are found in one step. Each has one place, and gives way to the next one there.
+        # A direct-mapped cache of recently requested pages.
         self._recent: list[tuple[str, str, Decision] | None] = [None] * (RECENT_MASK + 1)
         self._watched = watched(model)
         self._watch = Cover(model, self._watched)
-        # By number, constraints before priorities; what a priority is about is any page of its chain.
+        # By rule number, constraints before priorities. A priority covers all pages of its chain.
         self._shadow_pages = {
             number: {rule.pages} if isinstance(rule, Constraint) else {*rule.chain}
             for number, rule in enumerate(model.rules)
@@ -97,7 +97,7 @@ class Matcher:
         self._shadows = Cover(model, (pages for about in self._shadow_pages.values() for pages in about))
 
     def decide(self, host: str, path: str) -> Decision:
-        """``host`` in lower case, ``path`` canonical and decoded."""
+        """The decision for a page: ``host`` in lower case, ``path`` canonical and decoded."""
         place = hash(path) & RECENT_MASK
         recent = self._recent[place]
         if recent is not None and recent[0] == path and recent[1] == host:
@@ -111,20 +111,21 @@ class Matcher:
         return decision
 
     def classify(self, host: str, path: str, facts: c.Facts) -> int:
+        """The number of the class of a request."""
         decision = self.decide(host, path)
         while isinstance(decision, Branch):
             decision = decision.yes if decision.test(facts) else decision.no
         return decision
 
     def watched_sets(self, host: str, path: str) -> frozenset[int]:
-        """The page sets of ``accessed(...)`` and ``links(...)`` that the page is in."""
+        """The page sets of ``accessed(...)`` and ``links(...)`` that contain the page."""
         if not self._watched:
             return frozenset()
         is_default = not self._cover.signature(host, path)
         return self._watch.all_sets(host, path, is_default=is_default)
 
     def shadows(self, host: str, path: str) -> list[int]:
-        """The shadows whose pages include this one, as numbers in ``model.rules``."""
+        """The shadow statements whose pages include this page, as numbers in ``model.rules``."""
         if not self._shadow_pages:
             return []
         is_default = not self._cover.signature(host, path)
@@ -134,7 +135,7 @@ class Matcher:
     def _decision(
         self, ways: list[tuple[int, Way]], tests: list[Callable[[c.Facts], bool]], decided: tuple[int, ...]
     ) -> Decision:
-        """A tree over the atoms that tell ``ways`` apart, those of links first: they often settle it."""
+        """A decision tree over the atoms that distinguish ``ways``. Atoms of links come first: they often decide."""
         if len({number for number, _ in ways}) == 1:
             return ways[0][0]
         atoms = {at for _, way in ways for at in (*way.held, *way.failed)}.difference(decided)
@@ -154,7 +155,7 @@ def in_force(model: Model) -> set[int]:
 
 
 def watched(model: Model) -> set[int]:
-    """The page sets whose requests have to be noted: those of ``accessed`` and those that links start from."""
+    """The page sets whose requests must be recorded: those of ``accessed`` and the sources of ``links``."""
     found = {page_set.of for page_set in model.page_sets if page_set.kind == "links"}
     conditions = [*model.atoms, *(rule.condition for rule in model.rules if rule.condition)]
     for condition in conditions:

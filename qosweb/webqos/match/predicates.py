@@ -1,4 +1,4 @@
-"""Conditions as functions: everything that can be worked out beforehand is."""
+"""Compiles conditions into functions, with constants precomputed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     Test = Callable[[c.Facts], bool]
 
 
-CLIENTS_MAX = 1_024  # whose answers are remembered, for each condition
+CLIENTS_MAX = 1_024  # cached clients per condition
 
 
 def as_test(condition: c.Condition) -> Test:
-    """The same answer as ``conditions.holds``, sooner."""
+    """A function with the same result as ``conditions.holds``, but faster."""
     match condition:
         case c.And(items):
             tests = tuple(map(as_test, items))

@@ -1,1 +1,1 @@
-"""What a specification becomes: immutable, serialisable, equal for equal specifications."""
+"""The model of a specification: immutable, serialisable, and equal for equal specifications."""

@@ -1,4 +1,4 @@
-"""Atoms: the parts of conditions that speak of the request alone, numbered. Classes know which of them hold."""
+"""Atoms: numbered parts of conditions that depend only on the request. A class fixes which of its atoms hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Atoms:
-    """``names`` are those that ``let`` gave, or empty; ``texts`` how they were written."""
+    """The atoms of a specification. ``names`` are from ``let``, or empty; ``texts`` are in canonical form."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -21,7 +21,7 @@ class Atoms:
         self.texts: list[str] = []
 
     def factor(self, condition: c.Condition, node: tree.Condition) -> c.Condition:
-        """With atoms for what speaks of the request alone: named conditions, and the largest parts without names."""
+        """Replace parts that depend only on the request by atoms: named conditions, and the largest unnamed parts."""
         while isinstance(node, tree.Not) and isinstance(node.item, tree.Not):
             node = node.item.item
         if isinstance(node, tree.Not) and isinstance(condition, c.Not):
@@ -44,7 +44,7 @@ class Atoms:
     def _factor_all(
         self, items: tuple[c.Condition, ...], nodes: tuple[tree.Condition, ...], kind: type[c.And] | type[c.Or]
     ) -> tuple[c.Condition, ...]:
-        """Several nameless parts become one atom."""
+        """Factor the parts of ``and`` or ``or``. Several unnamed parts become one atom."""
         pairs = list(zip(items, nodes, strict=True))
         nameless = [pair for pair in pairs if c.is_of_request(pair[0]) and not _has_names(pair[1])]
         if len(nameless) < 2:

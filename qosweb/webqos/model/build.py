@@ -1,63 +1,42 @@
-"""From text to model in one call, with everything that is wrong on the way and where each rule stands."""
+"""Compiles source text into a specification: parse, lower, divide requests into classes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from qosweb.webqos.model.lower import Lowered, lower
 from qosweb.webqos.model.model import Model
 from qosweb.webqos.model.partition import TooManyClasses, partition
+from qosweb.webqos.specification import Specification
 from qosweb.webqos.syntax.diagnostics import Diagnostic, error, has_errors
 from qosweb.webqos.syntax.parser import parse
 from qosweb.webqos.syntax.positions import Source, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
-    from qosweb.webqos.patterns import PagePattern
-    from qosweb.webqos.syntax import tree
-
-PAIRS_MAX = 300_000  # of classes, in one order of priority
+PAIRS_MAX = 300_000  # of classes, ordered by one priority
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
-    """``model`` is there if nothing is wrong. The rules of its constraints and priorities are in their order."""
-
-    source: Source
-    parsed: tree.Tree
-    model: Model | None
-    found: list[Diagnostic]
-    constraint_rules: Sequence[tree.Rule] = ()
-    priority_rules: Sequence[tree.Rule] = ()
-    page_places: Sequence[Span] = ()
-    pattern_places: Mapping[PagePattern, Span] = field(default_factory=dict)
-    atom_texts: Sequence[str] = ()  # those of links are not among them
-
-    def line(self, constraint: int) -> int:
-        return self.source.line_of(self.constraint_rules[constraint].span.start)
-
-
-def build(source: Source, *, bind_shadows: bool = False) -> Built:
-    """``bind_shadows``: as if no statement were a shadow."""
+def build(source: Source, *, bind_shadows: bool = False) -> Specification:
+    """Compile without checks. ``bind_shadows`` treats ``shadow`` statements as binding."""
     parsed, found = parse(source)
     lowered = lower(parsed, bind_shadows=bind_shadows)
     found += lowered.found
     if has_errors(found):
-        return Built(source, parsed, None, found)
+        return Specification(source, parsed, None, found)
     try:
         model = _model(lowered)
     except TooManyClasses as too_many:
         span = lowered.places[too_many.page_set] if too_many.page_set >= 0 else Span(0, 0)
         found.append(error(span, too_many.message, "fewer wildcards or conditions make fewer classes"))
-        return Built(source, parsed, None, found)
+        return Specification(source, parsed, None, found)
     found += _too_many_pairs(model, lowered)
     if has_errors(found):
-        return Built(source, parsed, None, found)
-    return Built(
+        return Specification(source, parsed, None, found)
+    return Specification(
         source,
         parsed,
         model,
@@ -71,7 +50,7 @@ def build(source: Source, *, bind_shadows: bool = False) -> Built:
 
 
 def _too_many_pairs(model: Model, lowered: Lowered) -> Iterator[Diagnostic]:
-    """Orders of so many classes that finding out who comes before whom would take too long."""
+    """Priorities over so many classes that listing all ordered pairs would take too long."""
     covering = Counter(number for one in model.classes for number in one.pages)
     uncovered = sum(not one.pages for one in model.classes)
     sizes = [
@@ -79,15 +58,15 @@ def _too_many_pairs(model: Model, lowered: Lowered) -> Iterator[Diagnostic]:
         for number, page_set in enumerate(model.page_sets)
     ]
     for priority, rule in zip(model.priorities, lowered.priority_rules, strict=True):
-        # Of the same pages some come before the others: at most half of them before the other half.
+        # A priority of pages over themselves divides them: at most half of the classes come before the other half.
         pairs = sum(
             sizes[first] * sizes[then] // (4 if first == then else 1) for first, then in pairwise(priority.chain)
         )
         if pairs > PAIRS_MAX and not priority.shadow:
             yield error(
                 rule.constraint.span,
-                f"this is an order of {pairs:,} pairs of classes, {PAIRS_MAX:,} are allowed",
-                "these pages have too many rules of their own",
+                f"this priority orders {pairs:,} pairs of classes; at most {PAIRS_MAX:,} are allowed",
+                "too many rules divide these pages into classes",
             )
 
 

@@ -1,7 +1,7 @@
-"""Conditions of the model, and what they say of given facts.
+"""Conditions of the model, and their evaluation under given facts.
 
-Everything that has an order (times, sizes, ages, counts) is tested against closed ranges of integers, so that a
-condition that can be reasoned about is also one that is cheap to evaluate.
+All ordered values (times, sizes, ages, counts) are tested against closed ranges of integers. This makes conditions both
+cheap to evaluate and easy to analyse.
 """
 
 from collections.abc import Iterator
@@ -15,16 +15,15 @@ from qosweb.webqos.patterns import without_port
 
 UNBOUNDED = 1 << 62
 
-# What a subject belongs to. Those of the cluster do not tell requests apart; all others do.
+# Subjects that describe the cluster. All other subjects distinguish requests.
 OF_CLUSTER = frozenset({"time", "weekday", "date", "load", "nodes", "accessed"})
 
-
-# Those that tell clients apart, rather than pages or what is done with them.
+# Subjects that distinguish clients, rather than pages or methods.
 OF_CLIENT = frozenset({"client", "client_accessed", "cookie", "header"})
 
 
 class Facts(Protocol):
-    """What is known when a condition is evaluated; None where nothing is."""
+    """The values of subjects when a condition is evaluated; None if unknown."""
 
     def number(self, subject: str, argument: str) -> int | None: ...
     def text(self, subject: str, argument: str) -> str | None: ...
@@ -32,7 +31,7 @@ class Facts(Protocol):
 
 
 class Within(msgspec.Struct, frozen=True, tag="within"):
-    """A number in one of the ranges, both ends included."""
+    """The number is in one of the ranges, both ends included."""
 
     subject: str
     argument: str
@@ -46,7 +45,7 @@ class OneOf(msgspec.Struct, frozen=True, tag="one_of"):
 
 
 class Like(msgspec.Struct, frozen=True, tag="like"):
-    """A text like a glob, without regard to case."""
+    """The text matches a glob, ignoring case."""
 
     subject: str
     argument: str
@@ -63,13 +62,13 @@ class ClientIn(msgspec.Struct, frozen=True, tag="client_in"):
 
 
 class Linked(msgspec.Struct, frozen=True, tag="linked"):
-    """The page is one that the pages of the set ``pages`` link to."""
+    """The page belongs to ``pages``, a page set of kind ``links``."""
 
     pages: int
 
 
 class Atom(msgspec.Struct, frozen=True, tag="atom"):
-    """The condition ``model.atoms[index]``, which tells requests apart: a class knows whether it holds."""
+    """The condition ``model.atoms[index]``, which depends on the request: for a class it holds or it does not."""
 
     index: int
 
@@ -91,6 +90,7 @@ Condition = Within | OneOf | Like | Has | ClientIn | Linked | Atom | Not | And |
 
 
 def leaves(condition: Condition) -> Iterator[Leaf | Atom]:
+    """The tests and atoms that a condition consists of."""
     match condition:
         case And(items) | Or(items):
             for item in items:
@@ -102,7 +102,7 @@ def leaves(condition: Condition) -> Iterator[Leaf | Atom]:
 
 
 def is_of_request(condition: Condition) -> bool:
-    """It speaks only of the request and its page."""
+    """Whether the condition depends only on the request and its page."""
     return not any(
         isinstance(leaf, Atom) or (isinstance(leaf, Within) and leaf.subject in OF_CLUSTER)
         for leaf in leaves(condition)
@@ -110,7 +110,7 @@ def is_of_request(condition: Condition) -> bool:
 
 
 def is_of_client(condition: Condition, atoms: tuple[Condition, ...]) -> bool:
-    """Whether it depends on who asks."""
+    """Whether the condition depends on the client."""
     for leaf in leaves(condition):
         if isinstance(leaf, Atom):
             if is_of_client(atoms[leaf.index], atoms):
@@ -121,6 +121,7 @@ def is_of_client(condition: Condition, atoms: tuple[Condition, ...]) -> bool:
 
 
 def holds(condition: Condition, facts: Facts, atoms_held: frozenset[int] = frozenset()) -> bool:
+    """Evaluate a condition. ``atoms_held`` are the atoms that hold."""
     match condition:
         case And(items):
             return all(holds(item, facts, atoms_held) for item in items)
@@ -137,7 +138,7 @@ def holds(condition: Condition, facts: Facts, atoms_held: frozenset[int] = froze
         case Like(subject, argument, glob):
             text = facts.text(subject, argument)
             if text is not None and subject == "host" and ":" not in glob:
-                text = without_port(text)  # a host without a port is that host on every port
+                text = without_port(text)  # a glob without a port matches the host on every port
             return text is not None and globs.matches(glob.lower(), text.lower())
         case Has(subject, argument):
             return facts.text(subject, argument) is not None
@@ -150,7 +151,7 @@ def holds(condition: Condition, facts: Facts, atoms_held: frozenset[int] = froze
 
 
 def residual(condition: Condition, held: frozenset[int]) -> Condition | bool:
-    """What is left to ask when it is known which atoms hold."""
+    """Partial evaluation: the condition that remains when all atoms are decided."""
     match condition:
         case Atom(index):
             return index in held
@@ -158,7 +159,7 @@ def residual(condition: Condition, held: frozenset[int]) -> Condition | bool:
             inner = residual(item, held)
             return not inner if isinstance(inner, bool) else Not(inner)
         case And(items) | Or(items):
-            decides = isinstance(condition, Or)  # an item with this value decides
+            decides = isinstance(condition, Or)  # an item with this value decides the result
             left: list[Condition] = []
             for item in items:
                 inner = residual(item, held)

@@ -1,8 +1,8 @@
-"""What can be the case: for a set of conditions, one situation for every way in which they can come out.
+"""Enumerates situations: example facts for every combination of outcomes that a set of conditions can have.
 
-Each subject's values fall into finitely many parts that no condition tells apart (ranges between the ends that are
-mentioned, networks within networks, the texts that are named and any other); one value of each part stands for all of
-it. What holds in some of these situations can hold, what holds in none cannot.
+The values of each subject fall into finitely many equivalence classes that no condition distinguishes: ranges between
+the limits in conditions, nested networks, the texts in conditions and any other text. One value represents each
+class. A condition is satisfiable if and only if it holds in one of these situations.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _Choice = int | str | None
 
 
 class TooManySituations(Exception):
-    pass
+    """The number of situations exceeds the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Facts that have been chosen."""
+    """Facts with a chosen value for each subject."""
 
     chosen: dict[Key, _Choice] = field(default_factory=dict)
 
@@ -48,20 +48,21 @@ class Situation:
 
 
 def situations(
-    conditions: Iterable[c.Condition], most: int, no_older: Iterable[tuple[Key, Key]] = ()
+    conditions: Iterable[c.Condition], most: int, implied_accesses: Iterable[tuple[Key, Key]] = ()
 ) -> Iterator[Situation]:
-    """Raises TooManySituations at once if there are more than ``most``.
+    """One situation for each combination of values. Raises TooManySituations at once if there are more than ``most``.
 
-    Of each pair in ``no_older`` the second is never an older access than the first: its pages include the first's.
+    Each pair in ``implied_accesses`` is (inner, outer): the outer pages include the inner ones, so that the last access
+    to the outer pages is never older.
     """
     choices = _choices(list(conditions))
     if prod(map(len, choices.values())) > most:
         raise TooManySituations
-    pairs = [pair for pair in no_older if pair[0] in choices and pair[1] in choices]
-    return (one for one in _all_of(choices) if all(_is_no_older(one, choices, *pair) for pair in pairs))
+    pairs = [pair for pair in implied_accesses if pair[0] in choices and pair[1] in choices]
+    return (one for one in _all_of(choices) if all(_respects_implied(one, choices, *pair) for pair in pairs))
 
 
-def _is_no_older(situation: Situation, choices: dict[Key, list[_Choice]], inner: Key, outer: Key) -> bool:
+def _respects_implied(situation: Situation, choices: dict[Key, list[_Choice]], inner: Key, outer: Key) -> bool:
     age, outer_age = situation.number(*inner), situation.number(*outer)
     if age is None:
         return True
@@ -70,7 +71,7 @@ def _is_no_older(situation: Situation, choices: dict[Key, list[_Choice]], inner:
 
 
 def outcomes(conditions: list[c.Condition], most: int) -> set[tuple[bool, ...]]:
-    """Every way in which ``conditions`` can come out together."""
+    """All combinations of outcomes that ``conditions`` can have together."""
     return {tuple(c.holds(one, situation) for one in conditions) for situation in situations(conditions, most)}
 
 
@@ -89,7 +90,7 @@ def _starts(lows: list[int]) -> list[tuple[int, int]]:
 
 
 def _weekday_fits(situation: Situation, days: set[tuple[int, int]]) -> bool:
-    """A date has its weekday."""
+    """Whether the range of dates that the situation stands for contains its weekday."""
     weekday, day = situation.number("weekday", ""), situation.number("date", "")
     if weekday is None or day is None:
         return True
@@ -123,7 +124,7 @@ def _numbers(subject: str, ends: set[int]) -> list[_Choice]:
     kind = ORDERED.get(subject)
     low, high = (kind.low, kind.high) if kind else (0, c.UNBOUNDED)
     numbers: list[_Choice] = [*sorted({low, *(end for end in ends if low <= end <= high)})]
-    # The age of an access, and what is known of a page, may be unknown.
+    # The age of an access and the attributes of a page may be unknown.
     return numbers if subject in ("time", "weekday", "date", "load", "nodes") else [*numbers, None]
 
 

@@ -1,4 +1,4 @@
-"""From tree to the constraints of a model: names resolved, types and units checked, every mistake said."""
+"""Lowers the syntax tree to constraints and priorities: resolves names, checks types and units, reports all errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OP_OF = {"available": "=", "response_time": "<", "lifetime": "=", "channel": "=
 
 @dataclass(slots=True)
 class Lowered:
-    """The parts of a model, before requests are divided into classes."""
+    """The parts of a model before requests are divided into classes."""
 
     settings: SpecSettings
     page_sets: tuple[PageSet, ...] = ()
@@ -65,6 +65,7 @@ class Lowered:
 
 
 def lower(parsed: tree.Tree, *, bind_shadows: bool = False) -> Lowered:
+    """Lower all statements. ``bind_shadows`` treats ``shadow`` statements as binding."""
     return _Lowering(parsed, bind_shadows).result()
 
 
@@ -83,7 +84,7 @@ class _Lowering:
         self._check_alias_names()
         self._check_unused_lets()
         if not has_errors(self._scope.found):
-            self._scope.unused()
+            self._scope.warn_unused()
 
     def result(self) -> Lowered:
         self._out.page_sets = self._page_sets.sets
@@ -98,17 +99,17 @@ class _Lowering:
         return self._out
 
     def _check_alias_names(self) -> None:
-        """What names pages cannot name a class of others."""
+        """Report ``as NAME`` with the name of other pages."""
         for text, (alias, (pages, condition)) in self._aliases.items():
             let = self._scope.lets.get(text)
             if let is None or text not in self._scope.used or not isinstance(let.value, PAGES):
                 continue
             if condition is not None or self._page_sets.number(tree.PageName(alias.span, text)) != pages:
-                note = Note(let.name.span, "it is given here")
-                self._scope.fail(alias.span, f"'{text}' is the name of pages", "choose another name", (note,))
+                note = Note(let.name.span, "it is defined here")
+                self._scope.fail(alias.span, f"'{text}' is the name of other pages", "choose another name", (note,))
 
     def _check_unused_lets(self) -> None:
-        """What nothing uses is still looked at: a mistake in it is a mistake."""
+        """Report errors in ``let`` statements that nothing uses."""
         for name, let in list(self._scope.lets.items()):
             if name in self._scope.used:
                 continue
@@ -121,7 +122,7 @@ class _Lowering:
                 elif isinstance(value, tree.Reference) and value.name in self._scope.lets:
                     pass
                 elif not isinstance(value, tree.Literal):
-                    ConditionLowering(self._scope, scratch).whole(value)
+                    ConditionLowering(self._scope, scratch).lower(value)
             except Unresolved:
                 pass
             self._scope.used = used | (self._scope.used - {name})
@@ -132,7 +133,7 @@ class _Lowering:
         failed = False
         try:
             if rule.condition is not None:
-                condition = self._conditions.whole(rule.condition)
+                condition = self._conditions.lower(rule.condition)
                 if not shadow:
                     condition = self._atoms.factor(condition, rule.condition)
         except Unresolved:
@@ -149,11 +150,11 @@ class _Lowering:
         self, rule: tree.Rule, before: tree.Before, condition: c.Condition | None, *, shadow: bool, failed: bool
     ) -> None:
         if rule.alias is not None:
-            raise self._scope.fail(rule.alias.span, "'before' speaks of several classes; it cannot name one")
+            raise self._scope.fail(rule.alias.span, "'before' orders several classes; it cannot name one")
         chain = tuple(self._page_sets.number(member) for member in before.members)
         divides = condition is not None and any(isinstance(leaf, c.Atom) for leaf in c.leaves(condition))
         for at, member in enumerate(chain):
-            # Some requests for pages may come before the others, but pages cannot come before themselves.
+            # With a condition, some requests for the pages come before the others. Without, this is a cycle.
             if member in chain[:at] and not (divides and chain == (member, member)):
                 raise self._scope.fail(before.members[at].span, "pages cannot come before themselves")
         if not failed:
@@ -172,20 +173,18 @@ class _Lowering:
             hint = did_you_mean(attribute.text, ATTRIBUTES) or f"attributes are {', '.join(ATTRIBUTES)}"
             raise self._scope.fail(attribute.span, f"unknown attribute '{attribute.text}'", hint)
         op = {">=": ">", "<=": "<"}.get(bound.op.text, bound.op.text)
-        wanted = _OP_OF.get(attribute.text)
-        if wanted is not None and op != wanted:
-            raise self._scope.fail(bound.op.span, f"'{attribute.text}' takes '{wanted}', not '{bound.op.text}'")
+        required = _OP_OF.get(attribute.text)
+        if required is not None and op != required:
+            raise self._scope.fail(bound.op.span, f"'{attribute.text}' takes '{required}', not '{bound.op.text}'")
         value = self._value(attribute.text, bound.value)
         if isinstance(value, Word) and value.word in ("equal", "rest") and op != "=":
-            raise self._scope.fail(bound.op.span, f"'{value.word}' is given with '='")
+            raise self._scope.fail(bound.op.span, f"'{value.word}' takes '=', not '{bound.op.text}'")
         if bound.hard is not None and (op == ">" or attribute.text not in _BOUNDED or isinstance(value, Word)):
-            raise self._scope.fail(bound.hard.span, "only an upper bound can be hard", "leave out 'hard'")
+            raise self._scope.fail(bound.hard.span, "only an upper bound can be hard", "remove 'hard'")
         if bound.hard is not None and isinstance(value, Relative):
-            raise self._scope.fail(
-                bound.hard.span, "a bound relative to other pages cannot be hard", "leave out 'hard'"
-            )
+            raise self._scope.fail(bound.hard.span, "a bound relative to other pages cannot be hard", "remove 'hard'")
         if isinstance(value, Relative) and value.pages == pages:
-            raise self._scope.fail(bound.value.span, "pages are bound to themselves")
+            raise self._scope.fail(bound.value.span, "pages cannot be bounded relative to themselves")
         if pages < 0 or failed:
             return
         if rule.alias is not None:
@@ -246,7 +245,7 @@ class _Lowering:
         hint = did_you_mean(value.text, known) or (f"'{attribute}' takes {_either(words)}" if words else "")
         if not words:
             raise self._scope.fail(
-                value.span, f"unknown name '{value.text}'", hint or "a value, or a name given by 'let'"
+                value.span, f"unknown name '{value.text}'", hint or "write a value, or a name defined by 'let'"
             )
         raise self._scope.fail(value.span, f"'{attribute}' cannot be '{value.text}'", hint)
 
@@ -255,7 +254,7 @@ class _Lowering:
         if scale is not None and scale.text == "capacity":
             if attribute not in ("num_requests", "num_bytes"):
                 hint = "a share is of the capacity already" if attribute == "server_resource" else ""
-                raise scope.fail(scale.span, f"'{attribute}' is not given 'of capacity'", hint)
+                raise scope.fail(scale.span, f"'{attribute}' does not take 'of capacity'", hint)
             return Share(scope.read(values.share_ppm, literal))
         if scale is not None and attribute not in ("num_requests", "num_bytes"):
             hint = "a share grows with the cluster by itself" if attribute == "server_resource" else ""
@@ -287,18 +286,18 @@ class _Lowering:
         if alias.text in RESERVED:
             raise self._scope.fail(alias.span, f"'{alias.text}' is a word of the language", "choose another name")
         if shadow:
-            self._scope.warn(alias.span, "a shadow makes no class; the name is not used")
+            self._scope.warn(alias.span, "a shadow statement makes no class; the name is ignored")
             return
         divides = condition is not None and any(isinstance(leaf, c.Atom) for leaf in c.leaves(condition))
         key = (pages, condition if divides else None)
         first_name, first_key = self._aliases.setdefault(alias.text, (alias, key))
         if first_key != key:
-            note = Note(first_name.span, "it is first given here")
-            raise self._scope.fail(alias.span, f"the name '{alias.text}' is given to two classes", "", (note,))
+            note = Note(first_name.span, "first used here")
+            raise self._scope.fail(alias.span, f"two classes have the name '{alias.text}'", "", (note,))
         if not divides or condition is None:
             self._page_sets.name(pages, alias)
         elif self._out.aliases.setdefault((pages, condition), alias.text) != alias.text:
-            raise self._scope.fail(alias.span, "this class has another name already", "one is enough")
+            raise self._scope.fail(alias.span, "this class already has another name", "one is enough")
 
 
 def _either(words: tuple[str, ...]) -> str:

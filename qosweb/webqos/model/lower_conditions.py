@@ -1,4 +1,4 @@
-"""Conditions: from words and literals to ranges and texts, with what they may not be compared with."""
+"""Lowers conditions: turns comparisons into ranges and texts, resolves named conditions, and checks types."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ if TYPE_CHECKING:
     from qosweb.webqos.model.scope import Scope
 
 DEPTH_MAX = 60  # of conditions made of named conditions
-TESTS_MAX = 1_000  # in one condition, its names written out
+TESTS_MAX = 1_000  # in one condition, with names expanded
 
 
 class ConditionLowering:
+    """Lowers the conditions of one specification; remembers named conditions."""
+
     def __init__(self, scope: Scope, page_sets: PageSets) -> None:
         self._scope = scope
         self._page_sets = page_sets
         self._opening: list[str] = []
         self._known: dict[str, tuple[c.Condition, int]] = {}
-        self._tests = 0  # in the condition that is being lowered
-
-    def whole(self, node: tree.Condition) -> c.Condition:
-        """The condition of a statement. Raises Unresolved, after saying all that is wrong with it."""
-        self._tests = 0
-        return self.lower(node)
+        self._tests = 0  # in the current condition
 
     def lower(self, node: tree.Condition) -> c.Condition:
+        """Lower the condition of a statement. Raises Unresolved after reporting all its errors."""
+        self._tests = 0
+        return self._lower(node)
+
+    def _lower(self, node: tree.Condition) -> c.Condition:
         self._tests += 1
         if self._tests > TESTS_MAX:
             raise self._too_large(node)
@@ -44,9 +46,9 @@ class ConditionLowering:
             case tree.Or(items=items):
                 return c.Or(self._all(items))
             case tree.Not(item=tree.Not(item=item)):
-                return self.lower(item)
+                return self._lower(item)
             case tree.Not(item=item):
-                return c.Not(self.lower(item))
+                return c.Not(self._lower(item))
             case tree.Reference():
                 return self._reference(node)
             case tree.Accessed(pages=pages, within=within, by_client=by_client):
@@ -67,7 +69,7 @@ class ConditionLowering:
         failed = False
         for item in items:
             try:
-                lowered.append(self.lower(item))
+                lowered.append(self._lower(item))
             except Unresolved:
                 failed = True
         if failed:
@@ -92,17 +94,17 @@ class ConditionLowering:
         value = let.value
         if isinstance(value, tree.Literal | tree.Pattern | tree.PageName | tree.LinkedPages | tree.Union):
             kind = "a value" if isinstance(value, tree.Literal) else "a set of pages"
-            note = Note(let.name.span, "it is given here")
+            note = Note(let.name.span, "it is defined here")
             hint = f"accessed({name}) within 10s is a condition" if kind != "a value" else ""
             raise self._scope.fail(node.span, f"'{name}' is {kind}, not a condition", hint, (note,))
         if name in self._opening:
-            raise self._scope.fail(let.name.span, f"'{name}' is made of itself")
+            raise self._scope.fail(let.name.span, f"'{name}' is defined by itself")
         if len(self._opening) >= DEPTH_MAX:
-            raise self._scope.fail(let.name.span, f"conditions are named more than {DEPTH_MAX} deep")
+            raise self._scope.fail(let.name.span, f"named conditions are nested more than {DEPTH_MAX} deep")
         self._opening.append(name)
         before = self._tests
         try:
-            lowered = self.lower(value)
+            lowered = self._lower(value)
         finally:
             self._opening.pop()
         self._known[name] = lowered, self._tests - before
@@ -122,8 +124,8 @@ class ConditionLowering:
         if subject.name not in TEXTUAL:
             raise self._scope.fail(subject.span, f"'{subject.name}' is not a text", "'like' compares texts")
         if "*" not in glob.text:
-            hint = f'anything around it: like "*{glob.text}*"'
-            self._scope.warn(glob.span, "without '*' this is like the whole text only", hint)
+            hint = f'to match it anywhere: like "*{glob.text}*"'
+            self._scope.warn(glob.span, "without '*' this matches only the whole text", hint)
         return c.Like(subject.name, self._argument(subject), glob.text.lower())
 
     def _compare(self, node: tree.Compare) -> c.Condition:
@@ -134,7 +136,7 @@ class ConditionLowering:
                 raise self._scope.fail(node.op.span, "days of the week have no order", "such as weekday in mon..fri")
             value = self._value(kind, node.value)
             if op in ("=", "!="):
-                self._warn_of_a_second(name, node.value)
+                self._warn_of_single_second(name, node.value)
             return c.Within(name, "", compared(kind, op, value))
         if op not in ("=", "!="):
             hint = f"such as {name} in 10.0.0.0/8" if name == "client" else "use '=', '!=' or 'in'"
@@ -150,7 +152,7 @@ class ConditionLowering:
         for item in node.items:
             if isinstance(item, tree.Literal):
                 ranges += compared(kind, "=", self._value(kind, item))
-                self._warn_of_a_second(node.subject.name, item)
+                self._warn_of_single_second(node.subject.name, item)
                 continue
             low, high = self._value(kind, item.low), self._value(kind, item.high)
             span = between(kind, low, high)
@@ -159,11 +161,9 @@ class ConditionLowering:
             ranges += span
         return c.Within(node.subject.name, "", tidy(ranges))
 
-    def _warn_of_a_second(self, name: str, literal: tree.Literal) -> None:
+    def _warn_of_single_second(self, name: str, literal: tree.Literal) -> None:
         if name == "time":
-            self._scope.warn(
-                literal.span, "a time of day is one second long", "a range is longer: time in 22:00..23:00"
-            )
+            self._scope.warn(literal.span, "this matches one second only", "write a range: time in 22:00..23:00")
 
     def _value(self, kind: Ordered, literal: tree.Literal) -> int:
         if literal.quoted:
@@ -179,5 +179,5 @@ class ConditionLowering:
                 hint = "write networks: (10.0.0.0/24, 10.0.1.0/24)" if name == "client" else ""
                 raise self._scope.fail(item.span, f"'{name}' has no ranges", hint)
             texts.append(self._scope.read(read, item))
-        wanted = tuple(sorted(set(texts)))
-        return c.ClientIn(wanted) if name == "client" else c.OneOf(name, self._argument(subject), wanted)
+        unique = tuple(sorted(set(texts)))
+        return c.ClientIn(unique) if name == "client" else c.OneOf(name, self._argument(subject), unique)

@@ -1,4 +1,4 @@
-"""Page sets: from patterns, names and unions to numbered sets; equal sets get one number."""
+"""Lowers page expressions (patterns, names, unions) to numbered page sets; equal sets get the same number."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ _Key = tuple[str, frozenset[PagePattern], int]
 
 
 class PageSets:
+    """The page sets of one specification."""
+
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._numbers: dict[_Key, int] = {}
         self._sets: list[PageSet] = []
         self._aliases: dict[int, tree.Name] = {}
-        self.places: list[Span] = []  # where each was first used
-        self.pattern_places: dict[PagePattern, Span] = {}  # where each was last written
+        self.places: list[Span] = []  # first use of each set
+        self.pattern_places: dict[PagePattern, Span] = {}  # last occurrence of each pattern
         self._opening: list[str] = []
 
     @property
@@ -33,14 +35,14 @@ class PageSets:
         return tuple(self._sets)
 
     def number(self, node: tree.Pages) -> int:
-        """Raises Unresolved, after saying what is wrong."""
+        """The number of the page set that ``node`` describes. Raises Unresolved after reporting its errors."""
         name = node.name if isinstance(node, tree.PageName) else _bare(node)
         kind, patterns, of = key = self._key(node)
         if key not in self._numbers:
             self._numbers[key] = len(self._sets)
             self._sets.append(PageSet(name, kind, tuple(sorted(patterns, key=_order)), of))  # type: ignore[arg-type]
             self.places.append(node.span)
-        elif isinstance(node, tree.PageName):  # the name that let gave it is the better one
+        elif isinstance(node, tree.PageName):  # a name from ``let`` is better than a pattern
             at = self._numbers[key]
             if at not in self._aliases:
                 old = self._sets[at]
@@ -48,10 +50,10 @@ class PageSets:
         return self._numbers[key]
 
     def name(self, number: int, alias: tree.Name) -> None:
-        """``as NAME`` of a statement without a condition on requests."""
+        """Apply ``as NAME`` of a statement without a condition on requests."""
         first = self._aliases.get(number)
         if first is not None and first.text != alias.text:
-            note = Note(first.span, f"here it is '{first.text}'")
+            note = Note(first.span, f"named '{first.text}' here")
             self._scope.fail(alias.span, f"these pages have two names: '{alias.text}'", "one is enough", (note,))
             return
         self._aliases[number] = alias
@@ -91,11 +93,11 @@ class PageSets:
             value = tree.PageName(value.span, value.name)
         if not isinstance(value, PAGES):
             kind = "a value" if isinstance(value, tree.Literal) else "a condition"
-            note = Note(let.name.span, "it is given here")
+            note = Note(let.name.span, "it is defined here")
             hint = "a condition stands before '=>'" if kind == "a condition" else ""
             raise self._scope.fail(node.span, f"'{node.name}' is {kind}, not pages", hint, (note,))
         if node.name in self._opening:
-            raise self._scope.fail(let.name.span, f"'{node.name}' is made of itself")
+            raise self._scope.fail(let.name.span, f"'{node.name}' is defined by itself")
         self._opening.append(node.name)
         try:
             return self._key(value)
@@ -125,7 +127,7 @@ def _order(pattern: PagePattern) -> tuple[str, tuple[str, ...]]:
 
 
 def _bare(node: tree.Pages) -> str:
-    """Its name in logs: the pattern without brackets, a path with its slash."""
+    """The name of a page set in logs: the pattern without brackets, with a leading slash if it is a path."""
     match node:
         case tree.Pattern(text=text):
             return text if "/" in text else f"/{text}"

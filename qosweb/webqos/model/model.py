@@ -1,4 +1,4 @@
-"""The model: settings, page sets, classes, constraints, priorities. It travels between nodes as MessagePack."""
+"""The data model of a compiled specification, exchanged between nodes as MessagePack."""
 
 import hashlib
 from typing import Literal
@@ -10,15 +10,15 @@ from qosweb.webqos.patterns import PagePattern
 
 DEFAULT = "default"
 
-# Which models there are: raised whenever one of this version may mean nothing to the version before. A version reads
-# those of its own language and of all before it.
+# Version of the model format. Increase it when a previous release could not understand a model of this release. A
+# release reads models of its own version and all earlier ones.
 LANGUAGE = 1
 
 
 class SpecSettings(msgspec.Struct, frozen=True):
-    """``offsets`` are those of the time zone: (from when on, seconds east of UTC).
+    """Global settings. ``offsets`` are the UTC offsets of the time zone: (start in Unix time, seconds east of UTC).
 
-    ``redirect``: how a request gets to another node that has room for it: client, forward or never.
+    ``redirect``: how a request gets to another node with free capacity: client, forward or never.
     """
 
     site: str | None = None
@@ -31,7 +31,7 @@ class SpecSettings(msgspec.Struct, frozen=True):
 
 
 class PageSet(msgspec.Struct, frozen=True):
-    """``links`` are the pages that the set ``of`` links to; ``default`` is what no pattern of a constraint covers."""
+    """A set of pages. Kind ``links``: pages that the set ``of`` links to; ``default``: pages that no rule covers."""
 
     name: str
     kind: Literal["pages", "default", "all", "links"]
@@ -78,6 +78,8 @@ Value = Share | Requests | Bytes | Duration | ChannelSize | Word | Relative
 
 
 class Constraint(msgspec.Struct, frozen=True):
+    """A bound on an attribute of a page set. ``hard`` upper bounds hold even if capacity is free."""
+
     pages: int
     attribute: str
     op: Literal["<", ">", "="]
@@ -89,7 +91,7 @@ class Constraint(msgspec.Struct, frozen=True):
 
 
 class Priority(msgspec.Struct, frozen=True):
-    """Each page set before the next."""
+    """A chain of page sets in descending priority."""
 
     chain: tuple[int, ...]
     text: str
@@ -101,14 +103,14 @@ Rule = Constraint | Priority
 
 
 class Way(msgspec.Struct, frozen=True):
-    """Atoms that hold, and that do not."""
+    """One combination of atoms that hold and atoms that do not."""
 
     held: tuple[int, ...] = ()
     failed: tuple[int, ...] = ()
 
 
 class QosClass(msgspec.Struct, frozen=True):
-    """Requests that all rules treat alike: the page sets that cover them, and the ways in which atoms may come out."""
+    """Requests that all rules treat alike: the page sets that cover them, and the possible outcomes of the atoms."""
 
     name: str
     pages: tuple[int, ...]
@@ -116,11 +118,13 @@ class QosClass(msgspec.Struct, frozen=True):
 
     @property
     def held(self) -> tuple[int, ...]:
-        """Of one of the ways; rules cannot tell it from the others."""
+        """The atoms that hold in the first way; rules do not distinguish the ways of one class."""
         return self.ways[0].held
 
 
 class Model(msgspec.Struct, frozen=True):
+    """A compiled specification. Numbers of page sets, atoms, constraints and classes are indices into the tuples."""
+
     settings: SpecSettings
     page_sets: tuple[PageSet, ...]
     atoms: tuple[Condition, ...]
@@ -134,7 +138,7 @@ class Model(msgspec.Struct, frozen=True):
 
     @property
     def default(self) -> int:
-        """The class of what no rule speaks of: no pages, and as few conditions as may be (some always hold)."""
+        """The class of requests that no rule covers: no page sets, and as few conditions that hold as possible."""
         return min(
             (at for at, one in enumerate(self.classes) if not one.pages),
             key=lambda at: min(len(way.held) for way in self.classes[at].ways),
@@ -146,10 +150,10 @@ def encode(model: Model) -> bytes:
 
 
 def decode(data: bytes) -> Model:
-    """Raises msgspec.ValidationError or msgspec.DecodeError for what is no model."""
+    """Decode a model. Raises msgspec.ValidationError or msgspec.DecodeError for invalid data."""
     return msgspec.msgpack.decode(data, type=Model)
 
 
 def digest(model: Model) -> str:
-    """A short name of the policy, the same at every node that has it."""
+    """A short hash that names the policy; the same on every node."""
     return hashlib.blake2b(encode(model), digest_size=8).hexdigest()

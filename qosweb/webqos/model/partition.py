@@ -1,7 +1,7 @@
-"""Classes: the coarsest division of requests such that every constraint covers whole classes.
+"""Partitions requests into classes: the coarsest partition in which every rule covers whole classes.
 
-What tells requests apart are the page sets of constraints and priorities, and the atoms (the parts of conditions that
-speak of the request) of those that cover a page. Shadows divide nothing: they change nothing.
+Requests are distinguished by the page sets of constraints and priorities, and by the atoms (request-dependent parts of
+conditions) of the rules that cover the page. Shadow statements have no effect, so they divide nothing.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 STATES_MAX = 40_000
 CLASSES_MAX = 12_000
 SITUATIONS_MAX = 20_000
-NAMED_MAX = 3  # ways in which a class comes about, in its name
+NAMED_MAX = 3  # combinations of atoms in the name of a class
 
 Signature = tuple[int, ...]  # the page sets that cover a page
 
 
 class TooManyClasses(Exception):
-    """With the number of a page set, or -1, that has to do with it."""
+    """``page_set`` is the number of a page set that contributes to the excess, or -1."""
 
     def __init__(self, page_set: int, message: str) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class TooManyClasses(Exception):
 
 
 def sets_in_force(lowered: Lowered) -> set[int]:
-    """The page sets that constraints and priorities speak of, shadows aside."""
+    """The page sets of all constraints and priorities, except shadow statements."""
     found: set[int] = set()
     for rule in lowered.rules:
         if not rule.shadow:
@@ -46,16 +46,17 @@ def sets_in_force(lowered: Lowered) -> set[int]:
 
 
 def mentioned(rule: Rule) -> tuple[int, ...]:
+    """The page sets on both sides of a rule."""
     if isinstance(rule, Priority):
         return rule.chain
     return (rule.pages, rule.value.pages) if isinstance(rule.value, Relative) else (rule.pages,)
 
 
 def signatures(page_sets: tuple[PageSet, ...], used: Iterable[int]) -> list[Signature]:
-    """Every combination of page sets that some page has; the empty one, ``default``, is last."""
-    wanted = [number for number in sorted(used) if page_sets[number].kind == "pages"]
+    """Every combination of page sets that covers some page. The empty one, ``default``, is last."""
+    numbers = [number for number in sorted(used) if page_sets[number].kind == "pages"]
     patterns: dict[PagePattern, list[int]] = {}
-    for number in wanted:
+    for number in numbers:
         for pattern in page_sets[number].patterns:
             patterns.setdefault(pattern, []).append(number)
     of_pattern = list(patterns.values())
@@ -69,7 +70,7 @@ def signatures(page_sets: tuple[PageSet, ...], used: Iterable[int]) -> list[Sign
 
 
 def partition(lowered: Lowered) -> tuple[list[c.Condition], list[QosClass]]:
-    """The atoms, those of links added, and the classes."""
+    """The atoms, including those of links, and the classes."""
     used = sets_in_force(lowered)
     atoms = list(lowered.atoms)
     names = list(lowered.atom_names)
@@ -107,7 +108,7 @@ def partition(lowered: Lowered) -> tuple[list[c.Condition], list[QosClass]]:
 
 
 class _Dividing:
-    """The rules whose conditions tell requests for one page apart, by the page sets that they are about."""
+    """The rules whose conditions distinguish requests for the same page, by page set."""
 
     def __init__(self, lowered: Lowered, links: dict[int, int]) -> None:
         self._links = links
@@ -116,7 +117,7 @@ class _Dividing:
         for rule in lowered.rules:
             if rule.shadow:
                 continue
-            # A condition narrows the left side: what is compared with, or comes after, stays whole.
+            # A condition narrows only the left side of a rule.
             for number in rule.chain[:-1] if isinstance(rule, Priority) else (rule.pages,):
                 kind = lowered.page_sets[number].kind
                 divides = rule.condition is not None and bool(_atoms_of(rule.condition))
@@ -129,7 +130,7 @@ class _Dividing:
                         self._wide.append((kind, number, rule.condition))
 
     def _about(self, signature: Signature) -> list[tuple[int, c.Condition | None]]:
-        """The atom of links, or -1, and the condition of every rule that may be about such a page."""
+        """For every rule that can cover such a page: the atom of its links, or -1, and its condition."""
         found: list[tuple[int, c.Condition | None]] = [
             (-1, condition) for number in signature for condition in self._of_set.get(number, ())
         ]
@@ -146,7 +147,7 @@ class _Dividing:
         return tuple(sorted(atoms))
 
     def treatment(self, signature: Signature, held: frozenset[int]) -> tuple[c.Condition | bool, ...]:
-        """What each rule still asks when it is known which atoms hold. Requests with the same are one class."""
+        """What remains of each rule's condition when the atoms are decided. Equal treatments form one class."""
         left: list[c.Condition | bool] = [at in held for at in self._links.values()]
         for link, condition in self._about(signature):
             if link >= 0 and link not in held:
@@ -161,7 +162,7 @@ def _atoms_of(condition: c.Condition) -> set[int]:
 
 
 def _contained(found: list[Signature]) -> dict[tuple[int, int], bool]:
-    """(a, b): every page of ``a`` is a page of ``b``, for sets that have a page in common."""
+    """For sets (a, b) that have a page in common: whether every page of ``a`` is a page of ``b``."""
     contained: dict[tuple[int, int], bool] = {}
     for signature in found:
         for one in signature:
@@ -178,6 +179,8 @@ def _contained(found: list[Signature]) -> dict[tuple[int, int], bool]:
 
 
 class _Namer:
+    """Names classes by page sets and conditions, without duplicates."""
+
     def __init__(self, lowered: Lowered, atom_names: list[str], smaller: dict[tuple[int, int], bool]) -> None:
         self._lowered = lowered
         self._atom_names = [name or str(at + 1) for at, name in enumerate(atom_names)]
@@ -203,11 +206,11 @@ class _Namer:
             for (number, condition), name in self._lowered.aliases.items()
             if number in (smallest or self._wide) and c.residual(condition, frozenset(held)) is not False
         ]
-        told = {atom for _, condition in chosen for atom in _atoms_of(condition)}
+        named = {atom for _, condition in chosen for atom in _atoms_of(condition)}
         if chosen:
             base = "+".join(dict.fromkeys(name for name, _ in chosen))
         more = [
-            "+".join(dict.fromkeys(self._atom_names[at] for at in way.held if at not in told))
+            "+".join(dict.fromkeys(self._atom_names[at] for at in way.held if at not in named))
             for way in ways
             if not any(set(other.held) < set(way.held) for other in ways)
         ]

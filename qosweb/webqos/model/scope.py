@@ -1,4 +1,4 @@
-"""Names: what ``set`` and ``let`` say, found in any order, each used name with its meaning."""
+"""Symbol table: definitions by ``let`` and ``set``, which may be used before they are written, and the diagnostics."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PAGES = (tree.Pattern, tree.PageName, tree.LinkedPages, tree.Union)
 
 
 class Unresolved(Exception):
-    """Something is wrong with this part; it has been said."""
+    """This part has an error, which has been reported."""
 
 
 class Scope:
-    """``let`` names by kind, and the settings."""
+    """The names and settings of one specification."""
 
     def __init__(self, parsed: tree.Tree) -> None:
         self.found: list[Diagnostic] = []
@@ -43,6 +43,7 @@ class Scope:
         self.settings = self._settings(sets)
 
     def fail(self, span: Span, message: str, hint: str = "", notes: tuple[Note, ...] = ()) -> Unresolved:
+        """Report an error. Returns the exception, for the caller to raise if it cannot continue."""
         self.found.append(error(span, message, hint, notes))
         return Unresolved()
 
@@ -50,7 +51,7 @@ class Scope:
         self.found.append(warning(span, message, hint, notes))
 
     def read(self, read: Callable[[str], T], literal: tree.Literal) -> T:
-        """The value of ``literal``, which may be a name that ``let`` gave a value; its error is said at its place."""
+        """Parse ``literal``, which may be a name of a value. Raises Unresolved after reporting its error."""
         if not literal.quoted and literal.text in self.lets:
             literal = self.named_value(literal.text, literal.span)
         try:
@@ -59,7 +60,7 @@ class Scope:
             raise self.fail(literal.span, bad.message, bad.hint) from None
 
     def named_value(self, name: str, span: Span) -> tree.Literal:
-        """What ``let`` gave the name, which is one of ``lets``, perhaps by way of other names."""
+        """The value of a name in ``lets``, which may be defined by other names."""
         let = self.lets[name]
         passed = {name}
         self.used.add(name)
@@ -67,27 +68,28 @@ class Scope:
             passed.add(let.value.name)
             let = self.lets[let.value.name]
         if not isinstance(let.value, tree.Literal):
-            note = Note(let.name.span, "it is given here")
+            note = Note(let.name.span, "it is defined here")
             raise self.fail(span, f"'{name}' is not a value", "", (note,))
         self.used |= passed
         return tree.Literal(span, let.value.text, let.value.quoted)
 
     def let(self, name: str, span: Span, what: str) -> tree.Let:
+        """The definition of a name. Raises Unresolved after reporting that there is none."""
         found = self.lets.get(name)
         if found is None and name in self._unread:
             raise Unresolved
         if found is None:
             hint = did_you_mean(name, [*self.lets, "default", "all"])
             if not hint:
-                hint = f"write 'let {name} = ...' to give it a meaning" + (
+                hint = f"write 'let {name} = ...' to define it" + (
                     f", or <{name}> for the page of that name" if what == "pages" else ""
                 )
             raise self.fail(span, f"unknown name '{name}'", hint)
         self.used.add(name)
         return found
 
-    def unused(self) -> None:
-        """Warn of names that nothing uses."""
+    def warn_unused(self) -> None:
+        """Warn about names that nothing uses."""
         for name, let in self.lets.items():
             if name not in self.used:
                 self.warn(let.name.span, f"'{name}' is never used", "")
@@ -97,8 +99,8 @@ class Scope:
         if name in RESERVED:
             self.fail(let.name.span, f"'{name}' is a word of the language", "choose another name")
         elif name in self.lets:
-            first = Note(self.lets[name].name.span, "it was first given here")
-            self.fail(let.name.span, f"'{name}' is given twice", "choose another name", (first,))
+            first = Note(self.lets[name].name.span, "it is first defined here")
+            self.fail(let.name.span, f"'{name}' is defined twice", "choose another name", (first,))
         else:
             self.lets[name] = let
 
@@ -108,7 +110,7 @@ class Scope:
             hint = did_you_mean(name, SETTINGS) or f"settings are {', '.join(SETTINGS)}"
             self.fail(statement.name.span, f"unknown setting '{name}'", hint)
         elif name in sets:
-            first = Note(sets[name].name.span, "it was first set here")
+            first = Note(sets[name].name.span, "it is first set here")
             self.fail(statement.name.span, f"'{name}' is set twice", "remove one of the two", (first,))
         else:
             sets[name] = statement

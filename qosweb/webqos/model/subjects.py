@@ -1,4 +1,4 @@
-"""What conditions can look at: which comparisons each subject takes, and how its values become numbers or texts."""
+"""Subjects of conditions: the type of each, how its values are parsed, and comparisons as ranges of integers."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ DATE_MAX = 3_652_059  # 9999-12-31
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Numbers from ``low`` to ``high``. ``cyclic``: a range may pass the end. ``open_end``: its end is not in it."""
+    """Numbers from ``low`` to ``high``. ``cyclic``: ranges may wrap around. ``open_end``: ranges exclude their end."""
 
     read: Callable[[str], int]
     low: int = 0
@@ -51,22 +51,22 @@ def compared(kind: Ordered, op: str, value: int) -> Ranges:
     """The numbers ``x`` with ``x op value``."""
     match op:
         case "<":
-            wanted = [(kind.low, value - 1)]
+            ranges = [(kind.low, value - 1)]
         case "<=":
-            wanted = [(kind.low, value)]
+            ranges = [(kind.low, value)]
         case ">":
-            wanted = [(value + 1, kind.high)]
+            ranges = [(value + 1, kind.high)]
         case ">=":
-            wanted = [(value, kind.high)]
+            ranges = [(value, kind.high)]
         case "=":
-            wanted = [(value, value)]
+            ranges = [(value, value)]
         case _:
-            wanted = [(kind.low, value - 1), (value + 1, kind.high)]
-    return tidy((max(low, kind.low), min(high, kind.high)) for low, high in wanted)
+            ranges = [(kind.low, value - 1), (value + 1, kind.high)]
+    return tidy((max(low, kind.low), min(high, kind.high)) for low, high in ranges)
 
 
 def between(kind: Ordered, low: int, high: int) -> Ranges:
-    """From ``low`` to ``high``, past the end of the cycle if need be; empty where that means nothing."""
+    """The range from ``low`` to ``high``, which may wrap around if cyclic; empty if ``low`` is beyond ``high``."""
     end = high - 1 if kind.open_end else high
     if kind.cyclic and (low > high or (low == high and kind.open_end)):
         return tidy([(low, kind.high), (kind.low, end)])
@@ -74,7 +74,7 @@ def between(kind: Ordered, low: int, high: int) -> Ranges:
 
 
 def tidy(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Sorted, without empty ones, joined where they touch: equal sets become equal values."""
+    """Normalise ranges: sort them, drop empty ones, join adjacent ones. Equal sets become equal values."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted(pair for pair in ranges if pair[0] <= pair[1]):
         if joined and low <= joined[-1][1] + 1:

@@ -1,7 +1,7 @@
-"""Texts that conditions tell apart: one for every way in which the tests of a header field, a cookie, a host come out.
+"""Example texts for conditions on headers, cookies and hosts: one for every combination of outcomes of their tests.
 
-Likenesses that only count together (``like "*bot*" or like "*crawler*"``) are one test. Where tests still overlap in
-more ways than can be written down, a text that passes more than two of them counts as one that passes two.
+Globs that only occur together in one ``or`` (``like "*bot*" or like "*crawler*"``) are a single test. If the tests
+still overlap in too many ways, the analysis is approximate: a text passes at most two tests.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]
     TextLeaf = c.OneOf | c.Like | c.Has
-    Test = tuple[TextLeaf, ...]  # it comes out true if one of them does
+    Test = tuple[TextLeaf, ...]  # true if one of them is
 
 OVERLAPS_MAX = 4_000
 ALWAYS_THERE = ("method", "host")
 
 
 class _OneText:
-    """Facts of which one is known."""
+    """Facts in which every text has the same value."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -65,7 +65,7 @@ def _without_groups(
     pairs: Sequence[tuple[c.Condition, c.Condition]],
     found: dict[Key, dict[Test, None]],
 ) -> list[c.Condition]:
-    """``pairs`` are items and what they test; likenesses of one text become one test, all other items are returned."""
+    """Add globs on the same text to ``found`` as one test; return all other items. ``pairs``: (item, its test)."""
     likes: dict[Key, list[tuple[c.Condition, c.Like]]] = {}
     for item, inner in pairs:
         if isinstance(inner, c.Like):
@@ -79,21 +79,21 @@ def _without_groups(
 
 
 def text_choices(key: Key, tests: list[Test]) -> list[int | str | None]:
-    """One text for every way in which ``tests`` come out; None, too, where there may be no text."""
+    """One text for every combination of outcomes of ``tests``, and None if the text may be absent."""
     try:
         made = _texts(key, tests)
     except TooManyOverlaps:
         made = [text for two in combinations(tests, 2) for text in _texts(key, list(two))]
-    told_apart: dict[tuple[bool, ...], str] = {}
+    by_outcome: dict[tuple[bool, ...], str] = {}
     named = sorted({text for test in tests for leaf in test if isinstance(leaf, c.OneOf) for text in leaf.texts})
     for text in (*named, *made, *(() if key[0] in ALWAYS_THERE else ("",))):
         facts = _OneText(text)
-        told_apart.setdefault(tuple(any(c.holds(leaf, facts) for leaf in test) for test in tests), text)
-    return [*told_apart.values(), *(() if key[0] in ALWAYS_THERE else (None,))]
+        by_outcome.setdefault(tuple(any(c.holds(leaf, facts) for leaf in test) for test in tests), text)
+    return [*by_outcome.values(), *(() if key[0] in ALWAYS_THERE else (None,))]
 
 
-def are_told_apart(conditions: Iterable[c.Condition]) -> bool:
-    """Whether there is a text for every way, or only for those in which two tests pass."""
+def are_distinguishable(conditions: Iterable[c.Condition]) -> bool:
+    """Whether the example texts are complete, rather than limited to two passing tests."""
     try:
         for key, tests in text_tests(conditions).items():
             _texts(key, tests)
@@ -111,7 +111,7 @@ def _texts(key: Key, tests: list[Test]) -> list[str]:
 
 
 def _hosts(named: set[str], globs: set[str]) -> list[str]:
-    """With every port that is mentioned, with another, and with none."""
+    """Example hosts, each with every port in the tests, with another port, and without a port."""
     names = {without_port(host) for host in named}
     ports = {host[len(without_port(host)) :] for host in named} | {"", f":{FILLER}"}
     loose = set()

@@ -1,1 +1,1 @@
-"""What a model means at one time: which constraints are in force, and what they promise to whom."""
+"""Policy binding: evaluates a model under the facts of one moment, for shares, priorities and terms per class."""

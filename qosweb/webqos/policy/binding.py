@@ -1,8 +1,8 @@
-"""From a model and what is the case to the problem that the allocation solves.
+"""Binds a model to current facts: selects the constraints in force, and states them as an allocation problem.
 
-All constraints that hold bind together, with one exception: one that has a condition which holds takes the place of an
-unconditional one for the same pages, attribute and direction, where it holds. Classes that are always available are
-served before all others; shares are of what they leave.
+All constraints whose conditions hold apply together, with one exception: a conditional constraint whose condition
+holds overrides an unconditional constraint for the same pages, attribute and direction, for the classes where it holds.
+Always available classes are served before all others; shares apply to the capacity that they leave.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OP: dict[str, Literal[">=", "<=", "=="]] = {">": ">=", "<": "<=", "=": "=="}
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """A constraint that holds, for some classes. ``lower`` and ``upper``: which of its directions bind whom."""
+    """A constraint in force. ``lower`` and ``upper`` are the classes that it bounds from below and from above."""
 
     number: int
     lower: tuple[int, ...]
@@ -35,6 +35,8 @@ class InForce:
 
 @dataclass(frozen=True, slots=True)
 class Override:
+    """The constraint ``by`` replaces ``constraint`` for ``classes``."""
+
     constraint: int
     by: int
     classes: tuple[int, ...]
@@ -42,6 +44,8 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
+    """The rules in force under some facts. ``before`` has pairs of classes: (higher priority, lower priority)."""
+
     in_force: tuple[InForce, ...]
     overrides: tuple[Override, ...]
     always: tuple[int, ...]
@@ -50,7 +54,7 @@ class Binding:
 
 
 def bind(model: Model, coverage: Coverage, facts: Facts) -> Binding:
-    """What holds under ``facts``."""
+    """Evaluate all conditions under ``facts``."""
     holding = [
         (number, rule, where)
         for number, rule in enumerate(model.constraints)
@@ -92,14 +96,14 @@ def problem_of(
     model: Model,
     coverage: Coverage,
     binding: Binding,
-    means: ShareBasis | None = None,
+    basis: ShareBasis | None = None,
     only: Callable[[Constraint], bool] | None = None,
 ) -> Problem:
-    """The problem over all classes; those that are always available have no part in it. Rates need a capacity.
+    """The allocation problem over all classes, without bounds on always available ones.
 
-    ``only`` leaves constraints out.
+    Rates are included only if ``basis`` has a capacity. ``only`` filters the constraints.
     """
-    means = means or ShareBasis()
+    basis = basis or ShareBasis()
     always = set(binding.always)
     floors: list[ShareBound] = []
     ceilings: list[ShareBound] = []
@@ -122,7 +126,7 @@ def problem_of(
         elif isinstance(rule.value, Word):
             (equal if rule.value.word == "equal" else rest).update(lower)
         else:
-            down, up = as_ppm(rule, means)
+            down, up = as_ppm(rule, basis)
             if lower and down is not None:
                 floors.append(ShareBound(lower, down, one.number))
             if upper and up is not None:
@@ -138,21 +142,21 @@ def problem_of(
     )
 
 
-def as_ppm(rule: Constraint, means: ShareBasis) -> tuple[int | None, int | None]:
-    """A bound as a share, rounded so that it binds no more than it says: for a lower bound, and for an upper one."""
+def as_ppm(rule: Constraint, basis: ShareBasis) -> tuple[int | None, int | None]:
+    """A bound as a share, rounded down for a lower bound and up for an upper bound: (lower, upper)."""
     value = rule.value
     if isinstance(value, Share):
         return value.ppm, value.ppm
     if isinstance(value, Bytes):
         numerator, denominator = value.bps, 1
     elif isinstance(value, Requests):
-        numerator, denominator = value.urps * means.request_bytes, 1_000_000
+        numerator, denominator = value.urps * basis.request_bytes, 1_000_000
     else:
         return None, None
-    if not means.capacity_bps:
+    if not basis.capacity_bps:
         return None, None
-    numerator *= PPM * (means.nodes if value.per_node else 1)
-    denominator *= means.capacity_bps
+    numerator *= PPM * (basis.nodes if value.per_node else 1)
+    denominator *= basis.capacity_bps
     return numerator // denominator, -(-numerator // denominator)
 
 
@@ -163,7 +167,10 @@ def _directions(rule: Constraint) -> tuple[str, ...]:
 
 
 def _before(model: Model, coverage: Coverage, facts: Facts) -> dict[tuple[int, int], int]:
-    """What is on both sides comes between: after the rest of the first, before the rest of the second."""
+    """Pairs of classes ordered by priorities, with the number of the priority.
+
+    Classes on both sides of ``before`` come in between: after the rest of the left, before the rest of the right.
+    """
     pairs: dict[tuple[int, int], int] = {}
     for number, rule in enumerate(model.priorities):
         if rule.shadow:

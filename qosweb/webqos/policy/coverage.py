@@ -1,4 +1,4 @@
-"""Which classes a page set, and a constraint at one time, covers."""
+"""Coverage: the classes that belong to a page set, and those for which a rule's condition holds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 
 class Coverage:
+    """An index from page sets to classes."""
+
     def __init__(self, model: Model) -> None:
         self._held = [frozenset(one.held) for one in model.classes]
         self._of: list[tuple[int, ...]] = []

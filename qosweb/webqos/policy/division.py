@@ -1,4 +1,4 @@
-"""What every class gets: first those that are always available, then all others of what is left."""
+"""Divides the capacity between classes: always available classes first, then all others from the remainder."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ ALLOCATORS_MAX = 64
 
 
 class Division:
-    """The shares under one binding, for one demand after another; what does not depend on the demand is kept."""
+    """Computes shares under one binding for changing demand. Results that do not depend on demand are cached."""
 
-    def __init__(self, model: Model, coverage: Coverage, binding: Binding, means: ShareBasis) -> None:
+    def __init__(self, model: Model, coverage: Coverage, binding: Binding, basis: ShareBasis) -> None:
         self._model = model
         self._coverage = coverage
         self._binding = binding
-        self._means = means
+        self._means = basis
         self._always = frozenset(binding.always)
         self._first = Allocator(Problem(len(model.classes), (), ()))
         self._others: dict[int | None, Allocator] = {}
 
     def shares(self, demand_ppm: Sequence[int]) -> tuple[int, ...]:
-        """The share of each class in parts per million of the whole capacity, for what each asks for."""
+        """The share of each class for the given demand, both in parts per million of the whole capacity."""
         always = self._always
         if not always:
             return self._allocator(PPM).shares(demand_ppm)
@@ -48,20 +48,20 @@ class Division:
         )
 
     def _allocator(self, left: int) -> Allocator:
-        """Rates are absolute: of what is left of the capacity they are another share."""
-        means = self._means
-        key = left if means.capacity_bps is not None else None
+        """The allocator for the remaining capacity. Rates are absolute, so their share of the remainder differs."""
+        basis = self._means
+        key = left if basis.capacity_bps is not None else None
         if key not in self._others:
             if len(self._others) >= ALLOCATORS_MAX:
                 self._others.clear()
-            if means.capacity_bps is not None:
-                means = replace(means, capacity_bps=max(1, means.capacity_bps * left // PPM))
-            self._others[key] = Allocator(problem_of(self._model, self._coverage, self._binding, means))
+            if basis.capacity_bps is not None:
+                basis = replace(basis, capacity_bps=max(1, basis.capacity_bps * left // PPM))
+            self._others[key] = Allocator(problem_of(self._model, self._coverage, self._binding, basis))
         return self._others[key]
 
 
 def divide(
-    model: Model, coverage: Coverage, binding: Binding, means: ShareBasis, demand_ppm: Sequence[int]
+    model: Model, coverage: Coverage, binding: Binding, basis: ShareBasis, demand_ppm: Sequence[int]
 ) -> tuple[int, ...]:
-    """The same, once."""
-    return Division(model, coverage, binding, means).shares(demand_ppm)
+    """The shares for one demand; use ``Division`` for several."""
+    return Division(model, coverage, binding, basis).shares(demand_ppm)

@@ -1,4 +1,4 @@
-"""What is the case in the cluster: the facts that do not depend on a request."""
+"""Environment: the state of the cluster that conditions can test, independent of any request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REQUEST_BYTES = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """``capacity_bps`` is that of all nodes together, None if unknown; ``accessed_ms`` is by page set, how long ago."""
+    """``capacity_bps`` is for all nodes, None if unknown. ``accessed_ms`` is the age of the last access by page set."""
 
     time_s: int = 0
     weekday: int = 0
@@ -22,7 +22,7 @@ class Environment:
     nodes: int = 1
     accessed_ms: Mapping[int, int] = field(default_factory=dict)
     capacity_bps: int | None = None
-    request_bytes: int = REQUEST_BYTES  # the mean size of an answer
+    request_bytes: int = REQUEST_BYTES  # mean size of a response
 
     def number(self, subject: str, argument: str) -> int | None:
         match subject:
@@ -50,7 +50,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class ShareBasis:
-    """What turns rates into shares."""
+    """The quantities that turn absolute rates into shares."""
 
     nodes: int = 1
     capacity_bps: int | None = None

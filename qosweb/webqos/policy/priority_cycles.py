@@ -1,7 +1,7 @@
-"""Priorities that go round in a circle: found by the checks, and broken where a circle stands nevertheless.
+"""Cycles in priorities: finds them for the checks, and removes them when a policy is bound.
 
-A specification with very many conditions is not checked in every situation. Whoever binds it has to go on in all of
-them, and all alike: of the priorities of a circle the one that was written last does not count.
+A specification with very many conditions is not checked in every situation, so a cycle may appear at run time. Then
+all replicas must resolve it alike: they ignore the priority of the cycle that was written last.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def without_cycles(binding: Binding, classes: int) -> Binding:
+    """The binding without the priorities that close cycles. ``classes`` is the number of classes."""
     without: set[int] = set()
     while involved := find_cycle(binding, classes, without):
         without.add(max(involved))
@@ -27,7 +28,7 @@ def without_cycles(binding: Binding, classes: int) -> Binding:
 
 
 def find_cycle(binding: Binding, classes: int, without: Collection[int]) -> list[int]:
-    """The priorities, none of them of ``without``, of some cycle of classes; empty if there is none."""
+    """The priorities of one cycle of classes, ignoring those in ``without``; empty if there is no cycle."""
     if not binding.before:
         return []
     after: dict[int, list[tuple[int, int]]] = {}

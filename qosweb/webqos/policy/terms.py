@@ -1,4 +1,4 @@
-"""What a class is promised besides its share: availability, waiting time, channel, response time."""
+"""Terms of a class besides its share: availability, lifetime in the queue, channel, response time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from qosweb.webqos.policy.coverage import Coverage
 
 
-LIFETIME_DEFAULT_MS = 10_000  # where a specification says nothing: nobody looks at an empty page for longer
+LIFETIME_DEFAULT_MS = 10_000  # if a specification sets none: users do not look at an empty page for longer
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
+    """The terms of one class; None where nothing is set."""
+
     always: bool
-    lifetime_ms: int | None  # None: no bound, which only `always` has, and everything where there are no rules
+    lifetime_ms: int | None  # None (unbounded) only for always available classes and without any rules
     response_ms: int | None
     channel_bytes: int | None
     channel_ms: int | None
@@ -27,7 +29,7 @@ class Terms:
 
 
 class TwoValues(Exception):
-    """Two constraints give an attribute different values for one class, and neither speaks of fewer pages."""
+    """Two constraints set an attribute to different values for one class, and neither covers fewer pages."""
 
     def __init__(self, first: int, second: int) -> None:
         super().__init__(first, second)
@@ -35,9 +37,9 @@ class TwoValues(Exception):
 
 
 def terms_of(model: Model, coverage: Coverage, binding: Binding, number: int, *, or_first: bool = False) -> Terms:
-    """Raises TwoValues. Of two constraints, the one whose pages are part of the other's decides.
+    """The terms of class ``number``. Of two constraints, the one with the smaller set of pages decides.
 
-    ``or_first``: where there are two values, the one that was written first counts, and nothing is raised.
+    Raises TwoValues if neither set contains the other. With ``or_first`` the constraint written first decides.
     """
     of_class: dict[str, list[int]] = {}
     for one in binding.in_force:
@@ -50,7 +52,7 @@ def terms_of(model: Model, coverage: Coverage, binding: Binding, number: int, *,
     responses = [model.constraints[at].value for at in of_class.get("response_time", [])]
     settings = model.settings
     lifetime_ms = settings.lifetime_ms
-    if lifetime_ms is None and model.rules:  # without a specification nobody is turned away for having waited
+    if lifetime_ms is None and model.rules:  # without a specification no request expires
         lifetime_ms = LIFETIME_DEFAULT_MS
     if lifetime is not None and isinstance(lifetime.value, Duration):
         lifetime_ms = lifetime.value.ms
@@ -68,7 +70,7 @@ def terms_of(model: Model, coverage: Coverage, binding: Binding, number: int, *,
 
 
 def _decided(model: Model, coverage: Coverage, numbers: list[int], or_first: bool) -> Constraint | None:
-    """That of the smallest pages. Where there are several, neither within the other, they have to agree."""
+    """The constraint with the smallest set of pages. If there are several, their values must agree."""
     pages = {number: set(coverage.classes(model.constraints[number].pages)) for number in numbers}
     smallest = [number for number in numbers if not any(pages[other] < pages[number] for other in numbers)]
     for number in smallest[1:]:

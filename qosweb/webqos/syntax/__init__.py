@@ -1,1 +1,1 @@
-"""From text to tree and back: scanner, grammar, printer, and the diagnostics of everything that reads text."""
+"""Syntax of WebQoS: scanner, parser, syntax tree, printer, and diagnostics."""

@@ -1,4 +1,4 @@
-"""What is wrong with a text, and how that is shown: place, message, the line, a caret, a hint."""
+"""Diagnostics: errors and warnings with a source position, rendered with the line, a caret and a hint."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ SHOWN_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Another place that has to do with it."""
+    """A related position in the source."""
 
     span: Span
     message: str
@@ -22,6 +22,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
+    """An error or a warning at a position of the source."""
+
     severity: Literal["error", "warning"]
     span: Span
     message: str
@@ -42,13 +44,13 @@ def has_errors(found: Iterable[Diagnostic]) -> bool:
 
 
 def in_order(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """By place; the same thing said twice of one place is said once."""
+    """Sort by position, without duplicates."""
     unique = {(one.span, one.severity, one.message): one for one in found}
     return sorted(unique.values(), key=lambda one: (one.span.start, one.severity, one.message))
 
 
 def render(source: Source, found: Sequence[Diagnostic], shown_max: int = SHOWN_MAX) -> str:
-    """All of it as text; beyond ``shown_max`` only their number."""
+    """Format diagnostics for people. Beyond ``shown_max`` only their number is given."""
     parts = [_render_one(source, one) for one in found[:shown_max]]
     if len(found) > shown_max:
         parts.append(f"{source.name}: and {len(found) - shown_max} more\n")
@@ -56,7 +58,7 @@ def render(source: Source, found: Sequence[Diagnostic], shown_max: int = SHOWN_M
 
 
 def summary(source: Source, one: Diagnostic) -> str:
-    """The first line of it."""
+    """The first line of a rendered diagnostic: position, severity, message."""
     line, column = source.place(one.span.start)
     return f"{source.name}:{line}:{column}: {one.severity}: {one.message}"
 
@@ -82,7 +84,7 @@ def as_json(source: Source, one: Diagnostic) -> dict[str, object]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint, or nothing."""
+    """A hint with the most similar of the ``known`` words, or an empty text."""
     known = list(known)
     if word.lower() != word and word.lower() in known:
         return f"write it in lower case: '{word.lower()}'"
@@ -115,5 +117,5 @@ def _excerpt(source: Source, span: Span) -> str:
 
 
 def _columns(text: str) -> int:
-    """How wide a terminal shows it."""
+    """The width of ``text`` in a terminal."""
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)

@@ -1,7 +1,7 @@
-"""The grammar of one statement, in pyparsing. ``webqos_specs/GRAMMAR.md`` has it in BNF.
+"""Grammar of one statement, in pyparsing. ``webqos_specs/GRAMMAR.md`` has it in BNF.
 
-Every alternative is decided by its first token, so the time is linear in the length of the statement; once decided,
-a failure is final (the operator ``-``), and its place is where the user has to look.
+The first token decides between alternatives, so parsing takes linear time. After that a failure is final (the operator
+``-``), and its position is that of the user's mistake.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LOOKS_LIKE_VALUE = re.compile(rf"(?=\S*[:./]){_BARE}")  # www.commerce.com, fd0
 
 
 class Grammar:
-    """Reads one statement at a time; spans are offsets into the whole text."""
+    """Parses one statement at a time. Spans are offsets into the whole text."""
 
     def __init__(self) -> None:
         self._base = 0
@@ -73,7 +73,7 @@ class Grammar:
             element.parse_with_tabs()
 
     def statement(self, text: str, base: int) -> tree.Statement:
-        """Raises Trouble."""
+        """Parse the statement ``text``, which starts at offset ``base``. Raises ParseError."""
         self._base = base
         span = Span(base, base + len(text))
         first = _first_word(text)
@@ -254,7 +254,7 @@ class Grammar:
 
     def _constraint(self, pages: ParserElement, primary: ParserElement) -> ParserElement:
         attribute = self._token(_WORD, "an attribute such as server_resource", tree.Name)
-        # A name is one of pages only if an attribute follows; else it is a value.
+        # A name stands for pages only if an attribute follows; otherwise it is a value.
         term = FollowedBy(Regex(r"[<(]|links\s*\(|[\w-]+\s*\.")) + primary + self._sign(".") - attribute
         term.set_parse_action(lambda _s, _at, found: tree.Term(found[0].span.to(found[1].span), found[0], found[1]))
         op = self._token(r"<=|>=|<(?!>)|>|=(?![=><])", "'=', '<' or '>'", tree.Name)

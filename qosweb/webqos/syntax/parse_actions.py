@@ -1,4 +1,4 @@
-"""What the grammar makes of the tokens it has found: the nodes of the tree."""
+"""Parse actions of the grammar: build syntax tree nodes from tokens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def negate(found: ParseResults) -> Any:
 
 
 def gather(kind: type[tree.And] | type[tree.Or]) -> Callable[[ParseResults], Any]:
-    """Parentheses that change nothing leave no trace but in the places: ``a and (b and c)`` has three parts."""
+    """An action that flattens nested ``and`` or ``or``: ``a and (b and c)`` has three items."""
 
     def action(found: ParseResults) -> Any:
         if len(found) == 1:
@@ -44,7 +44,7 @@ def gather(kind: type[tree.And] | type[tree.Or]) -> Callable[[ParseResults], Any
 
 
 def in_parentheses(found: ParseResults) -> Any:
-    """They belong to what is in them; only a pattern is nothing but what stands between its brackets."""
+    """Extend the span of a node to its parentheses. The span of a pattern always equals its brackets."""
     opening, inner, closing = found
     return inner if isinstance(inner, tree.Pattern) else replace(inner, span=opening.to(closing))
 

@@ -1,4 +1,4 @@
-"""From a failed parse to words that help: what was expected, what stands there, what would be right."""
+"""Explains parse failures: what was expected, what was found, and a hint for the correction."""
 
 import re
 from typing import NoReturn
@@ -22,7 +22,7 @@ SHOWN_MAX = 40
 
 
 class ParseError(Exception):
-    """A statement that is none. Carries its diagnostic."""
+    """A statement that cannot be parsed, with its diagnostic."""
 
     def __init__(self, span: Span, message: str, hint: str) -> None:
         super().__init__(message)
@@ -30,9 +30,9 @@ class ParseError(Exception):
 
 
 def explain(message: str, part: str, at: int, base: int, *, before_arrow: bool) -> NoReturn:
-    """Raise the Trouble for a failure at ``at`` of ``part``, which stands at ``base`` of the text."""
+    """Raise the ParseError for a failure at ``at`` of ``part``, which starts at offset ``base`` of the text."""
     match = _EXPECTED.match(message)
-    wanted = match[1] if match else "something else"
+    expected = match[1] if match else "something else"
     while at < len(part) and part[at] in " \t":
         at += 1
     earlier = re.findall(r"[\w-]+", part[:at])
@@ -40,20 +40,20 @@ def explain(message: str, part: str, at: int, base: int, *, before_arrow: bool) 
     if at >= len(part):
         end = len(part.rstrip())
         where = "before '=>'" if before_arrow else "at the end"
-        raise ParseError(Span(base + end, base + end + 1), f"expected {wanted} {where}", "")
+        raise ParseError(Span(base + end, base + end + 1), f"expected {expected} {where}", "")
     found = _FOUND.match(part, at)
     token = found[0] if found else part[at]
     span = Span(base + at, base + at + len(token))
-    if token == "<" and wanted.startswith(("pages", "a value", "'nodes'")):
+    if token == "<" and expected.startswith(("pages", "a value", "'nodes'")):
         raise _bracket(part, at, base)
     shown = token if len(token) <= SHOWN_MAX else token[: SHOWN_MAX - 3] + "..."
     if not shown.isprintable():
         shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)
-    raise ParseError(span, f"expected {wanted}, found '{shown}'", _hint(wanted, token, previous, part[at:]))
+    raise ParseError(span, f"expected {expected}, found '{shown}'", _hint(expected, token, previous, part[at:]))
 
 
 def _bracket(part: str, at: int, base: int) -> ParseError:
-    """A '<' that begins no pattern, where one could stand."""
+    """The error for a '<' that does not start a pattern, where a pattern is possible."""
     rest = part[at:]
     close = rest.find(">")
     if close < 0:
@@ -70,16 +70,16 @@ def _bracket(part: str, at: int, base: int) -> ParseError:
     return ParseError(Span(place, place + 1), f"a pattern cannot hold {what}", hint)
 
 
-def _hint(wanted: str, token: str, previous: str, rest: str) -> str:
-    """What would be right, if that can be guessed."""
+def _hint(expected: str, token: str, previous: str, rest: str) -> str:
+    """A hint for the correction; empty if there is no good guess."""
     low = token.lower()
     if token.isspace():
-        return "this is a blank of another kind; type an ordinary one"
-    if token == "&" and wanted == "the end of the statement":
+        return "this is a special blank character; type an ordinary blank"
+    if token == "&" and expected == "the end of the statement":
         return "page sets are united with '|'"
-    if wanted == "a condition" and token.startswith("<"):
+    if expected == "a condition" and token.startswith("<"):
         return "the condition comes first, then '=>' and the constraint"
-    if wanted.startswith("pages") and token in (*_SUBJECTS, "not"):
+    if expected.startswith("pages") and token in (*_SUBJECTS, "not"):
         return "a condition is followed by '=>' and a constraint"
     if token in _SIGNS:
         return f"write '{_SIGNS[token]}'"
@@ -91,29 +91,29 @@ def _hint(wanted: str, token: str, previous: str, rest: str) -> str:
     if low in _UNITS and previous[:1].isdigit():
         return "write number and unit without a blank between them"
     if token == ")":
-        return "" if wanted.startswith(("pages", "a value", "a condition", "a name")) else "there is no '(' for it"
-    if "or '=>'" in wanted or "or the end" in wanted:
+        return "" if expected.startswith(("pages", "a value", "a condition", "a name")) else "there is no '(' for it"
+    if "or '=>'" in expected or "or the end" in expected:
         return _hint_in_condition(token, previous)
-    if wanted == "the end of the statement":
+    if expected == "the end of the statement":
         return _hint_at_end(token, low)
-    if "'before'" in wanted:
+    if "'before'" in expected:
         return _hint_after_pages(token, low, previous, rest)
-    if wanted.startswith("pages") and token.startswith("/"):
+    if expected.startswith("pages") and token.startswith("/"):
         path, dot, attribute = token.rpartition(".")
         return (
             f"write a pattern in brackets: <{path}>.{attribute}" if dot else f"write a pattern in brackets: <{token}>"
         )
-    if wanted.startswith("a value") and token.startswith("-"):
+    if expected.startswith("a value") and token.startswith("-"):
         return "there are no negative values"
     if token.startswith('"'):
         return "write it without quotes"
-    return did_you_mean(token, _QUOTED_WORD.findall(wanted))
+    return did_you_mean(token, _QUOTED_WORD.findall(expected))
 
 
 def _hint_in_condition(token: str, previous: str) -> str:
     if token[0] in "<>=!" or token == "in":
         close = did_you_mean(previous, _SUBJECTS)
-        return close or f"'{previous}' is nothing that conditions can look at"
+        return close or f"conditions cannot test '{previous}'"
     if token == "..":
         return "a range follows 'in': time in 22:00..06:00"
     return ""
@@ -137,7 +137,7 @@ def _hint_after_pages(token: str, low: str, previous: str, rest: str) -> str:
     if token == "(":
         return did_you_mean(previous, ("links",)) or "a condition is followed by '=>' and a constraint"
     if token == "=" and previous:
-        return f"write 'let {previous} = ...' to name something, 'set {previous} = ...' for a setting"
+        return f"write 'let {previous} = ...' to define a name, 'set {previous} = ...' for a setting"
     if low in ("and", "or", "in", "not", "like"):
         return "a condition is followed by '=>' and a constraint"
     if token in (":", ">") or token.startswith("://"):

@@ -1,4 +1,4 @@
-"""From text to tree: every statement is read for itself, so every mistake of a file is found, not only the first."""
+"""Parser: turns source text into a syntax tree. Parses statements one by one, so it reports all errors of a file."""
 
 import re
 
@@ -11,11 +11,11 @@ from qosweb.webqos.syntax.statement_shapes import Shapes
 from qosweb.webqos.syntax.tree import Statement, Tree
 
 _LET = re.compile(r"let\s+([A-Za-z_][\w-]*)")
-TROUBLES_MAX = 1_000  # beyond it, the file is something else
+ERRORS_MAX = 1_000  # beyond this, the file is not a specification
 
 
 def parse(source: Source) -> tuple[Tree, list[Diagnostic]]:
-    """The statements that could be read, and what is wrong with the others."""
+    """The statements that could be parsed, and the errors of the others."""
     pieces = scan(source)
     shapes = Shapes(Grammar())
     errors = list(pieces.errors)
@@ -24,10 +24,10 @@ def parse(source: Source) -> tuple[Tree, list[Diagnostic]]:
     for span in pieces.statements:
         try:
             statements.append(shapes.statement(source.cut(span), span.start))
-        except ParseError as trouble:
-            errors.append(trouble.diagnostic)
+        except ParseError as failure:
+            errors.append(failure.diagnostic)
             if (let := _LET.match(source.text, span.start)) is not None:
                 unread.add(let[1])
-            if len(errors) >= TROUBLES_MAX:
+            if len(errors) >= ERRORS_MAX:
                 break
     return Tree(tuple(statements), tuple(pieces.comments), frozenset(unread)), errors

@@ -1,4 +1,4 @@
-"""Where things stand in a text."""
+"""Source text and positions: spans, lines and columns."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import cached_property
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Characters ``start`` up to, not including, ``end``."""
+    """Characters from ``start`` up to, not including, ``end``."""
 
     start: int
     end: int
@@ -18,7 +18,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Source:
-    """A text and the name it is reported under."""
+    """A text and its name in diagnostics."""
 
     name: str
     text: str

@@ -1,7 +1,7 @@
-"""From tree to text: the one canonical form.
+"""Printer: writes a syntax tree in canonical form.
 
-One statement a line, one blank between words, comments where they were, at most one empty line in a row. Printing
-what was printed changes nothing, and both parse to the same model.
+One statement per line, one blank between words, comments at their places, at most one empty line in a row. Printing is
+idempotent, and the printed text parses to the same model.
 """
 
 from qosweb.webqos.syntax import tree
@@ -11,7 +11,7 @@ _SYNONYMS = {">=": ">", "<=": "<"}  # in constraints, where the bounds include e
 
 
 def print_tree(source: Source, parsed: tree.Tree) -> str:
-    """The canonical form of ``source``, of which ``parsed`` is the tree, without errors."""
+    """The canonical form of ``source``; ``parsed`` is its tree, without errors."""
     pieces: list[tree.Statement | tree.Comment] = sorted(
         (*parsed.statements, *parsed.comments), key=lambda node: node.span.start
     )

@@ -1,8 +1,7 @@
-"""From text to the pieces that the grammar reads: statements and comments. Linear in the length of the text.
+"""Scanner: splits source text into statements and comments, in linear time, and enforces size limits.
 
-A statement ends at the end of its line or at ';'. A comment runs from '#' to the end of its line. Neither counts
-within a quoted text, ';' also not within a pattern. What is too large to be meant is refused here, before anything
-that could take long looks at it.
+A statement ends at the end of its line or at ';'. A comment extends from '#' to the end of its line. Both characters
+are ordinary within quotes, and ';' also within a pattern. The limits protect the slower stages that follow.
 """
 
 import re
@@ -23,13 +22,15 @@ _PIECE = re.compile(r'"(?:[^"\\\n]|\\.)*"?|<[^<>\s#"]*>|#[^\n]*|;|\r?\n|[()]|[^"
 
 @dataclass(frozen=True, slots=True)
 class ScannedText:
+    """The spans of statements, the comments, and the errors found so far."""
+
     statements: list[Span]
     comments: list[Comment]
     errors: list[Diagnostic]
 
 
 def too_large(source: Source) -> Diagnostic | None:
-    """Why the text is not even looked at."""
+    """The error of a text beyond the size limits, else None."""
     start = Span(0, 0)
     if len(source.text) > TEXT_MAX:
         return error(
@@ -112,7 +113,7 @@ def _end_statement(source: Source, found: ScannedText, start: int, end: int, dee
 
 
 def open_quote_in(text: str) -> int:
-    """Where a quoted text begins that does not end; -1 if all end."""
+    """The start of a quoted text without an end; -1 if there is none."""
     for match in _PIECE.finditer(text):
         if match[0][0] == '"' and (len(match[0]) == 1 or match[0][-1] != '"'):
             return match.start()
@@ -120,7 +121,7 @@ def open_quote_in(text: str) -> int:
 
 
 def arrow_in(text: str) -> int:
-    """Where the '=>' of a statement stands; -1 if it has none."""
+    """The position of '=>' in a statement; -1 if it has none."""
     for match in _PIECE.finditer(text):
         if match[0][0] not in '"<#' and (at := match[0].find("=>")) >= 0 and not (at > 0 and match[0][at - 1] in "=!"):
             return match.start() + at

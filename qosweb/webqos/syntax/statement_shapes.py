@@ -1,9 +1,9 @@
-"""Rules that differ in nothing but patterns, numbers and quoted texts are read by the grammar once.
+"""Parse cache: rules that differ only in patterns, numbers and quoted texts are parsed by the grammar once.
 
-The grammar does not look into these three: a pattern is whatever stands between its brackets, a quoted text whatever
-stands between its quotes, and one digit is as good as another. So a rule with fillers in their places, its *shape*, has
-the same tree as the rule itself, but for where things stand and what the leaves say; both are then read off the text.
-There is no second grammar: what is not known yet, or is wrong, is read by the only one.
+The grammar does not depend on the content of these three: a pattern is any text between brackets, a quoted text any
+text between quotes, and all digits are equivalent. So the *shape* of a rule, with fillers in their places, has the same
+tree as the rule, except for spans and the texts of leaves; both are then taken from the rule's text. There is no second
+grammar: a new shape, or one with errors, goes to the grammar.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from qosweb.webqos.syntax.grammar import Grammar
 
-    Shift = list[int]  # by how much the text is longer than its shape, after each filler
+    Shift = list[int]  # length of the text minus length of its shape, after each filler
     Make = Callable[[str, int, Shift], Any]
 
 _VARIABLE = re.compile(r'"(?:[^"\\\n]|\\.)*"|<[^<>\s#"]*>|[0-9]+')
@@ -31,19 +31,19 @@ _DIGIT = "0"
 _NOT_A_RULE = re.compile(r"(?:set|let)(?![\w-])")
 
 
-class _Unlike(Exception):
-    """A leaf whose text is not read off the place where it stands."""
+class _NotReusable(Exception):
+    """The text of a leaf differs from the source text at its span."""
 
 
 class Shapes:
-    """The shapes of one specification, with how to make the tree of each; None for those that are no good."""
+    """The shapes of one specification, each with a function that builds its tree; None if that is impossible."""
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
         self._known: dict[str, Make | None] = {}
 
     def statement(self, text: str, base: int) -> tree.Statement:
-        """What the grammar makes of it. Raises Trouble."""
+        """Parse a statement, from the cache if possible. Raises ParseError."""
         if _NOT_A_RULE.match(text):
             return self._grammar.statement(text, base)
         shape, ends, shift = shape_of(text)
@@ -59,12 +59,12 @@ class Shapes:
     def _read(self, shape: str, ends: list[int]) -> Make | None:
         try:
             return _maker(self._grammar.statement(shape, 0), shape, ends)
-        except (ParseError, _Unlike):
+        except (ParseError, _NotReusable):
             return None
 
 
 def shape_of(text: str) -> tuple[str, list[int], Shift]:
-    """The text with fillers; where in it the fillers end; by how much the text is longer up to there."""
+    """The shape of a text, the ends of the fillers in it, and the shift after each of them."""
     parts: list[str] = []
     ends: list[int] = []
     shift = [0]
@@ -82,9 +82,9 @@ def shape_of(text: str) -> tuple[str, list[int], Shift]:
 
 
 def _maker(node: tree.TreeNode, shape: str, ends: list[int]) -> Make:
-    """A function that makes such a node from a text of this shape."""
+    """A function that builds such a node from a text of this shape."""
     start, end = node.span.start, node.span.end
-    # A place that is a filler's end comes after it.
+    # A position at the end of a filler comes after it.
     after_start, after_end = bisect_right(ends, start), bisect_right(ends, end)
     kind: Callable[..., Any] = type(node)
     written = shape[start:end]
@@ -117,5 +117,5 @@ def _field(value: object, node: tree.TreeNode, written: str, shape: str, ends: l
     if value == written:
         return lambda text, _base, _shift: text
     if _VARIABLE.search(value):
-        raise _Unlike
+        raise _NotReusable
     return lambda _text, _base, _shift: value

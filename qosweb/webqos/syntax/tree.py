@@ -1,4 +1,4 @@
-"""The tree of a specification as it was written. Every node knows where it stands."""
+"""Syntax tree of a specification. Every node has the span of its source text."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,14 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class Name(TreeNode):
-    """A word: a keyword, an attribute, a name given by ``let``."""
+    """A word: a keyword, an attribute, a name defined by ``let``."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Literal(TreeNode):
-    """A value as written; what it means depends on what it is compared with. ``text`` of a quoted one is unquoted."""
+    """A value as written, without quotes. Its type depends on the attribute or subject."""
 
     text: str
     quoted: bool = False
@@ -35,7 +35,7 @@ class Pattern(TreeNode):
 
 @dataclass(frozen=True, slots=True)
 class PageName(TreeNode):
-    name: str  # default, all, or given by let
+    name: str  # default, all, or defined by let
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Term(TreeNode):
 
 @dataclass(frozen=True, slots=True)
 class Amount(TreeNode):
-    """A value, perhaps ``* nodes`` or ``of capacity``."""
+    """A value, optionally with ``* nodes`` or ``of capacity``."""
 
     value: Literal | Name
     scale: Name | None = None
@@ -92,7 +92,7 @@ Value = Amount | Relative | Channel
 
 @dataclass(frozen=True, slots=True)
 class Subject(TreeNode):
-    """What a condition looks at: ``time``, ``size``, ``header("Name")``."""
+    """The left side of a condition: ``time``, ``size``, ``header("Name")``."""
 
     name: str
     argument: Literal | None = None
@@ -125,7 +125,7 @@ class Like(TreeNode):
 
 @dataclass(frozen=True, slots=True)
 class Has(TreeNode):
-    """``header("Name")`` or ``cookie("name")`` alone: it was sent."""
+    """``header("Name")`` or ``cookie("name")`` alone: the request has it."""
 
     subject: Subject
 
@@ -139,7 +139,7 @@ class Accessed(TreeNode):
 
 @dataclass(frozen=True, slots=True)
 class Reference(TreeNode):
-    """A condition by the name that ``let`` gave it."""
+    """A name that ``let`` defines as a condition."""
 
     name: str
 
@@ -175,7 +175,7 @@ class Bound(TreeNode):
 
 @dataclass(frozen=True, slots=True)
 class Before(TreeNode):
-    """A chain: each of the members before the next."""
+    """A chain of pages in descending priority."""
 
     members: tuple[Pages, ...]
 
@@ -206,11 +206,13 @@ Statement = Set | Let | Rule
 @dataclass(frozen=True, slots=True)
 class Comment(TreeNode):
     text: str  # with its '#', without trailing blanks
-    trailing: bool  # something stands before it on its line
+    trailing: bool  # it follows a statement on the same line
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
+    """A parsed specification."""
+
     statements: tuple[Statement, ...]
     comments: tuple[Comment, ...] = ()
-    unread: frozenset[str] = frozenset()  # names that statements with mistakes would have given
+    unread: frozenset[str] = frozenset()  # names that statements with errors would have defined

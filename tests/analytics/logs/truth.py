@@ -10,9 +10,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from qosweb.webqos.model.build import build
+from qosweb.webqos import compile_policy
 from qosweb.webqos.model.model import digest
-from qosweb.webqos.syntax.positions import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +22,7 @@ SIZE = 1000
 
 
 def hash_of(spec: str) -> str:
-    model = build(Source("spec", spec)).model
-    assert model is not None
-    return digest(model)
+    return digest(compile_policy(spec, check=False).require_model())
 
 
 @dataclass

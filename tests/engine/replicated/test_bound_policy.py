@@ -5,7 +5,7 @@ from __future__ import annotations
 from qosweb.engine.replicated.bound_policy import CHANNEL_BPS, BoundPolicy
 from qosweb.engine.replicated.buckets import REQUEST
 from qosweb.engine.replicated.entries import PolicyText
-from qosweb.webqos.policy.environment import Environment
+from qosweb.webqos import Environment
 from qosweb.webqos.values import PPM
 from tests.engine.driver import Cluster, law_of
 from tests.support.contradictions import UNSEEN

@@ -161,7 +161,7 @@ def test_a_policy_is_changed_everywhere_from_one_place_on(cluster: list[RunningN
     before = {status(node)["policy"]["hash"] for node in cluster}
     code, said, errors = command(cluster[2], "reload", str(other))
     assert (code, errors) == (0, "")
-    assert "in the whole cluster, from place " in said
+    assert "in the whole cluster, from position " in said
     for node in cluster:
         wait_for(lambda node=node: "/other" in status(node)["classes"], "the new policy")  # type: ignore[misc]
     assert len({status(node)["policy"]["hash"] for node in cluster} - before) == 1
@@ -194,5 +194,5 @@ def test_a_node_that_is_cut_off_says_so(cluster: list[RunningNode], tmp_path: Pa
     assert "not in a primary view" in errors
     code, said, errors = command(last, "drain")
     assert (code, errors) == (0, "")
-    assert said.startswith(f"the node at 127.0.0.1:{last.admin_port} takes no new connections")
+    assert said.startswith(f"the node at 127.0.0.1:{last.admin_port} accepts no new connections")
     assert last.process.wait(30) == 0

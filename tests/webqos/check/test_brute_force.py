@@ -1,4 +1,4 @@
-"""The class of a request against an oracle that knows nothing of automata: every pattern as a regular expression.
+"""Classification against a brute-force oracle, in which every pattern is a regular expression.
 
 Random patterns that overlap in all ways, random pages and hosts; random conditions on texts that overlap as well.
 """
@@ -34,7 +34,7 @@ ASKED_PATHS = st.lists(
 
 
 def covers(pattern: str, host: str, path: str) -> bool:
-    """As GRAMMAR.md says it."""
+    """The definition in GRAMMAR.md."""
     wanted, _, rest = pattern.partition("/")
     if wanted:
         port = re.search(r":[0-9]+$", wanted)

@@ -1,7 +1,7 @@
-"""Contradictions against trying: at every hour, number of nodes and age of an access, all rules by a plain program.
+"""The check for contradictions against a brute-force oracle that tries every hour, number of nodes and access age.
 
-The oracle knows nothing of classes, atoms and situations: four kinds of pages, rules as Python functions of the moment,
-and a linear program over the four shares.
+The oracle does not use classes, atoms or situations: it has four kinds of pages, rules as Python functions of time, and
+a linear program over the four shares.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from qosweb.webqos.check.check import check_source
-from qosweb.webqos.syntax.positions import Source
+from qosweb.webqos import compile_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +93,7 @@ RULES = st.builds(
 
 
 def in_force(rules: list[Rule], at: Moment) -> frozenset[tuple[int, str]]:
-    """Rules and the directions in which they bind: a condition that holds takes the place of none."""
+    """Rules in force, with their directions: a condition that holds overrides the same rule without a condition."""
     holding = [number for number, rule in enumerate(rules) if rule.condition is None or rule.condition.holds(at)]
 
     def directions(rule: Rule) -> str:
@@ -134,8 +133,8 @@ def test_a_contradiction_is_found_exactly_if_there_is_one_and_is_a_smallest(rule
     text = "".join(f"{rule.text}\n" for rule in rules) + "".join(
         f"{pages}.lifetime = 1s\n" for pages in ("</a>", "</b>")
     )
-    source = Source("test", f"{text}</a/x>.lifetime = 1s\n")
-    found = check_source(source)
+    policy = compile_policy(f"{text}</a/x>.lifetime = 1s\n")
+    source, found = policy.source, policy.diagnostics
     if any("can never hold" in one.message for one in found):
         return
     cores = [

@@ -1,4 +1,4 @@
-"""Every replica makes the same model of the same text, whatever its hash seed, and the same shares from it."""
+"""Models and shares do not depend on the hash seed, so all replicas compute the same."""
 
 import subprocess
 import sys
@@ -12,16 +12,15 @@ PROGRAM = """
 import re
 import sys
 from pathlib import Path
-from qosweb.webqos.check.check import check_source
+from qosweb.webqos import compile_policy
 from qosweb.webqos.syntax.diagnostics import summary
-from qosweb.webqos.model.build import build
 from qosweb.webqos.model.model import digest
-from qosweb.webqos.syntax.positions import Source
 from tests.webqos.support import shares_of
 
 def show(name, text):
-    print(name, digest(build(Source("x", text)).model), shares_of(text))
-    print(*(summary(Source("x", text), one) for one in check_source(Source("x", text))))
+    print(name, digest(compile_policy(text, check=False).require_model()), shares_of(text))
+    policy = compile_policy(text)
+    print(*(summary(policy.source, one) for one in policy.diagnostics))
 
 for path in sorted(Path(sys.argv[1]).rglob("*.webqos")):
     show(path.name, path.read_text("utf-8"))

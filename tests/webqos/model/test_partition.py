@@ -1,4 +1,4 @@
-"""The classes are right: a rule speaks of a request's class exactly if it speaks of the request."""
+"""Classes are correct: a rule covers the class of a request if and only if it covers the request."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +50,7 @@ FACTS = st.fixed_dictionaries(
     st.booleans(),
     st.booleans(),
 )
-def test_a_rule_is_about_a_class_if_it_is_about_its_requests(
+def test_a_rule_covers_a_class_if_it_covers_its_requests(
     rules: list[str], path: str, chosen: dict[tuple[str, str], int | str], linked: bool, accessed: bool
 ) -> None:
     model = model_of(LETS + "\n".join(rules))

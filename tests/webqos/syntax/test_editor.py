@@ -1,4 +1,4 @@
-"""The TextMate grammar colours what the reader of the language finds: every specification, as an editor shows it."""
+"""The TextMate grammar agrees with the parser on every specification in the repository."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_word_is_known() -> None:
 
 
 def coloured(text: str) -> list[str]:
-    """The scope of every character. As editors do: line by line, the leftmost match, of several the first listed."""
+    """The scope of every character, as editors find it: line by line, the leftmost match, then the first listed."""
     rules = [GRAMMAR["repository"][one["include"][1:]] for one in GRAMMAR["patterns"]]
     scopes: list[str] = []
     for line in text.splitlines(keepends=True):
@@ -106,7 +106,7 @@ def expected(node: Any) -> Iterator[tuple[Span, str]]:
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.splitlines()[0][:40])
-def test_an_editor_colours_what_is_there(text: str) -> None:
+def test_an_editor_colours_every_token(text: str) -> None:
     source = Source("test", text)
     parsed, found = parse(source)
     assert not found

@@ -1,4 +1,4 @@
-"""GRAMMAR.md is true: its examples say what they say, its grammar has every word, and each of its rules is used."""
+"""GRAMMAR.md matches the code: its examples compile, its grammar has every keyword, and its limits are right."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def test_an_example_has_no_mistakes(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "question"), QUESTIONS)
-def test_an_example_says_what_is_explained(
+def test_an_example_has_the_documented_result(
     text: str, question: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked, _, answer = question.partition(" -> ")
@@ -42,7 +42,7 @@ def test_an_example_says_what_is_explained(
         assert f"{said['share_under_contention'] * 100:.4g}%" == share
 
 
-def test_the_grammar_has_every_word() -> None:
+def test_the_grammar_has_every_keyword() -> None:
     words = set(re.findall(r'"([a-z][a-z_]+)"', BNF))
     assert words == RESERVED | set(ATTRIBUTES)
 

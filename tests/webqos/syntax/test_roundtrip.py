@@ -1,4 +1,4 @@
-"""Printing and reading are inverse: what is printed is read as the same; formatting twice is formatting once."""
+"""Printing and parsing are inverse, and formatting is idempotent."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def without_places(node: Any) -> Any:
 
 
 @given(RULES)
-def test_a_rule_that_is_printed_is_read_as_the_same(rule: tree.Rule) -> None:
+def test_a_printed_rule_parses_to_the_same_tree(rule: tree.Rule) -> None:
     text = print_statement(rule)
     parsed, found = parse(Source("printed", text))
     assert found == [], text
@@ -152,7 +152,7 @@ BLANKS = st.sampled_from(["\n", "\n\n", "\n\n\n", " ; ", "  # a comment\n", "\n#
 
 
 @given(st.lists(st.tuples(RULES, BLANKS), max_size=6))
-def test_formatting_keeps_the_model_and_is_done_once(pieces: list[tuple[tree.Rule, str]]) -> None:
+def test_formatting_keeps_the_model_and_is_idempotent(pieces: list[tuple[tree.Rule, str]]) -> None:
     text = LETS + "".join(
         print_statement(rule).replace(" ", "  ") + blank for rule, blank in pieces if '"' not in print_statement(rule)
     )
@@ -167,11 +167,11 @@ def test_formatting_keeps_the_model_and_is_done_once(pieces: list[tuple[tree.Rul
     assert without_places(again.statements) == without_places(parsed.statements)
     before, after = build(source), build(once)
     assert before.model == after.model
-    assert [one.message for one in before.found] == [one.message for one in after.found]
+    assert [one.message for one in before.diagnostics] == [one.message for one in after.diagnostics]
 
 
 @given(st.lists(RULES, max_size=4))
-def test_a_model_travels(rules: list[tree.Rule]) -> None:
+def test_a_model_is_encoded_and_decoded(rules: list[tree.Rule]) -> None:
     built = build(Source("test", LETS + "\n".join(map(print_statement, rules))))
     if built.model is not None:
         assert decode(encode(built.model)) == built.model
@@ -194,13 +194,13 @@ def test_comments_stay_where_they_were() -> None:
     )
 
 
-def test_parentheses_that_change_nothing_change_nothing() -> None:
+def test_redundant_parentheses_have_no_effect() -> None:
     lets = "let a = time > 1:00\nlet b = load > 3\nlet c = nodes > 2\n"
     one = model_of(f"{lets}a and (b and c) or ((a) or b) => </x>.num_bytes < 5")
     other = model_of(f"{lets}a and b and c or a or b => </x>.num_bytes < 5")
     assert one == other
 
 
-def test_a_comment_after_nothing_stays_on_its_own_line() -> None:
+def test_a_comment_after_an_empty_statement_keeps_its_line() -> None:
     source = Source("x", "</a>.available = always\n; # c\n;; # d\n")
     assert print_tree(source, parse(source)[0]) == "</a>.available = always\n# c\n# d\n"

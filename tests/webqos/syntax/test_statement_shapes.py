@@ -1,4 +1,4 @@
-"""A rule whose shape is known is read as the grammar reads it: the same tree, the same places, the same trouble."""
+"""The parse cache gives the same result as the grammar: the same tree, spans and errors."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_rules_with_a_mistake(rule: tree.Rule, data: st.DataObject) -> None:
         agree(statement)
 
 
-def test_everything_that_is_written_down() -> None:
+def test_all_specifications_in_the_repository() -> None:
     texts = [path.read_text() for path in (*sorted(SPECS.rglob("*.webqos")), BAD_INPUTS)]
     statements = [statement for text in texts for statement in _statements(text)]
     assert len(statements) > 300
@@ -90,7 +90,7 @@ def test_everything_that_is_written_down() -> None:
         agree(statement)
 
 
-def test_one_shape_is_read_once() -> None:
+def test_a_shape_is_parsed_once() -> None:
     read: list[str] = []
 
     class Counting(Grammar):

@@ -1,4 +1,4 @@
-"""Reading: what the paper prints, positions, limits, and texts that are no specifications."""
+"""The parser: examples of the paper, positions, limits, and invalid texts."""
 
 import dataclasses
 import time
@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qosweb.webqos.check.check import check_source
+from qosweb.webqos import compile_policy
 from qosweb.webqos.syntax import tree
-from qosweb.webqos.syntax.diagnostics import render
 from qosweb.webqos.syntax.parser import parse
 from qosweb.webqos.syntax.positions import Source
 from qosweb.webqos.syntax.scanner import DEPTH_MAX, LINES_MAX, TEXT_MAX
@@ -30,7 +29,7 @@ PAPER = [
 
 
 @pytest.mark.parametrize("line", PAPER)
-def test_what_the_paper_prints_parses_as_it_stands_there(line: str) -> None:
+def test_examples_of_the_paper_parse_unchanged(line: str) -> None:
     parsed, found = parse(Source("paper", line))
     assert found == []
     assert len(parsed.statements) == 1
@@ -47,7 +46,7 @@ def nodes_of(node: object) -> Iterator[tree.TreeNode]:
             yield from nodes_of(item)
 
 
-def test_every_node_knows_where_it_stands() -> None:
+def test_every_node_has_the_span_of_its_text() -> None:
     text = (
         "let shop = </shop/**> | </cart/*> # pages\n"
         'shadow not (time in 22:00..06:00 or header("X") = "a") => shop.num_bytes < 2 * </b>.num_bytes as x\n'
@@ -77,9 +76,9 @@ def test_all_mistakes_of_a_file_are_found_not_only_the_first() -> None:
     assert len(found_in(text)) == 50
 
 
-def test_an_error_looks_like_a_good_compilers() -> None:
+def test_an_error_is_rendered_with_excerpt_and_hint() -> None:
     source = Source("site.webqos", "\n  </free>.server_ressource < 10%  # free\n")
-    assert render(source, check_source(source)) == (
+    assert compile_policy(source.text, source.name).render_diagnostics() == (
         "site.webqos:2:11: error: unknown attribute 'server_ressource'\n"
         "    2 |   </free>.server_ressource < 10%  # free\n"
         "      |           ^^^^^^^^^^^^^^^^\n"
@@ -89,16 +88,16 @@ def test_an_error_looks_like_a_good_compilers() -> None:
 
 def test_a_long_line_is_shown_around_the_mistake() -> None:
     source = Source("x", f"</{'a' * 500}>.server_resource < fast # {'b' * 500}")
-    shown = render(source, check_source(source)).splitlines()
+    shown = compile_policy(source.text, source.name).render_diagnostics().splitlines()
     assert max(map(len, shown)) < 140
     at = shown[2].index("^")
     assert shown[1][at : at + 4] == "fast"
 
 
 @given(st.text())
-def test_any_text_gets_an_answer(text: str) -> None:
+def test_any_text_is_handled(text: str) -> None:
     source = Source("garbage", text)
-    render(source, check_source(source))
+    compile_policy(source.text, source.name).render_diagnostics()
 
 
 VOCABULARY = """
@@ -110,15 +109,15 @@ WORDS = st.sampled_from([*VOCABULARY.split(), "\n"])
 
 
 @given(st.lists(WORDS, max_size=40).map(" ".join))
-def test_any_words_of_the_language_get_an_answer(text: str) -> None:
+def test_any_sequence_of_keywords_is_handled(text: str) -> None:
     source = Source("words", text)
-    render(source, check_source(source))
+    compile_policy(source.text, source.name).render_diagnostics()
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_get_an_answer(data: bytes) -> None:
+def test_any_bytes_are_handled(data: bytes) -> None:
     source = Source("bytes", data.decode("utf-8", "replace"))
-    render(source, check_source(source))
+    compile_policy(source.text, source.name).render_diagnostics()
 
 
 def test_deep_nesting_is_refused_and_quickly() -> None:
@@ -149,7 +148,7 @@ def test_doubling_names_stay_bounded() -> None:
     assert all("Traceback" not in one.message for one in found)
 
 
-def test_a_million_lines_are_refused_politely(tmp_path: Path) -> None:
+def test_a_million_lines_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "large.webqos"
     path.write_text("</a>.server_resource < 1%\n" * 1_000_000)
     done = run_command("check", str(path))
@@ -159,7 +158,7 @@ def test_a_million_lines_are_refused_politely(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["\n" * (LINES_MAX + 1), "x" * (TEXT_MAX + 1)], ids=["lines", "characters"])
-def test_what_is_too_large_is_not_read(text: str) -> None:
+def test_texts_beyond_the_limits_are_rejected(text: str) -> None:
     found = found_in(text)
     assert [one.message.startswith("the file is too l") for one in found] == [True]
     assert "is this a specification?" in found[0].hint
@@ -172,9 +171,9 @@ def test_line_ends_of_all_kinds() -> None:
     assert [comment.text for comment in parsed.comments] == ["# c", "# d"]
 
 
-def test_an_order_of_too_many_classes_is_refused() -> None:
+def test_a_priority_over_too_many_classes_is_rejected() -> None:
     pages = "".join(f"<{side}/p{number}>.num_bytes < 1\n" for side in ("/a", "/b") for number in range(600))
     (one,) = found_in(f"{pages}</a> before </b>")
-    assert one.message == "this is an order of 361,201 pairs of classes, 300,000 are allowed"
+    assert one.message == "this priority orders 361,201 pairs of classes; at most 300,000 are allowed"
     assert found_in(f"{pages}</c> before all") == []
     assert found_in(f"{pages}</a> before default") == []
