@@ -171,6 +171,27 @@ class StateDigest(Action, frozen=True):
     digest: str
 
 
+class Applied(Action, frozen=True):
+    """The state machine of this life was given the entry at `position`.
+
+    It takes place when it is reported. All other actions take place when the effects before them have: what a crash
+    undid did not happen. What a state machine saw, it saw.
+    """
+
+    position: int
+    label: Label
+    entry: Entry
+
+
+class Restored(Action, frozen=True):
+    """The state machine of this life was given a snapshot of all below `position`. It takes place when reported."""
+
+    position: int
+
+
+SEEN = (Applied, Restored)
+
+
 # ---- the world
 
 
@@ -216,6 +237,8 @@ NAMES: dict[type[Action], str] = {
     Submitted: "Submitted",
     Resolved: "Resolved",
     StateDigest: "StateDigest",
+    Applied: "Applied",
+    Restored: "Restored",
     Crashed: "Crashed",
     Recovered: "Recovered",
 }

@@ -1,7 +1,14 @@
-"""What must be on disk before which message leaves, as one list; and what a disk holds.
+"""What must be on disk before which message leaves and before the state machine sees it; and what a disk holds.
 
-The layers put `Persist(record)` into the outbox before the message that depends on it, and effects take place in order:
-that is the whole mechanism. A crash leaves on disk the records of some prefix of the outbox.
+The layers put `Persist(record)` into the outbox before the message that depends on it, and effects take place in order.
+A crash leaves on disk the records of some prefix of the outbox.
+
+Calls of the state machine are no effects: they are made inside a step, before its effects take place. So the total
+order makes them only for what is already on disk. Whoever runs the process says how many effects took place
+(`Process.performed`), and the total order reports entries up to the last record among them.
+
+Invariant: what a state machine, a delivery stream or an order log has seen at a member is on the disk of that member.
+`specs/disk.py` judges it in the simulator, at every call.
 
 | record      | what                                        | on disk before                                         |
 |-------------|---------------------------------------------|--------------------------------------------------------|
@@ -9,13 +16,18 @@ that is the whole mechanism. A crash leaves on disk the records of some prefix o
 | Epoch       | the greatest epoch it proposed in           | the Proposal in that epoch                             |
 | Primaries   | act and amb                                 | Info; the attempt of a view (all that follows from it) |
 | Labelled    | entries it labelled                         | nothing (see below)                                    |
-| Appended    | order and content as they arrived           | the Ack that covers them                               |
-| Rebuilt     | order, content, high primary of a new view  | Registered; the Ack that covers the summaries          |
+| Appended    | order and content as they arrived           | the Ack that covers them; `apply` of these entries     |
+| Rebuilt     | order, content, high primary of a new view  | Registered; the Ack that covers the summaries; `apply` |
+|             | (and the snapshot it continues from)        | of these entries, `restore` of the snapshot            |
 | Snapshotted | the state machine at a position             | its Checkpoint; what the base drops                    |
 | Truncated   | the new base                                | nothing (what is dropped is never asked for)           |
 
+Why `apply` has to wait for the local disk: of two members the lower-ranked one may go on without the other. An entry
+that only the other one has on disk is not in the order of those who go on, and its position goes to another entry.
+
 Why a Batch need not wait for the disk of its sender: it is confirmed only when all have acknowledged it, the sender
-too, whose acknowledgement waits for `Appended`. A sender that forgets it before that was the only one who waited for
+too. The sender counts its own acknowledgement at once, but neither others nor its state machine learn anything that
+follows from that before its `Appended` is on disk. A sender that forgets it before that was the only one who waited for
 its end, never gives its label to anything else (it labels in views that are new to it), and what others still have of
 it is dropped as soon as it labels again (`state_exchange`). `Labelled` only lets an entry survive where nobody else got
 it.

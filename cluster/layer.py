@@ -117,11 +117,25 @@ class RandomSource(Protocol):
 class Context:
     """What all layers of one process share: who it is, what time it is, its outbox, and who listens to its trace."""
 
-    __slots__ = ("chance", "me", "now", "outbox", "trace")
+    __slots__ = ("chance", "is_volatile", "me", "now", "outbox", "taken", "trace")
 
-    def __init__(self, me: ProcessId, chance: RandomSource, trace: Callable[[Action], None] | None = None) -> None:
+    def __init__(
+        self,
+        me: ProcessId,
+        chance: RandomSource,
+        trace: Callable[[Action], None] | None = None,
+        *,
+        is_volatile: bool = False,
+    ) -> None:
         self.me = me
+        self.is_volatile = is_volatile  # records are written nowhere, so nothing waits for them
         self.now = 0.0  # seconds of a clock that only goes forward; set before each input
         self.chance = chance
         self.outbox: list[Effect] = []
+        self.taken = 0  # effects that left the outbox, in this life
         self.trace = trace
+
+    def take(self) -> list[Effect]:
+        outbox, self.outbox = self.outbox, []
+        self.taken += len(outbox)
+        return outbox

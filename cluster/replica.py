@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from cluster.actions import Resolved, StateDigest, Submitted
+from cluster.actions import Applied, Resolved, Restored, StateDigest, Submitted
 from cluster.divergence import judge_states
 from cluster.entries import APPLICATION, CHECKPOINT, VIEW, Entry
 from cluster.layer import Context, Delivered, DeliveredRun, Diverged, Outvoted, PrimaryChanged
@@ -189,6 +189,9 @@ class ReplicaLayer:
         """The entries of a run, at `position` and after. A snapshot may be due behind the last of them, not before."""
         origin = run.origin
         tickets = self._tickets.take(run) if origin == self.context.me else None
+        if self.context.trace is not None:
+            for at, (label, entry) in enumerate(run.labelled(), position):
+                self.context.trace(Applied(at, label, entry))
         results: Sequence[object]
         if run.pack.others:
             results = [self._take_in(at, origin, entry) for at, entry in enumerate(run.entries, position)]
@@ -269,6 +272,8 @@ class ReplicaLayer:
 
     def restore(self, snapshot: Snapshotted) -> None:
         """Go on from a snapshot: that of the own disk, or that of another replica."""
+        if self.context.trace is not None:
+            self.context.trace(Restored(snapshot.position))
         state = _decode_state(snapshot.state)
         self.machine.restore(state.machine)
         self.view = state.view

@@ -1,7 +1,8 @@
 """The stack as one list, and a process made of it.
 
 A process is a pure automaton of automata: inputs are method calls with the time, outputs are the effects that `take`
-returns. Whoever runs it (a simulator, sockets and disks) does what the effects say, in their order.
+returns. Whoever runs it (a simulator, sockets and disks) does what the effects say, in their order, and tells it when
+records were written (`performed`).
 """
 
 from __future__ import annotations
@@ -128,10 +129,16 @@ class Process:
         chance: RandomSource,
         trace: Callable[[Action], None] | None = None,
         taps: Taps = NO_TAPS,
+        *,
+        is_volatile: bool = False,
     ) -> None:
-        """`trace` is called with every action of every layer, `taps` stand between layers: two kinds of observers."""
+        """Build the layers of `STACK` and connect them.
+
+        `trace` is called with every action of every layer; `taps` are observers between layers. `is_volatile`: the
+        runner writes no records and does not call `performed`.
+        """
         self.settings = settings
-        self.context = Context(me, chance, trace)
+        self.context = Context(me, chance, trace, is_volatile=is_volatile)
         self.boot = image.boot + 1
         parts = Parts(self.context, settings, image, self.boot, machine)
         for row in STACK:
@@ -199,6 +206,14 @@ class Process:
         self.context.now = now
         return self.replica.withdraw(ticket)
 
+    def performed(self, now: float, count: int) -> None:
+        """The first `count` effects of this life took place, so the records among them are on disk.
+
+        To be called after records were written: the state machine sees an entry only when it is on the local disk.
+        """
+        self.context.now = now
+        self.total_order.performed(count)
+
     def leave(self, now: float) -> None:
         """Go for good: refuse what has no label, see the rest delivered, then say good-bye."""
         self.context.now = now
@@ -221,9 +236,7 @@ class Process:
         can wait for it, perhaps to leave with a message."""
         if not more:
             self.order.settle()
-        outbox = self.context.outbox
-        self.context.outbox = []
-        return outbox
+        return self.context.take()
 
     def next_deadline(self) -> float:
         return min(

@@ -16,11 +16,15 @@ Departs:
 - Who comes back and has much to report does so in steps (`settings.report_len_max`), one whenever it is called with the
   time: who runs it has its own work between them. What is confirmed meanwhile brings as many reports as it has entries,
   so what is in arrears never grows. `caught_up` comes when all is reported that was confirmed before the view.
+- BRCV waits for the local disk too: nothing is reported, and no snapshot of another process restored, before the record
+  that holds it is durable here (`performed`). An own acknowledgement counts at once, so `next_confirm` may be ahead of
+  the disk; what follows from it for others is an effect behind the record.
 Above: replica.  Below: primary views.  `links` carries supplies.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
@@ -81,12 +85,15 @@ class TotalOrder:
         "_report_end",
         "_reporting",
         "_safe_count",
+        "_to_restore",
+        "_unwritten",
         "above",
         "below",
         "content",
         "context",
         "current",
         "delay",
+        "durable_end",
         "gotstate",
         "high_primary",
         "highest",
@@ -118,6 +125,10 @@ class TotalOrder:
         self.log = image.log.copy()
         self.next_confirm = max(image.next_confirm, image.snapshot.position if image.snapshot else 0)
         self.next_report = image.snapshot.position if image.snapshot else 0
+        self.durable_end = self.log.end  # positions below are on this disk: no others are reported
+        # records of the log on their way to the disk: the effects up to each, the log's end then, how much to report
+        self._unwritten: deque[tuple[int, int, int]] = deque()
+        self._to_restore: Snapshotted | None = None  # the state of another process, until it is on this disk
         self.high_primary: ViewId | None = image.high_primary
         # the greatest label of each origin among all that is ordered, and among what is reported
         self.reported_highest = {label.origin: label for label in (image.snapshot.highest if image.snapshot else ())}
@@ -155,14 +166,32 @@ class TotalOrder:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something is confirmed that was not reported yet."""
-        return self.next_report < self.next_confirm
+        """Whether something is confirmed and on disk that was not reported yet."""
+        return self.next_report < self.next_confirm and self.next_report < self.durable_end
 
     def start(self) -> None:
         """After a restart: the snapshot, then all that is known to be confirmed."""
         if self.snapshot is not None:
             self.above.restore(self.snapshot)
         self._report(self.next_confirm - self.next_report)
+
+    def performed(self, count: int) -> None:
+        """The first `count` effects of this life took place: the records among them are on disk."""
+        unwritten = self._unwritten
+        reports = 0
+        while unwritten and unwritten[0][0] <= count:
+            _, self.durable_end, more = unwritten.popleft()
+            reports += more
+        if reports and self.is_behind:
+            self._report(reports)
+
+    def _wait_for_disk(self, reports: int) -> None:
+        """The record at the end of the outbox holds the log up to its present end."""
+        context = self.context
+        if context.is_volatile:
+            self.durable_end = self.log.end
+        else:
+            self._unwritten.append((context.taken + len(context.outbox), self.log.end, reports))
 
     def tick(self) -> None:
         self._report(self.settings.report_len_max)
@@ -271,6 +300,7 @@ class TotalOrder:
         self.log.append(run)
         self.highest[sender] = run.last
         self.context.outbox.append(Persist(Appended(position, run)))
+        self._wait_for_disk(run.pack.count)
 
     def _receive_summary(self, sender: ProcessId, summary: Summary) -> None:
         assert self.current is not None
@@ -355,12 +385,11 @@ class TotalOrder:
         self.context.outbox.append(
             Persist(Rebuilt(position, tuple(runs), self.current.id, self.next_confirm, restored)),
         )
+        self.durable_end = self.next_report  # what is reported stays in every order; the rest waits for this record
+        self._unwritten.clear()
+        self._wait_for_disk(self.settings.report_len_max)
         if restored is not None:
-            self.next_report = restored.position
-            self.reported_highest = {label.origin: label for label in restored.highest}
-            if self.context.trace is not None:
-                self.context.trace(CatchUp(restored.position))
-            self.above.restore(restored)
+            self._to_restore = restored
         # What was ordered meanwhile comes before anything that the calls below bring, so before the status is normal.
         aside, self._aside = self._aside, []
         for sender, batch in aside:
@@ -397,9 +426,12 @@ class TotalOrder:
             self._report_end += count
             return
         self._reporting = True
-        self._report_end = self.next_report + count
+        self._report_end = count
+        if self._to_restore is not None and self._to_restore.position <= self.durable_end:
+            self._restore(self._to_restore)
+        self._report_end += self.next_report
         every = self.settings.snapshot_every
-        while (position := self.next_report) < (limit := min(self.next_confirm, self._report_end)):
+        while (position := self.next_report) < (limit := min(self.next_confirm, self.durable_end, self._report_end)):
             run, offset = self.log.find(position)
             end = position + run.pack.count - offset
             limit = min(limit, position - position % every + every)
@@ -417,6 +449,15 @@ class TotalOrder:
             self._due = -1
             assert self.current is not None
             self.above.caught_up(self.current)
+
+    def _restore(self, snapshot: Snapshotted) -> None:
+        """Go on from the state of another process, which is on this disk now."""
+        self._to_restore = None
+        self.next_report = snapshot.position
+        self.reported_highest = {label.origin: label for label in snapshot.highest}
+        if self.context.trace is not None:
+            self.context.trace(CatchUp(snapshot.position))
+        self.above.restore(snapshot)
 
     def keep_snapshot(self, state: bytes) -> None:
         """The state machine's state after all that was reported. Called inside a delivery."""

@@ -99,18 +99,27 @@ class Driver:
         self.me = me
         self.above = above
         self.store = store
+        self._durable = not isinstance(store, MemoryStore)
         self.watch = Observer(order_log)
         self.recorder: TraceRecorder | None = None
         if trace is not None:
             self.recorder = TraceRecorder(trace, me, image.boot + 1, me if founder else None)
         observe = self._record if self.recorder is not None else None
-        self.process = Process(me, options.settings, image, machine, random.Random(), observe, self.watch.taps)
+        self.process = Process(
+            me,
+            options.settings,
+            image,
+            machine,
+            random.Random(),
+            observe,
+            self.watch.taps,
+            is_volatile=not self._durable,
+        )
         self.transport = Transport(options, me, self.process.boot, store.founding, self)
         self.transport.recoveries = store.recoveries
         self.writes = 0  # transactions
         self.write_failing = False
         self._refused_since = 0.0
-        self._durable = not isinstance(store, MemoryStore)
         self.submissions = Submissions(above)
         self._writer = Writer(store) if self._durable else None
         self._loop = asyncio.get_running_loop()
@@ -127,7 +136,8 @@ class Driver:
 
     def _record(self, action: Action) -> None:
         assert self.recorder is not None
-        self.recorder.note(action, len(self.process.context.outbox))
+        context = self.process.context
+        self.recorder.note(action, context.taken + len(context.outbox))
 
     # ---- life
 
@@ -315,8 +325,6 @@ class Driver:
     def _perform(self, effects: list[Effect]) -> None:
         if not effects and self.recorder is None:
             return
-        if self.recorder is not None:
-            self.recorder.taken(len(effects))
         if not self._durable:
             self._done += len(effects)
             if self.recorder is not None:
@@ -361,6 +369,7 @@ class Driver:
         try:
             self._finish(count)
             self._go_on()
+            self.process.performed(time.monotonic(), self._done)
         except Exception as problem:
             self._fail(problem)
             return

@@ -21,11 +21,11 @@ _DECODER: msgspec.msgpack.Decoder[Records] = msgspec.msgpack.Decoder(Records)
 
 
 class SimDisk:
-    __slots__ = ("_coded", "_image", "lost_count", "written_count")
+    __slots__ = ("_coded", "image", "lost_count", "written_count")
 
     def __init__(self, *, coded: bool = False) -> None:
         self._coded = coded  # records pass through their wire form, so that what cannot be stored is found
-        self._image = Image()
+        self.image = Image()  # to be looked at; `read` gives a copy
         self.written_count = 0
         self.lost_count = 0
 
@@ -36,25 +36,25 @@ class SimDisk:
             if back != record:
                 raise ValueError(f"a record changed on its way to the disk: {record!r} became {back!r}")
             record = back
-        self._image.apply(record)
+        self.image.apply(record)
 
     def read(self) -> Image:
         """What is there now, apart from what will be written later."""
         image = Image()
         for name in Image.__slots__:
-            value = getattr(self._image, name)
+            value = getattr(self.image, name)
             setattr(image, name, value.copy() if isinstance(value, dict | RunLog) else value)
         return image
 
     def found(self, founder: ProcessId) -> None:
         """The disk of a process that founds a group: it was alone in v_0, and registered it."""
-        self._image = founding_image(founder)
+        self.image = founding_image(founder)
 
     @property
     def boot(self) -> int:
-        return self._image.boot
+        return self.image.boot
 
     def lose(self) -> None:
         """All gone."""
-        self._image = Image()
+        self.image = Image()
         self.lost_count += 1

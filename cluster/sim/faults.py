@@ -167,6 +167,20 @@ class SlowNode(Fault, frozen=True):
         node.input_cost, node.write_cost = input_cost, write_cost
 
 
+class SlowDisk(Fault, frozen=True):
+    """A write takes this many seconds. The process handles inputs meanwhile; effects behind the write wait."""
+
+    node: str
+    seconds: float
+
+    def begin(self, world: World) -> None:
+        self.took_effect(world)
+        world.nodes[self.node].write_time = self.seconds
+
+    def end(self, world: World) -> None:
+        world.nodes[self.node].write_time = 0.0
+
+
 class ClockJump(Fault, frozen=True):
     """The clock of a node leaps forward, or stands still until its time has come again."""
 
@@ -285,6 +299,6 @@ class Ambush(Fault, frozen=True):
 
 SimpleFault = (
     Partition | Cuts | BrokenConnection | SecondConnection | FlakyConnection | SlowLink | Pause | SlowNode
-    | ClockJump | Crash | CrashInside | DiskLoss | TotalCrash | Leave | Join
+    | SlowDisk | ClockJump | Crash | CrashInside | DiskLoss | TotalCrash | Leave | Join
 )  # fmt: skip
 AnyFault = SimpleFault | Ambush

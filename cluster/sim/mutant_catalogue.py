@@ -420,7 +420,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the snapshot does not move the report", "cluster.total_order",
-        "            self.next_report = restored.position\n",
+        "        self.next_report = snapshot.position\n",
         "",
         "after a snapshot the entries below it are reported again",
         shown_by=1,
@@ -464,6 +464,34 @@ MUTANTS: tuple[Mutant, ...] = (
         "    def tick(self) -> None:\n        self._report(self.settings.report_len_max)",
         "    def tick(self) -> None:\n        pass",
         "who comes back delivers the first of what it missed, and no more",
+    ),
+    Mutant(
+        "seen before it is on disk", "cluster.total_order",
+        "        if context.is_volatile:",
+        "        if True:",
+        "a state machine is given what its process has forgotten after a loss of power",
+        shown_by=1,
+    ),
+    Mutant(
+        "a write under way counts as done", "cluster.total_order",
+        "        while unwritten and unwritten[0][0] <= count:",
+        "        while unwritten:",
+        "a state machine is given what is in the next transaction",
+        shown_by=61,
+    ),
+    Mutant(
+        "the disk of the order before", "cluster.total_order",
+        "        self.durable_end = self.next_report  #",
+        "        pass  #",
+        "what was on disk of the old order counts as if it were the new one",
+        shown_by=1,
+    ),
+    Mutant(
+        "restored before it is on disk", "cluster.total_order",
+        "        if self._to_restore is not None and self._to_restore.position <= self.durable_end:",
+        "        if self._to_restore is not None:",
+        "a state machine is given a snapshot that is gone after a loss of power",
+        shown_by=1,
     ),
     # ---- summaries
     Mutant(

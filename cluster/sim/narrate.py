@@ -42,9 +42,11 @@ if TYPE_CHECKING:
 
     from cluster.actions import Action
 
-TOLD_BY_FRAMES = (actions.LinkSend, actions.LinkDeliver, actions.LinkLive, actions.GcsSend, actions.VsSend)
+TOLD_OTHERWISE = (  # by frames, and by BRCV
+    actions.LinkSend, actions.LinkDeliver, actions.LinkLive, actions.GcsSend, actions.VsSend, *actions.SEEN,
+)  # fmt: skip
 INSIDE = (
-    *TOLD_BY_FRAMES, actions.LinkReliable, actions.Block, actions.BlockOk, actions.GcsDeliver, actions.VsReceive,
+    *TOLD_OTHERWISE, actions.LinkReliable, actions.Block, actions.BlockOk, actions.GcsDeliver, actions.VsReceive,
     actions.VsSafe, actions.DvsSend, actions.DvsReceive, actions.DvsSafe, actions.StateDigest,
 )  # fmt: skip
 ARROW = "->"
@@ -64,7 +66,7 @@ class Narrator:
         self._write = write
         self._everything = detail is Detail.EVERYTHING
         self._conversation = detail is Detail.CONVERSATION
-        self._left_out = {Detail.CONVERSATION: INSIDE, Detail.STORY: TOLD_BY_FRAMES, Detail.EVERYTHING: ()}[detail]
+        self._left_out = {Detail.CONVERSATION: INSIDE, Detail.STORY: TOLD_OTHERWISE, Detail.EVERYTHING: ()}[detail]
         self._proposals: dict[ProcessId, object] = {}
         self._streamed: dict[tuple[ProcessId, ProcessId], tuple[int, int]] = {}
         self._held: tuple[float, ProcessId, str] | None = None  # a frame, in case the next one is the same to another

@@ -1,9 +1,10 @@
 """A simulated node: a host with a disk and a clock of its own, and the process that runs there, if one does.
 
 The node is the runtime of its process: it hands inputs in one after the other, performs the effects in their order,
-wakes the process at its deadline. What a process reports to the trace takes place between the effects where it was
-reported, so that a crash between two effects also cuts the trace there: what depended on a write that never happened
-has not been seen by anybody.
+wakes the process at its deadline. A write may take time, and the process goes on handling inputs meanwhile: effects
+behind the write wait for it. What a process reports to the trace takes place between the effects where it was reported,
+so that a crash between two effects also cuts the trace there: what depended on a write that never happened has not been
+seen by anybody. But what the state machine was given is in the trace at once, since it cannot be taken back.
 Above: the world.  Below: network, disk, the process.
 """
 
@@ -13,7 +14,7 @@ from collections import Counter, deque
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cluster.actions import Action, Crashed, Recovered
+from cluster.actions import SEEN, Action, Crashed, Recovered
 from cluster.layer import Context, Delivered, DeliveredRun, Effect, KnownPeers, Persist, PrimaryChanged, Send
 from cluster.layer import RandomSource as AnyChance
 from cluster.names import ProcessId, View
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from cluster.sim.network import OneWayChannel, SimNetwork
     from cluster.sim.seeded_random import SeededRandom
 
-TICK, FRAME, CONNECT, DISCONNECT, SUBMIT, LEAVE = range(6)
+TICK, FRAME, CONNECT, DISCONNECT, SUBMIT, LEAVE, WRITTEN = range(7)
 FLUSHED_SHARE = 0.7  # of the connections of a process that dies still deliver what it had sent
 ROUNDING = 1e-6  # a deadline this close is reached
 
@@ -46,6 +47,7 @@ class SimulatedProcess(Protocol):
     def disconnected(self, now: float, peer: ProcessId) -> None: ...
     def received(self, now: float, peer: ProcessId, frame: Frame) -> None: ...
     def submit(self, now: float, body: bytes) -> int: ...
+    def performed(self, now: float, count: int) -> None: ...
     def leave(self, now: float) -> None: ...
     def next_deadline(self) -> float: ...
     def take(self) -> list[Effect]: ...
@@ -79,11 +81,12 @@ class NodeObserver(Protocol):
 
 class SimNode:
     __slots__ = (
-        "_busy", "_chance", "_clock_last", "_clock_offset", "_crashed", "_events", "_inbox", "_make",
-        "_network", "_notes", "_out", "_performing", "_settings", "_sometimes", "_wake_at", "_watch", "contacts",
+        "_busy", "_chance", "_clock_last", "_clock_offset", "_crashed", "_done", "_effects", "_events", "_inbox",
+        "_make", "_network", "_notes", "_out", "_performing", "_settings", "_sometimes", "_wake_at", "_watch",
+        "_writable", "_writing", "contacts",
         "crash_after", "delivered_count", "disk", "gone", "input_cost", "known", "leaving", "machine", "name",
         "paused", "pending", "pid", "primary", "process", "refused_count",
-        "silent_share", "started_count", "write_cost",
+        "silent_share", "started_count", "write_cost", "write_time",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +123,7 @@ class SimNode:
         self.gone = False  # for ever
         self.input_cost = 0.0  # seconds for each input
         self.write_cost = 0.0  # seconds more where it writes
+        self.write_time = 0.0  # seconds that a write takes, beside which the process handles inputs
         self.silent_share = 0.5  # of those deaths nobody is told of
         self.crash_after = -1  # this many effects from now the process dies; -1: not at all
         self._make = make
@@ -129,7 +133,11 @@ class SimNode:
         self._chance = chance
         self._watch = watch
         self._sometimes = sometimes
-        self._notes: list[tuple[int, Action]] = []
+        self._notes: deque[tuple[int, Action]] = deque()  # how many effects come before it
+        self._effects: deque[Effect] = deque()  # that did not take place yet
+        self._done = 0  # effects of this life that took place
+        self._writing = False  # a write is under way
+        self._writable = 0  # of the effects that wait, how many belong to the write that has ended
         self._out: dict[ProcessId, tuple[OneWayChannel, int]] = {}
         self._inbox: deque[tuple[int, Any, Any]] = deque()
         self._busy = False
@@ -150,6 +158,7 @@ class SimNode:
         if self._crashed:
             self._watch.step(self.pid, Recovered(image.boot + 1))
         self.machine = History()
+        self._done = 0
         chance = self._chance.fork(f"life {self.started_count}")
         self.process = self._make(self.pid, self._settings, image, self.machine, chance, self._note)
         self.process.start(self.clock())
@@ -163,15 +172,18 @@ class SimNode:
         if self.process is None:
             return False
         self._watch.step(self.pid, Crashed(disk_lost))
+        if self._writing:
+            self._sometimes["crash during a write"] += 1
         self.process = None
         self._crashed = not disk_lost
         self.primary = None
-        self.paused = self._busy = False
+        self.paused = self._busy = self._writing = False
+        self._writable = 0
         self.crash_after = -1
         self._wake_at = inf
         if self.pending:
             self._sometimes["crash with submissions in doubt"] += 1
-        for forgotten in (self._notes, self._inbox, self._out, self.pending):
+        for forgotten in (self._effects, self._notes, self._inbox, self._out, self.pending):
             forgotten.clear()
         for wire in self._network.wires_of(self.name):
             other = wire.ends[0] if wire.ends[1] is self else wire.ends[1]
@@ -275,6 +287,8 @@ class SimNode:
             self.pending[process.submit(now, what)] = what
         elif kind == LEAVE:
             process.leave(now)
+        elif kind == WRITTEN:
+            self._writing, self._writable = False, what
         self._perform(process)
 
     # ---- what the network asks of an end
@@ -308,8 +322,11 @@ class SimNode:
     # ---- effects, one after the other
 
     def _note(self, action: Action) -> None:
-        position = len(self.process.context.outbox) if self.process is not None else 0
-        self._notes.append((position, action))
+        if isinstance(action, SEEN):
+            self._watch.step(self.pid, action)
+        else:
+            waiting = len(self.process.context.outbox) if self.process is not None else 0
+            self._notes.append((self._done + len(self._effects) + waiting, action))
 
     def _perform(self, process: SimulatedProcess) -> None:
         self._performing = True
@@ -319,36 +336,63 @@ class SimNode:
             self._performing = False
 
     def _perform_all(self, process: SimulatedProcess) -> None:
-        effects = process.take()
+        self._effects.extend(process.take())
         wrote = False
-        notes, self._notes = self._notes, []
-        told = 0
-        for done, effect in enumerate(effects):
-            while told < len(notes) and notes[told][0] <= done:
-                self._watch.step(self.pid, notes[told][1])
-                told += 1
-                if self.process is not process:  # what it did set off its end
-                    return
-            if self.crash_after >= 0 and self._dies_before(effect):
-                return
-            kind = type(effect)
-            if kind is Send:
-                self._send(effect)
-            elif kind is Persist:
-                self.disk.write(effect.record)  # type: ignore[attr-defined]
-                wrote = True
-            else:
-                self._perform_rare(effect)
-        for _, action in notes[told:]:
-            self._watch.step(self.pid, action)
+        while not self._writing:
+            written = self._perform_until_write(process)
             if self.process is not process:
                 return
-        self._watch.handled(self.pid)
+            if written:
+                wrote = True
+                process.performed(self.clock(), self._done)
+                self._effects.extend(process.take())
+            elif self._effects:
+                self._writing = True
+                self._events.after(self.write_time, self._written, self.started_count, len(self._effects))
+            else:
+                self._watch.handled(self.pid)
+                break
         self._arm(process)
         cost = self.input_cost + (self.write_cost if wrote else 0.0)
         if cost:
             self._busy = True
             self._events.after(cost, self._free, self.started_count)
+
+    def _written(self, life: int, count: int) -> None:
+        if life == self.started_count:
+            self.put(WRITTEN, None, count)
+
+    def _perform_until_write(self, process: SimulatedProcess) -> bool:
+        """Effects up to the first that has to wait for a write. Whether anything was written."""
+        effects = self._effects
+        written = False
+        while self._tell(process) and effects:
+            effect = effects[0]
+            kind = type(effect)
+            if kind is Persist and self.write_time and not self._writable:
+                break
+            if self.crash_after >= 0 and self._dies_before(effect):
+                break
+            effects.popleft()
+            self._done += 1
+            self._writable = max(0, self._writable - 1)
+            if kind is Send:
+                self._send(effect)
+            elif kind is Persist:
+                self.disk.write(effect.record)  # type: ignore[attr-defined]
+                written = True
+            else:
+                self._perform_rare(effect)
+        return written
+
+    def _tell(self, process: SimulatedProcess) -> bool:
+        """The actions before the next effect take place. False: one of them set off the end of the process."""
+        notes = self._notes
+        while notes and notes[0][0] <= self._done:
+            self._watch.step(self.pid, notes.popleft()[1])
+            if self.process is not process:
+                return False
+        return True
 
     def _dies_before(self, effect: Effect) -> bool:
         """Whether the planned crash comes now, with this effect not taking place any more."""

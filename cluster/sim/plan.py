@@ -28,6 +28,7 @@ from cluster.sim.faults import (
     Pause,
     SecondConnection,
     SimpleFault,
+    SlowDisk,
     SlowLink,
     SlowNode,
     TotalCrash,
@@ -166,6 +167,7 @@ class _Faults:
                 found.append(fault)
             time += chance.exponential(mean)
         found += self.meetings(chance.fork("meetings"))
+        found += self.slow_disks(chance.fork("slow disks"))
         return tuple(sorted(found, key=lambda fault: fault.at))
 
     def sharpen(self, fault: SimpleFault) -> SimpleFault:
@@ -248,6 +250,24 @@ class _Faults:
                 found.append(Ambush(meeting.at, 0.0, chance.choice(AMBUSH_ACTIONS), meeting))
             else:
                 found.append(meeting)
+        return found
+
+    def slow_disks(self, chance: SeededRandom) -> list[AnyFault]:
+        """In every fourth run disks are slow for a while, and often the process or all of them crash meanwhile."""
+        if not chance.hits(0.25):
+            return []
+        found: list[AnyFault] = []
+        for _ in range(1 + chance.below(6)):
+            node, at, lasts = chance.choice(self.names), chance.between(0.5, self.lasts), chance.between(0.1, 2.0)
+            found.append(SlowDisk(at, lasts, node, chance.choice((0.001, 0.01, 0.1))))
+            down = chance.exponential(0.5)
+            if chance.hits(0.4):
+                found.append(Crash(chance.between(at, at + lasts), down, node, chance.hits(0.5)))
+            elif chance.hits(0.4):
+                order = list(self.names)
+                chance.shuffle(order)
+                crash = TotalCrash(chance.between(at, at + lasts), down, "".join(order), chance.exponential(0.3))
+                found.append(crash)
         return found
 
     def falling(self) -> list[AnyFault]:

@@ -163,7 +163,7 @@ def heal(world: World) -> None:
     world.network.mend_all()
     world.network.delays = msgspec.structs.replace(world.network.delays, spike_share=0.0)
     for node in world.nodes.values():
-        node.input_cost = node.write_cost = 0.0
+        node.input_cost = node.write_cost = node.write_time = 0.0
         node.crash_after = -1
         node.resume()
         if node.leaving:

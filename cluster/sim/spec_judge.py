@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, cast
 
 from cluster.names import ProcessId
 from cluster.sim.run import RunJudge
-from cluster.specs.checkers import Checkers
+from cluster.specs.checkers import Checkers, all_specs
+from cluster.specs.disk import DiskSpec
 from cluster.specs.spec import Violation
 
 if TYPE_CHECKING:
     from cluster.actions import Action
-    from cluster.sim.event_queue import EventQueue
+    from cluster.durable import Image
     from cluster.sim.world import World
     from cluster.specs.joint import Joint, ProcessState
 
@@ -20,14 +21,19 @@ class Specifications(RunJudge):
     """All specifications, following one run."""
 
     def __init__(self, founder: str) -> None:
-        self._checkers = Checkers(ProcessId(founder))
-        self._events: EventQueue | None = None
+        specs = [*all_specs(ProcessId(founder)), DiskSpec(self._image_of)]
+        self._checkers = Checkers(ProcessId(founder), specs)
+        self._world: World | None = None
 
     def watch(self, world: World) -> None:
-        self._events = world.events
+        self._world = world
+
+    def _image_of(self, process: ProcessId) -> Image:
+        assert self._world is not None
+        return self._world.nodes[process.name].disk.image
 
     def step(self, process: ProcessId, action: Action) -> None:
-        self._checkers.observe(process, action, self._events.now if self._events is not None else 0.0)
+        self._checkers.observe(process, action, self._world.events.now if self._world is not None else 0.0)
 
     def after(self, world: World, process: ProcessId) -> None:
         self._checkers.after(process, joint(world))

@@ -9,7 +9,7 @@
 
 A trace must be cut where a crash cuts the process: an action belongs to it only if all effects that the process had put
 into its outbox before the action took place. `cluster.specs` judges what happened, and what a crash undid did not
-happen.
+happen. The exceptions are `Applied` and `Restored`: what a state machine was given belongs to the trace at once.
 """
 
 from __future__ import annotations

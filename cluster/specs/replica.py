@@ -4,6 +4,8 @@ No paper has it: they end at the totally ordered broadcast. Every submission end
 refused, and the answer is true: what was reported as delivered is in the order where it was said to be, and what was
 refused never enters it. An entry is ordered at most as often as it was submitted. Replicas that have applied the same
 entries have the same state. A crash forgets who is waiting for an answer; the entries themselves may be ordered or not.
+What a state machine was given stays in the order, even if its process crashed at once: no other state machine is ever
+given anything else at that position.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from cluster.entries import APPLICATION, Entry
 from cluster.specs.spec import Spec
 
 if TYPE_CHECKING:
-    from cluster.actions import CatchUp, Crashed, Deliver, Recovered, Resolved, StateDigest, Submitted
-    from cluster.names import ProcessId
+    from cluster.actions import Applied, CatchUp, Crashed, Deliver, Recovered, Resolved, StateDigest, Submitted
+    from cluster.names import Label, ProcessId
     from cluster.specs.total_order import TotalOrderSpec
 
 DIGESTS = 10_000  # positions whose digests are remembered
+APPLIED = 100_000  # positions of which it is remembered what state machines were given there
 
 
 class ReplicaSpec(Spec):
@@ -36,6 +39,7 @@ class ReplicaSpec(Spec):
         self.caught_up: dict[ProcessId, int] = {}  # how far a snapshot brought p, in this life
         self.resumes_at: dict[ProcessId, int] = {}  # where a recovered p has to go on: the state it started from
         self.digests: dict[int, str] = {}
+        self.applied: dict[int, tuple[Label, Entry]] = {}  # what state machines were given, by position
         self._ordered = 0
 
     def submitted_pre(self, act: Submitted, at: ProcessId) -> None:
@@ -105,6 +109,21 @@ class ReplicaSpec(Spec):
             self._ordered = act.position + 1
             if act.entry.kind == APPLICATION:
                 self._close(act.label.origin, act.entry.body)
+
+    def applied_pre(self, act: Applied, _at: ProcessId) -> None:
+        known = self.applied.get(act.position)
+        if known is not None:
+            self.require(
+                (act.label, act.entry) == known,
+                "apply: at one position, all state machines are given one entry",
+                *known,
+            )
+
+    def applied_eff(self, act: Applied, _at: ProcessId) -> None:
+        if act.position not in self.applied:
+            self.applied[act.position] = (act.label, act.entry)
+            if len(self.applied) > APPLIED:
+                del self.applied[next(iter(self.applied))]
 
     def catch_up_eff(self, act: CatchUp, at: ProcessId) -> None:
         self.caught_up[at] = act.position

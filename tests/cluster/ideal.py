@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cluster.durable import Image, founding_image
-from cluster.layer import DeliveredRun, KnownPeers, Persist, Send
+from cluster.layer import DeliveredRun, Effect, KnownPeers, Persist, Send
 from cluster.messages import Frame
 from cluster.names import ProcessId
 from cluster.stack import Process
@@ -62,7 +62,7 @@ class Ideal:
         for me in members:
             self.images[me] = founding_image(me) if me == members[0] else Image()
             self.machines[me] = Counter()
-            self.processes[me] = Process(me, settings, self.images[me], self.machines[me], Half())
+            self.processes[me] = Process(me, settings, self.images[me], self.machines[me], Half(), is_volatile=not disk)
         for process in self.processes.values():
             process.start(self.now)
         for one in members:
@@ -95,7 +95,13 @@ class Ideal:
             self._perform(receiver, process)
 
     def _perform(self, me: ProcessId, process: Process) -> None:
-        for effect in process.take():
+        while self._do_all(me, process.take()):
+            process.performed(self.now, process.context.taken)
+
+    def _do_all(self, me: ProcessId, effects: list[Effect]) -> bool:
+        """Whether something was written."""
+        written = False
+        for effect in effects:
             if type(effect) is Send:
                 frame = _encode(effect.frame) if self.wire else effect.frame
                 for peer in effect.to:
@@ -103,7 +109,9 @@ class Ideal:
             elif type(effect) is Persist:
                 if self._disk:
                     self.images[me].apply(effect.record)
+                    written = True
             elif type(effect) is DeliveredRun:
                 self.resolved += len(effect.tickets) - effect.tickets.count(NO_TICKET)
             else:
                 assert not isinstance(effect, KnownPeers) or effect.peers
+        return written

@@ -130,6 +130,8 @@ ACTIONS: list[Action] = [
     actions.Submitted(6, b"x"),
     actions.Resolved(6, True, 41, ""),
     actions.StateDigest(40, "d1"),
+    actions.Applied(41, LABEL, ENTRIES[0]),
+    actions.Restored(40),
     actions.Crashed(disk_lost=False),
     actions.Recovered(3),
 ]

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.entries import Entry, pack
-from cluster.layer import Effect, Ejected
+from cluster.layer import Effect, Ejected, KnownPeers
 from cluster.messages import AppMsg, Batch, Data, Frame, FwdMsg, Info, Plain, Registered, Slot, Summary, SyncMsg
 from cluster.names import ProcessId, ViewId, make_view
 from cluster.runtime.net.frame_validation import validate_frame
@@ -61,7 +61,7 @@ class Hardened(Process):
     def take(self, *, more: bool = False) -> list[Effect]:
         effects = super().take(more=more)
         self.ejected += [effect for effect in effects if isinstance(effect, Ejected)]
-        return [effect for effect in effects if not isinstance(effect, Ejected)]
+        return [KnownPeers(()) if isinstance(effect, Ejected) else effect for effect in effects]
 
 
 def group(order: str) -> World:

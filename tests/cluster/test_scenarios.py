@@ -126,6 +126,52 @@ def test_power_fails_everywhere_and_nothing_confirmed_is_lost(world: World) -> N
     assert after == world.delivered("b") == world.delivered("c")
 
 
+def _power_fails_before_the_write(world: World) -> None:
+    """In a view of b and c, c acknowledges an entry of b while the disk of b is busy. Then the power of both fails.
+
+    b has a quorum of that view with a, without c. So what b has not written may never have been in the order.
+    """
+    world.start("abc").settle().crash("a").settle()
+    world.nodes["b"].write_time = 60.0
+    world.broadcast("b", b"x").run(0.1)
+    assert world.nodes["c"].disk.read().log.end > world.nodes["b"].disk.read().log.end
+    world.crash("b", silent=True).crash("c", silent=True)
+    world.nodes["b"].write_time = 0.0
+    world.restart("a").restart("b").settle()
+
+
+def test_what_is_not_on_the_local_disk_no_state_machine_sees(world: World) -> None:
+    _power_fails_before_the_write(world)
+    world.broadcast("a", b"y").settle()
+    assert world.delivered("a") == world.delivered("b") == [b"y"]
+    world.restart("c").settle()
+    assert world.delivered("a") == world.delivered("b") == world.delivered("c") == [b"y", b"x"]
+
+
+def test_the_specifications_see_what_a_state_machine_saw_before_the_write() -> None:
+    undo = next(mutant for mutant in MUTANTS if mutant.name == "seen before it is on disk").apply()
+    try:
+        with pytest.raises(Violation, match="the entry is on the disk of p"), judged(DEFAULT) as world:
+            _power_fails_before_the_write(world)
+    finally:
+        undo()
+
+
+@pytest.mark.parametrize("busy_s", [0.0, 0.01, 0.3])
+def test_who_restores_a_snapshot_has_it_on_disk_first(world: World, busy_s: float) -> None:
+    world.start("abc").settle().crash("c").settle()
+    for number in range(200):
+        world.broadcast("a", b"%d" % number)
+    world.nodes["c"].write_time = busy_s
+    world.settle().upon("CatchUp", lambda: world.crash("c", silent=True)).restart("c").settle()
+    image = world.nodes["c"].disk.read()
+    assert image.snapshot is not None
+    assert image.snapshot.position > 150
+    world.nodes["c"].write_time = 0.0
+    world.restart("c").settle()
+    assert world.delivered("c") == world.delivered("a")
+
+
 def test_after_a_power_failure_four_of_five_go_on_without_the_founder(world: World) -> None:
     """What all have registered is on every disk, so the founder's is not needed to tell which view was the last."""
     world.start("abcde").broadcast("a", b"x").settle()

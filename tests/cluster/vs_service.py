@@ -174,10 +174,12 @@ class Member:
         return True
 
     def flush(self) -> None:
-        for effect in self.context.outbox:
-            if isinstance(effect, Persist):
-                self.image.apply(effect.record)
-        self.context.outbox.clear()
+        """All effects take place, and what follows from them."""
+        while effects := self.context.take():
+            for effect in effects:
+                if isinstance(effect, Persist):
+                    self.image.apply(effect.record)
+            self.total_order.performed(self.context.taken)
 
 
 class VsService:

@@ -155,6 +155,9 @@ class Host:
     def submit(self, now: float, body: bytes) -> int:
         return self.process.submit(now, body)
 
+    def performed(self, now: float, count: int) -> None:
+        self.process.performed(now, count)
+
     def leave(self, now: float) -> None:
         self.process.leave(now)
 

@@ -94,6 +94,25 @@ def test_nothing_is_confirmed_before_it_is_on_every_disk() -> None:
     run(story)
 
 
+def test_the_state_machine_sees_an_entry_when_it_is_on_the_local_disk() -> None:
+    async def story() -> None:
+        (a, b, c), (slow, _, _) = await three()
+        async with a, b, c:
+            await a.broadcast(b"x")
+            slow.goes.clear()
+            order = a.driver.process.total_order
+            before = order.length
+            waiting = asyncio.ensure_future(a.broadcast(b"y"))
+            await eventually(lambda: order.next_confirm > before)  # all others have acknowledged it
+            assert a.position == before
+            assert not waiting.done()
+            slow.goes.set()
+            await waiting
+            assert a.position == order.length
+
+    run(story)
+
+
 def test_what_arrives_during_a_write_goes_with_the_next_one() -> None:
     async def story() -> None:
         (a, b, c), (disk, _, _) = await three()

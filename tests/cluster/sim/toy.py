@@ -109,6 +109,9 @@ class Toy:
             self._share(self.leader)
         return self.count
 
+    def performed(self, now: float, count: int) -> None:
+        pass
+
     def leave(self, now: float) -> None:
         self.context.now = now
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cluster.actions import GcsDeliver, GcsSend, GcsView, LinkLive
+from cluster.durable import Image
 from cluster.specs.checkers import Checkers
 from cluster.specs.co_rfifo import CoRfifoSpec
+from cluster.specs.disk import DiskSpec
 from cluster.specs.queues import LossyQueue, Window
 from cluster.specs.spec import ACTIONS, Violation
 from cluster.specs.vs_rfifo import VsRfifoSpec
@@ -42,7 +44,7 @@ def test_coverage_lists_what_was_never_met() -> None:
 
 def test_every_action_is_judged() -> None:
     checkers = Checkers(A)
-    known = {kind for spec in checkers.specs for kind in spec.actions}
+    known = {kind for spec in (*checkers.specs, DiskSpec(lambda _: Image())) for kind in spec.actions}
     assert known == set(ACTIONS.values())
 
 

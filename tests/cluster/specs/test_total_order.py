@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cluster.actions import (
     Action,
+    Applied,
     Broadcast,
     CatchUp,
     Confirm,
@@ -207,6 +208,9 @@ REPLICA_REFUSED: dict[str, Trace] = {
     "deliver: after a recovery, on from the snapshot of p, or from the beginning": [
         *START, X, (A, StateDigest(2, "d")), Y, (A, CRASH), (A, RECOVER), (A, StateDigest(2, "d")),
         deliver(A, 3, B1, "z"),
+    ],
+    "apply: at one position, all state machines are given one entry": [
+        *START, (A, Applied(1, A1, entry("x"))), (A, CRASH), (B, Applied(1, B1, entry("z"))),
     ],
     "digest: of what p has applied, no more and no less": [*START, X, (A, StateDigest(1, "d"))],
     "digest: equal at equal positions": [
