@@ -36,25 +36,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("timing") and "pytest.mark.timing" not in item.path.read_text():
             raise pytest.UsageError(f"{item.path} has to say pytest.mark.timing itself: ./dev test looks for that")
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    items.sort(key=lambda item: item.get_closest_marker("long") is None and unit(item.nodeid).endswith(".py"))
 
 
 # Workers
 
 
-class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # has no types
-    """Tests of a file run on one worker, in their order. So do all files of a folder that has fixtures of its own.
+def unit(nodeid: str) -> str:
+    """What one worker runs, in its order: a file, or all files of a folder that has fixtures of its own.
 
     These fixtures are costly: a Spark session.
     """
+    file = nodeid.partition("::")[0]
+    folder = (TESTS.parent / file).parent
+    return str(folder) if folder != TESTS and (folder / "conftest.py").exists() else file
 
+
+class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # has no types
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        folder = (TESTS.parent / file).parent
-        return str(folder) if folder != TESTS and (folder / "conftest.py").exists() else file
+        return unit(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    config.option.loadscopereorder = False  # the order of collection, see above
     return WholeFiles(config, log)
 
 

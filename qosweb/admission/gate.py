@@ -130,22 +130,26 @@ class EngineGate(OpenGate):
             account = self._accounts.accounts[ticket.class_number]  # the request has another host here
         rid = None if ticket is None else ticket.rid
         cost = self.fixed_bytes + (self._means.get(account.name, REQUEST_BYTES) if size is None else size)
-        pending = WaitingRequest(self, facts, account, rid, on_decided, learns_size=size is None)
+        learns_size = size is None
+        if ticket is None:
+            started = admission.start_at_once(account.number, cost)
+            if started is not None:
+                driver.poke()
+                return self._permit(account, rid, started, None, learns_size=learns_size)
+        pending = WaitingRequest(self, facts, account, rid, on_decided, learns_size=learns_size)
         request: Request | Deny | None = None
         if ticket is not None:
             admission.now_ms = driver.now_ms()
             request = admission.visit(
                 ticket.owner, ticket.number, account.number, cost, pending.on_decision, ticket.left_ms
-            )
-        if request is None:
-            request = admission.start_at_once(account.number, cost)
+            ) or admission.start_at_once(account.number, cost)
         if request is None:
             request = admission.submit(account.number, cost, driver.now_ms(), pending.on_decision)
         driver.poke()
         if isinstance(request, Deny):
             return _denial(request, account, rid)
         if request.phase is Phase.RUNNING:
-            return self._permit(pending, request, Start(request.rate_bps))
+            return self._permit(account, rid, request, None, learns_size=learns_size)
         self._refresh()  # a request waits now
         pending.request = request
         return pending
@@ -153,25 +157,34 @@ class EngineGate(OpenGate):
     def outcome(self, pending: WaitingRequest, request: Request, decision: Decision) -> Decided:
         """What a decision of the engine means for a request that waited."""
         match decision:
-            case Start():
-                return self._permit(pending, request, decision)
+            case Start(_, since_s):
+                learns_size = pending.learns_size
+                return self._permit(pending.account, pending.rid, request, since_s, learns_size=learns_size)
             case GoTo():
                 return self._redirects.send(pending.facts, request.number, pending.account, pending.rid, decision)
             case Deny():
                 return _denial(decision, pending.account, pending.rid)
 
-    def _permit(self, pending: WaitingRequest, request: Request, start: Start) -> Permit:
-        self._count_in(pending.account)
+    def _permit(
+        self,
+        account: ClassAccount,
+        rid: RequestId | None,
+        request: Request,
+        since_s: float | None,
+        *,
+        learns_size: bool,
+    ) -> Permit:
+        self._count_in(account)
         return Permit(
             self,
-            pending.account,
-            pending.rid,
+            account,
+            rid,
             request,
             self._meter.enter(self._clock.read()),
-            rate_bps=start.rate_bps if self._paces else None,
+            rate_bps=request.rate_bps if self._paces else None,
             fixed_bytes=self.fixed_bytes,
-            channel_since=start.since_s,
-            learns_size=pending.learns_size,
+            channel_since=since_s,
+            learns_size=learns_size,
         )
 
     def decided(self, pending: WaitingRequest) -> float:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tests.support.clusters import Lines
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.timing, pytest.mark.long]
 
 ENDS_OF_A_NODE = {"connection refused", "connection reset", "closed within the answer", "closed without an answer"}
 DETECTION_S = 1.0  # a process that is gone is noticed by its connections

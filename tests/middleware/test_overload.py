@@ -4,7 +4,6 @@ there is room."""
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -12,17 +11,15 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 from aiohttp import web
+from qosweb.node import clock as node_clock
 
 from qosweb.errors import UsageError
 from qosweb.middleware import Doorkeeper, guard
-from tests.cluster.runtime.loops import eventually, run
-from tests.support.fiveclasses import points
-from tests.support.machine import Starved
+from tests.cluster.runtime.loops import eventually
+from tests.support.virtual_time import VirtualClock, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-pytestmark = pytest.mark.timing
 
 SPEC = """\
 set lifetime = 300ms
@@ -59,6 +56,13 @@ class Application:
         raise web.HTTPConflict(text="no")
 
 
+@pytest.fixture
+def virtual(monkeypatch: pytest.MonkeyPatch) -> VirtualClock:
+    clock = VirtualClock()
+    monkeypatch.setattr(node_clock, "time", clock)
+    return clock
+
+
 @asynccontextmanager
 async def running() -> AsyncIterator[tuple[Application, aiohttp.ClientSession]]:
     application = Application()
@@ -80,7 +84,7 @@ async def ask(session: aiohttp.ClientSession, path: str, **headers: str) -> tupl
         return reply.status, {name.lower(): value for name, value in reply.headers.items()}, await reply.text()
 
 
-def test_under_overload_classes_get_their_shares_and_no_more_run_than_may() -> None:
+def test_under_overload_classes_get_their_shares_and_no_more_run_than_may(virtual: VirtualClock) -> None:
     async def story() -> None:
         async with running() as (application, session):
             served: Counter[str] = Counter()
@@ -96,12 +100,9 @@ def test_under_overload_classes_get_their_shares_and_no_more_run_than_may() -> N
                         denials.append((status, fields, text))
                         await asyncio.sleep(0.05)
 
-            starved = Starved([os.getpid()])
             await asyncio.gather(*(client(path) for path in ("/a", "/b") for _ in range(40)))
-            part = starved.part()
             assert application.most == 4
-            share = served["/b"] / sum(served.values())
-            assert share == pytest.approx(0.75, abs=0.03 + points(part)), f"{part:.3f} of the time starved"
+            assert served["/b"] / sum(served.values()) == pytest.approx(0.75, abs=0.05)
             assert denials
             for status, fields, text in denials:
                 assert status == 503
@@ -110,10 +111,10 @@ def test_under_overload_classes_get_their_shares_and_no_more_run_than_may() -> N
                 assert "The request was not served:" in text
             assert application.entered <= sum(served.values()) + 8  # who was denied was never worked for
 
-    run(story)
+    run(story, virtual)
 
 
-def test_with_room_nobody_waits_and_nobody_is_denied() -> None:
+def test_with_room_nobody_waits_and_nobody_is_denied(virtual: VirtualClock) -> None:
     async def story() -> None:
         async with running() as (application, session):
             for _ in range(20):
@@ -123,10 +124,10 @@ def test_with_room_nobody_waits_and_nobody_is_denied() -> None:
             status, fields, text = await ask(session, "/fault")
             assert (status, text, fields["qos-decision"]) == (409, "no", "served")
 
-    run(story)
+    run(story, virtual)
 
 
-def test_a_bound_on_who_asks_is_429() -> None:
+def test_a_bound_on_who_asks_is_429(virtual: VirtualClock) -> None:
     async def story() -> None:
         async with running() as (_, session):
             found = await asyncio.gather(*(ask(session, "/slow", **{"X-Robot": "yes"}) for _ in range(4)))
@@ -135,10 +136,10 @@ def test_a_bound_on_who_asks_is_429() -> None:
             assert statuses[429] >= 2
             assert (await ask(session, "/slow"))[0] == 200
 
-    run(story)
+    run(story, virtual)
 
 
-def test_a_client_that_goes_away_waits_no_more() -> None:
+def test_a_client_that_goes_away_waits_no_more(virtual: VirtualClock) -> None:
     async def story() -> None:
         async with running() as (application, session):
             door = application.door
@@ -150,10 +151,10 @@ def test_a_client_that_goes_away_waits_no_more() -> None:
             await eventually(lambda: not door.waiting() and not application.now)
             assert (await ask(session, "/b"))[0] == 200
 
-    run(story)
+    run(story, virtual)
 
 
-def test_a_specification_changes_while_it_runs_and_a_bad_one_changes_nothing() -> None:
+def test_a_specification_changes_while_it_runs_and_a_bad_one_changes_nothing(virtual: VirtualClock) -> None:
     async def story() -> None:
         async with running() as (application, session):
             assert (await ask(session, "/c"))[1]["qos-class"] == "default"
@@ -163,7 +164,7 @@ def test_a_specification_changes_while_it_runs_and_a_bad_one_changes_nothing() -
             application.door.change_policy(SPEC + "</c>.server_resource < 50%\n")
             assert (await ask(session, "/c"))[1]["qos-class"] == "/c"
 
-    run(story)
+    run(story, virtual)
 
 
 def test_what_cannot_be_says_why() -> None:

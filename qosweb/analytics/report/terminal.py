@@ -56,20 +56,8 @@ def _when(verdict: Verdict) -> str:
 def _classes(findings: Findings) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("class", overflow="fold")
-    for column in (
-        "asked",
-        "served",
-        "denied",
-        "expired",
-        "failed",
-        "gave up",
-        "redirected",
-        "MB",
-        "wait p50",
-        "p99 ms",
-        "service p50",
-        "p99 ms",
-    ):
+    heads = "asked,served,denied,expired,failed,gave up,redirected,MB,wait p50,p99 ms,service p50,p99 ms"
+    for column in heads.split(","):
         table.add_column(column, justify="right")
     rows = [row for row in findings.table if row.window_s is None and row.node is None]
     for row in rows[:ROWS_MAX]:

@@ -51,7 +51,7 @@ def find(environ: Mapping[str, str]) -> Path:
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    if named := environ.get("JAVA_HOME"):
+    if (named := environ.get("JAVA_HOME")) and Path(named) != HOME:
         yield f"JAVA_HOME={named}", Path(named).absolute() / "bin" / "java"
     if found := shutil.which("java", path=environ.get("PATH", "")):
         yield f"{found} on PATH", Path(found)

@@ -43,6 +43,7 @@ class Exchange:
     resume: Callable[[Exchange], None]
     host: str = ""
     target: RequestTarget | None = None
+    key: str = ""  # the escaped path of the target, which names its page in the store
     resource: Resource | None = None
     failure: Failure | None = None  # why there is no resource
     page: Page | None = None
@@ -110,7 +111,7 @@ class Exchange:
 
     @property
     def logged_path(self) -> str:
-        return self.target.escaped_path if self.target is not None else self.message.path[:PATH_LOGGED_MAX]
+        return self.key if self.target is not None else self.message.path[:PATH_LOGGED_MAX]
 
     def field(self, name: str) -> str | None:
         """A header field, its lines joined as RFC 9110 section 5.3 says; None if it was not sent."""

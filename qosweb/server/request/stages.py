@@ -103,6 +103,7 @@ def resolve_target(exchange: Exchange, site: Site) -> Step:
         if bad.status == 404:
             return explain(404, "There is no such page.")
         return explain(bad.status, f"The request target is not acceptable: {bad.reason}.", must_close=True)
+    exchange.key = exchange.target.escaped_path
     if exchange.target.authority is not None:  # RFC 9112 section 3.2.2: it replaces Host
         exchange.host = exchange.target.authority
     return None
@@ -118,8 +119,7 @@ def classify(exchange: Exchange, site: Site) -> Step:
     site.account_of(exchange)
     resource = exchange.resource
     if resource is None and _may_be_file(exchange, site):
-        assert exchange.target is not None
-        resource = site.store.resources.get(exchange.target.escaped_path)  # current or not: it is an estimate
+        resource = site.store.resources.get(exchange.key)  # current or not: it is an estimate
     if exchange.is_head:
         exchange.expected_size = 0
     elif resource is not None:
@@ -234,7 +234,7 @@ def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
         return None
     target = exchange.target
     assert target is not None
-    key = target.escaped_path
+    key = exchange.key
     resource = site.store.current(key, exchange.started)
     if resource is not None:
         resource.recently_used = True

@@ -82,7 +82,7 @@ def test_verdicts_and_tables_are_data_frames(own_session: SparkSession, log: Pat
 
 def test_a_specification_may_come_from_a_file(own_session: SparkSession, log: Path, tmp_path: Path) -> None:
     spec = tmp_path / "s.webqos"
-    spec.write_text("</a>.num_requests < 1000\n")
+    spec.write_text("</b>.num_requests < 1000\n")
     assert analyze(own_session, log, spec=spec).outcome == "not tested"
     with pytest.raises(UsageError, match="no such file or folder"):
         analyze(own_session, tmp_path / "nowhere.log")

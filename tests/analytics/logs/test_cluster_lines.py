@@ -170,7 +170,7 @@ def test_a_run_of_which_no_promise_was_tested(
     assert f"note: {why}\n" in shown
     assert shown.splitlines()[-1].startswith("not tested: 10 lines")
     assert as_json(without)["outcome"] == "not tested"
-    assert "Were the promises kept? <span class='tag untested big'>not tested</span>" in page(without)
+    assert 'Were the promises kept? <span class="tag untested big">not tested</span>' in page(without)
     assert why in page(without)
 
     idle = Log("</a>.server_resource > 50%\n").run(2, {"/a": 5})

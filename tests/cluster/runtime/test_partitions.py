@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.long
+
 
 @contextmanager
 def group(folder: Path, names: str) -> Iterator[tuple[Cluster, NamespaceNetwork]]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from tests.cluster.runtime.members import Member
 
+pytestmark = pytest.mark.long
+
 
 def test_three_processes_order_the_same_entries(tmp_path: Path) -> None:
     with Cluster(tmp_path) as cluster:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from cluster.sim.mutation import Mutant
 
+pytestmark = pytest.mark.long
+
 WRONG = [mutant for mutant in MUTANTS if not mutant.equivalent]
 SEEDS_MAX = 30
 

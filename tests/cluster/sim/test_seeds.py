@@ -13,6 +13,8 @@ import pytest
 from cluster.sim.explore import SeedTask
 from cluster.sim.real_stack import run_task
 
+pytestmark = pytest.mark.long
+
 TOP = Path(__file__).resolve().parents[3]
 SEEDS = range(200)
 PARTS = 8

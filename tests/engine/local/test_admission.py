@@ -269,7 +269,7 @@ class Life(RuleBasedStateMachine):
         bench = self.bench
         if bench.engine.solo is not None:
             self.together(came_back=False)
-        for _ in range(20):
+        for _ in range(20 + self.others):  # each time at least one of b's requests ends
             for one in self.live():
                 assert one.request is not None
                 bench.admission.cancel(one.request)

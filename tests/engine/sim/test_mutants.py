@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from cluster.sim.mutation import Mutant
 
+pytestmark = pytest.mark.long
+
 SEEDS_MAX = 8
 
 # Where to begin: a seed that showed it. Without one here, seed 0 did.

@@ -16,6 +16,8 @@ from qosweb.engine.sim.run import play
 from qosweb.engine.sim.steady_load import off, shares_of
 from qosweb.engine.sim.wide_pipes import make_wide_plan
 
+pytestmark = pytest.mark.long
+
 TOP = Path(__file__).resolve().parents[3]
 SEEDS = range(80)
 PARTS = 10

@@ -15,7 +15,7 @@ import pytest
 from loadgen.cli import main
 from loadgen.errors import UsageError
 from loadgen.experiments.catalogue import BY_NAME, CATALOGUE
-from loadgen.experiments.findings import Check, ExperimentFindings
+from loadgen.experiments.findings import Check, ExperimentFindings, Table
 from loadgen.experiments.html_report import page
 from loadgen.experiments.layout import ONE_PIPE, SIDE_BY_SIDE, Layout
 from loadgen.experiments.namespaces import NamespaceNetwork, NamespacesUnavailable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.timing, pytest.mark.long]
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -302,6 +302,27 @@ def test_the_page_says_where_our_pages_are_smaller_than_the_papers(one: ModuleTy
         "about",
     )
     assert ours in shown
+
+
+def test_the_page_has_tables_pictures_and_escaped_text(tmp_path: Path) -> None:
+    picture = tmp_path / "a.png"
+    picture.write_bytes(b"png")
+    table = Table("a table", ["name", "number"], [["<x>", "1,234.5"]])
+    findings = ExperimentFindings("Seen.", [Check("1 < 2", False, "")], tables=[table], notes=["a note"])
+    skipped = ExperimentFindings("", [], skipped="no namespaces")
+    shown = page(
+        [
+            CompletedExperiment(CATALOGUE[0], findings, picture, 1.0),
+            CompletedExperiment(CATALOGUE[1], skipped, None, 0.0),
+        ],
+        "about",
+    )
+    assert shown.startswith("<!doctype html>")
+    for text in (
+        "Experiments: 0 passed, 1 failed, 1 skipped", "<td>&lt;x&gt;</td><td class=n>1,234.5</td>", "1 &lt; 2",
+        "a note", "data:image/png;base64,cG5n", "Skipped: no namespaces",
+    ):  # fmt: skip
+        assert text in shown
 
 
 def test_the_criterion_of_the_partition_is_what_is_checked() -> None:

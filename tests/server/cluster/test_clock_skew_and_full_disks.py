@@ -15,20 +15,23 @@ import pytest
 
 from tests.cluster.runtime.preloaded import Preloaded
 from tests.support.clusters import KIB, Load, RunningCluster, make_site, shares
-from tests.support.fiveclasses import points
-from tests.support.machine import Starved
 from tests.support.nodes import version
+from tests.support.pipeuse import rate_bps, sent
 from tests.support.smalldisk import as_seen_by, fill, small_disk
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.support.clusters import Lines
     from tests.support.nodes import RunningNode
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.timing, pytest.mark.long]
 
 HOUR_S = 3600
+PIPE, PIPE_BPS = "1MB/s", 1 << 20
+FULL = 0.9
+ATTEMPTS = 10
 SPEC = "set lifetime = 20s\nset channel = 64KB in 1s\n"
 
 
@@ -120,7 +123,7 @@ def test_full_disks_of_one_node(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site", {"a": 16 * KIB, "b": 16 * KIB})
     place = tmp_path / "place"
     before = small_disk(place, "48m")
-    with RunningCluster(site, tmp_path, TWO_CLASSES, "ab", "--capacity", "1MB/s") as cluster:
+    with RunningCluster(site, tmp_path, TWO_CLASSES, "ab", "--capacity", PIPE) as cluster:
         a, b = (cluster.nodes[name] for name in "ab")
         logs = ("--access-log", str(place / "access.log"), "--order-log", str(place / "order.log"))
         c = cluster.add("c", "--data-dir", str(place / "data"), *logs, before=before, command=patience(600))
@@ -134,15 +137,11 @@ def test_full_disks_of_one_node(tmp_path: Path) -> None:
 
         wait_for(goes_on, "c says that its disk is full", 60)
         cluster.together("ab")
-        began = float(cluster.requests("ab")[-1]["ts"])
         assert "cluster: waits for its disk, which is full\n" in c.readiness()
         assert c.get("/a/page").headers["qos-scope"] == "local"
-        starved = Starved([a.process.pid, b.process.pid])
-        with Load(tmp_path, [a, b], ["a=50:/a/page", "b=50:/b/page"], "--rate", "260", "--duration", "5s") as load:
-            load.wait()
-        allowed = 0.04 + points(starved.part())  # of few pages: 16 KB are 0.2 % of what is sent
-        requests = [line for line in cluster.requests("ab") if float(line["ts"]) > began]
-        assert shares(requests, 1, 5)["/b"] == pytest.approx(0.75, abs=allowed)  # as if c had never been there
+        assert shares(under_load(cluster, tmp_path), 1, 5)["/b"] == pytest.approx(
+            0.75, abs=0.06
+        )  # as if c were not there
         says(c, "access log: cannot write", "No space left on device")
         says(c, "the order log", "takes nothing", "No space left on device")
         filler.unlink()
@@ -154,6 +153,23 @@ def test_full_disks_of_one_node(tmp_path: Path) -> None:
         assert not any("Traceback" in line for node in (a, b, c) for line in node.stderr)
         lines = as_seen_by(c.process, place / "access.log").read_text().splitlines()
         assert all(json.loads(line) for line in lines)
+
+
+def under_load(cluster: RunningCluster, scratch: Path) -> Lines:
+    """What a and b log under a load of five seconds that fills their pipes.
+
+    Without full pipes shares say nothing. On a busy machine that may take another try.
+    """
+    for _ in range(ATTEMPTS):
+        before = len(cluster.requests("ab"))
+        targets = [cluster.nodes[name] for name in "ab"]
+        with Load(scratch, targets, ["a=50:/a/page", "b=50:/b/page"], "--rate", "260", "--duration", "5s") as load:
+            load.wait()
+        requests = cluster.requests("ab")[before:]
+        began = float(requests[0]["ts"])
+        if rate_bps(sent(requests), began + 1, began + 5) >= FULL * 2 * PIPE_BPS:
+            return requests
+    pytest.skip("needs a machine that is less busy: the pipes were never full")
 
 
 def test_a_node_that_waits_for_the_state_says_so(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.support.sites import LARGE, write_site
 from tests.support.tls import client_context, write_certificate
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.timing, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

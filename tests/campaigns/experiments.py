@@ -1,0 +1,15 @@
+"""All experiments of the load generator at full length, with their report: the papers' figures, measured here."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from loadgen.cli import main as loadgen
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="./dev campaign experiments", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("report"), metavar="DIR", help="for the report (else report)")
+    options, rest = parser.parse_known_args(arguments)
+    return loadgen(["experiments", "all", "--out", str(options.out), *rest])

@@ -1,0 +1,36 @@
+"""Thousands of new seeds of faults: the group stack, the engine on top of it, and the engine with many channels."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="./dev campaign seeds", description=__doc__)
+    parser.add_argument(
+        "--seeds", type=int, default=5_000, metavar="N", help="of the group stack; a tenth of the others"
+    )
+    parser.add_argument(
+        "--seed-from", type=int, metavar="S", help="the first of them; else one that depends on the time"
+    )
+    options = parser.parse_args(arguments)
+    first = options.seed_from if options.seed_from is not None else int(time.time())
+    few = str(max(1, options.seeds // 10))
+    print(f"seeds from {first} on")
+    for command in (
+        ["cluster", "sim", "--seeds", str(options.seeds), "--jobs", str(os.cpu_count() or 1)],
+        ["qosweb.engine.sim", "--seeds", few],
+        ["qosweb.engine.sim", "--wide", "--seeds", few],
+    ):
+        words = [sys.executable, "-m", *command, "--seed-from", str(first)]
+        print(" ".join(words[1:]), flush=True)
+        if code := subprocess.run(words, cwd=TOP, check=False).returncode:
+            return code
+    return 0
