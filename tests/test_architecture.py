@@ -303,6 +303,8 @@ def test_no_name_is_dead() -> None:
     references = {path: _References(path) for path in SOURCES}
     attributes = set().union(*(one.attributes for one in references.values()))
     of_modules = set().union(*(one.of_modules for one in references.values()))
+    for template in (path for package in PACKAGES for path in (TOP / package).rglob("templates/*")):
+        attributes.update(re.findall(r"\.(\w+)", template.read_text("utf-8")))
     dead = {}
     for path, here in references.items():
         for name, node in _defined(_tree(path).body):

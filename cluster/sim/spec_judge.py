@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cluster.actions import Action
     from cluster.durable import Image
     from cluster.sim.world import World
-    from cluster.specs.joint import Joint, ProcessState
+    from cluster.specs.invariants.joint import Joint, ProcessState
 
 
 class Specifications(RunJudge):

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING
 
 from cluster.specs.co_rfifo import CoRfifoSpec
 from cluster.specs.dvs import DvsSpec
-from cluster.specs.dvs_invariants import DvsInvariants
-from cluster.specs.gcs_invariants import GcsInvariants
+from cluster.specs.invariants.dvs import DvsInvariants
+from cluster.specs.invariants.gcs import GcsInvariants
+from cluster.specs.invariants.replica import ReplicaInvariants
+from cluster.specs.invariants.total_order import TotalOrderInvariants
 from cluster.specs.liveness import LivenessSpec
 from cluster.specs.mbrshp import MbrshpSpec
 from cluster.specs.replica import ReplicaSpec
-from cluster.specs.replica_invariants import ReplicaInvariants
 from cluster.specs.self_delivery import SelfSpec
 from cluster.specs.spec import ACTIONS, Spec, TraceStep, Violation
 from cluster.specs.timing import TimingSpec
 from cluster.specs.total_order import TotalOrderSpec
-from cluster.specs.total_order_invariants import TotalOrderInvariants
 from cluster.specs.trans_set import TransSetSpec
 from cluster.specs.vs import VsSpec
 from cluster.specs.vs_rfifo import VsRfifoSpec
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from cluster.actions import Action
     from cluster.names import ProcessId
-    from cluster.specs.joint import Joint
+    from cluster.specs.invariants.joint import Joint
 
 STEPS_KEPT = 400  # to look back into
 STEPS_SHOWN = 15  # with a violation, of those that its specification knows

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.specs.joint import order_length
+from cluster.specs.invariants.joint import order_length
 from cluster.specs.primary_history import is_quorum
 from cluster.specs.spec import Spec
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cluster.names import ProcessId, View
-    from cluster.specs.joint import Joint
+    from cluster.specs.invariants.joint import Joint
     from cluster.specs.replica import ReplicaSpec
     from cluster.specs.self_delivery import SelfSpec
     from cluster.specs.total_order import TotalOrderSpec

@@ -22,7 +22,7 @@ from cluster.actions import NAMES, Action
 from cluster.names import ProcessId, ViewId
 
 if TYPE_CHECKING:
-    from cluster.specs.joint import Joint
+    from cluster.specs.invariants.joint import Joint
 
 
 class TraceStep(msgspec.Struct, frozen=True):

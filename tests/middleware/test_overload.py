@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 from aiohttp import web
-from qosweb.node import clock as node_clock
 
+from qosweb.admission import clock as node_clock
 from qosweb.errors import UsageError
 from qosweb.middleware import Doorkeeper, guard
 from tests.cluster.runtime.loops import eventually

@@ -82,14 +82,14 @@ def fill_beside(
     scale = stops.scale
     asked = [amount * scale if one in bound else 0 for one, amount in enumerate(demand)]
     free = [one for one in range(len(demand)) if one not in bound]
-    search = _Search(
+    search = _LevelSearch(
         capacity, asked, levels, free, [least * scale for least in low], stops.amounts, rules.over(bound, scale), scale
     )
     found = search.shares()
     return Exact(found.amounts, found.scale * scale) if found is not None else None
 
 
-class _Search:
+class _LevelSearch:
     """For the level at which the capacity is exhausted; ``demand`` is that of the classes that are not free.
 
     All amounts but the capacity are in parts of a scale.

@@ -33,12 +33,12 @@ def fill_under(
     """
     if any(sum([low[one] for one in group]) > ppm for group, ppm in ceilings):
         return None
-    filling = _Filling(ceilings, low, high, offsets)
+    filling = _PackingFill(ceilings, low, high, offsets)
     filling.fill()
     return filling.shares()
 
 
-class _Filling:
+class _PackingFill:
     def __init__(
         self, ceilings: Sequence[Group], low: Sequence[int], high: Sequence[int], offsets: Sequence[int]
     ) -> None:

@@ -35,12 +35,12 @@ from cluster.messages import FwdMsg, Info, Summary, SyncMsg
 from cluster.names import Label, ProcessId, View, ViewId, founding_view, initial_view
 from cluster.specs.checkers import Checkers
 from cluster.specs.co_rfifo import CoRfifoSpec
-from cluster.specs.dvs_invariants import DvsInvariants
-from cluster.specs.gcs_invariants import GcsInvariants
-from cluster.specs.replica_invariants import ReplicaInvariants
+from cluster.specs.invariants.dvs import DvsInvariants
+from cluster.specs.invariants.gcs import GcsInvariants
+from cluster.specs.invariants.replica import ReplicaInvariants
+from cluster.specs.invariants.total_order import TotalOrderInvariants
 from cluster.specs.self_delivery import SelfSpec
 from cluster.specs.spec import Spec, Violation
-from cluster.specs.total_order_invariants import TotalOrderInvariants
 from tests.cluster.specs.traces import (
     CRASH,
     RECOVER,

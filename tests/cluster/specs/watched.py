@@ -8,11 +8,11 @@ from cluster.actions import Action, Crashed, Recovered, VsNewView, VsReceive, Vs
 from cluster.names import ProcessId
 from cluster.specs.checkers import Checkers
 from cluster.specs.dvs import DvsSpec
-from cluster.specs.dvs_invariants import DvsInvariants
+from cluster.specs.invariants.dvs import DvsInvariants
+from cluster.specs.invariants.replica import ReplicaInvariants
+from cluster.specs.invariants.total_order import TotalOrderInvariants
 from cluster.specs.replica import ReplicaSpec
-from cluster.specs.replica_invariants import ReplicaInvariants
 from cluster.specs.total_order import TotalOrderSpec
-from cluster.specs.total_order_invariants import TotalOrderInvariants
 from cluster.specs.vs import VsSpec
 from cluster.specs.world import WorldSpec
 from tests.cluster.vs_service import Member, VsService

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cluster.messages import Ordered
     from cluster.names import ProcessId, View, ViewId
     from cluster.specs.co_rfifo import CoRfifoSpec
-    from cluster.specs.joint import EndpointState, Joint, QueueState
+    from cluster.specs.invariants.joint import EndpointState, Joint, QueueState
     from cluster.specs.self_delivery import SelfSpec
 
 SYNCS_KEPT = 16  # of one process

@@ -18,7 +18,7 @@ from cluster.specs.spec import Spec
 if TYPE_CHECKING:
     from cluster.actions import DvsNewView, DvsSend
     from cluster.names import ProcessId, View, ViewId
-    from cluster.specs.joint import Joint, ProcessState
+    from cluster.specs.invariants.joint import Joint, ProcessState
 
 NORMAL = "normal"
 

@@ -17,15 +17,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.messages import Summary
-from cluster.specs.joint import label_at, order_length
+from cluster.specs.invariants.joint import label_at, order_length
 from cluster.specs.queues import Window
 from cluster.specs.spec import Spec
 
 if TYPE_CHECKING:
     from cluster.actions import CatchUp, DvsNewView, DvsSend, Established, Recovered
     from cluster.names import Label, ProcessId, View, ViewId
-    from cluster.specs.dvs_invariants import DvsInvariants
-    from cluster.specs.joint import Joint, TotalOrderState
+    from cluster.specs.invariants.dvs import DvsInvariants
+    from cluster.specs.invariants.joint import Joint, TotalOrderState
 
 KEPT = 16  # views whose sigma is remembered
 REMEMBERED = 100_000  # confirmed labels

@@ -26,7 +26,7 @@ from cluster.specs.spec import Spec
 if TYPE_CHECKING:
     from cluster.actions import Crashed, DvsNewView, DvsRegister, VsNewView, VsReceive, VsSend
     from cluster.names import ProcessId, View, ViewId
-    from cluster.specs.joint import Joint, PrimaryState
+    from cluster.specs.invariants.joint import Joint, PrimaryState
 
 ATTEMPTED_KEPT = 64  # of one process; older ones are settled
 

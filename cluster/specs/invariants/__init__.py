@@ -1,0 +1,1 @@
+"""The papers' invariants as checkers of the joint state of all processes."""
