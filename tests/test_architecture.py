@@ -58,11 +58,11 @@ FORBIDDEN_IMPORTS = {
     "qosweb": ("loadgen", "tests"),
     # Server and middleware both use admission control, and nothing of each other.
     "qosweb/admission": (
-        "aiohttp", "qosweb.analytics", "qosweb.cli", "qosweb.demo", "qosweb.middleware", "qosweb.node",
-        "qosweb.server.pipeline", "qosweb.settings", "qosweb.tools",
+        "aiohttp", "qosweb.analytics", "qosweb.cli", "qosweb.demo", "qosweb.middleware", "qosweb.server",
+        "qosweb.settings", "qosweb.tools",
     ),
-    "qosweb/middleware": ("qosweb.demo", "qosweb.node", "qosweb.server.pipeline"),
-    "qosweb/node": ("qosweb.middleware",),
+    "qosweb/middleware": ("qosweb.demo", "qosweb.server"),
+    "qosweb/server": ("qosweb.middleware",),
 }  # fmt: skip
 WITHOUT_CYCLES = ("qosweb/admission",)  # packages whose modules do not import each other in a circle, even for types
 # Formats that run code when they are read.

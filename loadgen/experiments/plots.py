@@ -26,8 +26,8 @@ def require_matplotlib() -> None:
     """Raise UsageError if pictures cannot be drawn: better before an experiment than after it."""
     try:
         import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise UsageError(f"experiments draw pictures with matplotlib ({error}): pip install 'qosweb[plots]'") from None
+    except ImportError:
+        raise UsageError("the report needs matplotlib. Run `pip install 'qosweb[plots]'`.") from None
 
 
 def draw(panels: Sequence[Panel | Bars], target: Path) -> None:

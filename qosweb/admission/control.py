@@ -12,7 +12,7 @@ the end of the request, which the server adds to its account (`plain_served`, `b
 
 Without a policy every request may start. A process on its own is a cluster of one; a member of a cluster joins the
 driver to its group (`driver.join_group`) and opens redirects (`open_redirects`).
-Above: `qosweb.node`, `qosweb.middleware`.  Below: `gate`, `qosweb.engine`.
+Above: `qosweb.server`, `qosweb.middleware`.  Below: `gate`, `qosweb.engine`.
 """
 
 from __future__ import annotations

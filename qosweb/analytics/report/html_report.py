@@ -20,7 +20,7 @@ WINDOWS_MAX = 500
 def page(findings: Findings, *, refresh_s: int | None = None) -> str:
     """With ``refresh_s`` a browser reloads the page at that interval: the log still grows."""
     environment = Environment(
-        loader=PackageLoader("qosweb.analytics"),
+        loader=PackageLoader("qosweb.analytics.report"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
