@@ -1,8 +1,9 @@
-"""Self delivery: the third automaton, and with its parents the whole end-point.
+"""Self delivery: blocks the client during a view change, so that it gets all its own messages first.
 
+The third automaton of the group communication end-point; with its two parents it is the complete end-point.
 Paper: Khazan's thesis, fig. 6.6 (GCS_p = VS_RFIFO+TS+SD_p).
 Departs: nothing.
-Above: the view order, which answers `block` with `block_ok` and sends nothing from there until the next view.
+Above: the view order, which answers `block` with `block_ok` and sends nothing from then until the next view.
 Below: links and membership.
 """
 
@@ -35,7 +36,7 @@ class Endpoint(VirtualSynchrony):
     def send(self, body: Ordered) -> None:
         if self.block_status == BLOCKED:
             raise RuntimeError("the client sends although it said block_ok and no view came since")
-        VirtualSynchrony.send(self, body)  # as super() does, for less
+        VirtualSynchrony.send(self, body)  # the same as super(), but faster
 
     def block_ok(self) -> None:
         """block_ok_p()"""

@@ -1,15 +1,17 @@
-"""Dynamic primary views: which of the views that come and go may decide for the group.
+"""Dynamic primary views: decides which views may order entries for the group (dynamic quorums).
 
 Paper: De Prisco et al., PODC 1998, fig. 3 (VS-TO-DVS). State variables keep the paper's names.
 Departs:
 - A majority of w includes the half of w that holds its lowest-ranked member (dynamic linear voting). Any two such
-  quorums of w intersect, and that is all that the proof of invariant 5.5 asks of a majority.
-- `act` may be None: a process that joined and was told of no primary view. It follows where others lead; a view in
-  which nobody knows a primary view is never attempted.
-- A view is attempted after the infos of all members, one's own included, came in through the order of the view. So all
-  decide from the same infos, and client messages cannot arrive before the view was attempted: nothing is buffered.
-- What a client sends in a view that is over is dropped at once (the paper keeps it in a queue that is never emptied).
-- `processed` tells the order below how much of it was dealt with, here and above: only that is acknowledged.
+  quorums of w intersect, and the proof of invariant 5.5 needs nothing else of a majority.
+- `act` may be None: for a process that joined and has not learned of a primary view. It follows other members. A view
+  in which no member knows a primary view is never attempted.
+- A view is attempted after the infos of all members, the own info included, arrived through the order of the view. So
+  all members decide from the same infos, and client messages cannot arrive before the view was attempted: nothing is
+  buffered.
+- A client message for a view that has ended is dropped at once (the paper keeps it in a queue that is never emptied).
+- `processed` tells the view order below how many of its messages this layer and the layers above have processed. Only
+  those are acknowledged.
 Above: total order.  Below: view order (VS).
 """
 
@@ -46,7 +48,7 @@ class Below(Protocol):
 
 
 def is_quorum(members: Iterable[ProcessId], view: View) -> bool:
-    """Whether these may decide for `view`: more than half of it, or half of it with its lowest-ranked member."""
+    """Whether these members may decide for `view`: more than half of it, or half with its lowest-ranked member."""
     present = set(members)
     common = sum(member in present for member in view.members)
     return 2 * common > len(view.members) or (2 * common == len(view.members) and view.members[0] in present)
@@ -80,12 +82,12 @@ class PrimaryViews:
         self.client_cur: View | None = None
         self.act = image.act
         self.amb: dict[ViewId, View] = {view.id: view for view in image.amb}
-        self.info_rcvd: set[ProcessId] = set()  # whose info of cur came in; what they said is in act and amb
+        self.info_rcvd: set[ProcessId] = set()  # members whose info for cur arrived; its contents are in act and amb
         self.rcvd_rgst: set[ProcessId] = set()
         self._on_disk = (self.act, tuple(sorted(self.amb)))
-        self._received = 0  # messages of cur's order, so far
-        self._ignored: list[ViewMessage] = []  # what made no sense, until it is safe
-        self._unprocessed: deque[int] = deque()  # those of the client that it is not done with, by place in the order
+        self._received = 0  # number of messages of cur's order so far
+        self._ignored: list[ViewMessage] = []  # invalid messages, until they are safe
+        self._unprocessed: deque[int] = deque()  # client messages not processed yet, by place in the order
 
     @property
     def use(self) -> list[View]:
@@ -142,7 +144,7 @@ class PrimaryViews:
             self.above.safe(sender, body)
 
     def _ignore(self, sender: ProcessId, body: ViewMessage) -> None:
-        """It is in the order of the view, so all members ignore it alike."""
+        """Ignores an invalid message. It is in the order of the view, so all members ignore it alike."""
         self._ignored.append(body)
         self.context.outbox.append(Ejected(sender, f"a {type(body).__name__} that makes no sense in {self.cur}"))
 
@@ -166,7 +168,7 @@ class PrimaryViews:
             self.below.send(Registered())
 
     def processed(self, count: int) -> None:
-        """The client is done with its next `count` messages of this view."""
+        """The client has processed its next `count` messages of this view."""
         unprocessed = self._unprocessed
         for _ in range(count):
             unprocessed.popleft()
@@ -208,7 +210,7 @@ class PrimaryViews:
         if len(self.rcvd_rgst) == len(self.cur.members) and (self.act is None or self.cur.id > self.act.id):
             self.act = self.cur
             self._forget_settled()
-            self._persist()  # nothing waits for it, but after a loss of all power it is what the survivors have
+            self._persist()  # nothing waits for this record, but the survivors of a power failure need it
 
     def _forget_settled(self) -> None:
         if self.act is not None:
