@@ -64,7 +64,7 @@ class VirtualSynchrony(FifoMulticast):
             self.run()
 
     def _keep_aside(self, sender: ProcessId, known: SyncMsg, sync: SyncMsg) -> None:
-        """Keeps the sender's previous sync_msg if the sender has changed its view: it tells how the sender got there."""
+        """Keeps the sender's previous sync_msg if the sender has changed its view: it shows how it got there."""
         has_moved = known.view_id != sync.view_id
         if (has_moved or self._awaits(sender, known)) and not self._awaits(sender, self.sync_before.get(sender)):
             self.sync_before[sender] = known

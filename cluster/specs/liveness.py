@@ -1,12 +1,13 @@
-"""LIVENESS: what a run has to show after its faults have ended and it has come to rest.
+"""LIVENESS: checks the final state of a run, after its faults have ended and it has come to rest.
 
-Papers: Khazan's thesis, properties 5.2.1 and 5.2.2 (a view that MBRSHP gave to all its members last is delivered, and
-so is every message sent in it); for the primary views and the total order the papers promise nothing, this stack does:
-one primary view of all that are up, where the rules allow one; every submission at its end; all replicas equal.
-The rules allow a primary view to those who are up if they are a quorum of the latest view that any of them knows to be
-totally registered, and of each view that any of them knows to have been attempted since.
+Papers: Khazan's thesis, properties 5.2.1 and 5.2.2 (a view that MBRSHP gave last to all its members is delivered, and
+so is every message sent in it). For the primary views and the total order the papers guarantee no liveness, but this
+stack does: one primary view of all processes that are up, where the rules allow one; an outcome for every submission;
+all replicas equal.
+The rules allow a primary view to the processes that are up if they are a quorum of the latest view that any of them
+knows to be totally registered, and of each view that any of them knows to have been attempted since.
 
-A function of the final states and of what the other specifications remember of the trace.
+A function of the final states and of the histories that the other specifications keep of the trace.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NORMAL = "normal"
 
 
 def is_primary_allowed(joint: Joint) -> bool:
-    """Whether all that are up may form a primary view together."""
+    """Whether all processes that are up may form a primary view together."""
     acts = [process.primary.act for process in joint.values() if process.primary.act is not None]
     if not acts:
         return False

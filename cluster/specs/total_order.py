@@ -1,18 +1,20 @@
-"""TO: one sequence of entries for all, delivered without gaps.
+"""TO: specification of the total order: one sequence of entries, delivered to all without gaps.
 
 Paper: De Prisco et al., PODC 1998, section 6 (after Fekete, Lynch, Shvartsman, PODC 1997): pending[p], queue, next[p].
 Departs:
-- A snapshot stands for the delivery of all below it (`CatchUp`). It can only be of what somebody delivered.
+- A snapshot stands for the delivery of everything below it (`CatchUp`). It can only cover entries that some process
+  delivered.
 - A process that kept its disk comes back at some earlier position (its snapshot) and delivers again: the same entries
   at the same positions, and without a gap. So a recovery resets next[p] to any position up to where it was.
-- A crash of the submitter may lose the last of what it broadcast, what is refused is taken back (`replica`), and a
-  replica may take back a checkpoint that a later one makes useless.
-- Entries of nobody mark the change of the primary view: all who establish a view put the same one at the same place.
+- A crash of the submitter may lose the last entries it broadcast. Refused entries are taken back (`replica`), and a
+  replica may take back a checkpoint that a later one makes obsolete.
+- Entries of `NOBODY` mark the change of the primary view: all processes that establish a view put the same one at the
+  same position.
 
-Internal choice: TO-ORDER(a, p), when the first process delivers the entry. Its place is first visible there, and that
-somebody else delivers another one in that place is wrong whenever it was ordered.
-Two more clauses are what the exactly-once rule after truncation rests on: labels of one origin enter the order in
-increasing order, and nothing is delivered that nobody confirmed.
+Internal choice: TO-ORDER(a, p) when the first process delivers the entry. Its position is first visible there, and
+another entry delivered at that position is wrong whenever it was ordered.
+Two more clauses are the basis of the exactly-once rule after truncation: labels of one origin enter the order in
+increasing order, and every delivered entry was confirmed by some process.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
         Recovered,
     )  # fmt: skip
 
-REMEMBERED = 100_000  # entries; what is older is no longer compared
+REMEMBERED = 100_000  # number of recent entries kept for comparison
 
 
 class TotalOrderSpec(Spec):
@@ -48,11 +50,11 @@ class TotalOrderSpec(Spec):
         self.pending: dict[ProcessId, LossyQueue[Entry]] = {}
         self.queue: Window[tuple[Label, Entry]] = Window()
         self.next: dict[ProcessId, int] = {}
-        self.resumed: set[ProcessId] = set()  # recovered, and delivered nothing since
+        self.resumed: set[ProcessId] = set()  # recovered processes that delivered nothing since
         self.highest: dict[ProcessId, Label] = {}  # the last label of each origin in queue
         self.confirmed: dict[ProcessId, int] = {}
         self.confirmed_by_any = 0
-        self.established: dict[ViewId, int] = {}  # how long an order its members built on
+        self.established: dict[ViewId, int] = {}  # length of the order that its members built on
         self.current: dict[ProcessId, ViewId] = {}
         self.last_established: dict[ProcessId, ViewId] = {}
         self._remembered = remembered
@@ -165,6 +167,6 @@ class TotalOrderSpec(Spec):
             self.resumed.add(at)
 
     def take_back(self, p: ProcessId, entry: Entry) -> bool:
-        """p was told that this entry of its own will not be delivered. False: it is in the order, or never was here."""
+        """p was told that this own entry will not be delivered. False: it is in the order, or was never submitted."""
         pending = self.pending.get(p)
         return pending is not None and pending.take_back(entry)

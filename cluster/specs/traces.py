@@ -1,19 +1,19 @@
-"""Traces as text: what a process recorded, line by line, put together with what the others did, and judged.
+"""Trace files: reads recorded traces, merges those of several processes, and checks the result.
 
 A file holds one or more lives of one process. A life begins with a `Life`; each other line is an action with its time:
 
     {"trace":1,"process":["a",0],"boot":1,"founder":["a",0],"at":12.25}
     [12.251,"Submitted",{"ticket":1,"body":"eA=="}]
 
-Who sees all processes at once (the simulator) writes one file for them: each line also says whose action it is, and
-crashes are actions. `python -m cluster check` reads either.
+A recorder that sees all processes (the simulator) writes one file for them: each line also names the process of the
+action, and crashes are actions. `python -m cluster check` reads both forms.
 
     [12.251,"Submitted",{"ticket":1,"body":"eA=="},["a",0]]
 
-Lives of several processes become one trace by their times, so their clocks have to be one clock: processes of one
-machine. Any order that keeps causes before effects is as good as the real one, since what processes do without hearing
-of each other could have happened in either order. That a process crashed is only seen when it begins another life, so
-that is where the crash is put: between the two it did nothing.
+Lives of several processes are merged by their times, so the processes need the same clock: they run on one machine. Any
+order that keeps causes before effects is as good as the real one, since actions of processes that do not hear of each
+other could have happened in either order. A crash is only visible when the process begins another life, so the crash is
+put there: between the two lives the process did nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FORMAT = 1
 
 
 class Life(msgspec.Struct, frozen=True):
-    """The first line of a life. `founder`: who founded the group, where this process knows it."""
+    """The first line of a life. `founder`: the process that founded the group, if this process knows it."""
 
     trace: int
     process: ProcessId
@@ -45,11 +45,11 @@ class Life(msgspec.Struct, frozen=True):
 
 
 class BadTrace(Exception):
-    """A file that is no trace, or traces that do not belong together."""
+    """A file that is not a trace, or traces that do not belong together."""
 
 
 class TraceLine(msgspec.Struct, array_like=True, frozen=True):
-    """An action. `process`: whose it is, if not that of the life it stands in."""
+    """An action. `process`: its process, if it differs from that of the life."""
 
     at: float
     kind: str
@@ -75,7 +75,7 @@ def action_line(at: float, action: Action, process: ProcessId | None = None) -> 
 
 
 def read_trace(name: str, lines: Iterable[bytes]) -> Iterator[Step | Life]:
-    """The lives and steps of one file. A line that is cut short, the last of a life, is what a kill leaves behind."""
+    """The lives and steps of one file. Accepts a truncated last line of a life, which a killed process leaves."""
     life: Life | None = None
     cut = ""
     for number, line in enumerate(lines, 1):
@@ -101,7 +101,7 @@ def read_trace(name: str, lines: Iterable[bytes]) -> Iterator[Step | Life]:
 
 
 def merge(files: Mapping[str, Iterable[bytes]]) -> Iterator[Step]:
-    """All steps of all files as one trace, with the crashes that must have been."""
+    """Merges the steps of all files into one trace and adds the implied crashes."""
     streams = [_timed(name, lines) for name, lines in files.items()]
     for _, step in heapq.merge(*streams, key=lambda pair: pair[0]):
         yield step
@@ -124,7 +124,7 @@ def _timed(name: str, lines: Iterable[bytes]) -> Iterator[tuple[float, Step]]:
 
 
 def founder_of(files: Mapping[str, Iterable[bytes]]) -> ProcessId:
-    """Who founded the group, by what the first lines say."""
+    """The process that founded the group, from the first lines of the files."""
     found = {life.founder for name, lines in files.items() for life in _lives(name, lines) if life.founder is not None}
     if len(found) != 1:
         said = ", ".join(sorted(map(str, found))) or "nobody"
@@ -147,7 +147,7 @@ class TraceVerdict(msgspec.Struct):
 
 
 def judge(founder: ProcessId, steps: Iterable[Step]) -> TraceVerdict:
-    """Follow the trace through all specifications, up to the first step that one of them does not allow."""
+    """Checks the trace against all specifications, up to the first violation."""
     checkers = Checkers(founder)
     violation = None
     try:
