@@ -145,7 +145,7 @@ class Image:
             case Truncated(base=base):
                 self.log.drop_below(base)
             case _:
-                raise TypeError(f"no record of the list: {record!r}")
+                raise TypeError(f"unknown record type: {record!r}")
 
 
 def founding_image(founder: ProcessId) -> Image:

@@ -35,13 +35,13 @@ class Endpoint(VirtualSynchrony):
 
     def send(self, body: Ordered) -> None:
         if self.block_status == BLOCKED:
-            raise RuntimeError("the client sends although it said block_ok and no view came since")
+            raise RuntimeError("the client sent a message after block_ok and before the next view")
         VirtualSynchrony.send(self, body)  # the same as super(), but faster
 
     def block_ok(self) -> None:
         """block_ok_p()"""
         if self.block_status != REQUESTED:
-            raise RuntimeError(f"block_ok while {self.block_status}")
+            raise RuntimeError(f"unexpected block_ok in status {self.block_status}")
         if self.context.trace is not None:
             self.context.trace(BlockOk())
         self.block_status = BLOCKED

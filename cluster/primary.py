@@ -146,7 +146,7 @@ class PrimaryViews:
     def _ignore(self, sender: ProcessId, body: ViewMessage) -> None:
         """Ignores an invalid message. It is in the order of the view, so all members ignore it alike."""
         self._ignored.append(body)
-        self.context.outbox.append(Ejected(sender, f"a {type(body).__name__} that makes no sense in {self.cur}"))
+        self.context.outbox.append(Ejected(sender, f"invalid {type(body).__name__} message in {self.cur}"))
 
     def _was_ignored(self, body: ViewMessage) -> bool:
         before = len(self._ignored)
@@ -183,7 +183,7 @@ class PrimaryViews:
         if sender in self.info_rcvd or any(
             view.id >= self.cur.id for view in (info.act, *info.amb) if view is not None
         ):
-            self.context.outbox.append(Ejected(sender, f"an Info that makes no sense in {self.cur}"))
+            self.context.outbox.append(Ejected(sender, f"invalid Info message in {self.cur}"))
             return
         self.info_rcvd.add(sender)
         if info.act is not None and (self.act is None or info.act.id > self.act.id):

@@ -62,19 +62,19 @@ def plan_recovery(images: Mapping[ProcessId, Image]) -> RecoveryPlan:
     used = _use(images)
     if not used:
         raise CannotRecover(
-            "none of these processes was ever told of a primary view, so there is no order to go on from. "
+            "none of these disks knows a primary view, so there is no order to continue from. "
             "Found a new group, or use the disk of a process that was a member."
         )
     if all(is_quorum(images, view) for view in used):
         raise CannotRecover(
-            f"these disks have a quorum of every view that may decide ({', '.join(map(str, used))}). "
-            "Nothing has to be given up: start their nodes, and they make a primary view by themselves."
+            f"these disks are a quorum of every view that may decide ({', '.join(map(str, used))}). "
+            "No recovery is needed: start their nodes, and they form a primary view by themselves."
         )
     leader = max(images, key=lambda process: (images[process].high_primary or NO_PRIMARY, images[process].log.end))
     image = images[leader]
     if image.high_primary is None:
         raise CannotRecover(
-            "none of these processes ever took part in a primary view, so none of them has the order of the group. "
+            "none of these processes was ever in a primary view, so none of the disks has the order of the group. "
             "Found a new group, or use the disk of a process that was a member."
         )
     epochs = [epoch for each in images.values() for epoch in _epochs(each)]

@@ -150,7 +150,7 @@ class ReplicaLayer:
             if self.leaving:
                 self._resolve(ticket, False, -1, "this process is leaving the group")
             elif self._unlabelled >= self.settings.delay_len_max:
-                self._resolve(ticket, False, -1, f"{self._unlabelled} entries are waiting already")
+                self._resolve(ticket, False, -1, f"the queue is full: {self._unlabelled} entries are waiting")
             else:
                 self._unlabelled += 1
                 accepted.append(ticket)

@@ -148,7 +148,7 @@ class Process:
     def _wire(self, taps: Taps) -> None:
         layers = {row.name: getattr(self, row.name) for row in STACK}
         if unknown := taps.keys() - layers.keys():
-            raise ValueError(f"no layer has the name {', '.join(sorted(unknown))}")
+            raise ValueError(f"unknown layer: {', '.join(sorted(unknown))}")
         in_order = [None, *layers.values(), None]
         for row, below, layer, above in zip(STACK, in_order, in_order[1:], in_order[2:], strict=False):
             tap = taps.get(row.name)

@@ -348,14 +348,14 @@ class TotalOrder:
             if self.base <= outcome.position <= self.length:
                 self._establish(outcome, None)
             else:
-                self._distrust(outcome.representative, "it says that it has confirmed what does not fit what is here")
+                self._distrust(outcome.representative, "its confirmed entries contradict the local order")
             return
         incoming = self._incoming.get(outcome.representative)
         if incoming is not None and incoming.view_id == self.current.id and incoming.is_complete:
             if incoming.fits(self.base, self.length, outcome.position):
                 self._establish(outcome, incoming)
             else:
-                self._distrust(outcome.representative, "what it supplied is not what it was asked for")
+                self._distrust(outcome.representative, "its state transfer does not contain the requested positions")
 
     def _distrust(self, peer: ProcessId, reason: str) -> None:
         """Abandons this view after an invalid message: the peer is ejected, and the next view is without it."""

@@ -54,7 +54,7 @@ class VirtualSynchrony(FifoMulticast):
         """co_rfifo.deliver_{q,p}(<'sync_msg', cid, v, cut>)"""
         super().sync_received(sender, sync)
         if sync.view_id == self.current_view.id and not self._possible(sync):
-            self.context.outbox.append(Ejected(sender, f"a cut of {self.current_view} that nobody can have"))
+            self.context.outbox.append(Ejected(sender, f"impossible cut of {self.current_view}"))
             return
         known = self.sync_msg.get(sender)
         if known is None or sync.cid > known.cid:

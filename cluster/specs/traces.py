@@ -87,16 +87,16 @@ def read_trace(name: str, lines: Iterable[bytes]) -> Iterator[Step | Life]:
             if begins:
                 life = _decode_life(line)
                 if life.trace != FORMAT:
-                    raise BadTrace(f"{name}:{number}: a trace of format {life.trace}; this is a reader of {FORMAT}")
+                    raise BadTrace(f"{name}:{number}: trace format {life.trace} is not supported, only {FORMAT}")
                 yield life
                 continue
             found = _decode_line(line)
             action = _DECODERS[found.kind].decode(found.fields)
         except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
-            cut = f"{name}:{number}: no line of a trace: {error}"
+            cut = f"{name}:{number}: not a valid trace line: {error}"
             continue
         if life is None:
-            raise BadTrace(f"{name}:{number}: an action before the line that says whose it is")
+            raise BadTrace(f"{name}:{number}: an action before the first line of a life, which names the process")
         yield found.at, found.process or life.process, action
 
 
@@ -118,7 +118,7 @@ def _timed(name: str, lines: Iterable[bytes]) -> Iterator[tuple[float, Step]]:
             yield step.at, (step.at, step.process, Recovered(step.boot))
         elif step.boot != 1:
             raise BadTrace(
-                f"{name}: the first life of {step.process} in it is number {step.boot}: the ones before are missing"
+                f"{name}: the file begins with life {step.boot} of {step.process}: the lives before it are missing"
             )
         before = step
 
@@ -127,8 +127,8 @@ def founder_of(files: Mapping[str, Iterable[bytes]]) -> ProcessId:
     """The process that founded the group, from the first lines of the files."""
     found = {life.founder for name, lines in files.items() for life in _lives(name, lines) if life.founder is not None}
     if len(found) != 1:
-        said = ", ".join(sorted(map(str, found))) or "nobody"
-        raise BadTrace(f"one process must have founded the group; the traces say: {said}")
+        said = ", ".join(sorted(map(str, found))) or "none"
+        raise BadTrace(f"the traces must name one founder of the group, but they name: {said}")
     return found.pop()
 
 
@@ -138,7 +138,7 @@ def _lives(name: str, lines: Iterable[bytes]) -> Iterator[Life]:
             try:
                 yield _decode_life(line)
             except msgspec.MsgspecError as error:
-                raise BadTrace(f"{name}: no line of a trace: {error}") from None
+                raise BadTrace(f"{name}: not a valid trace line: {error}") from None
 
 
 class TraceVerdict(msgspec.Struct):

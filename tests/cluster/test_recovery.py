@@ -125,16 +125,16 @@ def test_a_group_can_be_recovered_again(world: World) -> None:
 def test_a_quorum_needs_no_recovery(world: World) -> None:
     world.start("abc").broadcast("a", b"1").settle()
     lose(world, "abc")
-    with pytest.raises(CannotRecover, match="start their nodes, and they make a primary view by themselves"):
+    with pytest.raises(CannotRecover, match="start their nodes, and they form a primary view by themselves"):
         recover(world, "ac")
 
 
 def test_a_process_that_was_never_a_member_has_nothing_to_go_on_from() -> None:
-    with pytest.raises(CannotRecover, match="was ever told of a primary view"):
+    with pytest.raises(CannotRecover, match="none of these disks knows a primary view"):
         plan_recovery({ProcessId("a"): Image()})
     told = Image()
     told.act = founding_image(ProcessId("b")).act
-    with pytest.raises(CannotRecover, match="none of them has the order of the group"):
+    with pytest.raises(CannotRecover, match="none of the disks has the order of the group"):
         plan_recovery({ProcessId("a"): told})
 
 

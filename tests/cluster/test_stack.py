@@ -92,5 +92,5 @@ def test_a_tap_stands_between_two_layers() -> None:
 
 
 def test_a_tap_above_a_layer_that_there_is_not_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="no layer has the name transport"):
+    with pytest.raises(ValueError, match="unknown layer: transport"):
         made(taps={"transport": lambda _process, above: above})
