@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from cluster.messages import Ordered, Slot, ViewMessage
 from cluster.names import ViewId
 from cluster.slot_weights import WeightPolicy
-from cluster.slots import SlotAssignment, acceptable
+from cluster.slots import SlotAssignment, is_valid_distribution
 from cluster.view_order import ViewOrder
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class AdaptiveOrder(ViewOrder):
         if type(body) is not Slot:
             return
         dist, seqno, count = body.dist_id, body.seqno, body.count
-        if (dist, seqno) != self.rcvd[rank] and not self._begins(rank, body):
+        if (dist, seqno) != self.rcvd[rank] and not self._is_first_under(rank, body):
             return
         if not (1 if body.body is not None else 0) <= count <= COUNT_MAX:
             return
@@ -90,19 +90,19 @@ class AdaptiveOrder(ViewOrder):
                 if place > self.horizon:
                     self.horizon = place
             if self.book is not None:
-                weights = self.book.note(rank)
+                weights = self.book.on_message(rank)
                 if weights is not None:
                     dist = self.send_dist + 1
                     self.deals[dist] = SlotAssignment(weights, self.view_id, dist)
                     self._adopt(dist)
 
-    def _begins(self, rank: int, first: Slot) -> bool:
+    def _is_first_under(self, rank: int, first: Slot) -> bool:
         """Whether this is a member's first message under a distribution later than its last one."""
         dist, weights = first.dist_id, first.weights
         if dist <= self.rcvd[rank][0] or first.seqno != 0 or weights is None:
             return False
         if dist not in self.deals:
-            if not acceptable(weights, len(self.members)):
+            if not is_valid_distribution(weights, len(self.members)):
                 return False
             self.deals[dist] = SlotAssignment(weights, self.view_id, dist)
         return self.deals[dist].weights == weights

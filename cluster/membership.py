@@ -23,7 +23,7 @@ from cluster.durable import Epoch
 from cluster.layer import Context, KnownPeers, Persist, Send
 from cluster.messages import Proposal, Row
 from cluster.names import NAME_LEN_MAX, ProcessId, View, initial_view, make_view
-from cluster.reachability import clique_of, is_whole, within_hearing
+from cluster.reachability import clique_of, is_clique, within_hearing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,7 +141,7 @@ class Membership:
             self._decide(anew=peer in self._standing())
 
     def received(self, peer: ProcessId, proposal: Proposal) -> None:
-        if self._left or not _plausible(proposal, self.epoch_seen):
+        if self._left or not _is_plausible(proposal, self.epoch_seen):
             return
         if proposal.leaving:
             self.proposals.pop(peer, None)
@@ -235,7 +235,7 @@ class Membership:
         target, standing = self._clique(), self._standing()
         if not anew and target == standing:
             self._settle_at = inf
-        elif anew or not is_whole(standing, self.rows) or self.context.now >= self._settle_at:
+        elif anew or not is_clique(standing, self.rows) or self.context.now >= self._settle_at:
             self._propose()
             return True
         elif self._settle_at == inf:
@@ -314,7 +314,7 @@ def _named(proposal: Proposal) -> Iterator[ProcessId]:
         yield from row.hears
 
 
-def _plausible(proposal: Proposal, epoch_seen: int) -> bool:
+def _is_plausible(proposal: Proposal, epoch_seen: int) -> bool:
     """Whether the proposal is within the limits that bound its cost."""
     return (
         0 <= proposal.epoch <= epoch_seen + EPOCH_STEP_MAX

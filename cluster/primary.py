@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 class Above(Protocol):
     def new_view(self, view: View) -> None: ...
-    def takes(self, sender: ProcessId, body: ClientMessage) -> bool: ...
+    def is_expected(self, sender: ProcessId, body: ClientMessage) -> bool: ...
     def receive(self, sender: ProcessId, body: ClientMessage) -> None: ...
     def safe(self, sender: ProcessId, body: ClientMessage) -> None: ...
     def primary_lost(self) -> None: ...
@@ -42,7 +42,7 @@ class Above(Protocol):
 
 class Below(Protocol):
     @property
-    def room(self) -> bool: ...
+    def has_room(self) -> bool: ...
     def send(self, body: ViewMessage) -> None: ...
     def processed(self, count: int) -> None: ...
 
@@ -99,8 +99,8 @@ class PrimaryViews:
         return self.cur is not None and self.cur is self.client_cur
 
     @property
-    def room(self) -> bool:
-        return self.below.room
+    def has_room(self) -> bool:
+        return self.below.has_room
 
     # input VS-NEWVIEW(v)_p
     def new_view(self, view: View) -> None:
@@ -125,7 +125,7 @@ class PrimaryViews:
         elif type(body) is Registered:
             self._registered(sender)
             self._tell_processed()
-        elif self.cur is not self.client_cur or not self.above.takes(sender, body):
+        elif self.cur is not self.client_cur or not self.above.is_expected(sender, body):
             self._ignore(sender, body)
             self._tell_processed()
         else:

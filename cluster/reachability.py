@@ -39,7 +39,7 @@ def within_hearing(me: ProcessId, rows: Mapping[ProcessId, Row]) -> list[Process
     return sorted(found)
 
 
-def is_whole(members: Collection[ProcessId], rows: Mapping[ProcessId, Row]) -> bool:
+def is_clique(members: Collection[ProcessId], rows: Mapping[ProcessId, Row]) -> bool:
     """Whether each of these members hears all of them."""
     return all(member in rows and set(rows[member].hears).issuperset(members) for member in members)
 

@@ -59,7 +59,7 @@ class RecoveryPlan(msgspec.Struct, frozen=True):
 
 def plan_recovery(images: Mapping[ProcessId, Image]) -> RecoveryPlan:
     """Chooses the leader and computes the records to write on the disks. Raises CannotRecover."""
-    used = _use(images)
+    used = _views_in_use(images)
     if not used:
         raise CannotRecover(
             "none of these disks knows a primary view, so there is no order to continue from. "
@@ -90,16 +90,16 @@ def plan_recovery(images: Mapping[ProcessId, Image]) -> RecoveryPlan:
         tuple(sorted(given_up)),
         image.log.end,
         summary.next_confirm,
-        (*apply_plan(view), rebuilt),
+        (*follower_records(view), rebuilt),
     )
 
 
-def apply_plan(view: View) -> tuple[Record, ...]:
+def follower_records(view: View) -> tuple[Record, ...]:
     """Records for the disk of every process that continues: w is the last primary view."""
     return (Epoch(view.id.epoch), Primaries(view, ()))
 
 
-def _use(images: Mapping[ProcessId, Image]) -> list[View]:
+def _views_in_use(images: Mapping[ProcessId, Image]) -> list[View]:
     """act and amb, as the infos of these processes would have set them."""
     acts = {image.act.id: image.act for image in images.values() if image.act is not None}
     if not acts:

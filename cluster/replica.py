@@ -195,7 +195,7 @@ class ReplicaLayer:
                 self.context.trace(Applied(at, label, entry))
         results: Sequence[object]
         if run.pack.others:
-            results = [self._take_in(at, origin, entry) for at, entry in enumerate(run.entries, position)]
+            results = [self._apply_entry(at, origin, entry) for at, entry in enumerate(run.entries, position)]
         else:
             results = self._apply_all(position, origin, run.pack.bodies())
         if tickets:
@@ -208,7 +208,7 @@ class ReplicaLayer:
         apply = self.machine.apply
         return [apply(at, origin, body) for at, body in enumerate(bodies, position)]
 
-    def _take_in(self, position: int, origin: ProcessId, entry: Entry) -> object:
+    def _apply_entry(self, position: int, origin: ProcessId, entry: Entry) -> object:
         """Handles one entry of any kind and returns the state machine's result."""
         if entry.kind == APPLICATION:
             return self.machine.apply(position, origin, entry.body)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROUND = 256  # approximate number of slots in one round
 
 
-def in_slots(shares: list[float]) -> tuple[int, ...]:
+def weights_of(shares: list[float]) -> tuple[int, ...]:
     """Slots in a round for members with these shares of all messages. Every member gets at least one."""
     return tuple(max(1, round(share * ROUND)) for share in shares)
 
@@ -46,7 +46,7 @@ class WeightPolicy:
         self.last_shares = [1 / members] * members
         self.due = self.window_factor  # messages until the next comparison
 
-    def note(self, rank: int) -> tuple[int, ...] | None:
+    def on_message(self, rank: int) -> tuple[int, ...] | None:
         """Counts a message of this member. Returns the weights of a new distribution if one is due."""
         self.window.append(rank)
         self.counts[rank] += 1
@@ -61,12 +61,12 @@ class WeightPolicy:
         total = len(self.window) + self.members * epsilon
         shares = [(count + epsilon) / total for count in self.counts]
         difference = sum(abs(new - old) for new, old in zip(shares, self.last_shares, strict=True))
-        if difference <= self.threshold * full / len(self.window) and not self._wasted(full):
+        if difference <= self.threshold * full / len(self.window) and not self._has_wasted_slots(full):
             return None
         self.last_shares = shares
-        return in_slots(shares)
+        return weights_of(shares)
 
-    def _wasted(self, full: int) -> bool:
+    def _has_wasted_slots(self, full: int) -> bool:
         """Whether a member that was silent for a whole window has more than the minimum number of slots."""
         return len(self.window) == full and any(
             not count and round(share * ROUND) > 1 for count, share in zip(self.counts, self.last_shares, strict=True)

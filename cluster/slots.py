@@ -49,6 +49,6 @@ class SlotAssignment:
         return rounds * self.weights[rank] + bisect_left(self.offsets[rank], rest)
 
 
-def acceptable(weights: tuple[int, ...], members: int) -> bool:
+def is_valid_distribution(weights: tuple[int, ...], members: int) -> bool:
     """Whether these weights are valid for this number of members. Weight 0 is not: it could not be ordered."""
     return len(weights) == members and min(weights) >= 1 and sum(weights) <= ROUND_MAX

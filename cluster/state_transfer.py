@@ -105,7 +105,7 @@ class StateTransfer:
         self.runs.extend(supply.runs)
         self.end += sum([run.pack.count for run in supply.runs])
 
-    def go_on_from(self, earlier: StateTransfer) -> int:
+    def resume_from(self, earlier: StateTransfer) -> int:
         """After the first piece: reuses the snapshot pieces of an earlier transfer. Returns the next piece needed."""
         if self._next == 1 and self._chunks and earlier._digest == self._digest and earlier._chunks[:1] == self._chunks:
             self._chunks = earlier._chunks[:]

@@ -58,7 +58,7 @@ class Above(Protocol):
 
 class Below(Protocol):
     @property
-    def room(self) -> bool: ...
+    def has_room(self) -> bool: ...
     @property
     def is_primary(self) -> bool: ...
     def send(self, body: ClientMessage) -> None: ...
@@ -220,7 +220,7 @@ class TotalOrder:
 
     # internal LABEL(a)_p for a run of a's, and output DVS-GPSND(<l, a>)_p
     def _label(self) -> None:
-        while self.delay and self.is_normal and self.below.room:
+        while self.delay and self.is_normal and self.below.has_room:
             assert self.current is not None
             seqno = self.nextseqno
             tickets, pack = self.delay.take(self.settings.batch_len_max)
@@ -265,7 +265,7 @@ class TotalOrder:
         self._due = -1
         self.above.primary_lost()
 
-    def takes(self, sender: ProcessId, body: ClientMessage) -> bool:
+    def is_expected(self, sender: ProcessId, body: ClientMessage) -> bool:
         """Whether the protocol allows this message now: one summary, then batches with the sender's next labels."""
         assert self.current is not None
         if type(body) is Summary:
@@ -330,7 +330,7 @@ class TotalOrder:
         if incoming.view_id == supply.view_id:
             incoming.add(supply)
             if supply.piece == 0 and self._interrupted is not None:
-                piece = incoming.go_on_from(self._interrupted)
+                piece = incoming.resume_from(self._interrupted)
                 if piece > 1:
                     self.links.send((sender,), Resume(supply.view_id, piece))
             self._establish_when_complete()

@@ -126,7 +126,7 @@ class ViewOrder:
         self._stable_told = 0
 
     @property
-    def room(self) -> bool:
+    def has_room(self) -> bool:
         """Whether the window has room for one more message of this process."""
         return not self.blocked and self.own_unsafe < self.window
 
@@ -307,7 +307,7 @@ class ViewOrder:
             self._order()
             while self.safe_limit > self.reported_safe and self.unsafe:
                 self._report_safe()
-            if self._was_full and self.room:
+            if self._was_full and self.has_room:
                 self._was_full = False
                 self.above.roomy()
             if not self._emit():

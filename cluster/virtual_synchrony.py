@@ -53,7 +53,7 @@ class VirtualSynchrony(FifoMulticast):
     def sync_received(self, sender: ProcessId, sync: SyncMsg) -> None:
         """co_rfifo.deliver_{q,p}(<'sync_msg', cid, v, cut>)"""
         super().sync_received(sender, sync)
-        if sync.view_id == self.current_view.id and not self._possible(sync):
+        if sync.view_id == self.current_view.id and not self._is_possible_cut(sync):
             self.context.outbox.append(Ejected(sender, f"impossible cut of {self.current_view}"))
             return
         known = self.sync_msg.get(sender)
@@ -79,7 +79,7 @@ class VirtualSynchrony(FifoMulticast):
             and sync.cid == view.start_id(sender)
         )
 
-    def _possible(self, sync: SyncMsg) -> bool:
+    def _is_possible_cut(self, sync: SyncMsg) -> bool:
         """Whether the cut has a number for each member, and for this process no more messages than it sent."""
         members = self.current_view.members
         if len(sync.cut) != len(members) or min(sync.cut) < 0:
@@ -103,13 +103,13 @@ class VirtualSynchrony(FifoMulticast):
             return members
         return tuple(sorted({*members, *self.start_change_now[1]}))
 
-    def _synchronised(self) -> bool:
+    def _has_own_sync(self) -> bool:
         """start_change != bottom and sync_msg[p][start_change.id] != bottom"""
         own = self.sync_msg.get(self.context.me)
         return self.start_change_now is not None and own is not None and own.cid == self.start_change_now[0]
 
     def set_cut_pre(self) -> bool:
-        return self.start_change_now is not None and not self._synchronised()
+        return self.start_change_now is not None and not self._has_own_sync()
 
     def _set_cut(self) -> None:
         assert self.start_change_now is not None
@@ -119,7 +119,7 @@ class VirtualSynchrony(FifoMulticast):
 
     def _send_sync(self) -> None:
         """co_rfifo.send_p(set, <'sync_msg', cid, v, cut>)"""
-        if self.start_change_now is None or not self._synchronised():
+        if self.start_change_now is None or not self._has_own_sync():
             return
         members = self.start_change_now[1]
         missing = tuple(member for member in members if member not in self.sync_set)
@@ -135,7 +135,7 @@ class VirtualSynchrony(FifoMulticast):
             self.start_change_now is not None
             and self.mbrshp_view.id > self.current_view.id
             and self.mbrshp_view.start_id(self.context.me) == self.start_change_now[0]
-            and self._synchronised()
+            and self._has_own_sync()
         )
 
     def _right_syncs(self) -> dict[ProcessId, SyncMsg]:
@@ -159,13 +159,13 @@ class VirtualSynchrony(FifoMulticast):
             if sync.view_id == self.current_view.id and len(sync.cut) == width
         }
 
-    def _complete(self) -> bool:
+    def _has_all_syncs(self) -> bool:
         """Whether all sync_msgs of `_right_syncs` are there: T and the cut are known."""
         common = [member for member in self.mbrshp_view.members if member in self.current_view.members]
         return len(self._right_syncs()) == len(common)
 
     def _set_limits(self) -> None:
-        if not self._synchronised():
+        if not self._has_own_sync():
             self.limits = None
         elif not self._view_is_due():
             self.limits = dict(zip(self.current_view.members, self.sync_msg[self.context.me].cut, strict=True))
@@ -182,7 +182,7 @@ class VirtualSynchrony(FifoMulticast):
 
         The lowest member of T that has a message forwards it.
         """
-        if not self._view_is_due() or not self._complete():
+        if not self._view_is_due() or not self._has_all_syncs():
             return
         me, along = self.context.me, self._moving_along()
         for rank, origin in enumerate(self.current_view.members):
@@ -206,7 +206,7 @@ class VirtualSynchrony(FifoMulticast):
     # ---- the view
 
     def view_pre(self) -> bool:
-        if not super().view_pre() or not self._view_is_due() or not self._complete():
+        if not super().view_pre() or not self._view_is_due() or not self._has_all_syncs():
             return False
         assert self.limits is not None
         return (

@@ -356,8 +356,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "drop the LABEL guard", "cluster.total_order",
-        "        while self.delay and self.is_normal and self.below.room:",
-        "        while self.delay and self.current is not None and self.below.is_primary and self.below.room:",
+        "        while self.delay and self.is_normal and self.below.has_room:",
+        "        while self.delay and self.current is not None and self.below.is_primary and self.below.has_room:",
         "entries are labelled during the exchange, and ordered twice",
     ),
     Mutant(

@@ -74,7 +74,7 @@ class OrderedViewsSpec(Spec, Generic[M]):
         self.current_viewid[at] = v.id
         self.away.discard(at)
         self.past.enter(at, v)
-        for view_id in self.past.take_over():
+        for view_id in self.past.take_ended():
             self.sequences.pop(view_id, None)
 
     # input GPSND(m)_p

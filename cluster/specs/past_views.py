@@ -29,7 +29,7 @@ class PastViews:
         """Whether p will never be in that view again."""
         return p in self.lost or self.greatest.get(p, view_id) > view_id
 
-    def take_over(self) -> list[ViewId]:
+    def take_ended(self) -> list[ViewId]:
         """Returns the views that ended since the last call."""
         over = [v.id for v in self._views.values() if all(self.is_past(q, v.id) for q in v.members)]
         for view_id in over:

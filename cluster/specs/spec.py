@@ -34,7 +34,7 @@ class TraceStep(msgspec.Struct, frozen=True):
     action: Action
 
     def __str__(self) -> str:
-        return f"{self.number:>7} {self.now:10.4f}  {self.at}  {shown(self.action)}"
+        return f"{self.number:>7} {self.now:10.4f}  {self.at}  {format_value(self.action)}"
 
 
 class Violation(Exception):
@@ -52,21 +52,21 @@ class Violation(Exception):
     def __str__(self) -> str:
         lines = [f"{self.spec} does not hold{f' at {self.at}' if self.at is not None else ''}: {self.clause}"]
         if self.step is not None:
-            at, action = self.step.at, shown(self.step.action)
+            at, action = self.step.at, format_value(self.step.action)
             lines = [f"{self.spec} step {self.step.number}: {action} at {at} not enabled: {self.clause}"]
-        lines.extend(f"    {shown(detail)}" for detail in self.details)
+        lines.extend(f"    {format_value(detail)}" for detail in self.details)
         if self.before:
             lines.append("  the steps before it:")
             lines.extend(f"  {step}" for step in self.before)
         return "\n".join(lines)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Formats a value for readers: names of processes and views, no module paths."""
     if isinstance(value, tuple) and not isinstance(value, ProcessId | ViewId) and not hasattr(value, "_fields"):
-        return "(" + ", ".join(shown(part) for part in value) + ")"
+        return "(" + ", ".join(format_value(part) for part in value) + ")"
     if isinstance(value, msgspec.Struct) and type(value).__str__ is object.__str__:
-        fields = ", ".join(shown(getattr(value, name)) for name in value.__struct_fields__)
+        fields = ", ".join(format_value(getattr(value, name)) for name in value.__struct_fields__)
         return f"{type(value).__name__}({fields})"
     if isinstance(value, bytes):
         return repr(value if len(value) <= 24 else value[:24] + b"...")

@@ -80,7 +80,7 @@ class TransSetSpec(Spec):
         self.current_view[at] = v
         self.been_in.setdefault(v.id, set()).add(at)
         self.past.enter(at, v)
-        for view_id in self.past.take_over():
+        for view_id in self.past.take_ended():
             for known in (self.prev_view, self.not_prev_view, self.been_in):
                 known.pop(view_id, None)
 

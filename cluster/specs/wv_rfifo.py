@@ -74,7 +74,7 @@ class WvRfifoSpec(Spec):
         self._enter(act.view, at)
         self.past.enter(at, act.view)
         self.recovered.discard(at)
-        for view_id in self.past.take_over():
+        for view_id in self.past.take_ended():
             self.forget(view_id)
 
     def crashed_eff(self, act: Crashed, at: ProcessId) -> None:

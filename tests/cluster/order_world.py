@@ -126,8 +126,8 @@ class Node:
         self.safe_count += 1
 
     def roomy(self) -> None:
-        assert self.order.room
-        while self.backlog and self.order.room:
+        assert self.order.has_room
+        while self.backlog and self.order.has_room:
             self.submit(self.backlog.popleft())
 
     def submit(self, body: ViewMessage) -> None:

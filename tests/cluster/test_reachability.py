@@ -9,7 +9,7 @@ import pytest
 
 from cluster.messages import Row
 from cluster.names import ProcessId
-from cluster.reachability import clique_of, is_whole, within_hearing
+from cluster.reachability import clique_of, is_clique, within_hearing
 
 
 def rows(**hears: str) -> dict[ProcessId, Row]:
@@ -75,4 +75,4 @@ def test_any_graph_falls_into_disjoint_cliques(seed: int) -> None:
     for name, members in found.items():
         assert name in members
         assert all(found[member] == members for member in members)
-        assert is_whole([ProcessId(member) for member in members], graph)
+        assert is_clique([ProcessId(member) for member in members], graph)

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.durable import Image, founding_image
 from cluster.names import ProcessId
-from cluster.recovery import EPOCH_LEAP, CannotRecover, RecoveryPlan, apply_plan, plan_recovery
+from cluster.recovery import EPOCH_LEAP, CannotRecover, RecoveryPlan, follower_records, plan_recovery
 from cluster.settings import Settings
 from cluster.sim.world import World
 from cluster.stack import Process
@@ -25,7 +25,7 @@ def recover(world: World, names: str) -> RecoveryPlan:
     disks = {world.nodes[name].pid: world.nodes[name].disk for name in names}
     made = plan_recovery({process: disk.read() for process, disk in disks.items()})
     for process, disk in disks.items():
-        for record in made.records if process == made.leader else apply_plan(made.view):
+        for record in made.records if process == made.leader else follower_records(made.view):
             disk.write(record)
     return made
 

@@ -11,7 +11,7 @@ SETTINGS = Settings(atop_window_factor=10, atop_epsilon=0.1, atop_threshold=0.2)
 
 
 def given_out(book: WeightPolicy, ranks: list[int]) -> list[tuple[int, ...]]:
-    return [weights for rank in ranks if (weights := book.note(rank)) is not None]
+    return [weights for rank in ranks if (weights := book.on_message(rank)) is not None]
 
 
 def test_equal_rates_need_no_new_distribution() -> None:

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from cluster.names import ViewId
-from cluster.slots import ROUND_MAX, SlotAssignment, acceptable
+from cluster.slots import ROUND_MAX, SlotAssignment, is_valid_distribution
 
 VIEW = ViewId(7, "beef")
 
@@ -48,8 +48,8 @@ def test_these_slots_are_dealt_on_every_machine() -> None:
 
 
 def test_what_weights_are_acceptable() -> None:
-    assert acceptable((1, 2, 3), 3)
-    assert not acceptable((1, 2, 3), 4)
-    assert not acceptable((1, 0, 3), 3)
-    assert not acceptable((1, -5, 9), 3)
-    assert not acceptable((1, ROUND_MAX), 2)
+    assert is_valid_distribution((1, 2, 3), 3)
+    assert not is_valid_distribution((1, 2, 3), 4)
+    assert not is_valid_distribution((1, 0, 3), 3)
+    assert not is_valid_distribution((1, -5, 9), 3)
+    assert not is_valid_distribution((1, ROUND_MAX), 2)

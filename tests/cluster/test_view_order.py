@@ -138,11 +138,11 @@ def test_the_window_is_full_until_own_messages_are_safe(make: MakeOrder) -> None
         world.at(step * 0.0005, watch)
     a.roomy()
     assert a.order.own_unsafe == 4
-    assert not a.order.room
+    assert not a.order.has_room
     world.run()
     assert most == 4
     assert a.safe_count == 20
-    assert a.order.room
+    assert a.order.has_room
 
 
 @ORDERS
@@ -202,7 +202,7 @@ def test_nothing_is_sent_between_block_ok_and_the_next_view(make: MakeOrder) -> 
     a = world.node("a")
     a.order.block()
     a.submit(message(1))
-    assert not a.order.room
+    assert not a.order.has_room
     assert a.received == []
     world.change("ab")
     a.submit(message(2))

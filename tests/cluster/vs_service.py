@@ -111,7 +111,7 @@ class Member:
 
     # what the primary views and the total order see below them
 
-    room = True
+    has_room = True
 
     def send(self, body: ViewMessage) -> None:
         assert self.queue is not None

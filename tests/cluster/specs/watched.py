@@ -33,7 +33,7 @@ class Tap:
         self._primary = member.primary
         member.primary.below = self
 
-    room = True
+    has_room = True
 
     def send(self, body: ViewMessage) -> None:
         self._report(VsSend(body))
