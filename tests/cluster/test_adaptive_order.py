@@ -1,4 +1,4 @@
-"""Slots, nulls and distributions (ATOP paper, sections 4 and 5)."""
+"""Adaptive order: slots, null messages and distributions (ATOP paper, sections 4 and 5)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def atop(world: World, name: str) -> AdaptiveOrder:
 
 
 def test_an_idle_member_costs_one_message_delay_and_never_a_timeout() -> None:
-    """The first message waits at most until everybody has heard of it and given up the slots before it."""
+    """The first message waits at most until all members have received it and given up the slots before it."""
     for seed in range(20):
         world = World("abcdef", AdaptiveOrder)
         world.epoch = seed  # another deal
@@ -98,7 +98,7 @@ def test_a_switch_of_the_distribution_is_over_one_delay_after_all_heard_of_it() 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_switches_while_nulls_and_messages_are_under_way(seed: int) -> None:
-    """Distributions change every few messages, delays vary a hundredfold: nothing stays behind, the order is one."""
+    """Distributions change every few messages and delays vary a hundredfold: all is delivered, in one order."""
     chance = Random(seed)
     names = "abcde"[: chance.randint(2, 5)]
     world = World(names, AdaptiveOrder, seed, EAGER, lambda c: 0.0002 * 100 ** c.random())
@@ -118,7 +118,7 @@ def test_switches_while_nulls_and_messages_are_under_way(seed: int) -> None:
 
 
 def test_two_distributions_in_flight_at_once() -> None:
-    """A member may hear of the second before the first and never send under the first."""
+    """A member may learn of the second before the first and never send under the first."""
     world = World("abc", AdaptiveOrder).form("abc")
     a, b, c = (atop(world, name) for name in "abc")
     for node in world.nodes.values():

@@ -1,4 +1,4 @@
-"""Whom a process hears, on a clock made by hand."""
+"""Failure detector on a hand-driven clock."""
 
 from __future__ import annotations
 

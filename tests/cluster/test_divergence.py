@@ -1,4 +1,4 @@
-"""Which state counts when replicas differ, and who starts anew: one, whom the others can spare."""
+"""Divergence: which state is kept when replicas differ, and which member starts anew."""
 
 from __future__ import annotations
 

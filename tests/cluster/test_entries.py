@@ -1,4 +1,4 @@
-"""Entries as one value: what was packed comes out, in parts too, and what came from elsewhere is looked at."""
+"""Packed entries: packing, slicing, unpacking, and the check of received packs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views form, break and merge, and messages stay where they belong: links, membership and end-points together."""
+"""Links, membership and end-points together: views form, break and merge, and messages stay in their view."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_partition_and_merge() -> None:
 
 
 def settled(group: Group, seconds: float = 5.0) -> dict[str, str]:
-    """The views after some time, in the second half of which nobody proposed anything."""
+    """The views after some time. No member made a proposal in its second half."""
     group.run(seconds)
     mark = len(group.trace)
     group.run(seconds)
@@ -70,7 +70,7 @@ def test_a_merge_is_one_view_change() -> None:
 
 @pytest.mark.parametrize("lost", "abcd")
 def test_a_silent_death_costs_detection_and_one_round(lost: str) -> None:
-    """Nobody's connection breaks: all find out by their clocks, the first of them for all."""
+    """No connection breaks: the members detect the crash by their clocks, the first of them for all."""
     group = Group("abcd")
     group.run(2.0)
     for other in "abcd".replace(lost, ""):
@@ -171,7 +171,7 @@ def test_a_client_slow_to_block_delays_its_view_and_breaks_nothing() -> None:
 
 
 def test_who_has_stopped_listening_is_given_up_and_comes_back() -> None:
-    """Its heartbeats come, and it takes nothing: its queue fills, it is left out, its queue is given back."""
+    """The member sends heartbeats but reads nothing: its queue fills, it is left out, its queue is dropped."""
     group = Group("abc", settings=Settings(link_len_max=50))
     group.run(1.0)
     group.nodes[ProcessId("c")].deaf = True
@@ -189,7 +189,7 @@ def test_who_has_stopped_listening_is_given_up_and_comes_back() -> None:
 
 
 def test_a_slow_and_uneven_network_is_learned() -> None:
-    """Messages take longer than it takes to lose patience at first, and their pauses are those of the dead."""
+    """Messages take longer than the first timeout of an attempt, with pauses as long as those of a crash."""
     group = Group("abcd", seed=3, jitter=0.4, latency=0.4)
     group.run(20.0)
     assert settled(group, 4.0) == dict.fromkeys("abcd", "abcd")

@@ -1,4 +1,4 @@
-"""Random schedules of breaks, silences, crashes and merges; after healing, one view of all that are up."""
+"""Random schedules of breaks, silences, crashes and merges; after healing, one view of all running processes."""
 
 from __future__ import annotations
 

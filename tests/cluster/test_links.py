@@ -1,4 +1,4 @@
-"""CO_RFIFO over connections that break: thesis, fig. 4.4, driven by hand."""
+"""Reliable links over connections that break, driven by hand. CO_RFIFO: thesis, fig. 4.4."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def payload(number: int) -> SyncMsg:
 
 
 class End:
-    """One process with nothing but links."""
+    """A process with links only."""
 
     def __init__(self, me: ProcessId, boot: int = 1, settings: Settings | None = None) -> None:
         self.context = Context(me, Random(0))

@@ -1,4 +1,4 @@
-"""MBRSHP by hand: one process, and what the others would have said. Thesis, fig. 4.2; GROUP.md, "Membership"."""
+"""Membership of one process, driven by hand with messages of its peers. MBRSHP: thesis, fig. 4.2."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Seat:
 
 @pytest.fixture
 def seat() -> Seat:
-    """In a view of all three, formed in epoch 5."""
+    """B in a view of all three, formed in epoch 5."""
     seat = Seat()
     seat.hear(*ALL)
     for epoch, members in ((0, ()), (5, ALL)):

@@ -1,4 +1,4 @@
-"""Cliques from rows: complete where hearing is, smaller and the same for all where it is not."""
+"""View selection from rows: complete cliques, or smaller ones on which all processes agree."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_dead_that_only_the_dead_hear_are_out_of_hearing() -> None:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_any_graph_falls_into_disjoint_cliques(seed: int) -> None:
-    """Among those who know the same rows: all of a mutual component do."""
+    """Holds among processes that know the same rows: all of a mutual component do."""
     fate = Random(seed)
     names = "abcdef"
     mutual = {pair for pair in combinations(names, 2) if fate.random() < 0.6}

@@ -1,4 +1,4 @@
-"""What cluster/README.md shows is what happens."""
+"""The examples in cluster/README.md match the behaviour of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After losing a majority for good: who goes on, with what, and what those who were given up can still do."""
+"""Operator recovery after the loss of a majority: which processes continue, and with which entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def world() -> World:
 
 
 def recover(world: World, names: str) -> RecoveryPlan:
-    """What `python -m cluster recover` does with the disks of these nodes, which do not run."""
+    """Does what `python -m cluster recover` does, with the disks of these stopped nodes."""
     disks = {world.nodes[name].pid: world.nodes[name].disk for name in names}
     made = plan_recovery({process: disk.read() for process, disk in disks.items()})
     for process, disk in disks.items():
@@ -81,7 +81,7 @@ def test_the_disk_that_knows_most_leads(world: World) -> None:
 
 
 def test_who_was_given_up_and_meets_the_group_cannot_make_a_primary_view_of_its_own(world: World) -> None:
-    """Less than a quorum of the old group, were it not for the cluster id: they give way to the recovered group."""
+    """Less than a quorum of the old group, with the same cluster id: they yield to the recovered group."""
     world.start("abcde").broadcast("a", b"1").settle()
     lose(world, "cde").run(5.0)
     lose(world, "ab")
@@ -96,8 +96,10 @@ def test_who_was_given_up_and_meets_the_group_cannot_make_a_primary_view_of_its_
 
 
 def test_who_was_given_up_and_hears_nobody_goes_on_as_the_old_group(world: World) -> None:
-    """What is not guaranteed, and cannot be: they know nothing of a recovery. So the operator must know that they are
-    gone, and the two groups have different cluster ids."""
+    """Not guaranteed, and impossible to guarantee: abandoned processes know nothing of a recovery.
+
+    So the operator must know that they are gone, and the two groups have different cluster ids.
+    """
     world.start("abcdef").broadcast("a", b"1").crash("f").settle()
     lose(world, "abcde")
     recover(world, "a")

@@ -1,4 +1,4 @@
-"""The order as runs: every position is found, wherever it is, after whatever was cut off or dropped."""
+"""RunLog: every position is found, also after cuts and truncation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LENGTHS = (3, 1, 4, 1, 5)
 
 
 def _log() -> RunLog:
-    """Positions 10, 11, ..., in runs of these lengths; the entry at a position has it as its body."""
+    """Positions 10, 11, ..., in runs of these lengths; the body of each entry is its position."""
     log = RunLog(10)
     for length in LENGTHS:
         entries = pack_bodies([b"%d" % (log.end + i) for i in range(length)])

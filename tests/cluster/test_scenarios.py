@@ -1,4 +1,4 @@
-"""What the whole stack does in the situations that it was made for, told as stories that the specifications judge."""
+"""Scenarios of the whole stack in the simulator, checked by all specifications."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def judged(settings: Settings, seed: int = 0) -> Iterator[World]:
-    """A world that all specifications follow, up to its end."""
+    """A world that all specifications check, up to its end."""
     judge = Specifications("a")
     world = World(Process, seed=seed, settings=settings, watcher=judge)
     judge.watch(world)
@@ -64,7 +64,7 @@ def test_a_cut_off_member_may_believe_but_confirms_nothing(world: World) -> None
 
 
 def test_a_second_connection_costs_no_view_and_no_message(world: World) -> None:
-    """Both dialed. What the first connection carried is lost with it; its frames are sent again on the second."""
+    """Both sides dialed. Frames lost with the first connection are sent again on the second."""
     world.start("abc").settle()
     view = world.primary("a")
     for i in range(20):
@@ -129,7 +129,8 @@ def test_power_fails_everywhere_and_nothing_confirmed_is_lost(world: World) -> N
 def _power_fails_before_the_write(world: World) -> None:
     """In a view of b and c, c acknowledges an entry of b while the disk of b is busy. Then the power of both fails.
 
-    b has a quorum of that view with a, without c. So what b has not written may never have been in the order.
+    b has a quorum of that view together with a, without c. So entries that b has not written may never have been in the
+    order.
     """
     world.start("abc").settle().crash("a").settle()
     world.nodes["b"].write_time = 60.0
@@ -173,7 +174,7 @@ def test_who_restores_a_snapshot_has_it_on_disk_first(world: World, busy_s: floa
 
 
 def test_after_a_power_failure_four_of_five_go_on_without_the_founder(world: World) -> None:
-    """What all have registered is on every disk, so the founder's is not needed to tell which view was the last."""
+    """Registered views are on every disk, so the founder's disk is not needed to find the last view."""
     world.start("abcde").broadcast("a", b"x").settle()
     for name in "abcde":
         world.crash(name)
@@ -211,7 +212,10 @@ def test_who_leaves_is_gone_at_once_and_its_last_words_are_heard(world: World) -
 
 @pytest.mark.parametrize("seed", range(12))
 def test_as_soon_as_the_rules_allow_a_primary_view_there_is_one(seed: int) -> None:
-    """Partitions follow each other at random. At rest, every side has one exactly if it may, and never two have."""
+    """Partitions follow each other at random. At rest, a side has a primary view exactly if the rules allow it.
+
+    Two sides never have one at the same time.
+    """
     chance = Seeded(seed)
     names = "abcdef"[: 3 + seed % 4]
     with judged(DEFAULT, seed) as world:
@@ -254,9 +258,9 @@ def _side(world: World, name: str) -> str:
 
 
 def _may_decide(world: World, side: str) -> bool:
-    """The rule of the primary views, by what is on the disks: the last active view, and those attempted after it.
+    """The rule of the primary views, from the disks: the last active view, and the views attempted after it.
 
-    Where a side has decided, that is its own view by now; where it has not, it shows that it might not.
+    For a side with a primary view this is its own view by now; for another side it shows that it may not decide.
     """
     images = [world.nodes[name].disk.read() for name in side]
     members = [world.nodes[name].pid for name in side]

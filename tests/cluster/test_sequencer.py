@@ -1,4 +1,4 @@
-"""The fixed sequencer: who waits how long, and what a stranger to the protocol may send."""
+"""Fixed sequencer: message delays, and invalid messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The book-keeper (ATOP paper, section 6.1)."""
+"""Adaptation policy of the book-keeper (ATOP paper, section 6.1)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_change_of_rates_is_noticed_and_then_settles() -> None:
 
 @pytest.mark.parametrize("often", range(1, 9))
 def test_one_who_fell_silent_does_not_keep_the_slots_that_it_needed_at_first(often: int) -> None:
-    """As each view begins: everybody says something, then only one does. The last step may be below the threshold."""
+    """Start of a view: all members send something, then only one does. The last step may be below the threshold."""
     book = WeightPolicy(3, SETTINGS)
     changes = given_out(book, [0, 1, 2] * often + [1] * 200)
     assert changes[-1] == (1, changes[-1][1], 1)

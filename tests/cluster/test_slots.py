@@ -1,4 +1,4 @@
-"""The slots of a distribution: dealt by weight, spread evenly, the same for everybody."""
+"""Slot assignment: in proportion to the weights, spread evenly, the same on every machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process is what the list says: layers made from it, neighbours wired by it, observers between them."""
+"""A process is built from the list of layers: construction, connections, observers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def made(order: str = "atop", **more: Any) -> Process:
 
 
 def layers_of_the_stack() -> list[type]:
-    """The classes of all layers, with either order."""
+    """The classes of all layers, with both view orders."""
     kinds = [type(getattr(made(order), row.name)) for order in ORDERS for row in STACK]
     return list(dict.fromkeys(kinds))
 
 
 def wire_by_hand(of: Process) -> None:
-    """What the list comes to. Here a type checker compares each neighbour with the protocol that is asked of it."""
+    """The connections that the list defines. A type checker compares each neighbour with the expected protocol."""
     of.links.detector, of.links.membership = of.detector, of.membership
     of.detector.above = of.membership
     of.membership.links, of.membership.detector, of.membership.above = of.links, of.detector, of.endpoint

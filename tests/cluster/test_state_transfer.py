@@ -1,4 +1,4 @@
-"""The confirmed past in pieces: of about the size that was asked for, and put together again it is what it was."""
+"""State transfer: pieces have about the requested size, and reassembly gives the original."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_pieces_come_together_again(piece_bytes: int, has_snapshot: bool) -> Non
 
 
 def test_runs_that_fit_stay_as_they_are() -> None:
-    """Nobody unpacks them on the way."""
+    """Runs are not unpacked on the way."""
     log = _log()
     (piece,) = split_state(VIEW, None, BEGIN, log.runs(BEGIN), 1_000_000)
     assert all(sent is held for sent, held in zip(piece.runs, log.runs(BEGIN), strict=True))

@@ -1,4 +1,4 @@
-"""Tickets of own labels: they come in runs, and go in runs that need not be the same."""
+"""Submission index: tickets are added in runs and removed in other runs."""
 
 from __future__ import annotations
 

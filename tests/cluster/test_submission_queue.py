@@ -1,4 +1,4 @@
-"""Submissions without a label: tickets and bodies stay side by side, however they come and go."""
+"""Submission queue: tickets and bodies stay together when they are added, taken and withdrawn."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def founded(names: str = "abc", settings: Settings | None = None) -> VsService:
 
 
 def one_history(service: VsService) -> list[bytes]:
-    """The longest history, of which every other must be a prefix, without an entry twice."""
+    """The longest history. Every other one must be a prefix of it, and no entry occurs twice."""
     histories = sorted((member.machine.entries for member in service.members.values()), key=len)
     for history in histories:
         assert history == histories[-1][: len(history)]
@@ -98,7 +98,7 @@ def test_a_laggard_is_fed_by_snapshot() -> None:
 
 
 def test_an_entry_that_was_ordered_without_its_origin_is_not_ordered_again() -> None:
-    """Its origin comes back after the entry was truncated away: `highest` recognises it."""
+    """Its origin comes back after the entry was truncated: `highest` identifies it."""
     service = founded("abc", Settings(snapshot_every=5))
     service["c"].replica.submit(b"mine")
     service["a"].step()  # a has it, c will not learn so
@@ -131,7 +131,7 @@ def test_all_restart_from_disk() -> None:
 @pytest.mark.parametrize("first", PARTITIONS, ids="|".join)
 @pytest.mark.parametrize("second", PARTITIONS, ids="|".join)
 def test_repartition_at_every_message_boundary(first: tuple[str, ...], second: tuple[str, ...]) -> None:
-    """Views change, and change again after every possible number of steps of the exchange, and then all merge."""
+    """Views change again after every possible number of steps of the exchange; then all merge."""
     for restart in ("", "a", "c"):
         steps = 0
         while True:

@@ -1,4 +1,4 @@
-"""VS (DVS paper, fig. 1) over random delays, rates and cuts, for every way of ordering."""
+"""View order with random delays, rates and view changes, for both implementations. VS: DVS paper, fig. 1."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def jittery(chance: Random) -> float:
 
 
 def busy_world(make: MakeOrder, seed: int, settings: Settings = EAGER) -> World:
-    """Three to six members that send at random rates, and clients that take their time."""
+    """Three to six members that send at random rates, with slow clients."""
     chance = Random(seed)
     names = "abcdef"[: chance.randint(2, 6)]
     world = World(names, make, seed, settings, jittery)
@@ -38,7 +38,7 @@ def busy_world(make: MakeOrder, seed: int, settings: Settings = EAGER) -> World:
 
 
 def chatter(world: World, seconds: float, chance: Random) -> None:
-    """Everybody sends now and then, at rates that differ and change."""
+    """All members send now and then, at different and changing rates."""
     number = 0
     for node in world.nodes.values():
         when = world.now
@@ -167,7 +167,7 @@ def test_acknowledgements_ride_on_messages_that_leave_anyway(make: MakeOrder) ->
 
 @ORDERS
 def test_a_lone_message_is_acknowledged_to_its_sender_who_tells_the_others(make: MakeOrder) -> None:
-    """Frames for each member, and not for each pair of members."""
+    """Frames for each member, not for each pair of members."""
     world = World("abcdefg", make).form("abcdefg")
     b = world.node("b")
     b.submit(message(1))
@@ -254,7 +254,7 @@ def test_the_same_seed_gives_the_same_messages_whatever_the_hash_seed() -> None:
 
 @ORDERS
 def test_what_all_have_is_reported_stable_also_what_only_served_the_order(make: MakeOrder) -> None:
-    """The layer below forgets what is stable: without nulls and places of the sequencer its memory would grow."""
+    """The layer below drops stable messages: without null and sequencer messages its memory would grow."""
     world = World("abc", make).form("abc")
     for number in range(400):
         world.at(0.01 * number, partial(world.node("b").submit, message(number)))

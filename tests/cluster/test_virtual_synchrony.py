@@ -1,4 +1,4 @@
-"""One end-point by hand, between links and a client that only record. Thesis, figs. 6.2, 6.5, 6.6."""
+"""One end-point, driven by hand between links and a client that only record. Thesis, figs. 6.2, 6.5, 6.6."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Seat:
 
 @pytest.fixture
 def seat() -> Seat:
-    """In the view of A, B and C, whose members announced it."""
+    """B in the view of A, B and C, whose members announced it."""
     seat = Seat()
     seat.enter(V, A, C)
     assert seat.views == [(V, "b")]
@@ -201,7 +201,7 @@ def test_who_comes_from_elsewhere_is_not_in_the_transitional_set_and_its_cut_doe
 
 
 def test_who_has_moved_on_already_is_still_followed(seat: Seat) -> None:
-    """Its next synchronisation message comes before what this process has to deliver first."""
+    """The member's next synchronisation message arrives before messages that this process must deliver first."""
     later = view_of(2, A, B)
     seat.hear(A, 1)
     seat.endpoint.start_change(2, later.members)

@@ -1,3 +1,5 @@
+"""CO_RFIFO: allowed traces, and each violation."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

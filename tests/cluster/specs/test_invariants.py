@@ -1,6 +1,6 @@
-"""The invariants: those of the trace broken by traces, those of the state by states, each clause once.
+"""The invariants: each clause is violated once, by a trace or by a state.
 
-4.2, 5.5 and 6.2 follow from what is judged before them, so no trace breaks them alone; they are asked directly.
+4.2, 5.5 and 6.2 follow from clauses checked before them, so no trace violates them alone; they are called directly.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Replica:
 
 
 def judged(specs: list[Spec], trace: Trace, at: ProcessId, joint: dict[ProcessId, Process]) -> str:
-    """The clause that the state of `at` breaks after this trace, or ''."""
+    """The clause that the state of `at` violates after this trace, or ''."""
     checkers = Checkers(A, specs)
     for p, action in trace:
         checkers.observe(p, action)

@@ -1,4 +1,4 @@
-"""LIVENESS and TIMING: a good end, and each way in which it can be bad."""
+"""LIVENESS and TIMING: a correct end of a run, and each violation."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Process:
 
 
 class End:
-    """A group of three at rest, with one message and two entries behind it."""
+    """A group of three at rest, after one message and two entries."""
 
     def __init__(self) -> None:
         self.joint = {p: Process() for p in (A, B, C)}
@@ -236,7 +236,7 @@ def test_a_change_that_takes_too_long(spec: TimingSpec, members: tuple[ProcessId
 
 
 def test_the_composition_of_the_bounds() -> None:
-    """9.5.1 follows from the others; alone it fails when they are not looked at."""
+    """9.5.1 follows from the others; it fails alone only when they are not checked."""
     spec = times((10.9, 11.0), (11.0, 11.1), (11.0, 11.3))
     with pytest.raises(Violation, match=r"9\.5\.1: T"):
         spec.invariant_bounds(B, 10.0, 11.2, 1.0, 0.1, 0.05)

@@ -1,3 +1,5 @@
+"""MBRSHP: allowed traces, and each violation."""
+
 from __future__ import annotations
 
 from cluster.actions import LinkSend, MembershipView, StartChange

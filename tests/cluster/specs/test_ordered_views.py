@@ -1,4 +1,4 @@
-"""VS and DVS."""
+"""VS and DVS: allowed traces, and each violation."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def safe(p: ProcessId, q: ProcessId, *texts: str) -> list[tuple[ProcessId, Actio
 
 
 def as_dvs(trace: Trace) -> Trace:
-    """The same story one layer up."""
+    """The same trace one layer up."""
     return [
         (p, VS_TO_DVS[type(action)](*(getattr(action, name) for name in action.__struct_fields__)))
         if type(action) in VS_TO_DVS

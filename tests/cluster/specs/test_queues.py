@@ -1,4 +1,4 @@
-"""The queue that may have lost parts: which explanations stay open."""
+"""LossyQueue: which explanations of losses stay open."""
 
 from cluster.specs.queues import LossyQueue
 

@@ -1,4 +1,4 @@
-"""What all specifications share: dispatch, the words of a failure, coverage; and the queues they remember in."""
+"""Base class of specifications: dispatch, violation reports, coverage; and the message queues."""
 
 from __future__ import annotations
 

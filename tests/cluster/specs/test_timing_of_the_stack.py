@@ -1,4 +1,4 @@
-"""Changes of view in a quiet world take detection, one message latency and block time (thesis, corollary 9.5.1)."""
+"""View changes in a stable network take detection, one message latency and block time (thesis, corollary 9.5.1)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Watch:
         self.checkers.after(process, joint(world))
 
     def change(self, event: Callable[[World], object]) -> float:
-        """In the middle of multicasts, this happens. When it did; the change that it leads to is over by the return."""
+        """Makes the change while messages are in flight. Returns its time, once the view change is over."""
         for number in range(20):
             self.world.broadcast("abcd"[number % 4], b"%d" % number)
         self.world.run(0.01)
@@ -136,7 +136,7 @@ def test_a_change_of_view_is_in_time(
 
 @pytest.mark.parametrize("sides", [("ab", "cd"), ("abc", "d"), ("a", "bc", "d")], ids="|".join)
 def test_a_merge_is_in_time(sides: tuple[str, ...]) -> None:
-    """Sides that were apart for so long that all connections were given up."""
+    """The partitions lasted until all connections were given up."""
     watch = Watch()
     watch.world.start("abcd").settle().partition(*sides).settle().run(FIXED.give_up_max)
     last_ge = watch.change(World.heal)

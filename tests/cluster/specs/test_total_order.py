@@ -1,4 +1,4 @@
-"""TO and REPLICA."""
+"""TO and REPLICA: allowed traces, and each violation."""
 
 from __future__ import annotations
 

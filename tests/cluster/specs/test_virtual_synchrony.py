@@ -1,4 +1,4 @@
-"""WV_RFIFO, VS_RFIFO, TRANS_SET and SELF."""
+"""WV_RFIFO, VS_RFIFO, TRANS_SET and SELF: allowed traces, and each violation."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""WORLD: allowed traces, and each violation."""
+
 from __future__ import annotations
 
 from cluster.actions import Block
