@@ -150,7 +150,7 @@ def test_two_distributions_in_flight_at_once() -> None:
     assert len(received[0]) == 3
 
 
-def test_odd_messages_are_ignored_by_all_alike() -> None:
+def test_invalid_messages_are_ignored_by_all_members_alike() -> None:
     world = World("abc", AdaptiveOrder).form("abc")
     a, b, _ = world.nodes
     body = message(1)

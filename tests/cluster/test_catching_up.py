@@ -65,7 +65,7 @@ def test_every_step_is_small_and_the_application_is_told_at_the_end() -> None:
     assert [member.machine.entries for member in service.members.values()] == [missed] * 3
 
 
-def test_what_is_ordered_meanwhile_comes_behind_and_does_not_add_to_what_is_left() -> None:
+def test_entries_ordered_meanwhile_follow_and_do_not_grow_the_backlog() -> None:
     service, missed = comes_back()
     c = service["c"]
     left = arrears(c)
@@ -82,7 +82,7 @@ def test_what_is_ordered_meanwhile_comes_behind_and_does_not_add_to_what_is_left
     assert told(c) == told(service["a"])
 
 
-def test_the_own_entries_of_one_who_catches_up_have_their_end() -> None:
+def test_own_entries_of_a_member_catching_up_are_resolved() -> None:
     service, missed = comes_back()
     tickets = service["c"].replica.submit_all([b"mine", b"too"])
     assert len(tickets) == service["c"].replica.unresolved == 2
@@ -92,7 +92,7 @@ def test_the_own_entries_of_one_who_catches_up_have_their_end() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 100])
-def test_a_view_that_ends_in_the_middle_is_never_told_of(at: int) -> None:
+def test_a_view_that_ends_during_catch_up_is_not_reported(at: int) -> None:
     service, missed = comes_back()
     c = service["c"]
     for _ in range(at):
@@ -127,7 +127,7 @@ def test_another_primary_view_in_the_middle(at: int) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 100])
-def test_one_that_is_stopped_in_the_middle_has_it_all_on_its_disk(at: int) -> None:
+def test_a_member_stopped_during_catch_up_has_everything_on_disk(at: int) -> None:
     service, missed = comes_back()
     for _ in range(at):
         service["c"].total_order.tick()

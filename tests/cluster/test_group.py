@@ -11,7 +11,7 @@ from tests.cluster.group import LATENCY, Group
 from tests.cluster.judge import judge
 
 
-def test_three_form_a_view_and_talk() -> None:
+def test_three_processes_form_a_view_and_exchange_messages() -> None:
     group = Group("abc")
     group.run(1.0)
     assert group.views() == dict.fromkeys("abc", "abc")
@@ -111,7 +111,7 @@ def test_where_hearing_is_not_transitive_there_are_smaller_views(cuts: tuple[str
     assert len(set(settled(group).values())) == 1
 
 
-def test_who_leaves_is_out_at_once_and_stays_out() -> None:
+def test_a_leaving_process_is_excluded_at_once_and_stays_out() -> None:
     group = Group("abc")
     group.run(1.0)
     group.leave("b")
@@ -121,7 +121,7 @@ def test_who_leaves_is_out_at_once_and_stays_out() -> None:
     assert (group.view("a"), group.view("c")) == ("ac", "ac")
 
 
-def test_who_left_may_come_back_in_another_life() -> None:
+def test_a_process_that_left_may_return_in_another_life() -> None:
     group = Group("abc")
     group.run(1.0)
     group.leave("b")
@@ -131,7 +131,7 @@ def test_who_left_may_come_back_in_another_life() -> None:
     assert settled(group) == dict.fromkeys("abc", "abc")
 
 
-def test_a_restart_that_nobody_noticed_ends_in_a_new_view() -> None:
+def test_an_undetected_restart_leads_to_a_new_view() -> None:
     group = Group("abc")
     group.run(1.0)
     before = group.nodes[ProcessId("a")].endpoint.current_view
@@ -170,7 +170,7 @@ def test_a_client_slow_to_block_delays_its_view_and_breaks_nothing() -> None:
     assert settled(group) == dict.fromkeys("ab", "ab")
 
 
-def test_who_has_stopped_listening_is_given_up_and_comes_back() -> None:
+def test_a_member_that_stops_reading_is_excluded_and_returns() -> None:
     """The member sends heartbeats but reads nothing: its queue fills, it is left out, its queue is dropped."""
     group = Group("abc", settings=Settings(link_len_max=50))
     group.run(1.0)

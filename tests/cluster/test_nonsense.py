@@ -176,7 +176,7 @@ FORGED = make_view(2**31, {C: 1})
     ids=["label again", "label ahead", "nothing", "summary again", "a later primary", "info again", "a view to come"],
 )
 @pytest.mark.parametrize("order", ["atop", "sequencer"])
-def test_what_no_member_says_now_is_ignored_and_its_sender_cut_off(order: str, body: Any) -> None:
+def test_unexpected_messages_are_ignored_and_their_sender_ejected(order: str, body: Any) -> None:
     world = group(order)
     before = process(world).primary.act
     assert say(world, in_order(world, body))
@@ -187,7 +187,7 @@ def test_what_no_member_says_now_is_ignored_and_its_sender_cut_off(order: str, b
     goes_on(world)
 
 
-def test_a_cut_that_nobody_can_have() -> None:
+def test_an_impossible_cut() -> None:
     world = group("atop")
     assert VIEW is not None
     for cut in ((10**9, 0, 0), (0,), (0, -1, 0)):

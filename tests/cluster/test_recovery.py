@@ -57,7 +57,7 @@ def test_two_of_five_go_on_and_a_new_one_joins(world: World) -> None:
     assert world.delivered("f") == world.delivered("a")
 
 
-def test_one_of_three_goes_on_alone_with_what_it_had_labelled(world: World) -> None:
+def test_one_of_three_continues_alone_with_its_labelled_entries(world: World) -> None:
     world.start("abc").broadcast("a", b"1").settle()
     world.partition("a", "bc").broadcast("a", b"2").run(0.01)  # labelled, and on its disk, but nobody hears of it
     lose(world, "abc")
@@ -68,7 +68,7 @@ def test_one_of_three_goes_on_alone_with_what_it_had_labelled(world: World) -> N
     assert world.delivered("a") == [b"1", b"2"]
 
 
-def test_the_disk_that_knows_most_leads(world: World) -> None:
+def test_the_disk_with_the_latest_order_leads(world: World) -> None:
     world.start("abcde").broadcast("a", b"1").settle()
     world.partition("a", "bcde").run(5.0).broadcast("c", b"2").settle()
     lose(world, "abcde").heal()
@@ -80,7 +80,7 @@ def test_the_disk_that_knows_most_leads(world: World) -> None:
     assert world.delivered("a") == world.delivered("b") == [b"1", b"2"]
 
 
-def test_who_was_given_up_and_meets_the_group_cannot_make_a_primary_view_of_its_own(world: World) -> None:
+def test_an_abandoned_minority_yields_to_the_recovered_group(world: World) -> None:
     """Less than a quorum of the old group, with the same cluster id: they yield to the recovered group."""
     world.start("abcde").broadcast("a", b"1").settle()
     lose(world, "cde").run(5.0)
@@ -95,7 +95,7 @@ def test_who_was_given_up_and_meets_the_group_cannot_make_a_primary_view_of_its_
         assert world.delivered(name) == [b"1", b"2"]
 
 
-def test_who_was_given_up_and_hears_nobody_goes_on_as_the_old_group(world: World) -> None:
+def test_an_abandoned_quorum_continues_as_the_old_group(world: World) -> None:
     """Not guaranteed, and impossible to guarantee: abandoned processes know nothing of a recovery.
 
     So the operator must know that they are gone, and the two groups have different cluster ids.
@@ -131,7 +131,7 @@ def test_a_quorum_needs_no_recovery(world: World) -> None:
         recover(world, "ac")
 
 
-def test_a_process_that_was_never_a_member_has_nothing_to_go_on_from() -> None:
+def test_a_disk_that_was_never_in_a_group_cannot_be_recovered() -> None:
     with pytest.raises(CannotRecover, match="none of these disks knows a primary view"):
         plan_recovery({ProcessId("a"): Image()})
     told = Image()
@@ -141,7 +141,7 @@ def test_a_process_that_was_never_a_member_has_nothing_to_go_on_from() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_after_any_history_nothing_is_lost_that_was_delivered_on_a_disk_that_is_left(seed: int) -> None:
+def test_entries_delivered_on_a_remaining_disk_are_never_lost(seed: int) -> None:
     chance = random.Random(seed)
     world = World(Process, seed=seed, coded=True, settings=Settings(snapshot_every=7)).start("abcde")
     for i in range(40):

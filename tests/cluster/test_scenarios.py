@@ -40,7 +40,7 @@ def world() -> Iterator[World]:
         yield world
 
 
-def test_what_one_broadcasts_all_deliver(world: World) -> None:
+def test_all_members_deliver_a_broadcast(world: World) -> None:
     world.start("abc").broadcast("b", b"x").settle()
     assert world.delivered("a") == world.delivered("b") == world.delivered("c") == [b"x"]
 
@@ -53,7 +53,7 @@ def test_the_minority_side_never_delivers(world: World) -> None:
     assert world.primary("e") is None
 
 
-def test_a_cut_off_member_may_believe_but_confirms_nothing(world: World) -> None:
+def test_an_isolated_member_confirms_nothing(world: World) -> None:
     world.start("abc").settle().partition("ab", "c").broadcast("c", b"alone").run(0.2)
     assert world.primary("c") is not None  # nobody told it yet
     assert world.delivered("c") == []
@@ -76,7 +76,7 @@ def test_a_second_connection_costs_no_view_and_no_message(world: World) -> None:
     assert world.delivered("a") == world.delivered("b") == world.delivered("c")
 
 
-def test_five_fall_one_at_a_time_and_two_go_on(world: World) -> None:
+def test_five_members_fail_one_by_one_and_two_continue(world: World) -> None:
     """A static majority of five would have stopped at two."""
     world.start("abcde").settle()
     for name in "cde":
@@ -85,13 +85,13 @@ def test_five_fall_one_at_a_time_and_two_go_on(world: World) -> None:
     assert world.delivered("a") == world.delivered("b") == [b"two are left"]
 
 
-def test_the_ranked_one_of_two_goes_on_alone(world: World) -> None:
+def test_the_lower_ranked_of_two_continues_alone(world: World) -> None:
     world.start("abc").settle().crash("c").settle().crash("b").settle()
     world.broadcast("a", b"one is left").settle()
     assert world.delivered("a") == [b"one is left"]
 
 
-def test_the_other_one_of_two_waits(world: World) -> None:
+def test_the_higher_ranked_of_two_waits(world: World) -> None:
     world.start("abc").settle().crash("c").settle().crash("a").settle()
     world.broadcast("b", b"x").settle()
     assert world.delivered("b") == []
@@ -100,7 +100,7 @@ def test_the_other_one_of_two_waits(world: World) -> None:
     assert world.delivered("b") == world.delivered("a") == [b"x"]
 
 
-def test_an_even_split_goes_on_at_the_side_of_the_ranked_one(world: World) -> None:
+def test_an_even_split_continues_on_the_side_of_the_lowest_rank(world: World) -> None:
     world.start("abcd").settle().partition("ab", "cd").settle()
     world.broadcast("b", b"x").broadcast("c", b"y").settle()
     assert world.delivered("a") == [b"x"]
@@ -141,7 +141,7 @@ def _power_fails_before_the_write(world: World) -> None:
     world.restart("a").restart("b").settle()
 
 
-def test_what_is_not_on_the_local_disk_no_state_machine_sees(world: World) -> None:
+def test_a_state_machine_sees_only_entries_on_the_local_disk(world: World) -> None:
     _power_fails_before_the_write(world)
     world.broadcast("a", b"y").settle()
     assert world.delivered("a") == world.delivered("b") == [b"y"]
@@ -149,7 +149,7 @@ def test_what_is_not_on_the_local_disk_no_state_machine_sees(world: World) -> No
     assert world.delivered("a") == world.delivered("b") == world.delivered("c") == [b"y", b"x"]
 
 
-def test_the_specifications_see_what_a_state_machine_saw_before_the_write() -> None:
+def test_applying_an_entry_before_its_write_is_detected() -> None:
     undo = next(mutant for mutant in MUTANTS if mutant.name == "seen before it is on disk").apply()
     try:
         with pytest.raises(Violation, match="the entry is on the disk of p"), judged(DEFAULT) as world:
@@ -159,7 +159,7 @@ def test_the_specifications_see_what_a_state_machine_saw_before_the_write() -> N
 
 
 @pytest.mark.parametrize("busy_s", [0.0, 0.01, 0.3])
-def test_who_restores_a_snapshot_has_it_on_disk_first(world: World, busy_s: float) -> None:
+def test_a_snapshot_is_on_disk_before_it_is_restored(world: World, busy_s: float) -> None:
     world.start("abc").settle().crash("c").settle()
     for number in range(200):
         world.broadcast("a", b"%d" % number)
@@ -184,7 +184,7 @@ def test_after_a_power_failure_four_of_five_go_on_without_the_founder(world: Wor
     assert world.delivered("b") == world.delivered("e") == [b"x", b"y"]
 
 
-def test_who_lost_its_disk_comes_back_as_somebody_else_and_gets_everything(world: World) -> None:
+def test_a_node_without_its_disk_returns_as_a_new_process(world: World) -> None:
     world.start("abc").broadcast("a", b"x").settle().lose_disk("c").settle()
     world.restart("c").settle()
     primary = world.primary("c")
@@ -193,7 +193,7 @@ def test_who_lost_its_disk_comes_back_as_somebody_else_and_gets_everything(world
     assert str(primary.members[-1]) == "c.1"
 
 
-def test_a_laggard_is_fed_by_snapshot(world: World) -> None:
+def test_a_lagging_member_gets_a_snapshot(world: World) -> None:
     world.start("abc").settle().crash("c").settle()
     for number in range(200):
         world.broadcast("a", b"%d" % number)
@@ -202,7 +202,7 @@ def test_a_laggard_is_fed_by_snapshot(world: World) -> None:
     assert len(world.delivered("c")) == 200
 
 
-def test_who_leaves_is_gone_at_once_and_its_last_words_are_heard(world: World) -> None:
+def test_a_leaving_member_is_excluded_after_its_last_entries(world: World) -> None:
     world.start("abc").settle().broadcast("c", b"good-bye").leave("c").run(0.5)
     assert world.delivered("a") == [b"good-bye"]
     primary = world.primary("a")
@@ -232,7 +232,7 @@ def test_as_soon_as_the_rules_allow_a_primary_view_there_is_one(seed: int) -> No
         assert len({world.primary(name) for name in names}) == 1
 
 
-def test_the_specifications_see_what_a_scenario_does_not_look_at() -> None:
+def test_the_specifications_detect_what_a_scenario_does_not_assert() -> None:
     undo = next(mutant for mutant in MUTANTS if mutant.name == "an attempt of the past").apply()
     try:
         with (

@@ -21,7 +21,7 @@ def test_own_messages_of_the_sequencer_take_one_delay_and_those_of_others_two() 
     assert abs(world.node("a").received_at[id(foreign)] - sent - 0.001) < 1e-9
 
 
-def test_odd_messages_are_ignored() -> None:
+def test_invalid_messages_are_ignored() -> None:
     world = World("abc", Sequencer).form("abc")
     a, b, c = world.nodes.values()
     for node in (a, b, c):

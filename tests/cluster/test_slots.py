@@ -37,17 +37,17 @@ def test_before_counts_the_slots_before_a_place(weights: tuple[int, ...]) -> Non
             assert number == 0 or deal.place(rank, number - 1) < place
 
 
-def test_the_slots_are_a_matter_of_view_distribution_and_weights() -> None:
+def test_slots_depend_on_view_distribution_and_weights() -> None:
     assert SlotAssignment((9, 4, 4), VIEW, 1).offsets == SlotAssignment((9, 4, 4), VIEW, 1).offsets
     arrangements = {str(SlotAssignment((9, 4, 4), VIEW, dist).offsets) for dist in range(20)}
     assert len(arrangements) > 5
 
 
-def test_these_slots_are_dealt_on_every_machine() -> None:
+def test_slots_are_the_same_on_every_machine() -> None:
     assert SlotAssignment((4, 2, 1), VIEW, 1).offsets == [[0, 2, 4, 5], [3, 6], [1]]
 
 
-def test_what_weights_are_acceptable() -> None:
+def test_valid_distributions() -> None:
     assert is_valid_distribution((1, 2, 3), 3)
     assert not is_valid_distribution((1, 2, 3), 4)
     assert not is_valid_distribution((1, 0, 3), 3)

@@ -54,14 +54,14 @@ def wired(process: Process) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_list_gives_every_layer_its_neighbours(order: str) -> None:
+def test_every_layer_gets_its_neighbours(order: str) -> None:
     process = made(order)
     found = wired(process)
     wire_by_hand(process)
     assert wired(process) == found
 
 
-def test_a_watch_stands_where_its_taps_fit() -> None:
+def test_an_observer_is_inserted_at_its_taps() -> None:
     watch = Observer()
     process = made(taps=watch.taps)
     found = {name: type(one) for name, one in wired(process).items()}
@@ -91,6 +91,6 @@ def test_a_tap_stands_between_two_layers() -> None:
     assert process.total_order.below is process.primary
 
 
-def test_a_tap_above_a_layer_that_there_is_not_is_a_mistake() -> None:
+def test_a_tap_above_an_unknown_layer_is_an_error() -> None:
     with pytest.raises(ValueError, match="unknown layer: transport"):
         made(taps={"transport": lambda _process, above: above})

@@ -97,7 +97,7 @@ def test_a_prefix_of_one_sequence_in_every_view_however_the_views_cut_the_stream
 
 
 @ORDERS
-def test_safe_only_after_every_client_has_dealt_with_it(make: MakeOrder) -> None:
+def test_safe_only_after_every_client_has_processed_the_message(make: MakeOrder) -> None:
     world = World("abc", make).form("abc")
     slow = world.node("c")
     slow.lag = lambda: 1.0
@@ -146,7 +146,7 @@ def test_the_window_is_full_until_own_messages_are_safe(make: MakeOrder) -> None
 
 
 @ORDERS
-def test_acknowledgements_ride_on_messages_that_leave_anyway(make: MakeOrder) -> None:
+def test_acknowledgements_are_piggybacked_on_messages(make: MakeOrder) -> None:
     world = World("ab", make).form("ab")
     a, b = world.node("a"), world.node("b")
 
@@ -177,7 +177,7 @@ def test_a_lone_message_is_acknowledged_to_its_sender_who_tells_the_others(make:
 
 
 @ORDERS
-def test_nobody_takes_for_safe_what_he_has_not_dealt_with(make: MakeOrder) -> None:
+def test_no_message_is_safe_before_it_was_processed_locally(make: MakeOrder) -> None:
     world = World("abc", make).form("abc")
     a, c = world.node("a"), world.node("c")
     view = a.current_view
@@ -187,7 +187,7 @@ def test_nobody_takes_for_safe_what_he_has_not_dealt_with(make: MakeOrder) -> No
 
 
 @ORDERS
-def test_one_alone_delivers_at_once(make: MakeOrder) -> None:
+def test_a_single_member_delivers_at_once(make: MakeOrder) -> None:
     world = World("a", make).form("a")
     a = world.node("a")
     a.submit(message(1))
@@ -253,7 +253,7 @@ def test_the_same_seed_gives_the_same_messages_whatever_the_hash_seed() -> None:
 
 
 @ORDERS
-def test_what_all_have_is_reported_stable_also_what_only_served_the_order(make: MakeOrder) -> None:
+def test_messages_that_only_serve_the_order_become_stable_too(make: MakeOrder) -> None:
     """The layer below drops stable messages: without null and sequencer messages its memory would grow."""
     world = World("abc", make).form("abc")
     for number in range(400):

@@ -40,6 +40,6 @@ def test_every_clause_is_refused() -> None:
     assert set(REFUSED) == preconditions(DiskSpec)
 
 
-def test_what_is_on_disk_may_be_seen() -> None:
+def test_entries_on_disk_may_be_applied() -> None:
     allows([disk(5)], [(A, Restored(5)), (A, Applied(5, X, entry("x"))), (A, Applied(6, Y, entry("y")))])
     allows([disk()], [(A, Applied(0, X, entry("x"))), (A, Applied(1, Y, entry("y")))])

@@ -192,7 +192,7 @@ def test_dvs_good_states() -> None:
         assert judged([DvsInvariants(A)], TOLD, B, {B: Process(state)}) == ""
 
 
-def test_what_follows_from_the_rest() -> None:
+def test_invariants_that_follow_from_the_others() -> None:
     dvs = DvsInvariants(A)
     dvs.tot_att_max = AB.id
     with pytest.raises(Violation, match=r"4\.2: "):
@@ -255,7 +255,7 @@ def test_to_states(trace: Trace, joint: dict[ProcessId, Process], clause: str) -
     assert judged(to_impl(), trace, max(joint), joint) == clause
 
 
-def test_confirmed_orders_are_one() -> None:
+def test_confirmed_orders_are_equal() -> None:
     specs = to_impl()
     assert judged(specs, IN_AB, A, {A: order(X, Y, confirmed=2)}) == ""
     assert judged(specs, [], B, {B: order(X, Y, Z, confirmed=2)}) == ""
@@ -263,14 +263,14 @@ def test_confirmed_orders_are_one() -> None:
     assert judged(specs, [], C, {C: order(X, Z, confirmed=2)}) == clause
 
 
-def test_what_is_confirmed_stays_confirmed() -> None:
+def test_confirmed_entries_stay_confirmed() -> None:
     specs = to_impl()
     assert judged(specs, IN_AB, A, {A: order(X, Y, confirmed=2)}) == ""
     assert judged(specs, [(A, Established(ABC, 3))], A, {A: order(X, Y, confirmed=1)}) == DECREASES
     assert judged(specs, [(A, CRASH), (A, RECOVER)], A, {A: order(X, Y, confirmed=1)}) == ""
 
 
-def test_what_is_confirmed_outlives_a_crash() -> None:
+def test_confirmed_entries_survive_a_crash() -> None:
     back = [(B, CRASH), (B, RECOVER)]
     for state, clause in (
         (order(X, Y, Z), ""),
@@ -432,7 +432,7 @@ def test_gcs_good_states() -> None:
     assert judged(gcs(), [*BLOCKED, *((A, action) for action in came)], A, {A: Process(endpoint=over)}) == ""
 
 
-def test_only_what_all_have_is_dropped() -> None:
+def test_only_messages_that_all_members_have_are_dropped() -> None:
     dropped = Endpoint()
     dropped.of[A].msgs.drop(1)
     lacking = Endpoint(of={A: source(A), B: source(B)})
@@ -451,7 +451,7 @@ def test_only_what_all_have_is_dropped() -> None:
             checkers.after(A, joint)  # type: ignore[arg-type]
 
 
-def test_the_cut_of_others_counts_once_the_view_is_there() -> None:
+def test_the_cuts_of_others_apply_once_the_view_is_known() -> None:
     state = Endpoint(
         mbrshp_view=view(3, A, B),
         sync_msg={A: SYNC, B: SyncMsg(3, V2.id, (1, 1))},
@@ -460,7 +460,7 @@ def test_the_cut_of_others_counts_once_the_view_is_there() -> None:
     assert judged(gcs(), LATE, A, {A: Process(endpoint=state)}) == ""
 
 
-def test_the_cut_of_one_who_has_moved_on_counts_too() -> None:
+def test_the_cut_of_a_member_that_moved_on_applies_too() -> None:
     state = Endpoint(
         mbrshp_view=view(3, A, B),
         sync_msg={A: SYNC, B: SyncMsg(4, view(3, A, B).id, (0, 0))},
@@ -470,7 +470,7 @@ def test_the_cut_of_one_who_has_moved_on_counts_too() -> None:
     assert judged(gcs(), LATE, A, {A: Process(endpoint=state)}) == ""
 
 
-def test_messages_of_a_view_that_is_to_come_are_compared_too() -> None:
+def test_messages_of_a_future_view_are_compared_too() -> None:
     state = Endpoint()
     state.of[B].view_msg = view(5, A, B)
     state.of[B].later = source(B, "ahead").msgs

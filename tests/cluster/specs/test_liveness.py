@@ -169,7 +169,7 @@ def test_every_clause_of_liveness_is_broken() -> None:
     assert {clause for _, clause in BAD} == preconditions(LivenessSpec)
 
 
-def test_nothing_is_asked_of_those_whom_the_rules_allow_no_primary() -> None:
+def test_no_liveness_is_required_without_a_possible_primary_view() -> None:
     end = End()
     for process in end.joint.values():
         process.primary = Primary(act=view(3, *(ProcessId(name) for name in "uvwx")), client_cur=None)

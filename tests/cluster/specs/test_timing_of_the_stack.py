@@ -144,7 +144,7 @@ def test_a_merge_is_in_time(sides: tuple[str, ...]) -> None:
 
 
 @CHANGES
-def test_a_client_that_takes_its_time_to_answer_block_costs_that_time_and_no_more(
+def test_a_slow_block_ok_delays_the_view_by_block_time_only(
     event: Callable[[World], object], groups: tuple[str, ...], detection: float
 ) -> None:
     watch = Watch(SlowToBlock)
@@ -156,7 +156,7 @@ def test_a_client_that_takes_its_time_to_answer_block_costs_that_time_and_no_mor
             watch.judge(last_ge, group, detection)
 
 
-def test_a_merge_of_clients_that_take_their_time() -> None:
+def test_a_merge_with_slow_clients_is_in_time() -> None:
     watch = Watch(SlowToBlock)
     watch.world.start("abcd").settle().partition("ab", "cd").settle().run(FIXED.give_up_max)
     last_ge = watch.change(World.heal)
@@ -165,7 +165,7 @@ def test_a_merge_of_clients_that_take_their_time() -> None:
         watch.judge(last_ge, "abcd", MERGED)
 
 
-def test_a_cut_before_the_client_has_stopped_is_noticed() -> None:
+def test_a_cut_before_block_ok_is_detected() -> None:
     undo = next(mutant for mutant in MUTANTS if mutant.name == "no block").apply()
     try:
         with pytest.raises(Violation, match=r"7\.4\.2"):

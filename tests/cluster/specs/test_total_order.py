@@ -105,11 +105,11 @@ def test_every_clause_is_refused() -> None:
     assert set(REPLICA_REFUSED) == preconditions(ReplicaSpec)
 
 
-def test_one_order_for_all() -> None:
+def test_all_processes_deliver_one_order() -> None:
     allows([TotalOrderSpec()], [*BASIS, *all_deliver(A), *all_deliver(B, 0), *all_deliver(C, 0, 3)])
 
 
-def test_after_a_recovery_the_same_again_from_anywhere_before() -> None:
+def test_a_recovered_process_delivers_again_from_any_earlier_position() -> None:
     for start in range(1, 4):
         spec = TotalOrderSpec()
         allows([spec], [*BASIS, *all_deliver(A), (A, CRASH), (A, RECOVER), *all_deliver(A, start)])
@@ -126,13 +126,13 @@ def test_after_a_recovery_the_same_again_from_anywhere_before() -> None:
     )
 
 
-def test_a_snapshot_stands_for_what_is_below() -> None:
+def test_a_snapshot_stands_for_all_entries_below_it() -> None:
     allows([TotalOrderSpec()], [*BASIS, *all_deliver(A), (B, CatchUp(3)), deliver(B, 3, *ORDER[2])])
     # a recovered process may catch up to a place before where it was
     allows([TotalOrderSpec()], [*BASIS, *all_deliver(A), (A, CRASH), (A, RECOVER), (A, CatchUp(2)), *all_deliver(A, 2)])
 
 
-def test_a_crash_loses_the_last_of_what_was_broadcast() -> None:
+def test_a_crash_may_lose_the_last_broadcast_entries() -> None:
     crashed = [*BASIS, (A, CRASH), (A, RECOVER), *cast(A, "new")]
     allows([TotalOrderSpec()], [*crashed, deliver(B, 0, view_label(V1), VIEW_ENTRY), deliver(B, 1, A1, "new")])
     allows(
@@ -161,7 +161,7 @@ def test_a_checkpoint_may_be_taken_back() -> None:
     )
 
 
-def test_what_is_too_old_is_not_compared() -> None:
+def test_old_entries_are_not_compared() -> None:
     spec = TotalOrderSpec(remembered=2)
     allows([spec], [*BASIS, *all_deliver(A), *all_deliver(B, 0)])
     assert spec.coverage["deliver: older than what is remembered"] == 2
@@ -225,38 +225,38 @@ def test_replica_refuses(clause: str, trace: Trace) -> None:
     refuses(specs(), trace, clause)
 
 
-def test_every_submission_has_its_end() -> None:
+def test_every_submission_has_an_outcome() -> None:
     judges = specs()
     allows(judges, [*START, (A, REFUSED), X, (A, delivered(1, 1)), deliver(A, 2, B1, "z"), (A, StateDigest(3, "d"))])
     assert judges[1].coverage["resolve: refused"] == 1
     assert judges[1].coverage["resolve: delivered"] == 1
 
 
-def test_what_was_refused_never_comes() -> None:
+def test_a_refused_entry_is_never_ordered() -> None:
     refuses(specs(), [*START, (A, REFUSED), X, Y], "to-order: a is head of pending[p]")
 
 
-def test_the_end_can_be_inside_a_snapshot() -> None:
+def test_the_outcome_can_be_inside_a_snapshot() -> None:
     judges = specs()
     trace = [*START, *((C, action) for _, action in (START[2], X, Y)), (A, CatchUp(3)), (A, delivered(1, -1))]
     allows(judges, trace)
     assert judges[1].coverage["resolve: inside a snapshot"] == 1
 
 
-def test_a_crash_forgets_who_waits() -> None:
+def test_a_crash_loses_waiting_submitters() -> None:
     crashed = [*START, X, (A, CRASH), (A, RECOVER)]
     refuses(specs(), [*crashed, (A, delivered(1, 1))], "resolve: the ticket is open")
     again = [START[2], X, Y, *submit(A, 1, "again"), deliver(A, 3, A3, "again"), (A, delivered(1, 3))]
     allows(specs(), [*crashed, *again])
 
 
-def test_a_recovered_replica_tells_the_digest_of_its_snapshot() -> None:
+def test_a_recovered_replica_reports_the_digest_of_its_snapshot() -> None:
     crashed = [*START, X, (A, StateDigest(2, "d")), Y, (A, CRASH), (A, RECOVER)]
     allows(specs(), [*crashed, (A, StateDigest(2, "d")), Y])
     refuses(specs(), [*crashed, (A, StateDigest(4, "d"))], "digest: of what p has applied, no more and no less")
 
 
-def test_digests_are_forgotten_in_the_end() -> None:
+def test_old_digests_are_dropped() -> None:
     judges = specs()
     replica = judges[1]
     assert isinstance(replica, ReplicaSpec)
