@@ -138,7 +138,7 @@ class Membership:
         self.proposals.pop(peer, None)
         self.detector.pardon(peer)
         if not self._left:
-            self._decide(anew=peer in self._standing())
+            self._decide(force=peer in self._standing())
 
     def received(self, peer: ProcessId, proposal: Proposal) -> None:
         if self._left or not _is_plausible(proposal, self.epoch_seen):
@@ -153,7 +153,7 @@ class Membership:
         self._learn(proposal)
         self.epoch_seen = max(self.epoch_seen, proposal.epoch)
         self.proposals[peer] = (proposal.epoch, proposal.members)
-        if not self._decide(anew=proposal.epoch > self.epoch and peer in self._clique()):
+        if not self._decide(force=proposal.epoch > self.epoch and peer in self._clique()):
             self._form()
 
     def leave(self) -> None:
@@ -230,12 +230,12 @@ class Membership:
     def _standing(self) -> tuple[ProcessId, ...]:
         return self.start_change[1] if self.under_way else self.mbrshp_view.members
 
-    def _decide(self, anew: bool = False) -> bool:
-        """Makes a proposal if one is due."""
+    def _decide(self, force: bool = False) -> bool:
+        """Makes a proposal if one is due. `force`: also for the members of the present view, in a new epoch."""
         target, standing = self._clique(), self._standing()
-        if not anew and target == standing:
+        if not force and target == standing:
             self._settle_at = inf
-        elif anew or not is_clique(standing, self.rows) or self.context.now >= self._settle_at:
+        elif force or not is_clique(standing, self.rows) or self.context.now >= self._settle_at:
             self._propose()
             return True
         elif self._settle_at == inf:

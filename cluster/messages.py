@@ -72,8 +72,8 @@ ClientMessage = Batch | Summary
 ViewMessage = Info | Registered | Batch | Summary
 
 
-# ---- ordered messages: what the view order multicasts through the virtual synchrony layer. All of them take along how
-# much of the view's order the sender has dealt with (`ack`), and how much of it everybody has (`safe`).
+# ---- ordered messages: multicast by the view order through the virtual synchrony layer. All of them carry how much of
+# the view's order the sender has processed (`ack`), and how much of it all members have (`safe`).
 
 
 class Slot(Message, frozen=True, tag="Slot"):

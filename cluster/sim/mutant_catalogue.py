@@ -96,8 +96,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "nobody is pulled up", "cluster.membership",
-        "anew=proposal.epoch > self.epoch and peer in self._clique()",
-        "anew=False",
+        "force=proposal.epoch > self.epoch and peer in self._clique()",
+        "force=False",
         "a proposal of a later epoch is not joined",
         shown_by=109,
     ),

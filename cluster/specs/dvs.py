@@ -58,7 +58,7 @@ class DvsSpec(OrderedViewsSpec[ClientMessage]):
     def dvs_register_eff(self, _act: DvsRegister, at: ProcessId) -> None:
         current = self.current_viewid.get(at)
         if current is None or at in self.away:
-            self.branch("register: without a view, and so for nothing")
+            self.branch("register: without a view, no effect")
         elif self.history.register(current, at):
             self.branch("register: the view is totally registered")
 

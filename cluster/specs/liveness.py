@@ -63,16 +63,16 @@ class LivenessSpec(Spec):
             self.invariant_no_primary()
 
     def invariant_view(self, joint: Joint) -> View:
-        everybody = tuple(sorted(joint))
-        view = joint[everybody[0]].endpoint.mbrshp_view
-        for p in everybody:
+        running = tuple(sorted(joint))
+        view = joint[running[0]].endpoint.mbrshp_view
+        for p in running:
             state = joint[p].endpoint
             self.require(
-                state.mbrshp_view == view and view.members == everybody,
-                "5.2.1: MBRSHP gave all that are up one view of exactly them",
+                state.mbrshp_view == view and view.members == running,
+                "5.2.1: MBRSHP gave all running processes one view of exactly them",
                 p,
                 state.mbrshp_view,
-                everybody,
+                running,
             )
             self.require(state.current_view == view, "5.2.2: the stable view is delivered", p, state.current_view)
         return view
@@ -94,7 +94,7 @@ class LivenessSpec(Spec):
         for p, process in joint.items():
             self.require(
                 process.primary.client_cur == view,
-                "the view of all that are up is primary, where the rules allow it",
+                "the view of all running processes is primary, if the rules allow it",
                 p,
                 process.primary.client_cur,
             )
@@ -118,14 +118,14 @@ class LivenessSpec(Spec):
         for p, process in joint.items():
             self.require(
                 order_length(process.total_order) == process.total_order.next_confirm == length,
-                "all that is ordered is confirmed by all",
+                "all ordered entries are confirmed by all processes",
                 p,
                 process.total_order.next_confirm,
                 length,
             )
             self.require(
                 self.total_order.next.get(p, 0) == length,
-                "all that is confirmed is delivered by all",
+                "all confirmed entries are delivered by all processes",
                 p,
                 self.total_order.next.get(p, 0),
                 length,
@@ -135,7 +135,7 @@ class LivenessSpec(Spec):
         for p in joint:
             self.require(
                 not self.replica.waiting.get(p),
-                "every submission has its end",
+                "every submission has an outcome",
                 p,
                 sorted(self.replica.waiting.get(p, ())),
             )

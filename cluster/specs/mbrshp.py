@@ -48,7 +48,7 @@ class MbrshpSpec(Spec):
         if at in self.recovered:
             self.require(
                 act.cid > self.cid_seen.get(at, 0),
-                "start_change: after a recovery, cid is none that others have seen",
+                "start_change: after a recovery, no other process has seen cid",
                 self.cid_seen.get(at, 0),
             )
 

@@ -81,7 +81,7 @@ class OrderedViewsSpec(Spec, Generic[M]):
     def gpsnd_eff(self, m: M, at: ProcessId) -> None:
         sequence = self._sequence_of(at)
         if sequence is None:
-            self.branch("gpsnd: without a view, and so for nothing")
+            self.branch("gpsnd: without a view, no effect")
         else:
             sequence.pending[at].append(m)
 

@@ -56,7 +56,7 @@ class ReplicaSpec(Spec):
         self.require(body is not None, "resolve: the ticket is open", act.ticket)
         assert body is not None
         if not act.delivered:
-            self.require(self.open[at][body] > 0, "resolve: what is refused was not ordered", body)
+            self.require(self.open[at][body] > 0, "resolve: a refused entry was not ordered", body)
         elif act.position < 0:
             self.require(at in self.caught_up, "resolve: inside a snapshot only after one", act.ticket)
         else:
@@ -66,7 +66,7 @@ class ReplicaSpec(Spec):
             )
             self.require(
                 act.position > self.answered.get(at, -1),
-                "resolve: one position answers one ticket, in their order",
+                "resolve: one position resolves one ticket, in order",
                 self.answered.get(at),
             )
             if act.position >= queue.low:
@@ -95,7 +95,7 @@ class ReplicaSpec(Spec):
         if at in self.resumes_at:
             self.require(
                 act.position == self.resumes_at[at],
-                "deliver: after a recovery, on from the snapshot of p, or from the beginning",
+                "deliver: after a recovery, from the snapshot of p on, or from the beginning",
                 self.resumes_at[at],
             )
         if act.position >= self._ordered and act.entry.kind == APPLICATION:
@@ -117,7 +117,7 @@ class ReplicaSpec(Spec):
         if known is not None:
             self.require(
                 (act.label, act.entry) == known,
-                "apply: at one position, all state machines are given one entry",
+                "apply: at one position, all state machines get the same entry",
                 *known,
             )
 
@@ -136,7 +136,7 @@ class ReplicaSpec(Spec):
         resumed = at in self.total_order.resumed  # its own snapshot is at some earlier position
         self.require(
             act.position == following or (resumed and act.position < following),
-            "digest: of what p has applied, no more and no less",
+            "digest: of exactly the entries that p has applied",
             following,
         )
         known = self.digests.get(act.position)

@@ -40,7 +40,7 @@ class SelfSpec(WvRfifoSpec):
             last,
         )
         if last:
-            self.branch("view: after messages of its own")
+            self.branch("view: after own messages")
 
     def gcs_view_eff(self, act: GcsView, at: ProcessId) -> None:
         super().gcs_view_eff(act, at)

@@ -53,19 +53,21 @@ class TimingSpec(Spec):
         self, last_ge: float, members: Iterable[ProcessId], *, detection: float, latency: float, block_time: float
     ) -> float:
         """Checks the bounds after the last group event, which left these members. Returns how long the view took."""
-        everybody = tuple(sorted(members))
-        self.invariant_same_view(everybody)
-        last_mstart = max(self.mstart[p] for p in everybody)
+        all_members = tuple(sorted(members))
+        self.invariant_same_view(all_members)
+        last_mstart = max(self.mstart[p] for p in all_members)
         forwarding = self.invariant_forwarding(last_ge, latency)
-        for p in everybody:
+        for p in all_members:
             self.invariant_bounds(p, last_ge, last_mstart, detection, latency, block_time + forwarding)
-        return max(self.gcview[p][1] for p in everybody) - last_ge
+        return max(self.gcview[p][1] for p in all_members) - last_ge
 
-    def invariant_same_view(self, everybody: tuple[ProcessId, ...]) -> None:
-        views = {self.gcview[p][0].id if p in self.gcview else None for p in everybody}
-        self.require(len(views) == 1 and None not in views, "all have the same last view", *sorted(map(str, views)))
-        view, _ = self.gcview[everybody[0]]
-        self.require(view.members == everybody, "it is the view of exactly them", view, everybody)
+    def invariant_same_view(self, all_members: tuple[ProcessId, ...]) -> None:
+        views = {self.gcview[p][0].id if p in self.gcview else None for p in all_members}
+        self.require(
+            len(views) == 1 and None not in views, "all processes have the same last view", *sorted(map(str, views))
+        )
+        view, _ = self.gcview[all_members[0]]
+        self.require(view.members == all_members, "the view has exactly these members", view, all_members)
 
     def invariant_forwarding(self, last_ge: float, latency: float) -> float:
         if self.forwarded < last_ge:

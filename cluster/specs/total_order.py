@@ -71,7 +71,7 @@ class TotalOrderSpec(Spec):
         last = self.highest.get(label.origin)
         self.require(last is None or label > last, "to-order: the labels of an origin increase", label, last)
         if label.origin == NOBODY:
-            self.require(entry.kind == VIEW, "to-order: what comes from nobody is a change of view", label, entry)
+            self.require(entry.kind == VIEW, "to-order: an entry without an origin is a change of view", label, entry)
             self.require(
                 self.established.get(label.view_id) == self.queue.end + 1,
                 "to-order: a change of view ends the order that its members built on",
@@ -79,7 +79,7 @@ class TotalOrderSpec(Spec):
                 self.established.get(label.view_id),
             )
         else:
-            self.require(entry.kind != VIEW, "to-order: a change of view comes from nobody", label)
+            self.require(entry.kind != VIEW, "to-order: a change of view has no origin", label)
             pending = self.pending.get(label.origin)
             taken = pending is not None and pending.take(entry)
             front = [] if taken or pending is None else pending.front()[:4]
@@ -99,14 +99,14 @@ class TotalOrderSpec(Spec):
                 self.branch("deliver: again, after a recovery")
         else:
             self.require(i == following, "deliver: i = next[p]", following)
-        self.require(i < self.confirmed_by_any, "deliver: somebody confirmed it", self.confirmed_by_any)
+        self.require(i < self.confirmed_by_any, "deliver: some process confirmed the entry", self.confirmed_by_any)
         if i >= self.queue.end:
             self.to_order_pre(act.label, act.entry)
             self.to_order_eff(act.label, act.entry)
         elif i >= self.queue.low:
             self.require(self.queue[i] == (act.label, act.entry), "deliver: queue(next[p]) = (a, p)", *self.queue[i])
         else:
-            self.branch("deliver: older than what is remembered")
+            self.branch("deliver: older than the kept history")
 
     def deliver_eff(self, act: Deliver, at: ProcessId) -> None:
         self.next[at] = act.position + 1
@@ -117,7 +117,9 @@ class TotalOrderSpec(Spec):
         self.require(
             at in self.resumed or act.position >= following, "catch_up: never back to before next[p]", following
         )
-        self.require(act.position <= self.queue.end, "catch_up: somebody delivered all below", self.queue.end)
+        self.require(
+            act.position <= self.queue.end, "catch_up: some process delivered all entries below", self.queue.end
+        )
 
     def catch_up_eff(self, act: CatchUp, at: ProcessId) -> None:
         self.next[at] = act.position
@@ -139,7 +141,8 @@ class TotalOrderSpec(Spec):
         known = self.established.get(act.view.id, act.length)
         self.require(act.length == known, "established: all members build on the same order", known)
         self.require(
-            act.length > self.next.get(at, 0) or at in self.resumed, "established: what p delivered is in the order"
+            act.length > self.next.get(at, 0) or at in self.resumed,
+            "established: entries delivered by p are in the order",
         )
 
     def established_eff(self, act: Established, at: ProcessId) -> None:

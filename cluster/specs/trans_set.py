@@ -43,7 +43,7 @@ class TransSetSpec(Spec):
         said = prev_view.get(at, current.id)
         self.require(
             said == current.id and current.id not in not_prev_view.get(at, ()),
-            "view: prev_view[p][v] = current_view[p], as those who delivered v before have it",
+            "view: prev_view[p][v] = current_view[p], as stated by earlier deliveries of v",
             current,
             said,
         )
@@ -61,7 +61,7 @@ class TransSetSpec(Spec):
                 )
                 self.require(
                     q in self.been_in.get(current.id, ()) or q == at,
-                    "view: q in T only if q was in current_view[p] to say so",
+                    "view: q in T only if q was in current_view[p]",
                     q,
                 )
             else:
@@ -75,7 +75,7 @@ class TransSetSpec(Spec):
             if q in act.transitional:
                 self.prev_view[v.id][q] = current.id
             elif q in v.members:
-                self.branch("view: q in both views moves from elsewhere")
+                self.branch("view: q in both views moves from another view")
                 self.not_prev_view[v.id].setdefault(q, set()).add(current.id)
         self.current_view[at] = v
         self.been_in.setdefault(v.id, set()).add(at)

@@ -33,7 +33,7 @@ class VsRfifoSpec(WvRfifoSpec):
         delivered = self.last_dlvrd.get(at, {})
         cut = self.cut.setdefault(act.view.id, {}).get(current.id)
         if cut is None:  # set_cut(current_view[p], v, last_dlvrd[.][p])
-            self.branch("set_cut: by the first who moves from v to v'")
+            self.branch("set_cut: by the first process that moves from v to v'")
             self.cut[act.view.id][current.id] = dict(delivered)
         else:
             self.require(

@@ -103,7 +103,7 @@ class GcsInvariants(Spec):
             if r in joint and joint[r].endpoint.current_view.id == v.id:
                 sources = joint[r].endpoint.of
                 lacking = [q for q, count in zip(v.members, dropped, strict=True) if sources[q].msgs.prefix < count]
-                self.require(not lacking, "6.4: what is dropped was received by all members of the view", r, *lacking)
+                self.require(not lacking, "6.4: dropped messages were received by all members of the view", r, *lacking)
 
     def invariant_views(self, p: ProcessId, state: EndpointState) -> None:
         self.require(p in state.mbrshp_view.members, "7.1.1: p in mbrshp_view.set", state.mbrshp_view)

@@ -62,14 +62,14 @@ class ReplicaInvariants(Spec):
         told, order = state.replica.primary, state.total_order
         self.require(
             told == state.primary.cur == state.primary.client_cur,
-            "primary view: the one that p was told of is cur and client-cur",
+            "primary view: the view reported to p is cur and client-cur",
             told,
             state.primary.cur,
             state.primary.client_cur,
         )
         self.require(
             order.status == NORMAL and order.current == told,
-            "primary view: the one that p was told of is established at p",
+            "primary view: the view reported to p is established at p",
             told,
             order.current,
             order.status,
@@ -79,7 +79,7 @@ class ReplicaInvariants(Spec):
         confirmed = self.confirmed.get(told.id, 0)
         self.require(
             state.total_order.next_report >= confirmed,
-            "primary view: p was delivered what was confirmed before the one that it is told of",
+            "primary view: p delivered all entries confirmed before the view reported to p",
             told,
             state.total_order.next_report,
             confirmed,
@@ -90,6 +90,6 @@ class ReplicaInvariants(Spec):
         if cur is not None and order.status == NORMAL and order.next_report == order.next_confirm:
             self.require(
                 cur != state.primary.client_cur,
-                "primary view: p was told of cur, if it is established at p and p was delivered what is confirmed",
+                "primary view: cur was reported to p, if it is established at p and p delivered all confirmed entries",
                 cur,
             )

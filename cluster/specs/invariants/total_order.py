@@ -179,7 +179,7 @@ class TotalOrderInvariants(Spec):
             )
             self.require(
                 missing is None,
-                "6.3: what all who left v had built there is in every order built on a later view",
+                "6.3: the order that all processes leaving v had built there is in every order built on a later view",
                 view_id,
                 missing,
                 sigma.labels,
@@ -200,7 +200,7 @@ class TotalOrderInvariants(Spec):
             self.confirmed.low = start
         for i in range(max(start, self.confirmed.low), state.next_confirm):
             label = label_at(state, i)
-            self.require(label is not None, "allconfirm: what is confirmed is in the order", i)
+            self.require(label is not None, "allconfirm: confirmed entries are in the order", i)
             assert label is not None
             if i < self.confirmed.end:
                 self.require(
@@ -240,4 +240,4 @@ class TotalOrderInvariants(Spec):
             ),
             None,
         )
-        self.require(missing is None, "durable: what was confirmed in a view of p is on the disk of p", missing, bound)
+        self.require(missing is None, "durable: entries confirmed in a view of p are on the disk of p", missing, bound)

@@ -24,7 +24,7 @@ def test_a_story_is_told_as_it_was(name: str) -> None:
     lines: list[str] = []
     judge = Specifications("a")
     tell(name, Process, lines.append, judge=judge)
-    assert judge.clauses()["LIVENESS: every submission has its end"] > 0
+    assert judge.clauses()["LIVENESS: every submission has an outcome"] > 0
     assert lines == (GOLDEN / f"{name}.txt").read_text("utf-8").splitlines(), (
         "if the new conversation is right: python -m cluster sim --stories tests/cluster/golden"
     )

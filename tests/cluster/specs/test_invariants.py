@@ -231,17 +231,17 @@ def to_impl() -> list[Spec]:
 
 
 DECREASES = "allconfirm: nextconfirm_p never decreases"
-DURABLE = "durable: what was confirmed in a view of p is on the disk of p"
+DURABLE = "durable: entries confirmed in a view of p are on the disk of p"
 IN_AB = [*primary(AB), *((p, Established(AB, 1)) for p in (A, B)), *register(A, B)]
 HIGH = "6.1: x in allstate: x.high is a created view that all its members attempted"
-BUILT = "6.3: what all who left v had built there is in every order built on a later view"
+BUILT = "6.3: the order that all processes leaving v had built there is in every order built on a later view"
 LEFT_AB = [*IN_AB, *given(ABC), *attempt(ABC), *summary(A, AB, 1, X, Y), *summary(B, AB, 1, X), *summary(C, None, 0)]
 IN_ABC_NOW = [*LEFT_AB, (C, Established(ABC, 3))]
 
 TO_STATES = [
     (IN_AB, {A: order(high=ABC)}, HIGH),
     (IN_ABC_NOW, {C: order(V0_LABEL := label(2, 0, B), Z, high=ABC)}, BUILT),
-    (IN_AB, {A: order(X, confirmed=2)}, "allconfirm: what is confirmed is in the order"),
+    (IN_AB, {A: order(X, confirmed=2)}, "allconfirm: confirmed entries are in the order"),
     (
         IN_AB,
         {A: order(X, confirmed=1), B: order(X, Y, confirmed=2)},
@@ -361,7 +361,7 @@ GCS_TRACES: dict[str, Trace] = {
 
 LATE: Steps = [*BLOCKED, (B, GcsSend(plain("late"))), (B, GcsSend(plain("later")))]
 CUT = "8.1.1: no more is delivered than a synchronisation message of the transitional set commits to"
-DROPPED = "6.4: what is dropped was received by all members of the view"
+DROPPED = "6.4: dropped messages were received by all members of the view"
 GCS_STATES = [
     (BLOCKED, Endpoint(mbrshp_view=view(2, B)), "7.1.1: p in mbrshp_view.set"),
     (BLOCKED, Endpoint(current_view=view(2, B)), "7.1.1: p in current_view.set"),
@@ -490,23 +490,23 @@ IN_ORDER = Order(current=ABC, high_primary=ABC.id)
 REPLICA_STATES = [
     (
         Process(Primary(cur=BC), IN_ORDER, replica=TOLD_OF_ABC),
-        "primary view: the one that p was told of is cur and client-cur",
+        "primary view: the view reported to p is cur and client-cur",
     ),
     (
         Process(Primary(client_cur=AB), IN_ORDER, replica=TOLD_OF_ABC),
-        "primary view: the one that p was told of is cur and client-cur",
+        "primary view: the view reported to p is cur and client-cur",
     ),
     (
         Process(Primary(), Order(current=ABC, status="collect"), replica=TOLD_OF_ABC),
-        "primary view: the one that p was told of is established at p",
+        "primary view: the view reported to p is established at p",
     ),
     (
         Process(Primary(), Order(current=AB), replica=TOLD_OF_ABC),
-        "primary view: the one that p was told of is established at p",
+        "primary view: the view reported to p is established at p",
     ),
     (
         Process(Primary(), IN_ORDER),
-        "primary view: p was told of cur, if it is established at p and p was delivered what is confirmed",
+        "primary view: cur was reported to p, if it is established at p and p delivered all confirmed entries",
     ),
     (
         Process(
@@ -514,7 +514,7 @@ REPLICA_STATES = [
             Order(current=ABC, high_primary=ABC.id, next_confirm=3, next_report=2),
             replica=TOLD_OF_ABC,
         ),
-        "primary view: p was delivered what was confirmed before the one that it is told of",
+        "primary view: p delivered all entries confirmed before the view reported to p",
     ),
 ]
 CONFIRMED_BEFORE_ABC: Trace = [

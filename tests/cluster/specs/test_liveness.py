@@ -133,18 +133,18 @@ def different_state(end: End) -> None:
 
 
 BAD = [
-    (other_view, "5.2.1: MBRSHP gave all that are up one view of exactly them"),
-    (not_all_that_are_up, "5.2.1: MBRSHP gave all that are up one view of exactly them"),
+    (other_view, "5.2.1: MBRSHP gave all running processes one view of exactly them"),
+    (not_all_that_are_up, "5.2.1: MBRSHP gave all running processes one view of exactly them"),
     (view_not_delivered, "5.2.2: the stable view is delivered"),
     (message_not_delivered, "5.2.2: every message sent in the stable view is delivered to all its members"),
-    (not_primary, "the view of all that are up is primary, where the rules allow it"),
+    (not_primary, "the view of all running processes is primary, if the rules allow it"),
     (not_established, "all members have established the primary view"),
     (established_an_older_one, "all members have established the primary view"),
     (not_registered, "all members know that the primary view is totally registered"),
-    (not_confirmed, "all that is ordered is confirmed by all"),
-    (shorter, "all that is ordered is confirmed by all"),
-    (not_delivered, "all that is confirmed is delivered by all"),
-    (open_submission, "every submission has its end"),
+    (not_confirmed, "all ordered entries are confirmed by all processes"),
+    (shorter, "all ordered entries are confirmed by all processes"),
+    (not_delivered, "all confirmed entries are delivered by all processes"),
+    (open_submission, "every submission has an outcome"),
     (different_state, "all replicas have the same state"),
 ]
 
@@ -211,9 +211,9 @@ def judge(spec: TimingSpec, *members: ProcessId) -> float:
 
 
 TIMES = [
-    (times((11.0, 11.0), (11.1, 11.1), (11.1, 11.1), ABC), (A, B), "all have the same last view"),
-    (times((11.0, 11.0), (11.1, 11.1), (11.1, 11.1)), (A, B, C), "all have the same last view"),
-    (times((11.0, 11.0), (11.1, 11.1), (11.1, 11.1)), (A,), "it is the view of exactly them"),
+    (times((11.0, 11.0), (11.1, 11.1), (11.1, 11.1), ABC), (A, B), "all processes have the same last view"),
+    (times((11.0, 11.0), (11.1, 11.1), (11.1, 11.1)), (A, B, C), "all processes have the same last view"),
+    (times((11.0, 11.0), (11.1, 11.1), (11.1, 11.1)), (A,), "the view has exactly these members"),
     (times((11.0, 11.2), (11.1, 11.1), (11.1, 11.1)), (A, B), "9.4.1: T[mstart_p] <= T[last-ge] + detection"),
     (times((10.8, 10.9), (11.0, 11.1), (11.0, 11.1)), (A, B), "9.4.2: T[mview_p] <= T[last-mstart] + latency"),
     (

@@ -15,7 +15,7 @@ REFUSED: dict[str, Trace] = {
     "start_change: cid > mbrshp_view[p].startId(p)": [*TO_5, (A, StartChange(5, AB))],
     "start_change: cid >= start_change[p].id": [*TO_5, (A, StartChange(8, AB)), (A, StartChange(7, AB))],
     "start_change: p in set": [(A, StartChange(5, (B,)))],
-    "start_change: after a recovery, cid is none that others have seen": [
+    "start_change: after a recovery, no other process has seen cid": [
         *TO_5, (A, StartChange(7, AB)), (A, SYNC_7), (A, CRASH), (A, RECOVER), (A, StartChange(7, AB)),
     ],
     "view: p in v.set": [(A, StartChange(5, AB)), (A, MembershipView(view(5, B)))],

@@ -142,7 +142,7 @@ def test_messages_received_before_a_crash_stay_received() -> None:
 def test_a_recovered_process_is_in_no_view() -> None:
     spec = VsSpec()
     allows([spec], [*SENT, (A, CRASH), (A, RECOVER), *send(A, "4"), *receive(B, A, "1", "2")])
-    assert spec.coverage["gpsnd: without a view, and so for nothing"] == 1
+    assert spec.coverage["gpsnd: without a view, no effect"] == 1
     refuses([VsSpec()], [*SENT, (A, CRASH), (A, RECOVER), *views(V2, A)], "newview: v.id > current-viewid[p]")
 
 
@@ -206,7 +206,7 @@ def test_out_of_order_creation_looks_upwards_too() -> None:
 def test_registering_without_a_view_has_no_effect() -> None:
     spec = DvsSpec(A)
     allows([spec], [*register(B), *primary(AB), (B, CRASH), (B, RECOVER), *register(B)])
-    assert spec.coverage["register: without a view, and so for nothing"] == 2
+    assert spec.coverage["register: without a view, no effect"] == 2
     assert not spec.history.is_tot_reg(AB.id)
 
 

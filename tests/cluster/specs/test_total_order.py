@@ -75,23 +75,23 @@ def all_deliver(p: ProcessId, start: int = 1, end: int = 4) -> Steps:
 
 TO_REFUSED: dict[str, Trace] = {
     "to-order: the labels of an origin increase": [*BASIS, deliver(A, 1, A2, "x"), deliver(A, 2, A1, "y")],
-    "to-order: what comes from nobody is a change of view": [*BASIS, deliver(A, 1, view_label(V2), "x")],
+    "to-order: an entry without an origin is a change of view": [*BASIS, deliver(A, 1, view_label(V2), "x")],
     "to-order: a change of view ends the order that its members built on": [
         *BASIS, (A, Established(V2, 4)), (A, Deliver(1, view_label(V2), VIEW_ENTRY)),
     ],
-    "to-order: a change of view comes from nobody": [*BASIS, (A, Deliver(1, A1, VIEW_ENTRY))],
+    "to-order: a change of view has no origin": [*BASIS, (A, Deliver(1, A1, VIEW_ENTRY))],
     "to-order: a is head of pending[p]": [*BASIS, deliver(A, 1, A1, "y")],
     "deliver: after a recovery, at most where p was": [*BASIS, (A, CRASH), (A, RECOVER), deliver(A, 2, A1, "x")],
     "deliver: i = next[p]": [*BASIS, deliver(A, 2, A1, "x")],
-    "deliver: somebody confirmed it": [*BASIS, *all_deliver(A), *cast(A, "w"), deliver(A, 4, A3, "w")],
+    "deliver: some process confirmed the entry": [*BASIS, *all_deliver(A), *cast(A, "w"), deliver(A, 4, A3, "w")],
     "deliver: queue(next[p]) = (a, p)": [*BASIS, *all_deliver(A), *all_deliver(B, 0, 1), deliver(B, 1, B1, "z")],
     "catch_up: never back to before next[p]": [*BASIS, *all_deliver(A), (A, CatchUp(2))],
-    "catch_up: somebody delivered all below": [*BASIS, *all_deliver(A), (B, CatchUp(5))],
+    "catch_up: some process delivered all entries below": [*BASIS, *all_deliver(A), (B, CatchUp(5))],
     "confirm: nextconfirm never decreases": [*BASIS, (A, Confirm(3))],
     "established: p in v.set": [(D, Established(V1, 1))],
     "established: all members build on the same order": [(A, Established(V1, 1)), (B, Established(V1, 2))],
     "register: established[current]": [*BASIS, (A, DvsNewView(V2)), (A, DvsRegister())],
-    "established: what p delivered is in the order": [*BASIS, *all_deliver(A), (A, Established(V2, 4))],
+    "established: entries delivered by p are in the order": [*BASIS, *all_deliver(A), (A, Established(V2, 4))],
 }  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def test_a_checkpoint_may_be_taken_back() -> None:
 def test_old_entries_are_not_compared() -> None:
     spec = TotalOrderSpec(remembered=2)
     allows([spec], [*BASIS, *all_deliver(A), *all_deliver(B, 0)])
-    assert spec.coverage["deliver: older than what is remembered"] == 2
+    assert spec.coverage["deliver: older than the kept history"] == 2
 
 
 # ---- the replica
@@ -197,22 +197,22 @@ X, Y = deliver(A, 1, A1, "x"), deliver(A, 2, A2, "y")
 REPLICA_REFUSED: dict[str, Trace] = {
     "submit: the ticket is new": [*START, (A, Submitted(2, b"w"))],
     "resolve: the ticket is open": [*START, X, (A, delivered(1, 1)), (A, delivered(1, 1))],
-    "resolve: what is refused was not ordered": [*START, X, Y, (A, REFUSED)],
+    "resolve: a refused entry was not ordered": [*START, X, Y, (A, REFUSED)],
     "resolve: inside a snapshot only after one": [*START, X, (A, delivered(1, -1))],
     "resolve: delivered here before it is reported": [*START, (A, delivered(1, 1))],
-    "resolve: one position answers one ticket, in their order": [*START, X, (A, delivered(1, 1)), (A, delivered(2, 1))],
+    "resolve: one position resolves one ticket, in order": [*START, X, (A, delivered(1, 1)), (A, delivered(2, 1))],
     "resolve: the entry at this position is the one that was submitted": [*START, X, (A, delivered(2, 1))],
     "deliver: an entry is ordered at most as often as it was submitted, and never after it was refused": [
         *START, *cast(A, "x"), X, Y, deliver(A, 3, A3, "x"),
     ],
-    "deliver: after a recovery, on from the snapshot of p, or from the beginning": [
+    "deliver: after a recovery, from the snapshot of p on, or from the beginning": [
         *START, X, (A, StateDigest(2, "d")), Y, (A, CRASH), (A, RECOVER), (A, StateDigest(2, "d")),
         deliver(A, 3, B1, "z"),
     ],
-    "apply: at one position, all state machines are given one entry": [
+    "apply: at one position, all state machines get the same entry": [
         *START, (A, Applied(1, A1, entry("x"))), (A, CRASH), (B, Applied(1, B1, entry("z"))),
     ],
-    "digest: of what p has applied, no more and no less": [*START, X, (A, StateDigest(1, "d"))],
+    "digest: of exactly the entries that p has applied": [*START, X, (A, StateDigest(1, "d"))],
     "digest: equal at equal positions": [
         *START, X, (A, StateDigest(2, "d")), deliver(B, 0, view_label(V1), VIEW_ENTRY), deliver(B, 1, A1, "x"),
         (B, StateDigest(2, "e")),
@@ -253,7 +253,7 @@ def test_a_crash_loses_waiting_submitters() -> None:
 def test_a_recovered_replica_reports_the_digest_of_its_snapshot() -> None:
     crashed = [*START, X, (A, StateDigest(2, "d")), Y, (A, CRASH), (A, RECOVER)]
     allows(specs(), [*crashed, (A, StateDigest(2, "d")), Y])
-    refuses(specs(), [*crashed, (A, StateDigest(4, "d"))], "digest: of what p has applied, no more and no less")
+    refuses(specs(), [*crashed, (A, StateDigest(4, "d"))], "digest: of exactly the entries that p has applied")
 
 
 def test_old_digests_are_dropped() -> None:

@@ -115,13 +115,13 @@ def test_only_members_that_move_together_share_a_cut() -> None:
     spec = VsRfifoSpec()
     sent = [*ALL_2, *send(A, "1"), *deliver(A, A, "1"), *deliver(B, A, "1")]
     allows([spec], [*sent, *views(V3, A, B), *views(V4, C, A)])
-    assert spec.coverage["set_cut: by the first who moves from v to v'"] >= 5
+    assert spec.coverage["set_cut: by the first process that moves from v to v'"] >= 5
     # a recovery is a move to v_p, and from there nobody else comes
     allows([VsRfifoSpec()], [*sent, (C, CRASH), (C, RECOVER), *views(V3, A, B, C)])
 
 
 TS_REFUSED: dict[str, Trace] = {
-    "view: prev_view[p][v] = current_view[p], as those who delivered v before have it": [
+    "view: prev_view[p][v] = current_view[p], as stated by earlier deliveries of v": [
         *ALL_2, *views(view(3, C), C), (A, GcsView(V4, (A, B, C))), (C, GcsView(V4, (C,))),
     ],
     "view: p in T, for prev_view[p][v] = current_view[p]": [*ALL_2, (A, GcsView(V3, (B,)))],
@@ -129,7 +129,7 @@ TS_REFUSED: dict[str, Trace] = {
     "view: q in T only if prev_view[q][v] = current_view[p]": [
         *ALL_2, *views(view(3, C), C), (C, GcsView(V4, (C,))), (A, GcsView(V4, (A, B, C))),
     ],
-    "view: q in T only if q was in current_view[p] to say so": [*views(V2, A), (A, GcsView(V3, (A, B)))],
+    "view: q in T only if q was in current_view[p]": [*views(V2, A), (A, GcsView(V3, (A, B)))],
     "view: q not in T only if prev_view[q][v] /= current_view[p]": [
         *ALL_2, (A, GcsView(V3, (A, B, C))), (B, GcsView(V3, (B, C))),
     ],
@@ -145,7 +145,7 @@ def test_a_transitional_set_constrains_excluded_members() -> None:
     refuses(
         [TransSetSpec()],
         [*ALL_2, (A, GcsView(V3, (A, B))), (C, GcsView(V3, (A, B, C)))],
-        "view: prev_view[p][v] = current_view[p], as those who delivered v before have it",
+        "view: prev_view[p][v] = current_view[p], as stated by earlier deliveries of v",
     )
 
 
@@ -153,7 +153,7 @@ def test_a_member_from_another_view_is_excluded() -> None:
     spec = TransSetSpec()
     apart = [*ALL_2, *views(view(3, C), C)]
     allows([spec], [*apart, *views(V4, A, B), (C, GcsView(V4, (C,)))])
-    assert spec.coverage["view: q in both views moves from elsewhere"] == 2
+    assert spec.coverage["view: q in both views moves from another view"] == 2
 
 
 def test_a_member_that_never_delivers_the_view_may_be_in_the_set() -> None:
@@ -198,7 +198,7 @@ def test_a_client_is_blocked_until_the_next_view() -> None:
     blocked = [*ALL_2, change(A), (A, Block()), *send(A, "1"), (A, BlockOk()), *deliver(A, A, "1")]
     allows([spec], [*blocked, *views(V3, A), *send(A, "2"), change(A, 4), (A, Block()), (A, BlockOk())])
     assert spec.coverage["send: between block and block_ok"] == 1
-    assert spec.coverage["view: after messages of its own"] == 1
+    assert spec.coverage["view: after own messages"] == 1
     allows([SelfSpec()], [*blocked, (A, CRASH), (A, RECOVER), *views(V3, A), change(A, 4), (A, Block())])
     refuses([SelfSpec()], [*blocked, (A, CRASH), (A, RECOVER), (A, Block())], "block: start_change is not bottom")
 
