@@ -40,16 +40,16 @@ class DivergenceVerdict(msgspec.Struct, frozen=True):
     wrong: ProcessId  # the member that starts anew
 
 
-def judge_states(view: View, said: Mapping[ProcessId, str]) -> DivergenceVerdict | None:
+def judge_states(view: View, digests: Mapping[ProcessId, str]) -> DivergenceVerdict | None:
     """Returns the verdict, or None while digests of members are missing or if all states are equal."""
-    if any(member not in said for member in view.members):
+    if any(member not in digests for member in view.members):
         return None
     holders: dict[str, list[ProcessId]] = defaultdict(list)
     for member in view.members:
-        holders[said[member]].append(member)
+        holders[digests[member]].append(member)
     if len(holders) == 1:
         return None
-    lowest = said[view.members[0]]
+    lowest = digests[view.members[0]]
     digest = next((each for each in holders if is_quorum(holders[each], view)), lowest)
-    wrong = next(member for member in reversed(view.members) if said[member] != digest)
+    wrong = next(member for member in reversed(view.members) if digests[member] != digest)
     return DivergenceVerdict(digest, tuple(holders[digest]), wrong)

@@ -73,7 +73,7 @@ class Membership:
         "_patience",
         "_retry_at",
         "_rows_changed",
-        "_rows_told",
+        "_rows_to_send",
         "_settle_at",
         "_target",
         "_unheard_since",
@@ -109,7 +109,7 @@ class Membership:
         self.rows: dict[ProcessId, Row] = {}
         self._count = 0  # version of the own row
         self._rows_changed = True
-        self._rows_told: tuple[Row, ...] = ()
+        self._rows_to_send: tuple[Row, ...] = ()
         self._target: tuple[ProcessId, ...] = (context.me,)
         self._known: set[ProcessId] = {context.me}
         self._unheard_since: dict[ProcessId, float] = {}
@@ -131,14 +131,14 @@ class Membership:
             return
         self._new_row()
         if not self._decide():
-            self._tell()
+            self._send_heartbeat()
 
     def restarted(self, peer: ProcessId) -> None:
         """The peer lost its running state: a view with it has to be formed again."""
         self.proposals.pop(peer, None)
         self.detector.pardon(peer)
         if not self._left:
-            self._decide(force=peer in self._standing())
+            self._decide(force=peer in self._present_members())
 
     def received(self, peer: ProcessId, proposal: Proposal) -> None:
         if self._left or not _is_plausible(proposal, self.epoch_seen):
@@ -173,7 +173,7 @@ class Membership:
             self._try_again()
         if now >= self._heartbeat_at:
             self._forget()
-            self._tell()
+            self._send_heartbeat()
 
     def next_deadline(self) -> float:
         return min(self._heartbeat_at, self._retry_at, self._fresh_at, self._settle_at)
@@ -212,7 +212,7 @@ class Membership:
             self._rows_changed = False
             me = self.context.me
             self._target = clique_of(me, self.rows)
-            self._rows_told = tuple(self.rows[p] for p in within_hearing(me, self.rows) if p in self.rows)
+            self._rows_to_send = tuple(self.rows[p] for p in within_hearing(me, self.rows) if p in self.rows)
         return self._target
 
     def _forget(self) -> None:
@@ -227,15 +227,15 @@ class Membership:
 
     # ---- proposing
 
-    def _standing(self) -> tuple[ProcessId, ...]:
+    def _present_members(self) -> tuple[ProcessId, ...]:
         return self.start_change[1] if self.under_way else self.mbrshp_view.members
 
     def _decide(self, force: bool = False) -> bool:
         """Makes a proposal if one is due. `force`: also for the members of the present view, in a new epoch."""
-        target, standing = self._clique(), self._standing()
-        if not force and target == standing:
+        target, present = self._clique(), self._present_members()
+        if not force and target == present:
             self._settle_at = inf
-        elif force or not is_clique(standing, self.rows) or self.context.now >= self._settle_at:
+        elif force or not is_clique(present, self.rows) or self.context.now >= self._settle_at:
             self._propose()
             return True
         elif self._settle_at == inf:
@@ -253,7 +253,7 @@ class Membership:
         self._fresh_at = self._settle_at = inf
         self._retry_at = context.now + self.settings.retry * 2**self._patience * (1 + context.chance.random())
         context.outbox.append(Persist(Epoch(self.epoch)))
-        self._tell()
+        self._send_heartbeat()
         if context.trace is not None:
             context.trace(StartChange(self.epoch, members))
         self.links.live(members)
@@ -296,18 +296,18 @@ class Membership:
 
     # ---- talking
 
-    def _tell(self) -> None:
+    def _send_heartbeat(self) -> None:
         self._clique()
         self._heartbeat_at = self.context.now + self.settings.heartbeat
         epoch, members = self.start_change
-        self._send(Proposal(epoch or self.epoch, members, self._rows_told, False))
+        self._send(Proposal(epoch or self.epoch, members, self._rows_to_send, False))
 
     def _send(self, proposal: Proposal) -> None:
         if self.links.connected_peers:
             self.context.outbox.append(Send(self.links.connected_peers, proposal))
 
 
-def _named(proposal: Proposal) -> Iterator[ProcessId]:
+def _processes_in(proposal: Proposal) -> Iterator[ProcessId]:
     yield from proposal.members
     for row in proposal.rows:
         yield row.process
@@ -321,5 +321,5 @@ def _is_plausible(proposal: Proposal, epoch_seen: int) -> bool:
         and len(proposal.members) <= PROCESSES_MAX
         and len(proposal.rows) <= PROCESSES_MAX
         and all(len(row.hears) <= PROCESSES_MAX and max(row.version) < 2**53 for row in proposal.rows)
-        and all(len(process.name) <= NAME_LEN_MAX for process in _named(proposal))
+        and all(len(process.name) <= NAME_LEN_MAX for process in _processes_in(proposal))
     )

@@ -84,7 +84,7 @@ class ReplicaLayer:
         "_apply_all",
         "_checkpoint_waits",
         "_digests",
-        "_said",
+        "_reported_digests",
         "_tickets",
         "_unlabelled",
         "below",
@@ -113,7 +113,9 @@ class ReplicaLayer:
         self._unlabelled = 0  # submissions without a label
         self._tickets = SubmissionIndex()  # tickets of submissions with a label
         self._digests: dict[int, str] = {}  # digests of own snapshots, by position
-        self._said: dict[int, dict[ProcessId, str]] = {}  # by recent position: the digest that each member sent
+        self._reported_digests: dict[
+            int, dict[ProcessId, str]
+        ] = {}  # by recent position: the digest that each member sent
         self._checkpoint_waits = NO_TICKET  # the ticket of a checkpoint without a label
 
     # ---- submissions
@@ -243,15 +245,15 @@ class ReplicaLayer:
 
     def _compare(self, origin: ProcessId, checkpoint: Checkpoint, view: View) -> None:
         """Compares the digests once all members of the view have sent theirs. Reports it if this process is wrong."""
-        said = self._said.setdefault(checkpoint.position, {})
-        said[origin] = checkpoint.digest
-        verdict = judge_states(view, said)
+        digests = self._reported_digests.setdefault(checkpoint.position, {})
+        digests[origin] = checkpoint.digest
+        verdict = judge_states(view, digests)
         if verdict is not None and verdict.wrong == self.context.me:
             self.context.outbox.append(
-                Outvoted(checkpoint.position, said[self.context.me], verdict.digest, verdict.kept)
+                Outvoted(checkpoint.position, digests[self.context.me], verdict.digest, verdict.kept)
             )
-        if len(self._said) > DIGESTS_KEPT:
-            del self._said[min(self._said)]
+        if len(self._reported_digests) > DIGESTS_KEPT:
+            del self._reported_digests[min(self._reported_digests)]
 
     def _take_snapshot(self, position: int) -> None:
         state = _encode(SnapshotState(self.view, sorted(self.checkpoints.items()), self.machine.snapshot()))

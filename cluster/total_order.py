@@ -78,7 +78,7 @@ class TotalOrder:
 
     __slots__ = (
         "_aside",
-        "_due",
+        "_catch_up_end",
         "_incoming",
         "_interrupted",
         "_outcome",
@@ -144,7 +144,7 @@ class TotalOrder:
         self._aside: list[tuple[ProcessId, Batch]] = []
         self._reporting = False
         self._report_end = 0  # end of the current step of reports
-        self._due = -1  # positions below have to be reported before `caught_up`; -1: no such call is due
+        self._catch_up_end = -1  # positions below have to be reported before `caught_up`; -1: no such call is due
 
     @property
     def base(self) -> int:
@@ -262,7 +262,7 @@ class TotalOrder:
         )
 
     def primary_lost(self) -> None:
-        self._due = -1
+        self._catch_up_end = -1
         self.above.primary_lost()
 
     def is_expected(self, sender: ProcessId, body: ClientMessage) -> bool:
@@ -348,16 +348,16 @@ class TotalOrder:
             if self.base <= outcome.position <= self.length:
                 self._establish(outcome, None)
             else:
-                self._distrust(outcome.representative, "its confirmed entries contradict the local order")
+                self._eject(outcome.representative, "its confirmed entries contradict the local order")
             return
         incoming = self._incoming.get(outcome.representative)
         if incoming is not None and incoming.view_id == self.current.id and incoming.is_complete:
             if incoming.fits(self.base, self.length, outcome.position):
                 self._establish(outcome, incoming)
             else:
-                self._distrust(outcome.representative, "its state transfer does not contain the requested positions")
+                self._eject(outcome.representative, "its state transfer does not contain the requested positions")
 
-    def _distrust(self, peer: ProcessId, reason: str) -> None:
+    def _eject(self, peer: ProcessId, reason: str) -> None:
         """Abandons this view after an invalid message: the peer is ejected, and the next view is without it."""
         self._outcome = None
         self._incoming.pop(peer, None)
@@ -400,7 +400,7 @@ class TotalOrder:
         self.below.register()  # output DVS-REGISTER_p
         self.below.processed(processed)
         self.above.established(self.current)
-        self._due = self.next_confirm
+        self._catch_up_end = self.next_confirm
         self._report(self.settings.report_len_max)
         self._label()
 
@@ -445,8 +445,8 @@ class TotalOrder:
                     self.context.trace(Deliver(i, label, entry))
             self.above.deliver(position, run)
         self._reporting = False
-        if 0 <= self._due <= self.next_report:
-            self._due = -1
+        if 0 <= self._catch_up_end <= self.next_report:
+            self._catch_up_end = -1
             assert self.current is not None
             self.above.caught_up(self.current)
 

@@ -61,7 +61,7 @@ class ViewOrder:
 
     __slots__ = (
         "_busy",
-        "_early",
+        "_early_acks",
         "_passed",
         "_stable",
         "_stable_told",
@@ -83,9 +83,9 @@ class ViewOrder:
         "own_unsafe",
         "rank",
         "reported_safe",
-        "safe_heard",
         "safe_limit",
-        "safe_told",
+        "safe_received",
+        "safe_sent",
         "stable_step",
         "unsafe",
         "view_now",
@@ -114,13 +114,13 @@ class ViewOrder:
         self.acked: list[int] = []  # by rank: how much of the order the member has processed
         self.owed: dict[int, int] = {}  # by rank: place of its first message that was not acknowledged to it
         self.own_safe = 0  # the place of the last own message that is safe
-        self.safe_told = 0  # the value of reported_safe last sent to other members
-        self.safe_heard = 0  # the greatest reported_safe received from other members
+        self.safe_sent = 0  # the value of reported_safe last sent to other members
+        self.safe_received = 0  # the greatest reported_safe received from other members
         self.safe_limit = 0  # how much is safe, by acknowledgements or reports of members; reported_safe follows
         self.consumed: list[int] = []  # by rank: how many messages of the layer below the order has consumed
         self._busy = False
         self._was_full = False
-        self._early: dict[ProcessId, Ack] = {}  # acknowledgements of a future view, one per sender
+        self._early_acks: dict[ProcessId, Ack] = {}  # acknowledgements of a future view, one per sender
         self._passed: deque[tuple[int, int, int]] = deque()  # consumed without a delivery: see _pass
         self._stable: list[int] = []
         self._stable_told = 0
@@ -176,7 +176,7 @@ class ViewOrder:
         rank = self.rank.get(sender)
         if rank is None:
             return
-        if rank != self.own_rank and (body.ack > self.acked[rank] or body.safe > self.safe_heard):
+        if rank != self.own_rank and (body.ack > self.acked[rank] or body.safe > self.safe_received):
             self._acknowledged(rank, body.ack, body.safe)
         self._accept(rank, body)
         if not self._busy:
@@ -192,28 +192,28 @@ class ViewOrder:
             if not self._busy and self.safe_limit > self.reported_safe:
                 self._run()
         elif view is None or ack.view_id > view.id:
-            known = self._early.get(sender)
+            known = self._early_acks.get(sender)
             if known is None or (known.view_id, known.count) < (ack.view_id, ack.count):
-                self._early[sender] = ack
+                self._early_acks[sender] = ack
 
     def _acknowledged(self, rank: int, count: int, safe: int) -> None:
         if count > self.acked[rank]:
             self.acked[rank] = count
-        if safe > self.safe_heard:
-            self.safe_heard = safe
+        if safe > self.safe_received:
+            self.safe_received = safe
         self._set_safe_limit()
 
     def _set_safe_limit(self) -> None:
         """Limits what is safe to what this process has processed itself, whatever other members report."""
         limit = min(self.acked)
-        self.safe_limit = limit if limit >= self.safe_heard else min(self.safe_heard, self.acked[self.own_rank])
+        self.safe_limit = limit if limit >= self.safe_received else min(self.safe_received, self.acked[self.own_rank])
 
     def settle(self) -> None:
         """The process has handled its input: sends acknowledgements that no message carried."""
         view = self.view_now
         if view is None or self._busy:
             return
-        if self.own_safe > self.safe_told:
+        if self.own_safe > self.safe_sent:
             to = self.others
         elif self.owed:
             count = self.acked[self.own_rank]
@@ -270,7 +270,7 @@ class ViewOrder:
             self.owed.clear()
         else:
             self.owed = {rank: max(first, count + 1) for rank, first in self.owed.items()}
-        self.safe_told = self.reported_safe
+        self.safe_sent = self.reported_safe
         return count
 
     # ---- the run
@@ -284,7 +284,7 @@ class ViewOrder:
         self.blocked = False
         self.outgoing.clear()
         self.own_unsafe = self.delivered = self.reported_safe = 0
-        self.own_safe = self.safe_told = self.safe_heard = self.safe_limit = 0
+        self.own_safe = self.safe_sent = self.safe_received = self.safe_limit = 0
         self.owed.clear()
         self.unsafe.clear()
         self._was_full = False
@@ -294,9 +294,9 @@ class ViewOrder:
         self.consumed = [0] * count
         self._stable = [0] * count
         self._stable_told = 0
-        for sender, ack in list(self._early.items()):
+        for sender, ack in list(self._early_acks.items()):
             if ack.view_id <= view.id:
-                del self._early[sender]
+                del self._early_acks[sender]
                 if ack.view_id == view.id and sender in self.rank:
                     self.acked[self.rank[sender]] = ack.count
         self._begin(view.id)

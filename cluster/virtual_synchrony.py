@@ -59,11 +59,11 @@ class VirtualSynchrony(FifoMulticast):
         known = self.sync_msg.get(sender)
         if known is None or sync.cid > known.cid:
             if known is not None:
-                self._keep_aside(sender, known, sync)
+                self._keep_previous(sender, known, sync)
             self.sync_msg[sender] = sync
             self.run()
 
-    def _keep_aside(self, sender: ProcessId, known: SyncMsg, sync: SyncMsg) -> None:
+    def _keep_previous(self, sender: ProcessId, known: SyncMsg, sync: SyncMsg) -> None:
         """Keeps the sender's previous sync_msg if the sender has changed its view: it shows how it got there."""
         has_moved = known.view_id != sync.view_id
         if (has_moved or self._awaits(sender, known)) and not self._awaits(sender, self.sync_before.get(sender)):

@@ -448,13 +448,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "told before it has caught up", "cluster.total_order",
-        "        self._due = self.next_confirm\n",
-        "        self._due = 0\n",
+        "        self._catch_up_end = self.next_confirm\n",
+        "        self._catch_up_end = 0\n",
         "the application decides in a primary view without what was decided before it",
     ),
     Mutant(
         "caught up in a view that is over", "cluster.total_order",
-        "        self._due = -1\n        self.above.primary_lost()",
+        "        self._catch_up_end = -1\n        self.above.primary_lost()",
         "        self.above.primary_lost()",
         "who catches up when its view ends is told of the view all the same",
         shown_by=29,
