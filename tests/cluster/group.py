@@ -73,7 +73,7 @@ class Node:
         self.membership.links, self.membership.detector = self.links, self.detector
         self.membership.above = self.endpoint
         self.endpoint.links, self.endpoint.above = self.links, self.client
-        self.deaf = False  # takes nothing but proposals
+        self.deaf = False  # reads nothing but proposals
         self.membership.start()
 
     def received(self, peer: ProcessId, frame: Frame) -> None:
@@ -83,7 +83,7 @@ class Node:
         else:
             if self.deaf:
                 return
-            self.links.received(peer, frame)  # first: a Hello says which life of the peer is heard
+            self.links.received(peer, frame)  # first: a Hello tells which life of the peer this is
             self.detector.heard(peer)
 
     def tick(self) -> None:
@@ -129,7 +129,7 @@ class Group:
         for name in names:
             self.start(name)
 
-    # ---- the story
+    # ---- actions of a test
 
     def start(self, name: str) -> None:
         me = ProcessId(name)
@@ -226,7 +226,7 @@ class Group:
         event = self._events[0][0] if self._events else inf
         return min(event, min((node.next_deadline() for node in self.nodes.values()), default=inf))
 
-    # ---- what came of it
+    # ---- results
 
     def view(self, name: str) -> str:
         return "".join(member.name for member in self.nodes[ProcessId(name)].endpoint.current_view.members)

@@ -143,7 +143,7 @@ def membership(trace: Trace) -> None:
             views[process] = action.view
             ids[action.view.id.epoch][action.view.id] = action.view
         elif isinstance(action, Crashed):
-            views[process] = initial_view(process)  # the ids of changes go on to grow over a crash
+            views[process] = initial_view(process)  # start-change ids keep increasing over a crash
     for same_epoch in ids.values():
         members = tuple(member for view in same_epoch.values() for member in view.members)
         assert len(members) == len(set(members))

@@ -70,7 +70,7 @@ class Nonsense:
             return st.tuples(*(self.of(one) for one in inside))
         if kind is Entry:
             return st.builds(Entry, self.of(str), self.of(bytes))
-        if kind is Pack:  # mostly one that holds what it says
+        if kind is Pack:  # usually a well-formed one
             sound = st.lists(self.of(Entry), max_size=4).map(pack)
             any_other = st.builds(Pack, INTS, self.of(bytes), self.of(tuple[tuple[int, str], ...]))
             return st.one_of(sound, sound, any_other)

@@ -37,7 +37,7 @@ class Judge:
         self.ordered: dict[tuple[ViewId, ProcessId], int] = {}
         self.next: dict[tuple[ProcessId, ViewId], int] = {}
         self.next_safe: dict[tuple[ProcessId, ViewId], int] = {}
-        self.dealt: dict[tuple[ProcessId, ViewId], int] = {}  # how much of the order a client has dealt with
+        self.dealt: dict[tuple[ProcessId, ViewId], int] = {}  # how much of the order a client has processed
         self.receipts = 0
         self.safes = 0
 
@@ -79,16 +79,16 @@ class Node:
         self.order.links = _Links(self)
         self.current_view: View | None = None
         self.is_blocked = True
-        self.is_mute = False  # whether what the order sends goes nowhere
-        self.ahead: list[tuple[View, ProcessId, Ordered]] = []  # of views that are not here yet
-        self.taken: dict[ProcessId, int] = {}  # how many messages of each member the order was given, in this view
+        self.is_mute = False  # drops all messages of the order
+        self.ahead: list[tuple[View, ProcessId, Ordered]] = []  # messages of future views
+        self.taken: dict[ProcessId, int] = {}  # messages of each member given to the order in this view
         self.received: list[tuple[ProcessId, ViewMessage]] = []  # in this view
         self.received_at: dict[int, float] = {}  # by id of the body
         self.safe_at: dict[int, float] = {}
         self.safe_count = 0
-        self.lag: Callable[[], float] | None = None  # how long the client takes to deal with a message
+        self.lag: Callable[[], float] | None = None  # the client's processing time per message
         self.on_receive: Callable[[ProcessId, ViewMessage], None] | None = None
-        self.backlog: deque[ViewMessage] = deque()  # for a client that heeds the window
+        self.backlog: deque[ViewMessage] = deque()  # for a client that respects the window
         self.stable_counts: tuple[int, ...] = ()
 
     # ---- the client above
@@ -217,7 +217,7 @@ class World:
         self.cuts: dict[tuple[ProcessId, ViewId], dict[ProcessId, int]] = {}
         self.last_arrival: dict[tuple[ProcessId, ProcessId], float] = {}
         self.epoch = 0
-        self.acks = 0  # acknowledgements with a message of their own
+        self.acks = 0  # number of separate acknowledgement messages
         self.data = 0
         self.nulls = 0
         self.others = 0

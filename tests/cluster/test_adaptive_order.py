@@ -26,7 +26,7 @@ def test_an_idle_member_costs_one_message_delay_and_never_a_timeout() -> None:
     """The first message waits at most until all members have received it and given up the slots before it."""
     for seed in range(20):
         world = World("abcdef", AdaptiveOrder)
-        world.epoch = seed  # another deal
+        world.epoch = seed  # another slot assignment
         world.form("abcdef")
         body = message(1)
         world.node("c").submit(body)
@@ -68,7 +68,7 @@ def test_slots_are_given_up_by_the_message_that_leaves_anyway() -> None:
         a.submit(message(number))
     b.on_receive = None
     for number, slot in enumerate(world.streams[a.current_view.id, a.me]):  # type: ignore[union-attr]
-        b.order._busy = number < 9  # as if the ten came in one input
+        b.order._busy = number < 9  # as if the ten arrived in one input
         b.take(a.me, slot)
         if number == 0:
             b.order.send(message(100))
@@ -161,7 +161,7 @@ def test_invalid_messages_are_ignored_by_all_members_alike() -> None:
         Slot(0, 0, -3, None, 0, None),
         Slot(0, 0, COUNT_MAX + 1, None, 0, None),
         Slot(-1, 0, 1, (1, 1, 1), 0, body),
-        Slot(3, 0, 1, None, 0, body),  # a distribution that nobody described
+        Slot(3, 0, 1, None, 0, body),  # a distribution without known weights
         Slot(3, 0, 1, (1, 1), 0, body),
         Slot(3, 0, 1, (1, 1, 0), 0, body),
         Slot(3, 0, 1, (1, 1, 1 << 60), 0, body),

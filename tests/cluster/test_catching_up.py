@@ -73,7 +73,7 @@ def test_entries_ordered_meanwhile_follow_and_do_not_grow_the_backlog() -> None:
     for entry in more:
         service["a"].replica.submit(entry)
         others_run(service)
-        while c._receive_supply() or c._receive() or c._safe():  # all that c does but to go on with the past
+        while c._receive_supply() or c._receive() or c._safe():  # everything that c does except catching up
             assert arrears(c) <= left
         left = arrears(c)
     assert told(c) is None
@@ -97,7 +97,7 @@ def test_a_view_that_ends_during_catch_up_is_not_reported(at: int) -> None:
     c = service["c"]
     for _ in range(at):
         c.total_order.tick()
-    service.views("ab", "c").run()  # c delivers what is confirmed, wherever it is
+    service.views("ab", "c").run()  # c delivers confirmed entries in any view
     assert told(c) is None
     assert c.machine.entries == missed
     service["a"].replica.submit(b"last")

@@ -61,7 +61,7 @@ def test_runtime_settings_tolerate_300_ms_and_suspect_after_500_ms() -> None:
     ear, beat = Ear(RUNTIME_SETTINGS), RUNTIME_SETTINGS.heartbeat
     ear.listen(5.0, every=beat, peers=(A,))
     changes = ear.changes
-    for _ in range(3):  # a pause that was short enough does not make the next one longer than that
+    for _ in range(3):  # tolerated pauses do not extend the timeout further
         ear.listen(ear.context.now + 0.301)
         assert (ear.heard(), ear.changes) == ("ab", changes)
         ear.listen(ear.context.now + 1.001, every=beat, peers=(A,))

@@ -95,7 +95,7 @@ META = rows.Meta(
     snapshot=rows.SnapshotHead(40, (LABEL,), 5),
     recoveries=(RECOVERY,),
 )
-VALUES: dict[str, tuple[Any, Any]] = {  # types that are encoded by themselves, inside an entry or a snapshot
+VALUES: dict[str, tuple[Any, Any]] = {  # types encoded separately, inside an entry or a snapshot
     "view": (View, V),
     "checkpoint": (Checkpoint, Checkpoint(40, "d1")),
     "state": (SnapshotState, SnapshotState(V, [(A, 40)], b"machine")),

@@ -112,7 +112,7 @@ def test_a_break_loses_nothing_and_repeats_nothing(ends: tuple[End, End], arrive
     connect(a, b)
     exchange(a, b)
     assert b.got == [1, 2, 3, 4]
-    assert a.links.resent == 4 - arrived  # the Hello of the peer said how far it had come
+    assert a.links.resent == 4 - arrived  # the peer's Hello told how much it had received
 
 
 def test_leaving_the_reliable_set_loses_a_suffix(ends: tuple[End, End]) -> None:
@@ -250,7 +250,7 @@ def test_a_feed_never_fills_the_queue_and_goes_on_after_a_break(len_max: int) ->
     for _ in range(300):
         most = max(most, len(a.links.link(B).unacked))
         frames = a.take()
-        if len(b.got) > seen + 40:  # on the way
+        if len(b.got) > seen + 40:  # in the middle of the feed
             seen = len(b.got)
             disconnect(a, b)
             connect(a, b)

@@ -131,7 +131,7 @@ def test_any_content_of_any_message(kind: type) -> None:
     def story(order: str, said: list[Any], missing: bool) -> None:
         world = group(order)
         if missing:
-            world.crash("b").run(0.1)  # a view change is under way
+            world.crash("b").run(0.1)  # a view change is in progress
         for what in said:
             if kind in PAYLOADS:
                 say(world, what)

@@ -48,7 +48,7 @@ def test_two_of_five_go_on_and_a_new_one_joins(world: World) -> None:
     assert world.has_primary("ab")
     view = world.primary("a")
     assert view is not None
-    assert view.id.epoch > EPOCH_LEAP  # to be seen in every view from now on
+    assert view.id.epoch > EPOCH_LEAP  # visible in every view from now on
     world.broadcast("b", b"3").settle()
     assert world.delivered("a") == world.delivered("b")
     assert {*world.delivered("a")} >= {b"1", b"2", b"3"}
@@ -59,7 +59,7 @@ def test_two_of_five_go_on_and_a_new_one_joins(world: World) -> None:
 
 def test_one_of_three_continues_alone_with_its_labelled_entries(world: World) -> None:
     world.start("abc").broadcast("a", b"1").settle()
-    world.partition("a", "bc").broadcast("a", b"2").run(0.01)  # labelled, and on its disk, but nobody hears of it
+    world.partition("a", "bc").broadcast("a", b"2").run(0.01)  # labelled and on its disk, but not sent to any member
     lose(world, "abc")
     assert world.nodes["a"].disk.read().labelled or world.nodes["a"].disk.read().log.end > 2
     recover(world, "a")
@@ -74,7 +74,7 @@ def test_the_disk_with_the_latest_order_leads(world: World) -> None:
     lose(world, "abcde").heal()
     assert recover(world, "ab").leader.name == "b"
     world.restart("a").run(20.0)
-    assert world.primary("a") is None  # it follows, and cannot go on without who leads
+    assert world.primary("a") is None  # it follows, and cannot continue without the leader
     world.restart("b").run(10.0)
     assert world.has_primary("ab")
     assert world.delivered("a") == world.delivered("b") == [b"1", b"2"]
@@ -157,7 +157,7 @@ def test_entries_delivered_on_a_remaining_disk_are_never_lost(seed: int) -> None
     left = "".join(sorted(chance.sample("abcde", chance.randint(1, 3))))
     before = max((list(world.delivered(name)) for name in left), key=len)
     lose(world, "abcde").heal()
-    with suppress(CannotRecover):  # where a quorum is left, there is nothing to recover
+    with suppress(CannotRecover):  # if a quorum remains, no recovery is needed
         recover(world, left)
     for name in left:
         world.restart(name)

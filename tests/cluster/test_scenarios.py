@@ -55,7 +55,7 @@ def test_the_minority_side_never_delivers(world: World) -> None:
 
 def test_an_isolated_member_confirms_nothing(world: World) -> None:
     world.start("abc").settle().partition("ab", "c").broadcast("c", b"alone").run(0.2)
-    assert world.primary("c") is not None  # nobody told it yet
+    assert world.primary("c") is not None  # it has not detected the partition yet
     assert world.delivered("c") == []
     world.settle()
     assert world.primary("c") is None
@@ -236,7 +236,7 @@ def test_the_specifications_detect_what_a_scenario_does_not_assert() -> None:
     undo = next(mutant for mutant in MUTANTS if mutant.name == "an attempt of the past").apply()
     try:
         with (
-            pytest.raises(Violation, match="the one that p was told of is cur and client-cur"),
+            pytest.raises(Violation, match="the view reported to p is cur and client-cur"),
             judged(DEFAULT) as world,
         ):
             world.start("abc").settle().partition("ab", "c").settle()

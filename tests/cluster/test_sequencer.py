@@ -26,10 +26,10 @@ def test_invalid_messages_are_ignored() -> None:
     a, b, c = world.nodes.values()
     for node in (a, b, c):
         node.order.deliver(b.me, Sequence(0, (1, 2)))  # not the sequencer
-        node.order.deliver(a.me, Sequence(0, (1, 99)))  # nobody's rank
+        node.order.deliver(a.me, Sequence(0, (1, 99)))  # an invalid rank
         node.order.deliver(a.me, Sequence(0, (-1,)))
         node.order.deliver(a.me, Sequence(-7, ()))
-        node.order.deliver(c.me, Slot(0, 0, 1, None, 0, None))  # another way of ordering
+        node.order.deliver(c.me, Slot(0, 0, 1, None, 0, None))  # a message of the other order
     c.submit(message(1))
     world.run()
     assert all(len(node.received) == 1 for node in (a, b, c))

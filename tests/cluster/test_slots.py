@@ -24,7 +24,7 @@ def test_every_place_belongs_to_one_member_and_shares_are_the_weights(weights: t
         mine = [place for place in sorted(places) if places[place] == rank]
         assert len(mine) == rounds * weight
         gaps = [later - earlier for earlier, later in itertools.pairwise(mine)]
-        assert max(gaps) <= sum(weights) / weight + len(weights) + 1  # nobody waits much longer than its share says
+        assert max(gaps) <= sum(weights) / weight + len(weights) + 1  # slots are spread evenly
 
 
 @pytest.mark.parametrize("weights", [(1, 1, 1), (5, 1), (100, 3, 1, 1)])

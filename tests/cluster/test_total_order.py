@@ -101,7 +101,7 @@ def test_an_entry_that_was_ordered_without_its_origin_is_not_ordered_again() -> 
     """Its origin comes back after the entry was truncated: `highest` identifies it."""
     service = founded("abc", Settings(snapshot_every=5))
     service["c"].replica.submit(b"mine")
-    service["a"].step()  # a has it, c will not learn so
+    service["a"].step()  # a has it, c will not learn of it
     service["b"].step()
     service.views("ab", "c").run()
     for i in range(40):

@@ -19,7 +19,7 @@ from cluster.settings import Settings
 from tests.cluster.order_world import MakeOrder, World, message
 
 ORDERS = pytest.mark.parametrize("make", [AdaptiveOrder, Sequencer])
-EAGER = Settings(atop_window_factor=2, atop_threshold=0.05)  # distributions change all the time
+EAGER = Settings(atop_window_factor=2, atop_threshold=0.05)  # distributions change frequently
 
 
 def jittery(chance: Random) -> float:
@@ -162,7 +162,7 @@ def test_acknowledgements_are_piggybacked_on_messages(make: MakeOrder) -> None:
     a.submit(message(0))
     world.run()
     assert a.safe_count == b.safe_count >= 20
-    assert world.acks <= 1.2 * a.safe_count  # without riding: one of each of the two, for every message
+    assert world.acks <= 1.2 * a.safe_count  # without piggybacking: one from each of the two members for every message
 
 
 @ORDERS
@@ -173,7 +173,7 @@ def test_a_lone_message_is_acknowledged_to_its_sender_who_tells_the_others(make:
     b.submit(message(1))
     world.run()
     assert all(node.safe_count == 1 for node in world.nodes.values())
-    assert world.acks <= 6 + 1  # one of each of the others to b, and one multicast of b
+    assert world.acks <= 6 + 1  # one from each other member to b, and one multicast by b
 
 
 @ORDERS

@@ -335,7 +335,7 @@ def test_a_view_ends_the_blocking(seat: Seat) -> None:
     seat.endpoint.send(message(1))
     assert seat.delivered == [(B, 1)]
     seat.endpoint.start_change(3, (B,))
-    assert seat.blocks == 3  # one for the view that the story begins in
+    assert seat.blocks == 3  # one for the first view
 
 
 def test_a_client_that_violates_the_protocol_gets_an_error(seat: Seat) -> None:

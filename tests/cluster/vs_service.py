@@ -95,7 +95,7 @@ class Member:
         self.me = me
         self.image = image
         self.queue: Queue | None = None
-        self.offered: View | None = None  # a view that it was not told of yet
+        self.offered: View | None = None  # a view not delivered to it yet
         self.supplies: list[tuple[ViewId, ProcessId, Supply]] = []
         self.machine = Log()
         self.context = Context(me, Half(), service.trace_of(me))
@@ -109,7 +109,7 @@ class Member:
         self.total_order.start()
         self.flush()
 
-    # what the primary views and the total order see below them
+    # interface to the primary views and the total order
 
     has_room = True
 

@@ -290,7 +290,7 @@ def test_summaries_are_states_too() -> None:
 def test_orders_that_keep_what_was_built() -> None:
     for state in (order(V0_LABEL, X, high=ABC), order(V0_LABEL, X, Z, high=ABC)):
         assert judged(to_impl(), IN_ABC_NOW, C, {C: state}) == ""
-    # who left without having established it: nothing is asked for
+    # a member left without having established the view: nothing is required
     alone = [*IN_AB[:-4], *register(A), *given(ABC), *attempt(ABC), *summary(B, None, 0), *summary(A, AB, 1, X)]
     assert judged(to_impl(), [*alone, (C, Established(ABC, 3))], C, {C: order(V0_LABEL, Z, high=ABC)}) == ""
 
@@ -426,7 +426,7 @@ def test_gcs_good_states() -> None:
     assert judged(gcs(), AFTER_B, A, {A: Process(endpoint=Endpoint(sync_msg={A: SYNC, B: AFTER_B[-1][1].body}))}) == ""  # type: ignore[attr-defined]
     fresh = Endpoint(initial_view(A), initial_view(A), None, {}, (A,), "unblocked", {A: SenderState(A)})
     assert judged(gcs(), [*BLOCKED, (A, CRASH), (A, RECOVER)], A, {A: Process(endpoint=fresh)}) == ""
-    next_view = view(3, A, B)  # it came; the synchronisation message stays until the next change
+    next_view = view(3, A, B)  # the view was delivered; the synchronisation message stays until the next change
     over = Endpoint(next_view, next_view, None, block_status="unblocked", of={A: SenderState(A), B: SenderState(B)})
     came = (GcsDeliver(A, plain("m")), MembershipView(next_view), GcsView(next_view, (A,)))
     assert judged(gcs(), [*BLOCKED, *((A, action) for action in came)], A, {A: Process(endpoint=over)}) == ""
@@ -445,7 +445,7 @@ def test_only_messages_that_all_members_have_are_dropped() -> None:
         for p, action in BLOCKED:
             checkers.observe(p, action)
         if clause:
-            with pytest.raises(Violation, match=r"6\.4: what is dropped"):
+            with pytest.raises(Violation, match=r"6\.4: dropped messages"):
                 checkers.after(A, joint)  # type: ignore[arg-type]
         else:
             checkers.after(A, joint)  # type: ignore[arg-type]
@@ -531,7 +531,7 @@ def test_replica_states(state: Process, clause: str) -> None:
 def test_replica_good_states() -> None:
     for state in (
         Process(Primary(), Order(current=ABC, next_confirm=4, next_report=3), replica=TOLD_OF_ABC),
-        Process(Primary(cur=BC), IN_ORDER),  # the view is over, and p was told so
+        Process(Primary(cur=BC), IN_ORDER),  # the view ended, and this was reported to p
         Process(Primary(), Order(current=ABC, status="collect")),  # attempted, and not established yet
         Process(Primary(), Order(current=ABC, next_confirm=3, next_report=2)),  # established, and not caught up yet
         Process(Primary(cur=None, client_cur=None), Order(current=None)),  # just started

@@ -70,5 +70,5 @@ def test_a_recovered_process_needs_a_new_start_change() -> None:
         [*crashed, (A, MembershipView(view(5, A, B)))],
         "view: v.set is a subset of start_change[p].set",
     )
-    # nobody saw the id, so it can be taken again
+    # no other process saw the id, so it can be used again
     allows([MbrshpSpec()], [*crashed, (A, StartChange(5, AB)), (A, MembershipView(view(5, A, B)))])

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from cluster.sim.node import ProcessFactory
     from cluster.view_order import ViewOrder
 
-# An end hears of a broken connection within `notice_max`, of silence by the detector, of one who leaves by its last
-# message; a newcomer is dialled, greeted and heard of with the next heartbeats, and who was away for long is dialled
+# A process learns of a broken connection within `notice_max`, of silence by the detector, of a leaving member by its
+# last message. A newcomer is dialled and then announced with the next heartbeats; after a long absence it is dialled
 # less often.
 NOTICED = FIXED.notice_max
 SILENT = DEFAULT.suspect_max

@@ -128,7 +128,7 @@ def test_a_recovered_process_delivers_again_from_any_earlier_position() -> None:
 
 def test_a_snapshot_stands_for_all_entries_below_it() -> None:
     allows([TotalOrderSpec()], [*BASIS, *all_deliver(A), (B, CatchUp(3)), deliver(B, 3, *ORDER[2])])
-    # a recovered process may catch up to a place before where it was
+    # a recovered process may catch up to a position before its last one
     allows([TotalOrderSpec()], [*BASIS, *all_deliver(A), (A, CRASH), (A, RECOVER), (A, CatchUp(2)), *all_deliver(A, 2)])
 
 

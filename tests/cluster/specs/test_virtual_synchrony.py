@@ -116,7 +116,7 @@ def test_only_members_that_move_together_share_a_cut() -> None:
     sent = [*ALL_2, *send(A, "1"), *deliver(A, A, "1"), *deliver(B, A, "1")]
     allows([spec], [*sent, *views(V3, A, B), *views(V4, C, A)])
     assert spec.coverage["set_cut: by the first process that moves from v to v'"] >= 5
-    # a recovery is a move to v_p, and from there nobody else comes
+    # a recovery is a move to v_p, and no other process comes from there
     allows([VsRfifoSpec()], [*sent, (C, CRASH), (C, RECOVER), *views(V3, A, B, C)])
 
 
@@ -159,7 +159,7 @@ def test_a_member_from_another_view_is_excluded() -> None:
 def test_a_member_that_never_delivers_the_view_may_be_in_the_set() -> None:
     allows([TransSetSpec()], [*ALL_2, (A, GcsView(V3, (A, B, C))), (B, GcsView(V3, (A, B, C)))])
     allows([TransSetSpec()], [*ALL_2, (A, GcsView(V3, (A, B))), (B, GcsView(V3, (A, B)))])
-    # C was in V2 when it said where it would come from; then it crashed
+    # C was in V2 when it set prev_view; then it crashed
     allows([TransSetSpec()], [*ALL_2, (C, CRASH), (C, RECOVER), (A, GcsView(V3, (A, B, C)))])
 
 
