@@ -1,7 +1,7 @@
-"""The external actions of the automata, as a trace shows them. Each carries the papers' name of the action.
+"""External actions of the protocol automata, as recorded in traces. Each class carries the papers' name of the action.
 
-A trace is a sequence of (process, action). The layers report them through `Surroundings.trace` where somebody listens;
-the specifications in `cluster/specs` judge them. `Crashed` and `Recovered` come from the world around.
+A trace is a sequence of (process, action). The layers report actions through `Context.trace` if it is set. The
+specifications in `cluster/specs` check them. `Crashed` and `Recovered` come from the runner of the processes.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Submitted(Action, frozen=True):
 
 
 class Resolved(Action, frozen=True):
-    """The end of a submission: delivered at `position` (-1: inside a snapshot), or refused with a reason."""
+    """The outcome of a submission: delivered at `position` (-1: inside a snapshot), or refused with a reason."""
 
     ticket: int
     delivered: bool
@@ -165,17 +165,17 @@ class Resolved(Action, frozen=True):
 
 
 class StateDigest(Action, frozen=True):
-    """The digest of the state after everything below `position` was applied."""
+    """The digest of the state machine's state after every entry below `position` was applied."""
 
     position: int
     digest: str
 
 
 class Applied(Action, frozen=True):
-    """The state machine of this life was given the entry at `position`.
+    """The state machine received the entry at `position`, in the current life of the process.
 
-    It takes place when it is reported. All other actions take place when the effects before them have: what a crash
-    undid did not happen. What a state machine saw, it saw.
+    This action takes place when it is reported. All other actions take place once the effects before them have taken
+    place: a crash can undo them, and then they did not happen. A crash cannot undo what a state machine has seen.
     """
 
     position: int
@@ -184,7 +184,7 @@ class Applied(Action, frozen=True):
 
 
 class Restored(Action, frozen=True):
-    """The state machine of this life was given a snapshot of all below `position`. It takes place when reported."""
+    """The state machine received a snapshot of everything below `position`. Takes place when it is reported."""
 
     position: int
 
@@ -196,7 +196,7 @@ SEEN = (Applied, Restored)
 
 
 class Crashed(Action, frozen=True):
-    """The process stopped. Its connections are gone, and what was not on its disk."""
+    """The process stopped. It lost its connections and everything that was not on its disk."""
 
     disk_lost: bool
 

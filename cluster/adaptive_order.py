@@ -1,16 +1,17 @@
-"""Total order in a view by slots: the adaptive mechanism.
+"""Adaptive total order within a view: members own slots of the order in proportion to their send rates.
 
 Paper: Chockler, Huleihel and Dolev, PODC 1998, section 4.3 (ATOM), figs. 4-6. State variables keep the paper's names.
 Departs:
 - A member without a message gives up its slots as soon as a message waits for them (section 5 leaves that to flow
-  control): all of its slots before the last message it knows of, in one null message, or in the message it is sending
-  anyway. So an idle member costs one message delay and never a timeout, and total silence costs nothing.
-- A member that hears of a new distribution says something under it at once, if only that it did (a null message of no
-  slots). So a switch is over one message delay after the last member heard of it.
-- The end of a view skips nothing (conditions with PendingViews): what would have to skip a slot is not delivered. VS
-  above asks for a gap-free prefix of one sequence.
-- Slots are compared by their places and not walked along; a member that moved on to a later distribution has its place
-  at infinity, which is the skipping of fig. 6, and when all are there the distribution changes, which is fig. 4.
+  control). It gives up all its slots before the last message it knows of, in one null message or in the message that it
+  is sending anyway. So an idle member costs one message delay and never a timeout. Total silence costs nothing.
+- A member that learns of a new distribution sends something under it at once, if need be a null message of no slots. So
+  a switch ends one message delay after the last member learned of it.
+- The end of a view skips nothing (conditions with PendingViews): a message that would have to skip a slot is not
+  delivered. VS above requires a gap-free prefix of one sequence.
+- Slots are compared by their places instead of walking along the sequence. A member that moved on to a later
+  distribution has its place at infinity, which is the skipping of fig. 6. When all members are there, the distribution
+  changes, which is fig. 4.
 Above: primary views.  Below: virtual synchrony.
 """
 
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 from cluster.messages import Ordered, Slot, ViewMessage
 from cluster.names import ViewId
 from cluster.slot_weights import WeightPolicy
-from cluster.slots import SlotAssignment, acceptable
+from cluster.slots import SlotAssignment, is_valid_distribution
 from cluster.view_order import ViewOrder
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 NEVER = 1 << 62  # the place of the next slot of a member that uses no more of this distribution
 COUNT_MAX = 1 << 20  # slots that one message may take
-BOOK_KEEPER = 0  # its rank
+BOOK_KEEPER = 0  # the rank of the book-keeper
 
 
 class AdaptiveOrder(ViewOrder):
@@ -50,21 +51,21 @@ class AdaptiveOrder(ViewOrder):
         uniform = SlotAssignment((1,) * members, view_id, 0)
         self.view_id = view_id
         self.book = WeightPolicy(members, self.settings) if self.own_rank == BOOK_KEEPER and members > 1 else None
-        self.deals: dict[int, SlotAssignment] = {0: uniform}  # distributions that are in use or will be
+        self.deals: dict[int, SlotAssignment] = {0: uniform}  # current and future distributions
         # sending
         self.send_dist = 0
         self.send_deal = uniform
         self.seqno = 0  # own slots of send_dist used or given up
         self.announced = True  # whether anything was sent under send_dist
         self.own_place = uniform.place(self.own_rank, 0)  # of the next own slot under send_dist
-        self.horizon = -1  # the last place under send_dist that is known to have a message of somebody else
+        self.horizon = -1  # the last place under send_dist known to hold a message of another member
         # ordering
         self.ord_dist = 0
         self.ord_deal = uniform
-        self.next = [0] * members  # by rank: slots of ord_dist that are behind us
+        self.next = [0] * members  # by rank: slots of ord_dist already ordered or skipped
         self.places = [uniform.place(rank, 0) for rank in range(members)]  # by rank: place of slot next[rank]
         self.pending_msgs: list[deque[Slot]] = [deque() for _ in range(members)]
-        self.rcvd = [(0, 0)] * members  # by rank: (distribution, number) that its next message has if it stays with it
+        self.rcvd = [(0, 0)] * members  # by rank: (distribution, number) of its next message, unless it switches
 
     # ---- receiving
 
@@ -72,7 +73,7 @@ class AdaptiveOrder(ViewOrder):
         if type(body) is not Slot:
             return
         dist, seqno, count = body.dist_id, body.seqno, body.count
-        if (dist, seqno) != self.rcvd[rank] and not self._begins(rank, body):
+        if (dist, seqno) != self.rcvd[rank] and not self._is_first_under(rank, body):
             return
         if not (1 if body.body is not None else 0) <= count <= COUNT_MAX:
             return
@@ -89,19 +90,19 @@ class AdaptiveOrder(ViewOrder):
                 if place > self.horizon:
                     self.horizon = place
             if self.book is not None:
-                weights = self.book.note(rank)
+                weights = self.book.on_message(rank)
                 if weights is not None:
                     dist = self.send_dist + 1
                     self.deals[dist] = SlotAssignment(weights, self.view_id, dist)
                     self._adopt(dist)
 
-    def _begins(self, rank: int, first: Slot) -> bool:
-        """Whether this is a member's first message under a distribution later than its last."""
+    def _is_first_under(self, rank: int, first: Slot) -> bool:
+        """Whether this is a member's first message under a distribution later than its last one."""
         dist, weights = first.dist_id, first.weights
         if dist <= self.rcvd[rank][0] or first.seqno != 0 or weights is None:
             return False
         if dist not in self.deals:
-            if not acceptable(weights, len(self.members)):
+            if not is_valid_distribution(weights, len(self.members)):
                 return False
             self.deals[dist] = SlotAssignment(weights, self.view_id, dist)
         return self.deals[dist].weights == weights
@@ -140,7 +141,7 @@ class AdaptiveOrder(ViewOrder):
                 self._deliver(rank, slot.body)
 
     def _switch(self) -> None:
-        """Every member has moved on: the least distribution that anybody has a message of becomes ordDist."""
+        """All members have moved on: the lowest distribution with a message of any member becomes ordDist."""
         self.ord_dist = dist = min(queue[0].dist_id for queue in self.pending_msgs)
         self.ord_deal = deal = self.deals[dist]
         for old in [known for known in self.deals if known < dist]:
@@ -174,7 +175,7 @@ class AdaptiveOrder(ViewOrder):
         self.below.send(Slot(self.send_dist, seqno, count, weights, self._own_ack(), body, self.reported_safe))
 
     def _slots_due(self) -> int:
-        """Own slots before the last message known: whatever of them is not used holds that message up."""
+        """Number of own slots before the last known message. Each unused one of them delays that message."""
         if self.own_place > self.horizon:
             return 0
         return min(COUNT_MAX, self.send_deal.before(self.own_rank, self.horizon) - self.seqno)

@@ -1,10 +1,11 @@
-"""Failure detector: whom this process hears.
+"""Failure detector: adaptive heartbeat timeouts decide which peers this process can hear.
 
-Paper: none of its own; the network event service that Khazan's thesis assumes below the membership (section 9.4).
-A peer is heard while it is connected and was not silent for longer than its timeout. The timeout follows the peer: mean
-and deviation of its pauses, as retransmission timers do it, and the longest of late, within bounds from the settings.
-Departs: a process that slept itself (its own ticks were late) holds nobody's silence against them: it starts to count
-anew, since what they said may still be waiting to be read.
+Paper: none of its own. It is the network event service that Khazan's thesis assumes below the membership (section 9.4).
+A peer is heard while it is connected and has not been silent for longer than its timeout. The timeout adapts to the
+peer: mean and deviation of its pauses, as in retransmission timers, and the longest recent pause, within bounds from
+the settings.
+Departs: a process that was suspended itself (its own ticks were late) does not suspect any peer for that silence. It
+starts to count anew, since the peers' messages may still be waiting to be read.
 Above: membership.  Below: every frame that arrives counts as a sign of life.
 """
 
@@ -24,16 +25,16 @@ class DetectorListener(Protocol):
 
 
 class Pulse:
-    """The signs of life of one peer."""
+    """Statistics of the signs of life of one peer."""
 
     __slots__ = ("deviation", "heard_at", "mean", "silent", "timeout", "worst")
 
     def __init__(self, now: float, settings: Settings) -> None:
-        self.silent = False  # for too long
+        self.silent = False  # silent for longer than its timeout
         self.heard_at = now
         self.mean = settings.heartbeat
         self.deviation = settings.heartbeat / 2
-        self.worst = settings.heartbeat  # the longest pause of late, slowly forgotten
+        self.worst = settings.heartbeat  # the longest recent pause; decays slowly
         self.timeout = 0.0
         self._set_timeout(settings)
 
@@ -57,18 +58,18 @@ class Detector:
     def __init__(self, context: Context, settings: Settings) -> None:
         self.context = context
         self.settings = settings
-        self._beat_at_least = settings.heartbeat / 2  # what comes sooner is no heartbeat
+        self._beat_at_least = settings.heartbeat / 2  # a frame that comes sooner is not a heartbeat
         self.hears: tuple[ProcessId, ...] = (context.me,)  # sorted
-        self._pulses: dict[ProcessId, Pulse] = {}  # of the connected peers that ever spoke
+        self._pulses: dict[ProcessId, Pulse] = {}  # connected peers that have sent something
         self._shunned: dict[ProcessId, float] = {}  # until when
         self._ticked_at = -inf
 
     def connected(self, peer: ProcessId) -> None:
-        """A new connection: what its predecessor taught of the peer's pauses no longer holds."""
+        """Starts new statistics: the pauses learned on the previous connection no longer apply."""
         before = self._pulses.get(peer)
         if before is not None:
             pulse = self._pulses[peer] = Pulse(self.context.now, self.settings)
-            pulse.silent = before.silent  # until it is heard
+            pulse.silent = before.silent  # until the peer is heard again
 
     def heard(self, peer: ProcessId) -> None:
         now = self.context.now
@@ -79,9 +80,9 @@ class Detector:
             return
         pause = now - pulse.heard_at
         pulse.heard_at = now
-        if pause > self._beat_at_least:  # frames in between would only hide how regular its heartbeat is
+        if pause > self._beat_at_least:  # frames between heartbeats would hide how regular they are
             pulse.pause(min(pause, self.settings.suspect_max), self.settings)
-        if pulse.silent:  # too much was made of that pause; it counts, so that the next one like it is waited for
+        if pulse.silent:  # a false suspicion: the pause counts, so that the next one like it is tolerated
             pulse.silent = False
             self._changed()
 
@@ -90,7 +91,7 @@ class Detector:
             self._changed()
 
     def shun(self, peer: ProcessId, until: float) -> None:
-        """Count this peer as not heard until then, whatever it says."""
+        """Counts this peer as not heard until the given time, whatever it sends."""
         self._shunned[peer] = until
         self._changed()
 

@@ -1,21 +1,21 @@
-"""Replicas that differ: which state counts, and who gives its own up.
+"""Divergence of replicas: decides which state is kept and which replica discards its own.
 
-A replicated state machine is deterministic, so states at one position are equal. Where they are not (a machine that
-looks at a clock, a bit that flipped) the order itself is still right; a state is wrong. Digests of states go through
-the order, so all members see the same digests in the same places and come to the same verdict from them.
+A replicated state machine is deterministic, so states at the same position are equal. If they are not (a machine that
+reads a clock, a flipped bit), the order itself is still correct and one of the states is wrong. Digests of states go
+through the total order, so all members see the same digests at the same positions and reach the same verdict.
 
-- The state that counts is that of a quorum of the view (`primary.is_quorum`); without one, that of its lowest member.
-  That is a convention: nobody can tell which state is right, only which one all will have.
-- Of those who have another one, the highest-ranked gives its state up: it starts anew as a process that nobody knows,
-  with nothing, and gets everything from the others, as one that lost its disk.
-- One at a time. Who starts anew forgets what it acknowledged, so it must be one that the others can spare: the rest of
-  a view of two or more is a quorum of it when its highest member goes, or any one of three or more. In a view of two it
-  is always the higher one that goes: the lower one is a quorum of the two. The next one goes when the digests of a view
-  without this one have been compared.
+- The state to keep is that of a quorum of the view (`primary.is_quorum`). Without such a quorum it is that of the
+  lowest-ranked member. This is a convention: no member can tell which state is right, only which state all will have.
+- Of the members with another state, the highest-ranked one discards its state. It starts anew as an unknown process
+  with no state and gets everything from the others, like a node that lost its disk.
+- One member at a time. A member that starts anew forgets what it acknowledged, so the others must be able to spare it.
+  The rest of a view of two or more is a quorum of the view when its highest-ranked member goes; in a view of three or
+  more this holds for any one member. In a view of two it is always the higher-ranked member that goes: the lower one is
+  a quorum of the two. The next member goes when the digests of a view without this one have been compared.
 
-What does not hold: answers that a wrong replica gave before it was found out stay given. And as with a lost disk, who
-goes must not be the last who has something: everything confirmed is with all members of its view, so that takes the
-loss of all others at the same time.
+What does not hold: responses that a wrong replica sent before it was detected cannot be taken back. And as with a lost
+disk, the discarded replica must not be the last one that has some entry. Every confirmed entry is at all members of its
+view, so that would take the loss of all other members at the same time.
 Paper: none.
 Above: replica.
 """
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 
 class DivergenceVerdict(msgspec.Struct, frozen=True):
-    digest: str  # of the state that counts
-    kept: tuple[ProcessId, ...]  # who has it
-    wrong: ProcessId  # who starts anew
+    digest: str  # of the state to keep
+    kept: tuple[ProcessId, ...]  # the members that have this state
+    wrong: ProcessId  # the member that starts anew
 
 
-def judge_states(view: View, said: Mapping[ProcessId, str]) -> DivergenceVerdict | None:
-    """None as long as not all members have said what their state is, and when all states are equal."""
-    if any(member not in said for member in view.members):
+def judge_states(view: View, digests: Mapping[ProcessId, str]) -> DivergenceVerdict | None:
+    """Returns the verdict, or None while digests of members are missing or if all states are equal."""
+    if any(member not in digests for member in view.members):
         return None
     holders: dict[str, list[ProcessId]] = defaultdict(list)
     for member in view.members:
-        holders[said[member]].append(member)
+        holders[digests[member]].append(member)
     if len(holders) == 1:
         return None
-    lowest = said[view.members[0]]
+    lowest = digests[view.members[0]]
     digest = next((each for each in holders if is_quorum(holders[each], view)), lowest)
-    wrong = next(member for member in reversed(view.members) if said[member] != digest)
+    wrong = next(member for member in reversed(view.members) if digests[member] != digest)
     return DivergenceVerdict(digest, tuple(holders[digest]), wrong)

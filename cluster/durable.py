@@ -1,16 +1,16 @@
-"""What must be on disk before which message leaves and before the state machine sees it; and what a disk holds.
+"""Durability rules: which record must be on disk before which message leaves, and the contents of a disk.
 
-The layers put `Persist(record)` into the outbox before the message that depends on it, and effects take place in order.
-A crash leaves on disk the records of some prefix of the outbox.
+The layers put `Persist(record)` into the outbox before the message that depends on it. Effects take place in order. A
+crash leaves on disk the records of some prefix of the outbox.
 
-Calls of the state machine are no effects: they are made inside a step, before its effects take place. So the total
-order makes them only for what is already on disk. Whoever runs the process says how many effects took place
-(`Process.performed`), and the total order reports entries up to the last record among them.
+Calls of the state machine are not effects: they happen inside a step, before the effects of the step take place. So the
+total order makes them only for entries that are already on disk. The runner of the process reports how many effects
+took place (`Process.performed`), and the total order delivers entries up to the last record among them.
 
-Invariant: what a state machine, a delivery stream or an order log has seen at a member is on the disk of that member.
-`specs/disk.py` judges it in the simulator, at every call.
+Invariant: every entry that a state machine, a delivery stream or an order log has seen at a member is on the disk of
+that member. `specs/disk.py` checks it in the simulator, at every call.
 
-| record      | what                                        | on disk before                                         |
+| record      | content                                     | on disk before                                         |
 |-------------|---------------------------------------------|--------------------------------------------------------|
 | Boot        | which life of the process this is           | its first Hello                                        |
 | Epoch       | the greatest epoch it proposed in           | the Proposal in that epoch                             |
@@ -19,18 +19,18 @@ Invariant: what a state machine, a delivery stream or an order log has seen at a
 | Appended    | order and content as they arrived           | the Ack that covers them; `apply` of these entries     |
 | Rebuilt     | order, content, high primary of a new view  | Registered; the Ack that covers the summaries; `apply` |
 |             | (and the snapshot it continues from)        | of these entries, `restore` of the snapshot            |
-| Snapshotted | the state machine at a position             | its Checkpoint; what the base drops                    |
-| Truncated   | the new base                                | nothing (what is dropped is never asked for)           |
+| Snapshotted | the state machine at a position             | its Checkpoint; truncation below the base              |
+| Truncated   | the new base                                | nothing (dropped entries are never requested)          |
 
-Why `apply` has to wait for the local disk: of two members the lower-ranked one may go on without the other. An entry
-that only the other one has on disk is not in the order of those who go on, and its position goes to another entry.
+Why `apply` waits for the local disk: of two members the lower-ranked one may continue without the other. An entry that
+only the other one has on disk is not in the order of the continuing group, and its position goes to another entry.
 
-Why a Batch need not wait for the disk of its sender: it is confirmed only when all have acknowledged it, the sender
-too. The sender counts its own acknowledgement at once, but neither others nor its state machine learn anything that
-follows from that before its `Appended` is on disk. A sender that forgets it before that was the only one who waited for
-its end, never gives its label to anything else (it labels in views that are new to it), and what others still have of
-it is dropped as soon as it labels again (`state_exchange`). `Labelled` only lets an entry survive where nobody else got
-it.
+Why a Batch need not wait for the disk of its sender: it is confirmed only when all members have acknowledged it, the
+sender included. The sender counts its own acknowledgement at once, but neither other members nor its state machine
+learn anything that follows from it before its `Appended` is on disk. If the sender forgets the batch before that, it
+was the only one waiting for its outcome. It never gives its label to another entry (it labels in views that are new to
+it), and remains of the batch at other members are dropped as soon as it labels again (`state_exchange`). `Labelled`
+only lets an entry survive that no other member received.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from cluster.run_log import Run, RunLog
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Base of what goes to disk. The tag names the type there, so it never changes; the class may be renamed."""
+    """Base of all disk records. The tag names the type on disk, so it never changes; the class may be renamed."""
 
 
 class Boot(Record, frozen=True, tag="Boot"):
@@ -59,23 +59,23 @@ class Primaries(Record, frozen=True, tag="Primaries"):
 
 
 class Labelled(Record, frozen=True, tag="Labelled"):
-    """Entries with labels of this process that no order has yet."""
+    """Entries that this process labelled and that are in no order yet."""
 
     run: Run
 
 
 class Appended(Record, frozen=True, tag="Appended"):
-    """The order goes on with these, from `position` on."""
+    """A run of entries was appended to the order at `position`."""
 
     position: int
     run: Run
 
 
 class Rebuilt(Record, frozen=True, tag="Rebuilt"):
-    """The order from `position` on is this and no more; all other content beyond it is dropped.
+    """Replaces the order from `position` on by these runs and drops all other content beyond it.
 
-    With a snapshot (that of another process, at `position`) nothing below `position` is kept either. It is one record,
-    because half of it would be a process that threw away what it had acknowledged before it had what replaces it.
+    With a snapshot (of another process, at `position`) everything below `position` is dropped too. It is a single
+    record, because writing half of it would discard acknowledged entries before their replacement is there.
     """
 
     position: int
@@ -86,7 +86,7 @@ class Rebuilt(Record, frozen=True, tag="Rebuilt"):
 
 
 class Snapshotted(Record, frozen=True, tag="Snapshotted"):
-    """The state machine after all below `position`, with what the total order needs to go on from there."""
+    """The state after everything below `position`, with what the total order needs to continue from there."""
 
     position: int
     highest: tuple[Label, ...]
@@ -103,7 +103,7 @@ Records = Boot | Epoch | Primaries | Labelled | Appended | Rebuilt | Snapshotted
 
 
 class Image:
-    """What a disk holds after the records written to it. The plainest implementation, and the reference for others."""
+    """The contents of a disk after the records written to it. This simple version is the reference for others."""
 
     __slots__ = ("act", "amb", "boot", "epoch", "high_primary", "labelled", "log", "next_confirm", "snapshot")
 
@@ -112,7 +112,7 @@ class Image:
         self.epoch = 0
         self.act: View | None = None
         self.amb: tuple[View, ...] = ()
-        self.labelled: dict[Label, Run] = {}  # mine, in no order yet, by first label
+        self.labelled: dict[Label, Run] = {}  # own entries that are in no order yet, by first label
         self.log = RunLog()
         self.high_primary: ViewId | None = None
         self.next_confirm = 0
@@ -145,11 +145,11 @@ class Image:
             case Truncated(base=base):
                 self.log.drop_below(base)
             case _:
-                raise TypeError(f"no record of the list: {record!r}")
+                raise TypeError(f"unknown record type: {record!r}")
 
 
 def founding_image(founder: ProcessId) -> Image:
-    """The disk of a process that founds a group: it was alone in v_0, and registered it. Made once for a group."""
+    """The disk of a process that founds a group: it was alone in v_0 and registered it. Made once for a group."""
     image = Image()
     image.act = founding_view(founder)
     image.high_primary = image.act.id

@@ -1,8 +1,9 @@
-"""Self delivery: the third automaton, and with its parents the whole end-point.
+"""Self delivery: blocks the client during a view change, so that it gets all its own messages first.
 
+The third automaton of the group communication end-point; with its two parents it is the complete end-point.
 Paper: Khazan's thesis, fig. 6.6 (GCS_p = VS_RFIFO+TS+SD_p).
 Departs: nothing.
-Above: the view order, which answers `block` with `block_ok` and sends nothing from there until the next view.
+Above: the view order, which answers `block` with `block_ok` and sends nothing from then until the next view.
 Below: links and membership.
 """
 
@@ -34,13 +35,13 @@ class Endpoint(VirtualSynchrony):
 
     def send(self, body: Ordered) -> None:
         if self.block_status == BLOCKED:
-            raise RuntimeError("the client sends although it said block_ok and no view came since")
-        VirtualSynchrony.send(self, body)  # as super() does, for less
+            raise RuntimeError("the client sent a message after block_ok and before the next view")
+        VirtualSynchrony.send(self, body)  # the same as super(), but faster
 
     def block_ok(self) -> None:
         """block_ok_p()"""
         if self.block_status != REQUESTED:
-            raise RuntimeError(f"block_ok while {self.block_status}")
+            raise RuntimeError(f"unexpected block_ok in status {self.block_status}")
         if self.context.trace is not None:
             self.context.trace(BlockOk())
         self.block_status = BLOCKED

@@ -1,8 +1,8 @@
-"""Entries that travel together, side by side as the bytes in which they travel and lie on disk.
+"""Packed entries: a batch of entries as one value, in the bytes used on the wire and on disk.
 
-A member does little with an entry: it keeps it, hands it on and, once, applies it. So entries are packed by whoever
-labels them and unpacked where they are applied; on their way, in the log and on disk hundreds of them are one value.
-Nearly all of them are the application's: of the others it is said which they are.
+A member does little with an entry: it stores it, forwards it and applies it once. So the labelling process packs
+entries, and they are unpacked only where they are applied. On the wire, in the log and on disk hundreds of them are one
+value. Nearly all entries belong to the application; the kinds of the others are listed separately.
 Above: messages, runs of the order.
 """
 
@@ -32,11 +32,11 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Pack(msgspec.Struct, frozen=True, array_like=True, dict=True):
-    """Who packed it, or looked whether it is sound, has it unpacked: that is kept for the one who applies it."""
+    """A batch of packed entries. Keeps the unpacked entries cached once it was packed or checked."""
 
     count: int
     packed: bytes  # msgpack: an array of `count` byte strings
-    others: tuple[tuple[int, str], ...] = ()  # place and kind of those that are not of the kind APPLICATION
+    others: tuple[tuple[int, str], ...] = ()  # index and kind of each entry that is not APPLICATION
 
     def bodies(self) -> Sequence[bytes]:
         return self.__dict__.pop(UNPACKED, None) or _decode(self.packed)
@@ -48,7 +48,7 @@ class Pack(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return entries
 
     def part(self, low: int, high: int) -> Pack:
-        """Its entries low, low + 1, ..., high - 1."""
+        """The entries low, low + 1, ..., high - 1."""
         if low == 0 and high == self.count:
             return self
         others = tuple((place - low, kind) for place, kind in self.others if low <= place < high)
@@ -56,7 +56,7 @@ class Pack(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     @property
     def is_sound(self) -> bool:
-        """Whether it holds what it says. One that came from another process may not."""
+        """Whether the packed bytes match the header. A pack from another process may be malformed."""
         try:
             bodies = _decode(self.packed)
         except msgspec.MsgspecError:

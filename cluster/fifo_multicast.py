@@ -1,14 +1,15 @@
-"""Reliable FIFO multicast within views: the first of three automata that make up the end-point.
+"""Reliable FIFO multicast within views: the first of the three automata that make up the end-point.
 
-Paper: Khazan's thesis, fig. 6.2 (WV_RFIFO_p). State variables keep the thesis' names; those that the thesis has "for
-all q" are in one record per process, `of[q]`.
-Departs: views are compared by their ids (equal ids are equal views); a message queue is kept for the current view, and
-for the last view that its sender announced if that is a later one; what everybody has is dropped (`stable`, 6.4).
+Paper: Khazan's thesis, fig. 6.2 (WV_RFIFO_p). State variables keep the thesis' names. Variables that the thesis has
+"for all q" are in one record per process, `of[q]`.
+Departs: views are compared by their ids (equal ids are equal views). A message queue is kept for the current view, and
+for the last view that its sender announced if that one is later. Messages that all members have are dropped (`stable`,
+6.4).
 Above: the view order.  Below: links and membership.
 
-A child adds preconditions (`deliver_limit`, `view_pre`), effects (`view_eff`) and actions (`local_actions`), and never
-writes what is its parent's. Whatever is enabled after an input runs before the input returns; an input that comes while
-others run (the client sends while it is being delivered to) leaves its consequences to the run that is on its way.
+A child automaton adds preconditions (`deliver_limit`, `view_pre`), effects (`view_eff`) and actions (`local_actions`),
+and never writes its parent's variables. All actions that an input enables run before the input returns. If an input
+arrives while actions run (the client sends during a delivery), the run in progress also handles its consequences.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from cluster.names import ProcessId, View, initial_view
 if TYPE_CHECKING:
     from cluster.layer import Context
 
-AHEAD_MAX = 100_000  # forwarded messages are not kept further than this beyond the first one missing
+AHEAD_MAX = 100_000  # forwarded messages further than this beyond the first gap are discarded
 
 
 class EndpointClient(Protocol):
-    """Who uses the end-point: the view order."""
+    """The user of the end-point: the view order."""
 
     def deliver(self, sender: ProcessId, body: Ordered) -> None: ...
     def view(self, view: View, transitional: tuple[ProcessId, ...]) -> None: ...
@@ -34,22 +35,22 @@ class EndpointClient(Protocol):
 
 
 class LinkCarrier(Protocol):
-    """What the end-point needs of the links."""
+    """The part of the links that the end-point uses."""
 
     def send(self, to: tuple[ProcessId, ...], body: Payload) -> None: ...
     def reliable(self, members: tuple[ProcessId, ...]) -> None: ...
 
 
 class MessageQueue:
-    """msgs[q][v]: messages 1, 2, ... of one sender in one view, less those that were dropped at the beginning."""
+    """msgs[q][v]: messages 1, 2, ... of one sender in one view, without the dropped ones at the beginning."""
 
     __slots__ = ("ahead", "dropped", "items", "prefix")
 
     def __init__(self) -> None:
         self.dropped = 0
         self.items: list[Ordered] = []
-        self.prefix = 0  # LongestPrefixOf: how many there are from the first on without a gap
-        self.ahead: dict[int, Ordered] = {}  # forwarded ones beyond a gap
+        self.prefix = 0  # LongestPrefixOf: number of messages before the first gap
+        self.ahead: dict[int, Ordered] = {}  # forwarded messages beyond a gap
 
     def __getitem__(self, index: int) -> Ordered:
         return self.items[index - self.dropped - 1]
@@ -74,7 +75,7 @@ class MessageQueue:
 
 
 class SenderState:
-    """What is kept of one process q."""
+    """The state kept for one sender q."""
 
     __slots__ = ("into", "last_dlvrd", "last_rcvd", "later", "msgs", "view_msg")
 
@@ -84,7 +85,7 @@ class SenderState:
         self.last_dlvrd = 0
         self.msgs = MessageQueue()  # msgs[q][current_view]
         self.later: MessageQueue | None = None  # msgs[q][view_msg[q]] while that is a later view
-        self.into: MessageQueue | None = None  # where its next app_msg belongs: msgs, later or nowhere
+        self.into: MessageQueue | None = None  # the queue for its next app_msg: msgs, later or None
 
 
 class FifoMulticast:
@@ -107,7 +108,7 @@ class FifoMulticast:
         self.of: dict[ProcessId, SenderState] = {context.me: self._own}
         self.others: tuple[ProcessId, ...] = ()  # current_view.set - {p}
         self._running = False  # local actions are being run
-        self._again = False  # an input came meanwhile
+        self._again = False  # an input arrived while they ran
 
     # ---- inputs
 
@@ -132,7 +133,7 @@ class FifoMulticast:
         if type(body) is AppMsg:
             source = self.of.get(sender)
             if source is None or source.into is None:
-                return  # of a view that is past, or one that I am not in
+                return  # of a past view, or of a view without this process
             queue = source.into
             source.last_rcvd += 1
             if source.last_rcvd > queue.prefix:
@@ -150,7 +151,7 @@ class FifoMulticast:
             self.sync_received(sender, body)
 
     def sync_received(self, sender: ProcessId, sync: SyncMsg) -> None:
-        """For the child."""
+        """Hook for the child automaton."""
 
     def _view_msg(self, sender: ProcessId, view: View) -> None:
         source = self.of.get(sender)
@@ -174,7 +175,7 @@ class FifoMulticast:
         self.run()
 
     def stable(self, counts: tuple[int, ...]) -> None:
-        """Every member has the first counts[i] messages of the i-th member: nobody will need them forwarded."""
+        """Drops messages that every member has: the first counts[i] messages of the i-th member need no forwarding."""
         for member, count in zip(self.current_view.members, counts, strict=True):
             source = self.of[member]
             source.msgs.drop(min(count, source.last_dlvrd))
@@ -182,7 +183,7 @@ class FifoMulticast:
     # ---- local actions
 
     def run(self) -> None:
-        """Run the locally controlled actions until none is enabled."""
+        """Runs the locally controlled actions until none is enabled."""
         self._again = True
         if self._running:
             return
@@ -200,10 +201,10 @@ class FifoMulticast:
             self._running = False
 
     def local_actions(self) -> None:
-        """The child's actions, other than those that it inherits."""
+        """Hook: the child's own actions, without the inherited ones."""
 
     def _run_delivery(self, sender: ProcessId, source: SenderState) -> None:
-        """A message arrived: what it enables, in the usual case only that it is delivered."""
+        """Runs the actions that an arrived message enables: usually only its delivery."""
         if self._running:
             self._again = True
             return
@@ -217,7 +218,7 @@ class FifoMulticast:
             self.run()
 
     def deliver_limit(self, sender: ProcessId, source: SenderState) -> int:  # noqa: ARG002
-        """How many of this sender's messages may be delivered in the current view, as far as is known now."""
+        """How many messages of this sender may be delivered in the current view, as far as known now."""
         return source.msgs.prefix
 
     def _deliver_from(self, sender: ProcessId, source: SenderState) -> None:
@@ -230,14 +231,14 @@ class FifoMulticast:
             if trace is not None:
                 trace(GcsDeliver(sender, body))
             deliver(sender, body)
-            if index == limit != queue.prefix:  # the client sent meanwhile, or a cut binds
+            if index == limit != queue.prefix:  # the client sent during the delivery, or a cut limits it
                 limit = self.deliver_limit(sender, source)
 
     def view_pre(self) -> bool:
         return self.mbrshp_view.id != self.current_view.id
 
     def transitional(self) -> tuple[ProcessId, ...]:
-        """T, for the view that is about to be delivered. Nothing is known of it here."""
+        """T, for the view that is about to be delivered. This automaton knows nothing about T."""
         return ()
 
     def _view(self) -> None:
@@ -271,7 +272,7 @@ class FifoMulticast:
         self.others = tuple(member for member in view.members if member != self.context.me)
 
     def wanted_reliable(self) -> tuple[ProcessId, ...]:
-        """The set of co_rfifo.reliable_p(set). The child asks for more while a view is being formed."""
+        """The set of co_rfifo.reliable_p(set). The child adds members while a view is being formed."""
         return self.current_view.members
 
     def ask_reliable(self) -> None:

@@ -1,8 +1,8 @@
-"""What a layer is, and what it may use of the world around it.
+"""Base definitions of a protocol layer: its effects (outputs to the runtime) and its shared context.
 
-A layer is a pure automaton: a method for each input, outputs by calling the neighbour above or below or by an effect in
-the outbox, its local actions run until none is enabled before an input method returns. No clock, no randomness and no
-input or output of its own.
+A layer is a pure automaton. It has one method for each input. It produces outputs by calling the layer above or below,
+or by putting an effect into the outbox. Its local actions run until none is enabled before an input method returns. It
+has no clock, no randomness and no input or output of its own.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
-    """What a process asks of its runtime. Effects take place in the order of the outbox, one after the other."""
+    """A request of a process to its runtime. Effects take place one after the other, in the order of the outbox."""
 
 
 class Send(Effect, frozen=True):
-    """Put this frame on the connection to each of these, where there is one; else it is lost."""
+    """Sends this frame to each of these peers. It is lost for a peer without a connection."""
 
     to: tuple[ProcessId, ...]
     frame: Frame
 
 
 class Persist(Effect, frozen=True):
-    """Make this durable before the next effect takes place."""
+    """Makes this record durable before the next effect takes place."""
 
     record: Record
 
 
 class KnownPeers(Effect, frozen=True):
-    """These processes exist; the runtime keeps a connection to each of them as far as it can."""
+    """The processes known to exist. The runtime tries to keep a connection to each of them."""
 
     peers: tuple[ProcessId, ...]
 
 
 class Delivered(Effect, frozen=True):
-    """For the application: an entry of this process ended (delivered at `position`, or refused with a reason).
+    """For the application: the outcome of one submission (delivered at `position`, or refused with a reason).
 
-    An effect of its own where it was in no run: refused, or inside a snapshot (position -1).
+    Used for entries outside a run: refused, or inside a snapshot (position -1).
     """
 
     ticket: int
@@ -59,9 +59,9 @@ class Delivered(Effect, frozen=True):
 
 
 class DeliveredRun(Effect, frozen=True):
-    """For the application: entries of this process were delivered, at `position` and after, as one run.
+    """For the application: entries of this process were delivered as one run, from `position` on.
 
-    The n-th ticket (0: nobody waits) ended with the n-th result.
+    The n-th ticket (0: no submitter waits) ended with the n-th result.
     """
 
     tickets: list[int]
@@ -69,7 +69,7 @@ class DeliveredRun(Effect, frozen=True):
     results: Sequence[object]
 
     def ends(self) -> list[Delivered]:
-        """The same, one by one."""
+        """The same outcomes, one by one."""
         return [
             Delivered(ticket, True, self.position + at, "", result)
             for at, (ticket, result) in enumerate(zip(self.tickets, self.results, strict=True))
@@ -78,13 +78,13 @@ class DeliveredRun(Effect, frozen=True):
 
 
 class PrimaryChanged(Effect, frozen=True):
-    """For the application: the primary view this process is in now, or None."""
+    """For the application: the primary view that this process is in now, or None."""
 
     view: View | None
 
 
 class Diverged(Effect, frozen=True):
-    """For the application: another replica's state at `position` is not what ours was. One of the two is wrong."""
+    """For the application: the state of another replica at `position` differs from ours. One of the two is wrong."""
 
     position: int
     process: ProcessId
@@ -93,29 +93,29 @@ class Diverged(Effect, frozen=True):
 
 
 class Outvoted(Effect, frozen=True):
-    """For the application: of the members whose states at `position` differ, this process is the one to start anew."""
+    """For the application: the states of members at `position` differ, and this process is the one to start anew."""
 
     position: int
     ours: str
-    theirs: str  # the digest that counts
-    kept: tuple[ProcessId, ...]  # the members that have it
+    theirs: str  # the digest of the state to keep
+    kept: tuple[ProcessId, ...]  # the members that have this state
 
 
 class Ejected(Effect, frozen=True):
-    """This peer said what no process that keeps to the protocol says. It was ignored, and the peer is to be cut off."""
+    """The peer sent a message that violates the protocol. The message was ignored; the runtime disconnects the peer."""
 
     peer: ProcessId
     reason: str
 
 
 class RandomSource(Protocol):
-    """A seeded source of random numbers, handed in."""
+    """A seeded source of random numbers, passed in by the runner."""
 
     def random(self) -> float: ...
 
 
 class Context:
-    """What all layers of one process share: who it is, what time it is, its outbox, and who listens to its trace."""
+    """State shared by all layers of a process: its id, the current time, its outbox and its trace observer."""
 
     __slots__ = ("chance", "is_volatile", "me", "now", "outbox", "taken", "trace")
 
@@ -128,11 +128,11 @@ class Context:
         is_volatile: bool = False,
     ) -> None:
         self.me = me
-        self.is_volatile = is_volatile  # records are written nowhere, so nothing waits for them
-        self.now = 0.0  # seconds of a clock that only goes forward; set before each input
+        self.is_volatile = is_volatile  # no records are written, so nothing waits for the disk
+        self.now = 0.0  # seconds of a monotonic clock; set before each input
         self.chance = chance
         self.outbox: list[Effect] = []
-        self.taken = 0  # effects that left the outbox, in this life
+        self.taken = 0  # number of effects taken from the outbox in this life
         self.trace = trace
 
     def take(self) -> list[Effect]:

@@ -1,15 +1,15 @@
-"""Reliable FIFO links to the peers asked for, over connections that break and come back.
+"""Reliable FIFO links: numbered streams to selected peers over connections that break and come back.
 
-Paper: Khazan's thesis, fig. 4.4 (CO_RFIFO). `channel[p][q]` is the queue of what q has not acknowledged yet.
-Departs: channels are streams. Each entry of q into the reliable set begins a new stream to it, numbered from 1, and
-what is not delivered when q leaves the set is lost: a suffix. What is sent to somebody outside the set is lost at once.
-A peer that comes back in a new life gets nothing that was meant for the old one.
+Paper: Khazan's thesis, fig. 4.4 (CO_RFIFO). `channel[p][q]` is the queue of payloads that q has not acknowledged yet.
+Departs: channels are streams. Each time q enters the reliable set, a new stream to it begins, numbered from 1. Payloads
+not delivered when q leaves the set are lost: a suffix. Payloads sent to a process outside the set are lost at once. A
+peer that comes back in a new life gets nothing that was meant for the old one.
 Above: the payloads' receivers, by type.  Below: frames on connections, `Hello` first.
 
-A connection carries no `Data` before the peer's `Hello` said which life of it this is and how far it has our stream.
-From there everything else of the stream is sent again, so a break loses nothing and repeats nothing.
-A long series for one peer (`feed`) enters the stream piece by piece, as the peer acknowledges what came before: so it
-never looks like a peer that takes nothing, and goes on after a break where it was.
+A connection carries no `Data` before the peer's `Hello` said which life of the peer this is and how much of our stream
+it has. The rest of the stream is sent again from there, so a break loses nothing and repeats nothing.
+A long series for one peer (`feed`) enters the stream piece by piece, as the peer acknowledges the pieces before. So the
+peer never looks stalled, and after a break the series resumes where it was.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId
     from cluster.settings import Settings
 
-ACK_EVERY = 32  # payloads received after which an acknowledgement leaves without waiting for the next tick
-FED_FIRST = 2  # pieces of a feed that are sent at once: the peer may have the others already, and says so
-FED_MAX = 32  # that are on their way at a time
+ACK_EVERY = 32  # payloads received before an acknowledgement is sent without waiting for the next tick
+FED_FIRST = 2  # pieces of a feed sent at once: the peer may reply that it has the others already
+FED_MAX = 32  # pieces of a feed in flight at a time
 
 
 class Suspicion(Protocol):
-    """What the links ask of the failure detector."""
+    """The part of the failure detector that the links use."""
 
     def shun(self, peer: ProcessId, until: float) -> None: ...
 
 
 class Lives(Protocol):
-    """What the links tell the membership."""
+    """The part of the membership that the links notify."""
 
     def restarted(self, peer: ProcessId) -> None: ...
 
 
 class Link:
-    """Both directions between this process and one peer."""
+    """State of both directions between this process and one peer."""
 
     __slots__ = (
         "asked", "boot", "connected", "fed", "greeted", "in_seqno", "in_stream", "later", "overfull", "owed",
@@ -56,21 +56,21 @@ class Link:
     def __init__(self) -> None:
         self.connected = False
         self.greeted = False  # the peer's Hello arrived on this connection
-        self.boot = 0  # the life of the peer that we know
+        self.boot = 0  # the last known life of the peer
         # to the peer
         self.reliable = False  # in the reliable set
         self.stream = 0
         self.seqno = 0  # of the last payload sent in this stream
         self.unacked: deque[Payload] = deque()  # the last of them is number `seqno`
         self.overfull = False
-        self.later: deque[Payload] = deque()  # of a feed, in no stream yet
+        self.later: deque[Payload] = deque()  # rest of a feed, not in the stream yet
         self.fed = 0  # the number of the last payload of the feed that was sent
-        self.step = FED_FIRST  # how many of it are sent next; more each time
+        self.step = FED_FIRST  # how many pieces are sent next; grows each time
         # from the peer
         self.in_stream = 0
         self.in_seqno = 0
         self.owed = 0  # payloads received and not acknowledged
-        self.asked = False  # a gap was seen, and a resend asked for
+        self.asked = False  # a resend was requested because of a gap
 
     def new_stream(self) -> None:
         self.stream += 1
@@ -79,7 +79,7 @@ class Link:
         self.later.clear()
 
     def acknowledged(self, seqno: int) -> None:
-        """The peer has the stream up to `seqno`, which was sent."""
+        """Drops the payloads up to `seqno`: the peer has them."""
         for _ in range(seqno - (self.seqno - len(self.unacked))):
             self.unacked.popleft()
 
@@ -115,7 +115,7 @@ class Links:
         self.reliable_set: tuple[ProcessId, ...] = (context.me,)
         self.live_set: tuple[ProcessId, ...] = (context.me,)
         self._ack_at = inf
-        self.resent = 0  # payloads that went into a connection at its beginning: sent before, or held meanwhile
+        self.resent = 0  # payloads sent at the start of a connection: resent, or queued while disconnected
 
     def link(self, peer: ProcessId) -> Link:
         found = self._links.get(peer)
@@ -161,7 +161,7 @@ class Links:
         self.live_set = members
 
     def feed(self, peer: ProcessId, pieces: Sequence[Payload]) -> None:
-        """Send these in their order, as fast as the peer takes them. What was left of another feed is forgotten."""
+        """Sends a long series of payloads at the pace of the peer. Replaces the rest of an earlier series."""
         link = self._links.get(peer)
         if link is not None and link.reliable:
             link.later = deque(pieces)
@@ -169,17 +169,17 @@ class Links:
             self._feed(peer, link)
 
     def skip(self, peer: ProcessId, is_needed: Callable[[Payload], bool]) -> None:
-        """Leave out what the peer does not need of its feed."""
+        """Removes the payloads that the peer does not need from its feed."""
         link = self.link(peer)
         link.later = deque(filter(is_needed, link.later))
 
     def stop_feeding(self) -> None:
-        """What is left of all feeds is of no use any more."""
+        """Discards the rest of all feeds."""
         for link in self._links.values():
             link.later.clear()
 
     def _feed(self, peer: ProcessId, link: Link) -> None:
-        """The next pieces, when all that were sent are with the peer: a part of what makes a queue overfull."""
+        """Sends the next pieces of a feed once the peer has all earlier ones. They never fill the queue."""
         if link.later and link.fed <= link.seqno - len(link.unacked):
             for _ in range(min(link.step, len(link.later))):
                 self.send((peer,), link.later.popleft())
@@ -236,7 +236,7 @@ class Links:
         link.in_seqno = expected
         link.asked = False
         link.owed += 1
-        if link.owed >= ACK_EVERY or type(frame.body) is Supply:  # a feed goes on when it is told
+        if link.owed >= ACK_EVERY or type(frame.body) is Supply:  # the feed waits for this acknowledgement
             self._acknowledge(peer, link)
         elif self._ack_at == inf:
             self._ack_at = self.context.now + self.settings.heartbeat
@@ -277,7 +277,7 @@ class Links:
         for peer, link in list(self._links.items()):
             overfull = len(link.unacked) >= self.settings.link_len_max or (link.overfull and link.reliable)
             if overfull != link.overfull:
-                # Not heard until what waits for it was given up, and a while longer, or it would be back at once.
+                # Shun the peer until its queue was given up and a while longer, or it would be back at once.
                 link.overfull = overfull
                 self.detector.shun(peer, inf if overfull else self.context.now + 4 * self.settings.suspect_max)
         if self.context.now >= self._ack_at:

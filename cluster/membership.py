@@ -1,15 +1,16 @@
-"""Membership: who forms the next view, and when it is formed.
+"""Membership service: decides which processes form the next view, and when.
 
 Paper: Khazan's thesis, fig. 4.2 (MBRSHP). `mbrshp_view` and `start_change` keep the thesis' names.
-Departs: no servers. All processes know the same graph of who hears whom (rows, told on with every heartbeat), compute
+Departs: no servers. All processes know the same graph of who hears whom (rows, gossiped with every heartbeat), compute
 the same cliques from it and propose them. The start-change id is the epoch, the same number for all members of a view.
 Above: `start_change`, `membership_view`.  Below: proposals on connections; the failure detector.
 
-A process proposes once per epoch: the clique it is in. A proposal of a later epoch by one of that clique pulls it up to
-that epoch. A view is formed when all of a set proposed that set in one epoch, so two views of one epoch are disjoint or
-equal. In the usual case all see a change alike and propose at once: one message delay. Only growth of a view that is
-whole waits a moment (`settle`), lest each connection of a newcomer make a view. What does not succeed in time is tried
-again, less and less often, and who still disagrees then is not counted for a while: smaller views, not none.
+A process proposes once per epoch: the clique that it is in. A proposal of a later epoch by a member of that clique
+pulls the process up to that epoch. A view is formed when all members of a set proposed that set in the same epoch, so
+two views of one epoch are disjoint or equal. In the usual case all members see a change alike and propose at once: one
+message delay. Only the growth of a fully connected view is delayed a moment (`settle`), so that the connections of a
+newcomer do not cause a view each. A proposal that does not succeed in time is repeated, less and less often. Processes
+that still disagree then are left out for a while: this gives smaller views instead of none.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from cluster.durable import Epoch
 from cluster.layer import Context, KnownPeers, Persist, Send
 from cluster.messages import Proposal, Row
 from cluster.names import NAME_LEN_MAX, ProcessId, View, initial_view, make_view
-from cluster.reachability import clique_of, is_whole, within_hearing
+from cluster.reachability import clique_of, is_clique, within_hearing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cluster.settings import Settings
 
-EPOCH_STEP_MAX = 2**32  # no honest process is that far ahead
-PROCESSES_MAX = 256  # named in one proposal, or known at all
-PATIENCE_MAX = 4  # how often the time for an attempt is doubled at most
-ATTEMPTS_MAX = 3  # attempts at one view before those who disagree are left out
+EPOCH_STEP_MAX = 2**32  # a proposal further ahead than this is not plausible
+PROCESSES_MAX = 256  # processes named in one proposal, and processes known in total
+PATIENCE_MAX = 4  # how often the timeout of an attempt is doubled at most
+ATTEMPTS_MAX = 3  # attempts at one view before the processes that disagree are left out
 
 
 class ViewListener(Protocol):
-    """Who is told of changes and views."""
+    """Receives start changes and views."""
 
     current_view: View
 
@@ -45,7 +46,7 @@ class ViewListener(Protocol):
 
 
 class LinkControl(Protocol):
-    """What the membership needs of the links."""
+    """The part of the links that the membership uses."""
 
     connected_peers: tuple[ProcessId, ...]
 
@@ -53,7 +54,7 @@ class LinkControl(Protocol):
 
 
 class PeerHearing(Protocol):
-    """What the membership needs of the failure detector."""
+    """The part of the failure detector that the membership uses."""
 
     hears: tuple[ProcessId, ...]
 
@@ -72,7 +73,7 @@ class Membership:
         "_patience",
         "_retry_at",
         "_rows_changed",
-        "_rows_told",
+        "_rows_to_send",
         "_settle_at",
         "_target",
         "_unheard_since",
@@ -99,27 +100,27 @@ class Membership:
         self.context = context
         self.settings = settings
         self.boot = boot  # which life of this process it is
-        self.epoch = epoch  # the last one that I proposed in, in any life
-        self.epoch_seen = epoch  # the greatest that anybody spoke of
+        self.epoch = epoch  # the last epoch in which this process proposed, in any life
+        self.epoch_seen = epoch  # the greatest epoch seen in any message
         self.mbrshp_view = initial_view(context.me)
-        self.start_change: tuple[int, tuple[ProcessId, ...]] = (0, ())  # my last proposal in this life
-        self.under_way = False  # it did not lead to a view yet
-        self.proposals: dict[ProcessId, tuple[int, tuple[ProcessId, ...]]] = {}  # the last of each, me included
+        self.start_change: tuple[int, tuple[ProcessId, ...]] = (0, ())  # the last own proposal in this life
+        self.under_way = False  # the last own proposal has not led to a view yet
+        self.proposals: dict[ProcessId, tuple[int, tuple[ProcessId, ...]]] = {}  # the last of each process, with own
         self.rows: dict[ProcessId, Row] = {}
-        self._count = 0  # version of my row
+        self._count = 0  # version of the own row
         self._rows_changed = True
-        self._rows_told: tuple[Row, ...] = ()
+        self._rows_to_send: tuple[Row, ...] = ()
         self._target: tuple[ProcessId, ...] = (context.me,)
         self._known: set[ProcessId] = {context.me}
         self._unheard_since: dict[ProcessId, float] = {}
-        self._attempts = 0  # at a view of these members, in vain
-        self._patience = 0  # how often the time for an attempt was doubled: what the network taught
+        self._attempts = 0  # failed attempts at a view of these members
+        self._patience = 0  # how often the timeout of an attempt was doubled: learned from the network
         self._left = False
         self._heartbeat_at = self._retry_at = self._fresh_at = self._settle_at = inf
 
     def start(self) -> None:
         self._heartbeat_at = self.context.now
-        # Everybody needs a view of this life, even if nobody else is there: soon, in case somebody is.
+        # Each life needs a view, even if the process is alone. The short delay lets other processes be found first.
         self._fresh_at = self.context.now + self.settings.retry
         self._new_row()
 
@@ -130,17 +131,17 @@ class Membership:
             return
         self._new_row()
         if not self._decide():
-            self._tell()
+            self._send_heartbeat()
 
     def restarted(self, peer: ProcessId) -> None:
-        """The peer lost its running state: a view with it has to be made anew."""
+        """The peer lost its running state: a view with it has to be formed again."""
         self.proposals.pop(peer, None)
         self.detector.pardon(peer)
         if not self._left:
-            self._decide(anew=peer in self._standing())
+            self._decide(force=peer in self._present_members())
 
     def received(self, peer: ProcessId, proposal: Proposal) -> None:
-        if self._left or not _plausible(proposal, self.epoch_seen):
+        if self._left or not _is_plausible(proposal, self.epoch_seen):
             return
         if proposal.leaving:
             self.proposals.pop(peer, None)
@@ -152,7 +153,7 @@ class Membership:
         self._learn(proposal)
         self.epoch_seen = max(self.epoch_seen, proposal.epoch)
         self.proposals[peer] = (proposal.epoch, proposal.members)
-        if not self._decide(anew=proposal.epoch > self.epoch and peer in self._clique()):
+        if not self._decide(force=proposal.epoch > self.epoch and peer in self._clique()):
             self._form()
 
     def leave(self) -> None:
@@ -172,7 +173,7 @@ class Membership:
             self._try_again()
         if now >= self._heartbeat_at:
             self._forget()
-            self._tell()
+            self._send_heartbeat()
 
     def next_deadline(self) -> float:
         return min(self._heartbeat_at, self._retry_at, self._fresh_at, self._settle_at)
@@ -190,7 +191,7 @@ class Membership:
         for row in proposal.rows:
             mine = self.rows.get(row.process)
             if row.process == me:
-                if mine is not None and row.version > mine.version:  # from a life that this one does not remember
+                if mine is not None and row.version > mine.version:  # from an earlier life
                     self._count = row.version[1] + (row.version[0] > self.boot)
                     self.boot = max(self.boot, row.version[0])
                     self._new_row()
@@ -211,11 +212,11 @@ class Membership:
             self._rows_changed = False
             me = self.context.me
             self._target = clique_of(me, self.rows)
-            self._rows_told = tuple(self.rows[p] for p in within_hearing(me, self.rows) if p in self.rows)
+            self._rows_to_send = tuple(self.rows[p] for p in within_hearing(me, self.rows) if p in self.rows)
         return self._target
 
     def _forget(self) -> None:
-        """Give back what is known of processes that nobody hears any more."""
+        """Frees the state of processes that no member hears any more."""
         heard, now = set(within_hearing(self.context.me, self.rows)), self.context.now
         for process in list(self.rows):
             if process in heard:
@@ -226,15 +227,15 @@ class Membership:
 
     # ---- proposing
 
-    def _standing(self) -> tuple[ProcessId, ...]:
+    def _present_members(self) -> tuple[ProcessId, ...]:
         return self.start_change[1] if self.under_way else self.mbrshp_view.members
 
-    def _decide(self, anew: bool = False) -> bool:
-        """Propose where there is something to propose."""
-        target, standing = self._clique(), self._standing()
-        if not anew and target == standing:
+    def _decide(self, force: bool = False) -> bool:
+        """Makes a proposal if one is due. `force`: also for the members of the present view, in a new epoch."""
+        target, present = self._clique(), self._present_members()
+        if not force and target == present:
             self._settle_at = inf
-        elif anew or not is_whole(standing, self.rows) or self.context.now >= self._settle_at:
+        elif force or not is_clique(present, self.rows) or self.context.now >= self._settle_at:
             self._propose()
             return True
         elif self._settle_at == inf:
@@ -252,7 +253,7 @@ class Membership:
         self._fresh_at = self._settle_at = inf
         self._retry_at = context.now + self.settings.retry * 2**self._patience * (1 + context.chance.random())
         context.outbox.append(Persist(Epoch(self.epoch)))
-        self._tell()
+        self._send_heartbeat()
         if context.trace is not None:
             context.trace(StartChange(self.epoch, members))
         self.links.live(members)
@@ -260,7 +261,7 @@ class Membership:
         self._form()
 
     def _form(self) -> None:
-        """view_p(v): all of the set that I proposed in this epoch proposed it too."""
+        """view_p(v): all members of the set that this process proposed in this epoch have proposed it too."""
         if not self.under_way:
             return
         proposed, proposals = self.start_change, self.proposals
@@ -276,7 +277,7 @@ class Membership:
         self.above.membership_view(view)
 
     def _try_again(self) -> None:
-        """The last proposal has had its time: either its view was formed, and also delivered, or it comes again."""
+        """The last proposal timed out: repeats it unless its view was formed and delivered."""
         self._retry_at = inf
         if not self.under_way and self.above.current_view.id == self.mbrshp_view.id:
             self._attempts = 0
@@ -295,30 +296,30 @@ class Membership:
 
     # ---- talking
 
-    def _tell(self) -> None:
+    def _send_heartbeat(self) -> None:
         self._clique()
         self._heartbeat_at = self.context.now + self.settings.heartbeat
         epoch, members = self.start_change
-        self._send(Proposal(epoch or self.epoch, members, self._rows_told, False))
+        self._send(Proposal(epoch or self.epoch, members, self._rows_to_send, False))
 
     def _send(self, proposal: Proposal) -> None:
         if self.links.connected_peers:
             self.context.outbox.append(Send(self.links.connected_peers, proposal))
 
 
-def _named(proposal: Proposal) -> Iterator[ProcessId]:
+def _processes_in(proposal: Proposal) -> Iterator[ProcessId]:
     yield from proposal.members
     for row in proposal.rows:
         yield row.process
         yield from row.hears
 
 
-def _plausible(proposal: Proposal, epoch_seen: int) -> bool:
-    """Nothing in it could cost more than it is worth."""
+def _is_plausible(proposal: Proposal, epoch_seen: int) -> bool:
+    """Whether the proposal is within the limits that bound its cost."""
     return (
         0 <= proposal.epoch <= epoch_seen + EPOCH_STEP_MAX
         and len(proposal.members) <= PROCESSES_MAX
         and len(proposal.rows) <= PROCESSES_MAX
         and all(len(row.hears) <= PROCESSES_MAX and max(row.version) < 2**53 for row in proposal.rows)
-        and all(len(process.name) <= NAME_LEN_MAX for process in _named(proposal))
+        and all(len(process.name) <= NAME_LEN_MAX for process in _processes_in(proposal))
     )

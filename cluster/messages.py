@@ -1,8 +1,8 @@
-"""What travels between processes, seam by seam, in the papers' words.
+"""Wire messages between processes, grouped by the layer that sends them, with the papers' names.
 
-A frame is what a connection carries. A payload is what the reliable FIFO links carry inside `Data`. An ordered message
-is what the virtual synchrony layer multicasts for the view order. Each is a closed union, so that a decoder accepts
-these types and no others. (`final`: where the type of a message is compared, a type checker knows the rest.)
+A frame travels on a connection. A payload travels on the reliable FIFO links inside `Data`. An ordered message is
+multicast by the virtual synchrony layer for the view order. Each is a closed union, so that a decoder accepts these
+types and no others. (`final` lets a type checker narrow the union when message types are compared.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cluster.run_log import Run
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Base of everything that travels. Equal when equal in all fields. (`gc`: a tree of values is in no cycle.)
+    """Base of all messages. Compared by value. (`gc=False`: a tree of values has no cycles.)
 
     The tag names the type on the wire, so it never changes; the class may be renamed.
     """
@@ -36,12 +36,12 @@ class Batch(Message, frozen=True, tag="Batch"):
 
 @final
 class Summary(Message, frozen=True, tag="Summary"):
-    """x = <con, ord, next, high> of fig. 5, less what can be spared.
+    """x = <con, ord, next, high> of fig. 5, without the parts that can be omitted.
 
-    Positions count from 0 over the whole history. What lies below `next_confirm` is confirmed and so the same for all:
-    it is not repeated. `tail` is the order from there on, with bodies; `loose` is the content that no order has yet.
-    `base`: from which position on the sender has entries (below, only its snapshot). `highest`: the greatest ordered
-    label of each origin, over the whole history.
+    Positions count from 0 over the whole history. Everything below `next_confirm` is confirmed and thus the same for
+    all members, so it is left out. `tail` is the order from there on, with bodies; `loose` is the content that is in no
+    order yet. `base`: the first position of which the sender has entries (below it has only its snapshot). `highest`:
+    the greatest ordered label of each origin, over the whole history.
     """
 
     base: int
@@ -72,15 +72,15 @@ ClientMessage = Batch | Summary
 ViewMessage = Info | Registered | Batch | Summary
 
 
-# ---- ordered messages: what the view order multicasts through the virtual synchrony layer. All of them take along how
-# much of the view's order the sender has dealt with (`ack`), and how much of it everybody has (`safe`).
+# ---- ordered messages: multicast by the view order through the virtual synchrony layer. All of them carry how much of
+# the view's order the sender has processed (`ack`), and how much of it all members have (`safe`).
 
 
 class Slot(Message, frozen=True, tag="Slot"):
-    """ATOP: what the sender does with its next `count` slots: the first is for `body`, if any, the others are given up.
+    """ATOP: how the sender uses its next `count` slots. The first is for `body`, if any; the others are given up.
 
-    Without a body it is a null message; one of no slots says only that the sender has moved on to the distribution.
-    The first message that a process sends under a distribution bears its weights (in member order).
+    Without a body it is a null message. A null message of no slots only says that the sender has moved on to the
+    distribution. The first message of a process under a distribution carries its weights (in member order).
     """
 
     dist_id: int
@@ -115,7 +115,7 @@ Ordered = Slot | Plain | Sequence
 
 
 class ViewMsg(Message, frozen=True, tag="ViewMsg"):
-    """<'view_msg', v>: what I send from here on, I send in v."""
+    """<'view_msg', v>: the sender's following messages belong to view v."""
 
     view: View
 
@@ -127,7 +127,7 @@ class AppMsg(Message, frozen=True, tag="AppMsg"):
 
 
 class FwdMsg(Message, frozen=True, tag="FwdMsg"):
-    """<'fwd_msg', r, v, m, i>: the i-th message of r in v (from 1), for one who misses it."""
+    """<'fwd_msg', r, v, m, i>: the i-th message of r in v (from 1), forwarded to a member that lacks it."""
 
     origin: ProcessId
     view_id: ViewId
@@ -144,9 +144,9 @@ class SyncMsg(Message, frozen=True, tag="SyncMsg"):
 
 
 class Ack(Message, frozen=True, tag="Ack"):
-    """The first `count` messages of the view's order are with me, and what they brought is on my disk.
+    """The sender has the first `count` messages of the view's order, and their records are on its disk.
 
-    Of the first `safe` of them I know that this holds for every member.
+    The sender knows that this holds for every member for the first `safe` of them.
     """
 
     view_id: ViewId
@@ -155,11 +155,10 @@ class Ack(Message, frozen=True, tag="Ack"):
 
 
 class Supply(Message, frozen=True, tag="Supply"):
-    """What a member of a new primary view lacks of the confirmed past, from the chosen representative.
+    """One piece of the confirmed past, sent by the representative to a member of a new primary view that lacks it.
 
-    One piece of a series: pieces 0 .. `pieces` - 1. A snapshot, cut into pieces, comes first where there is one
-    (`snapshot_at` >= 0, the position it covers), then entries at `position`, `position` + 1, ..., in the runs in which
-    they travelled before.
+    Pieces are numbered 0 .. `pieces` - 1. If there is a snapshot (`snapshot_at` >= 0, the position it covers), its
+    pieces come first. Then come entries at `position`, `position` + 1, ..., in the runs in which they were first sent.
     """
 
     view_id: ViewId
@@ -173,7 +172,7 @@ class Supply(Message, frozen=True, tag="Supply"):
 
 
 class Resume(Message, frozen=True, tag="Resume"):
-    """I have the snapshot that you began to supply, up to this piece: go on from there."""
+    """The sender has the snapshot that the receiver is supplying up to this piece: continue from there."""
 
     view_id: ViewId
     piece: int
@@ -186,7 +185,7 @@ Payload = ViewMsg | AppMsg | FwdMsg | SyncMsg | Ack | Supply | Resume
 
 
 class Hello(Message, frozen=True, tag="Hello"):
-    """First on a new connection: which life of me this is, and how far I have your stream (0, 0: nothing of it)."""
+    """First frame on a connection: the sender's life, and how much of the peer's stream it has (0, 0: none)."""
 
     boot: int
     your_boot: int
@@ -203,14 +202,14 @@ class Data(Message, frozen=True, tag="Data"):
 
 
 class LinkAck(Message, frozen=True, tag="LinkAck"):
-    """I have your `stream` up to `seqno`."""
+    """The sender has the peer's `stream` up to `seqno`."""
 
     stream: int
     seqno: int
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Whom a process hears, and since which version of that knowledge (its boot, then a count)."""
+    """The processes that one process hears, with the version of this knowledge (its boot, then a count)."""
 
     process: ProcessId
     version: tuple[int, int]
@@ -219,9 +218,10 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @final
 class Proposal(Message, frozen=True, tag="Proposal"):
-    """In this epoch I would form the view of these members. `rows`: whom everybody hears, as far as I know.
+    """The sender proposes a view of these members in this epoch. `rows`: who hears whom, as far as the sender knows.
 
-    Sent at once when it is made, and again as the heartbeat. `leaving`: I am on my way out, count me no more.
+    Sent at once when it is made, and again as the heartbeat. `leaving`: the sender is leaving; do not count it any
+    more.
     """
 
     epoch: int

@@ -1,8 +1,8 @@
-"""The names that every layer shares: processes, views and labels.
+"""Identifiers shared by all layers: processes, views and entry labels.
 
 Papers: views and their start-change ids, Khazan's thesis, ch. 4; labels, De Prisco et al., PODC 1998, section 6.
-Departs: a view id is (epoch, digest of what the view is), so that two views with one id are one view (invariant 3.1)
-without anybody having to agree on ids; ids are totally ordered, which is more than the thesis asks for.
+Departs: a view id is (epoch, digest of the view's contents), so two views with the same id are the same view (invariant
+3.1) without any agreement on ids. Ids are totally ordered, which is more than the thesis requires.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NAME_LEN_MAX = 64  # characters in the name of a process
 
 
 class ProcessId(NamedTuple):
-    """A process: its name, and which life of it. Who keeps his disk keeps his incarnation."""
+    """A process: a name and an incarnation. A process that keeps its disk keeps its incarnation."""
 
     name: str
     incarnation: int = 0
@@ -49,7 +49,7 @@ class View(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Label(NamedTuple):
-    """The system-wide name of an entry, in label order: the view it was labelled in, its number there, who did."""
+    """The system-wide name of an entry, in label order: the view it was labelled in, its number there, its origin."""
 
     view_id: ViewId
     seqno: int
@@ -59,11 +59,11 @@ class Label(NamedTuple):
         return f"{self.view_id}/{self.seqno}@{self.origin}"
 
 
-NOBODY = ProcessId("", 0)  # the origin of what all members add alike, such as a change of the primary view
+NOBODY = ProcessId("", 0)  # the origin of entries that all members add alike, such as a change of the primary view
 
 
 def make_view(epoch: int, start_ids: dict[ProcessId, int]) -> View:
-    """The view that these members form in this epoch. Equal arguments give equal views, whoever asks."""
+    """The view that these members form in this epoch. A pure function: all members compute the same view."""
     members = tuple(sorted(start_ids))
     numbers = tuple(start_ids[member] for member in members)
     text = "\n".join(f"{m.name}\t{m.incarnation}\t{n}" for m, n in zip(members, numbers, strict=True))
@@ -72,7 +72,7 @@ def make_view(epoch: int, start_ids: dict[ProcessId, int]) -> View:
 
 
 def initial_view(process: ProcessId) -> View:
-    """v_p of the thesis: the view that a process is in before it was told of any (epoch 0, alone)."""
+    """v_p of the thesis: the view of a process before it was given any (epoch 0, alone)."""
     return make_view(0, {process: 0})
 
 

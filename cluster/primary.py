@@ -1,15 +1,17 @@
-"""Dynamic primary views: which of the views that come and go may decide for the group.
+"""Dynamic primary views: decides which views may order entries for the group (dynamic quorums).
 
 Paper: De Prisco et al., PODC 1998, fig. 3 (VS-TO-DVS). State variables keep the paper's names.
 Departs:
 - A majority of w includes the half of w that holds its lowest-ranked member (dynamic linear voting). Any two such
-  quorums of w intersect, and that is all that the proof of invariant 5.5 asks of a majority.
-- `act` may be None: a process that joined and was told of no primary view. It follows where others lead; a view in
-  which nobody knows a primary view is never attempted.
-- A view is attempted after the infos of all members, one's own included, came in through the order of the view. So all
-  decide from the same infos, and client messages cannot arrive before the view was attempted: nothing is buffered.
-- What a client sends in a view that is over is dropped at once (the paper keeps it in a queue that is never emptied).
-- `processed` tells the order below how much of it was dealt with, here and above: only that is acknowledged.
+  quorums of w intersect, and the proof of invariant 5.5 needs nothing else of a majority.
+- `act` may be None: for a process that joined and has not learned of a primary view. It follows other members. A view
+  in which no member knows a primary view is never attempted.
+- A view is attempted after the infos of all members, the own info included, arrived through the order of the view. So
+  all members decide from the same infos, and client messages cannot arrive before the view was attempted: nothing is
+  buffered.
+- A client message for a view that has ended is dropped at once (the paper keeps it in a queue that is never emptied).
+- `processed` tells the view order below how many of its messages this layer and the layers above have processed. Only
+  those are acknowledged.
 Above: total order.  Below: view order (VS).
 """
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 class Above(Protocol):
     def new_view(self, view: View) -> None: ...
-    def takes(self, sender: ProcessId, body: ClientMessage) -> bool: ...
+    def is_expected(self, sender: ProcessId, body: ClientMessage) -> bool: ...
     def receive(self, sender: ProcessId, body: ClientMessage) -> None: ...
     def safe(self, sender: ProcessId, body: ClientMessage) -> None: ...
     def primary_lost(self) -> None: ...
@@ -40,13 +42,13 @@ class Above(Protocol):
 
 class Below(Protocol):
     @property
-    def room(self) -> bool: ...
+    def has_room(self) -> bool: ...
     def send(self, body: ViewMessage) -> None: ...
     def processed(self, count: int) -> None: ...
 
 
 def is_quorum(members: Iterable[ProcessId], view: View) -> bool:
-    """Whether these may decide for `view`: more than half of it, or half of it with its lowest-ranked member."""
+    """Whether these members may decide for `view`: more than half of it, or half with its lowest-ranked member."""
     present = set(members)
     common = sum(member in present for member in view.members)
     return 2 * common > len(view.members) or (2 * common == len(view.members) and view.members[0] in present)
@@ -80,12 +82,12 @@ class PrimaryViews:
         self.client_cur: View | None = None
         self.act = image.act
         self.amb: dict[ViewId, View] = {view.id: view for view in image.amb}
-        self.info_rcvd: set[ProcessId] = set()  # whose info of cur came in; what they said is in act and amb
+        self.info_rcvd: set[ProcessId] = set()  # members whose info for cur arrived; its contents are in act and amb
         self.rcvd_rgst: set[ProcessId] = set()
         self._on_disk = (self.act, tuple(sorted(self.amb)))
-        self._received = 0  # messages of cur's order, so far
-        self._ignored: list[ViewMessage] = []  # what made no sense, until it is safe
-        self._unprocessed: deque[int] = deque()  # those of the client that it is not done with, by place in the order
+        self._received = 0  # number of messages of cur's order so far
+        self._ignored: list[ViewMessage] = []  # invalid messages, until they are safe
+        self._unprocessed: deque[int] = deque()  # client messages not processed yet, by place in the order
 
     @property
     def use(self) -> list[View]:
@@ -97,8 +99,8 @@ class PrimaryViews:
         return self.cur is not None and self.cur is self.client_cur
 
     @property
-    def room(self) -> bool:
-        return self.below.room
+    def has_room(self) -> bool:
+        return self.below.has_room
 
     # input VS-NEWVIEW(v)_p
     def new_view(self, view: View) -> None:
@@ -123,7 +125,7 @@ class PrimaryViews:
         elif type(body) is Registered:
             self._registered(sender)
             self._tell_processed()
-        elif self.cur is not self.client_cur or not self.above.takes(sender, body):
+        elif self.cur is not self.client_cur or not self.above.is_expected(sender, body):
             self._ignore(sender, body)
             self._tell_processed()
         else:
@@ -142,9 +144,9 @@ class PrimaryViews:
             self.above.safe(sender, body)
 
     def _ignore(self, sender: ProcessId, body: ViewMessage) -> None:
-        """It is in the order of the view, so all members ignore it alike."""
+        """Ignores an invalid message. It is in the order of the view, so all members ignore it alike."""
         self._ignored.append(body)
-        self.context.outbox.append(Ejected(sender, f"a {type(body).__name__} that makes no sense in {self.cur}"))
+        self.context.outbox.append(Ejected(sender, f"invalid {type(body).__name__} message in {self.cur}"))
 
     def _was_ignored(self, body: ViewMessage) -> bool:
         before = len(self._ignored)
@@ -166,7 +168,7 @@ class PrimaryViews:
             self.below.send(Registered())
 
     def processed(self, count: int) -> None:
-        """The client is done with its next `count` messages of this view."""
+        """The client has processed its next `count` messages of this view."""
         unprocessed = self._unprocessed
         for _ in range(count):
             unprocessed.popleft()
@@ -181,7 +183,7 @@ class PrimaryViews:
         if sender in self.info_rcvd or any(
             view.id >= self.cur.id for view in (info.act, *info.amb) if view is not None
         ):
-            self.context.outbox.append(Ejected(sender, f"an Info that makes no sense in {self.cur}"))
+            self.context.outbox.append(Ejected(sender, f"invalid Info message in {self.cur}"))
             return
         self.info_rcvd.add(sender)
         if info.act is not None and (self.act is None or info.act.id > self.act.id):
@@ -208,7 +210,7 @@ class PrimaryViews:
         if len(self.rcvd_rgst) == len(self.cur.members) and (self.act is None or self.cur.id > self.act.id):
             self.act = self.cur
             self._forget_settled()
-            self._persist()  # nothing waits for it, but after a loss of all power it is what the survivors have
+            self._persist()  # nothing waits for this record, but the survivors of a power failure need it
 
     def _forget_settled(self) -> None:
         if self.act is not None:

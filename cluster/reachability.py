@@ -1,12 +1,14 @@
-"""Who forms a view with whom, from who hears whom. Pure functions, the same answer for all who know the same rows.
+"""View selection: computes disjoint cliques of processes that hear each other. Pure functions.
 
-Paper: none; Khazan's thesis leaves this to the membership service. GROUP.md, "Membership".
-Two processes are neighbours when each hears the other. A view is a clique: everybody in it is everybody's neighbour, so
-where hearing is not transitive there are smaller views instead of none.
+All processes that know the same rows get the same result.
+Paper: none; Khazan's thesis leaves this to the membership service.
+Two processes are neighbours when each hears the other. A view is a clique: all its members are neighbours of each
+other. So where hearing is not transitive, there are smaller views instead of none.
 
-The cliques are grown greedily. The next member is always one that fewest accuse (y accuses x when x hears y and y does
-not hear x any more: so that the first who notices a crash speaks for all), then one with most neighbours among those
-that could still join, then the lowest. Ties are broken by names only, so all who know the rows agree.
+The cliques are grown greedily. The next member is one with the fewest accusers (y accuses x when x hears y and y no
+longer hears x, so that the first process that notices a crash decides for all). Among those it is one with the most
+neighbours among the processes that could still join, then the lowest. Ties are broken by names only, so all processes
+that know the rows agree.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ Neighbours = dict[ProcessId, set[ProcessId]]
 
 
 def within_hearing(me: ProcessId, rows: Mapping[ProcessId, Row]) -> list[ProcessId]:
-    """Me, whom I hear, whom those hear, and so on; sorted. Only these matter: the other rows may be of the dead."""
+    """The processes transitively heard by `me`, sorted. Other rows may belong to dead processes and are ignored."""
     found = {me}
     frontier = [me]
     while frontier:
@@ -37,8 +39,8 @@ def within_hearing(me: ProcessId, rows: Mapping[ProcessId, Row]) -> list[Process
     return sorted(found)
 
 
-def is_whole(members: Collection[ProcessId], rows: Mapping[ProcessId, Row]) -> bool:
-    """Each of these hears all of them."""
+def is_clique(members: Collection[ProcessId], rows: Mapping[ProcessId, Row]) -> bool:
+    """Whether each of these members hears all of them."""
     return all(member in rows and set(rows[member].hears).issuperset(members) for member in members)
 
 
@@ -48,7 +50,7 @@ def clique_of(me: ProcessId, rows: Mapping[ProcessId, Row]) -> tuple[ProcessId, 
     hears = {process: set(rows[process].hears) for process in processes}
     neighbours = {
         x: {y for y in processes if y != x and y in hears[x] and x in hears[y]} for x in processes
-    }  # by membership only, never by the order of a set
+    }  # used for membership tests only, never iterated
     accused = {x: sum(1 for y in processes if y in hears[x] and x not in hears[y]) for x in processes}
     left = processes
     while True:

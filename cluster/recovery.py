@@ -1,24 +1,24 @@
-"""Going on without a majority: what an operator's last resort makes of the disks that are left.
+"""Operator recovery after the loss of a majority: computes what to write on the remaining disks.
 
-A primary view needs a quorum of every view that may have decided before it. When the members of such a view are lost
-for good, there will never be one again: the processes that are left cannot know that the others are gone, and must not
-assume it. An operator can know. This decides what their disks have to say from then on.
+A primary view needs a quorum of every view that may have decided before it. When a quorum of such a view is lost for
+good, there can be no primary view any more: the remaining processes cannot know that the others are gone, and must not
+assume it. An operator can know. This module computes the new contents of their disks.
 
-One of the disks leads: the one whose order the state exchange would have chosen. It is given a view of one, w, with
-itself as the only member, as the last primary view, registered: act = w, amb is empty. Its order becomes that of w in
-the way of every new primary view (`summaries.exchange`, of one summary). The other disks are told the same act. So the
-next primary view is one with the leader in it, and the others follow where it leads and bring what they have.
+One of the disks leads: the one whose order the state exchange would have chosen. It gets a view of one, w, with itself
+as the only member, as the last primary view, registered: act = w, amb is empty. Its order becomes that of w as in every
+new primary view (`state_exchange.combine_summaries`, of one summary). The other disks get the same act. So the next
+primary view contains the leader, and the others follow it and contribute the entries they have.
 
 What holds afterwards, with `use` = {w} on all these disks:
-- No view without the leader is primary among these processes and whoever joins them, until a primary view with the
-  leader has been registered: w has no other quorum.
-- All that is on the leader's disk is in every later order, and so is everything that was confirmed and is on any of
-  these disks: it was in the order of all who established the latest of their primary views.
-- w comes a million epochs after all that these disks know of. Processes that were given up, are no quorum of their last
-  view, and meet this group all the same, have an older act and give way to this one.
-What does not hold: nothing here reaches the processes that were given up. If a quorum of their last view comes back, it
-goes on as if nothing had happened, and what it orders would not fit what this group has. That is why a recovered group
-has another cluster id: the two can differ, but never mix.
+- No view without the leader is primary among these processes and processes that join them, until a primary view with
+  the leader has been registered: w has no other quorum.
+- Everything on the leader's disk is in every later order. So is every confirmed entry that is on any of these disks: it
+  was in the order of all processes that established the latest of their primary views.
+- w comes a million epochs after all epochs that these disks know. Abandoned processes that meet this group without a
+  quorum of their last view have an older act and yield to this one.
+What does not hold: nothing here reaches the abandoned processes. If a quorum of their last view comes back, it
+continues as if nothing had happened, and its order would conflict with that of this group. That is why a recovered
+group has another cluster id: the two groups can differ, but never mix.
 
 Paper: none. It breaks the assumption of VS-TO-DVS that `act` changes by registration alone.
 """
@@ -45,36 +45,36 @@ EPOCH_LEAP = 1_000_000
 
 
 class CannotRecover(Exception):
-    """There is nothing to recover, or nothing to recover from."""
+    """Recovery is not necessary, or the disks have no order to recover from."""
 
 
 class RecoveryPlan(msgspec.Struct, frozen=True):
     leader: ProcessId
     view: View  # w
-    given_up: tuple[ProcessId, ...]  # members of views in use whose disks are not here
-    position: int  # the end of the leader's order
+    given_up: tuple[ProcessId, ...]  # members of views in use whose disks were not given
+    position: int  # end of the leader's order
     confirmed: int  # how much of it the leader's disk knows to be confirmed
     records: tuple[Record, ...]  # for the leader's disk
 
 
 def plan_recovery(images: Mapping[ProcessId, Image]) -> RecoveryPlan:
-    """What to write on which of these disks."""
-    used = _use(images)
+    """Chooses the leader and computes the records to write on the disks. Raises CannotRecover."""
+    used = _views_in_use(images)
     if not used:
         raise CannotRecover(
-            "none of these processes was ever told of a primary view, so there is no order to go on from. "
+            "none of these disks knows a primary view, so there is no order to continue from. "
             "Found a new group, or use the disk of a process that was a member."
         )
     if all(is_quorum(images, view) for view in used):
         raise CannotRecover(
-            f"these disks have a quorum of every view that may decide ({', '.join(map(str, used))}). "
-            "Nothing has to be given up: start their nodes, and they make a primary view by themselves."
+            f"these disks are a quorum of every view that may decide ({', '.join(map(str, used))}). "
+            "No recovery is needed: start their nodes, and they form a primary view by themselves."
         )
     leader = max(images, key=lambda process: (images[process].high_primary or NO_PRIMARY, images[process].log.end))
     image = images[leader]
     if image.high_primary is None:
         raise CannotRecover(
-            "none of these processes ever took part in a primary view, so none of them has the order of the group. "
+            "none of these processes was ever in a primary view, so none of the disks has the order of the group. "
             "Found a new group, or use the disk of a process that was a member."
         )
     epochs = [epoch for each in images.values() for epoch in _epochs(each)]
@@ -90,17 +90,17 @@ def plan_recovery(images: Mapping[ProcessId, Image]) -> RecoveryPlan:
         tuple(sorted(given_up)),
         image.log.end,
         summary.next_confirm,
-        (*apply_plan(view), rebuilt),
+        (*follower_records(view), rebuilt),
     )
 
 
-def apply_plan(view: View) -> tuple[Record, ...]:
-    """For the disk of every process that goes on: w is the last primary view."""
+def follower_records(view: View) -> tuple[Record, ...]:
+    """Records for the disk of every process that continues: w is the last primary view."""
     return (Epoch(view.id.epoch), Primaries(view, ()))
 
 
-def _use(images: Mapping[ProcessId, Image]) -> list[View]:
-    """act and amb, as the infos of these processes would have made them."""
+def _views_in_use(images: Mapping[ProcessId, Image]) -> list[View]:
+    """act and amb, as the infos of these processes would have set them."""
     acts = {image.act.id: image.act for image in images.values() if image.act is not None}
     if not acts:
         return []
@@ -115,7 +115,7 @@ def _epochs(image: Image) -> list[int]:
 
 
 def _summary(image: Image) -> Summary:
-    """What the process would say in the state exchange, if it could."""
+    """The summary that the process would send in a state exchange."""
     snapshot = image.snapshot
     reported = snapshot.position if snapshot is not None else 0
     highest = {label.origin: label for label in (snapshot.highest if snapshot is not None else ())}

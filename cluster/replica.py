@@ -1,10 +1,11 @@
-"""A replica of a deterministic state machine, fed by the total order.
+"""Replicated state machine layer: applies the total order, takes snapshots and resolves submissions.
 
-The machine sees the same entries at the same positions everywhere. What the replica adds: changes of the primary view
-as entries of the order; a snapshot every so many positions, its digest sent through the order so that replicas that
-differ find out (`divergence.py`), and the log dropped below what all members have snapshots of; an end for every
-submission. What users of the library get is `cluster.Replica` (`runtime/api/replica.py`), a whole member around this
-layer.
+The state machine sees the same entries at the same positions on all replicas. This layer adds:
+- changes of the primary view as entries of the order;
+- a snapshot every `snapshot_every` positions. Its digest goes through the order, so that diverging replicas are
+  detected (`divergence.py`), and the log is truncated below what all members have snapshots of;
+- an outcome for every submission.
+Users of the library get `cluster.Replica` (`runtime/api/replica.py`), a complete member around this layer.
 Departs: the papers end at the totally ordered broadcast.
 Below: total order.
 """
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
     from cluster.run_log import Run
     from cluster.settings import Settings
 
-DIGESTS_KEPT = 8  # positions whose digests are remembered, to compare them
+DIGESTS_KEPT = 8  # number of recent positions whose digests are kept for comparison
 
 
 class StateMachine(Protocol):
-    """What is replicated. Deterministic: nothing but these calls may change it or what it answers.
+    """The replicated state machine. Deterministic: only these calls may change its state or its results.
 
-    It may also have `apply_all(position, origin, bodies)`: it takes the entries at `position`,
-    `position` + 1, ... in one call and returns what `apply` would answer to each.
+    It may also have `apply_all(position, origin, bodies)`: takes the entries at `position`, `position` + 1, ... in one
+    call and returns the results that `apply` would return for each.
     """
 
     def apply(self, position: int, origin: ProcessId, body: bytes) -> object: ...
@@ -57,17 +58,17 @@ class Below(Protocol):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
-    """The body of a CHECKPOINT entry: its origin has a snapshot at `position`, and this is its digest."""
+    """The body of a CHECKPOINT entry: its origin has a snapshot at `position` with this digest."""
 
     position: int
     digest: str
 
 
 class SnapshotState(msgspec.Struct, array_like=True):
-    """What a snapshot holds. A function of the order below its position, so equal at all replicas."""
+    """The contents of a snapshot: a function of the order below its position, so equal at all replicas."""
 
     view: View | None  # the last primary view in the order
-    checkpoints: list[tuple[ProcessId, int]]  # of the members of that view
+    checkpoints: list[tuple[ProcessId, int]]  # latest checkpoint of each member of that view
     machine: bytes
 
 
@@ -83,7 +84,7 @@ class ReplicaLayer:
         "_apply_all",
         "_checkpoint_waits",
         "_digests",
-        "_said",
+        "_reported_digests",
         "_tickets",
         "_unlabelled",
         "below",
@@ -110,9 +111,11 @@ class ReplicaLayer:
         self.leaving = False
         self.ticket = NO_TICKET
         self._unlabelled = 0  # submissions without a label
-        self._tickets = SubmissionIndex()  # of those with one
-        self._digests: dict[int, str] = {}  # of the own snapshots, by position
-        self._said: dict[int, dict[ProcessId, str]] = {}  # of the last positions: the digest of each who announced one
+        self._tickets = SubmissionIndex()  # tickets of submissions with a label
+        self._digests: dict[int, str] = {}  # digests of own snapshots, by position
+        self._reported_digests: dict[
+            int, dict[ProcessId, str]
+        ] = {}  # by recent position: the digest that each member sent
         self._checkpoint_waits = NO_TICKET  # the ticket of a checkpoint without a label
 
     # ---- submissions
@@ -122,11 +125,11 @@ class ReplicaLayer:
         return self._unlabelled + self._tickets.count
 
     def submit(self, body: bytes) -> int:
-        """Put an entry into the total order. Its end is reported as `Delivered` under the ticket, once."""
+        """Submits an entry to the total order. Returns the ticket under which its outcome is reported, once."""
         return self.submit_all((body,))[0]
 
     def submit_all(self, bodies: Sequence[bytes]) -> Sequence[int]:
-        """Put entries into the total order, in as few messages as possible."""
+        """Submits several entries to the total order, in as few messages as possible."""
         count = len(bodies)
         if not self.leaving and self._unlabelled + count <= self.settings.delay_len_max:
             given = range(self.ticket + 1, self.ticket + count + 1)
@@ -149,7 +152,7 @@ class ReplicaLayer:
             if self.leaving:
                 self._resolve(ticket, False, -1, "this process is leaving the group")
             elif self._unlabelled >= self.settings.delay_len_max:
-                self._resolve(ticket, False, -1, f"{self._unlabelled} entries are waiting already")
+                self._resolve(ticket, False, -1, f"the queue is full: {self._unlabelled} entries are waiting")
             else:
                 self._unlabelled += 1
                 accepted.append(ticket)
@@ -158,7 +161,7 @@ class ReplicaLayer:
         return tickets
 
     def withdraw(self, ticket: int) -> bool:
-        """Take a submission back, where that is still possible: it then ends as refused."""
+        """Takes a submission back, if it has no label yet: its outcome is then "refused"."""
         if ticket == self._checkpoint_waits or not self.below.withdraw(ticket):
             return False
         self._unlabelled -= 1
@@ -166,7 +169,7 @@ class ReplicaLayer:
         return True
 
     def leave(self) -> None:
-        """Take nothing new; what has no label yet is refused."""
+        """Accepts no new submissions, and refuses those without a label."""
         self.leaving = True
         for ticket in self.below.unlabelled():
             self.withdraw(ticket)
@@ -186,7 +189,7 @@ class ReplicaLayer:
     # ---- the order
 
     def deliver(self, position: int, run: Run) -> None:
-        """The entries of a run, at `position` and after. A snapshot may be due behind the last of them, not before."""
+        """Applies the entries of a run, from `position` on. A snapshot may be due after the last entry, not before."""
         origin = run.origin
         tickets = self._tickets.take(run) if origin == self.context.me else None
         if self.context.trace is not None:
@@ -194,7 +197,7 @@ class ReplicaLayer:
                 self.context.trace(Applied(at, label, entry))
         results: Sequence[object]
         if run.pack.others:
-            results = [self._take_in(at, origin, entry) for at, entry in enumerate(run.entries, position)]
+            results = [self._apply_entry(at, origin, entry) for at, entry in enumerate(run.entries, position)]
         else:
             results = self._apply_all(position, origin, run.pack.bodies())
         if tickets:
@@ -207,8 +210,8 @@ class ReplicaLayer:
         apply = self.machine.apply
         return [apply(at, origin, body) for at, body in enumerate(bodies, position)]
 
-    def _take_in(self, position: int, origin: ProcessId, entry: Entry) -> object:
-        """An entry of any kind, and what the machine makes of it."""
+    def _apply_entry(self, position: int, origin: ProcessId, entry: Entry) -> object:
+        """Handles one entry of any kind and returns the state machine's result."""
         if entry.kind == APPLICATION:
             return self.machine.apply(position, origin, entry.body)
         if entry.kind == VIEW:
@@ -241,16 +244,16 @@ class ReplicaLayer:
             self.below.truncate(min(self.checkpoints.values()))
 
     def _compare(self, origin: ProcessId, checkpoint: Checkpoint, view: View) -> None:
-        """When all members of the view have said what their states at a position are, one who is wrong is told so."""
-        said = self._said.setdefault(checkpoint.position, {})
-        said[origin] = checkpoint.digest
-        verdict = judge_states(view, said)
+        """Compares the digests once all members of the view have sent theirs. Reports it if this process is wrong."""
+        digests = self._reported_digests.setdefault(checkpoint.position, {})
+        digests[origin] = checkpoint.digest
+        verdict = judge_states(view, digests)
         if verdict is not None and verdict.wrong == self.context.me:
             self.context.outbox.append(
-                Outvoted(checkpoint.position, said[self.context.me], verdict.digest, verdict.kept)
+                Outvoted(checkpoint.position, digests[self.context.me], verdict.digest, verdict.kept)
             )
-        if len(self._said) > DIGESTS_KEPT:
-            del self._said[min(self._said)]
+        if len(self._reported_digests) > DIGESTS_KEPT:
+            del self._reported_digests[min(self._reported_digests)]
 
     def _take_snapshot(self, position: int) -> None:
         state = _encode(SnapshotState(self.view, sorted(self.checkpoints.items()), self.machine.snapshot()))
@@ -264,14 +267,14 @@ class ReplicaLayer:
         self._digests[position] = digest
         if len(self._digests) > DIGESTS_KEPT:
             del self._digests[min(self._digests)]
-        if self._checkpoint_waits:  # not sent yet, and of no use any more
+        if self._checkpoint_waits:  # the earlier checkpoint was not sent yet and is obsolete
             self.below.withdraw(self._checkpoint_waits)
         self.ticket += 1
         self._checkpoint_waits = self.ticket
         self.below.broadcast((self.ticket,), CHECKPOINT, (_encode(Checkpoint(position, digest)),))
 
     def restore(self, snapshot: Snapshotted) -> None:
-        """Go on from a snapshot: that of the own disk, or that of another replica."""
+        """Continues from a snapshot: of the own disk, or of another replica."""
         if self.context.trace is not None:
             self.context.trace(Restored(snapshot.position))
         state = _decode_state(snapshot.state)
@@ -287,7 +290,7 @@ class ReplicaLayer:
     # ---- the primary view
 
     def established(self, view: View) -> None:
-        """Nobody is told before the machine has what was decided until then."""
+        """Does nothing: the application learns of the view in `caught_up`, when it has all earlier entries."""
 
     def caught_up(self, view: View) -> None:
         self.primary = view

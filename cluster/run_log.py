@@ -1,7 +1,7 @@
-"""The order as it is held: runs of consecutive labels of one origin, because that is how entries travel.
+"""In-memory log of the total order, stored as runs of consecutive labels of one origin.
 
-A run costs the same however many entries it has. Positions count from 0 over the whole history; a log has those from
-`base` on, and `base` is always where a run begins.
+Entries travel in runs, and a run costs the same however many entries it has. Positions count from 0 over the whole
+history. A log has the positions from `base` on, and `base` is always the start of a run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cluster.names import Label, ProcessId, ViewId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_new = tuple.__new__  # makes a Label in a third of the time that calling it takes
+_new = tuple.__new__  # creates a Label in a third of the time of Label(...)
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -41,7 +41,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return _new(Label, (self.view_id, self.seqno + self.pack.count - 1, self.origin))
 
     def part(self, low: int, high: int) -> Run:
-        """Its entries low, low + 1, ..., high - 1."""
+        """The entries low, low + 1, ..., high - 1."""
         if low == 0 and high == self.pack.count:
             return self
         return Run(self.view_id, self.seqno + low, self.origin, self.pack.part(low, high))
@@ -52,7 +52,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def runs_of(labelled: Iterable[tuple[Label, Entry]]) -> Iterator[Run]:
-    """The fewest runs that have these entries in this order."""
+    """Groups labelled entries into the fewest runs that keep their order."""
     first: Label | None = None
     entries: list[Entry] = []
     for label, entry in labelled:
@@ -97,12 +97,12 @@ class RunLog:
             self.append(run)
 
     def find(self, position: int) -> tuple[Run, int]:
-        """The run that has this position, and the place in it."""
+        """The run that contains this position, and the index within the run."""
         if not self.base <= position < self.end:
             raise IndexError(f"position {position} is not in {self.base}..{self.end}")
         starts = self._starts
         at = len(starts) - 1
-        if starts[at] > position:  # mostly it is in one of the last runs, and the others are far from any cache
+        if starts[at] > position:  # usually in one of the last runs, and the others are not in the CPU cache
             at -= 1
             if starts[at] > position:
                 at = bisect_right(starts, position) - 1
@@ -114,7 +114,7 @@ class RunLog:
             yield from run.labelled()
 
     def runs(self, position: int, end: int | None = None) -> list[Run]:
-        """The same as runs: those that are held, without what the first has before and the last behind."""
+        """The same entries as runs. The first and the last run are cut to the requested range."""
         end = self.end if end is None else end
         if position >= end:
             return []
@@ -126,7 +126,7 @@ class RunLog:
         return runs
 
     def cut(self, position: int) -> None:
-        """Drop everything from this position on."""
+        """Drops everything from this position on."""
         while self._starts and self._starts[-1] >= position:
             self._starts.pop()
             self.end -= self._runs.pop().pack.count
@@ -136,7 +136,7 @@ class RunLog:
             self.end = position
 
     def drop_below(self, position: int) -> None:
-        """Give back what lies below this position, as far as whole runs do."""
+        """Drops all runs that lie entirely below this position."""
         count = bisect_right(self._starts, position) - (position < self.end)
         if count > 0:
             del self._runs[:count], self._starts[:count]

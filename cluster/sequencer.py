@@ -1,8 +1,8 @@
-"""Total order in a view by a fixed sequencer: the simple way, to compare with.
+"""Fixed-sequencer total order within a view: the simple alternative to the adaptive order.
 
-Paper: none of its own; the sequencer based protocols of which the ATOP paper speaks (PODC 1998, section 1.2.1).
-The lowest member of the view places all messages. Its own are placed where they stand in its stream; for those of the
-others it multicasts `Sequence`, at the end of the input that brought them.
+Paper: none of its own; the sequencer based protocols that the ATOP paper mentions (PODC 1998, section 1.2.1).
+The lowest-ranked member of the view is the sequencer. It places all messages. Its own messages are placed where they
+stand in its stream. For messages of other members it multicasts `Sequence`, at the end of the input that brought them.
 Above: primary views.  Below: virtual synchrony.
 """
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from cluster.layer import Context
     from cluster.settings import Settings
 
-SEQUENCER = 0  # its rank
-USED_UP = -1  # in `placed`: here the next `Sequence` message began
+SEQUENCER = 0  # the rank of the sequencer
+USED_UP = -1  # marker in `placed`: here the next `Sequence` message began
 
 
 class Sequencer(ViewOrder):
-    """The member of rank 0 decides; everybody, itself included, follows its stream."""
+    """The member of rank 0 decides the order; all members, the sequencer included, follow its stream."""
 
     __slots__ = ("pending", "placed", "unplaced")
 
@@ -34,8 +34,8 @@ class Sequencer(ViewOrder):
 
     def _begin(self, view_id: ViewId) -> None:  # noqa: ARG002
         self.pending: list[deque[ViewMessage]] = [deque() for _ in self.members]
-        self.placed: deque[int] = deque()  # whose message each next place is for; the stream of the sequencer, unrolled
-        self.unplaced: list[int] = []  # at the sequencer: ranks of messages that came in and have no place yet
+        self.placed: deque[int] = deque()  # rank for each next place: the sequencer's stream, unrolled
+        self.unplaced: list[int] = []  # at the sequencer: ranks of received messages without a place
 
     def _accept(self, rank: int, body: Ordered) -> None:
         if type(body) is Plain:

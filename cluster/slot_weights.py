@@ -1,18 +1,18 @@
-"""Adaptation policy: which weights fit the rates at which the members send.
+"""Adaptation policy of the adaptive order: computes slot weights from the members' send rates.
 
 Paper: Chockler, Huleihel and Dolev, PODC 1998, section 6.1 (AP). The book-keeper is the lowest member of the view.
 Departs:
 - Weights are integers that add up to about `ROUND`, so that all members compute the same slots.
-- The comparison takes place after every `N` messages. While the window is not full, the shares have to differ by as
-  much more as it is smaller: that one member sends everything is seen after the first `N` messages, and until it is
-  seen every message costs a null message of every other member. Nulls are no messages here.
-- A member that sent nothing in a whole window keeps one slot of a round and no more, however little the shares differ
-  from what they were: each slot that it does not use costs a null message and a message delay. It gets slots again when
-  the shares say so.
+- The comparison takes place after every `N` messages. While the window is not full, the required difference of the
+  shares is larger in proportion. So a single sender is detected after the first `N` messages; until then every message
+  costs a null message of every other member. Null messages do not count as messages here.
+- A member that sent nothing in a whole window keeps one slot of a round and no more, however little the shares changed:
+  each unused slot costs a null message and a message delay. The member gets slots again when its share grows.
 
-Weights equal to the shares are right where many messages are under way at once: everybody fills its slots in time.
-Where messages are far apart, one is delivered after a single message delay if its sender owns the next slot, and
-otherwise after two; with shares s_i the former holds for sum(s_i^2) of them, and no weights do better than max(s_i).
+Weights equal to the shares are right where many messages are in flight at once: all members fill their slots in time.
+Where messages are far apart, a message is delivered after a single message delay if its sender owns the next slot, and
+otherwise after two. With shares s_i the former holds for sum(s_i^2) of the messages, and no weights do better than
+max(s_i).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cluster.settings import Settings
 
-ROUND = 256  # slots that are dealt to the members in one round, about
+ROUND = 256  # approximate number of slots in one round
 
 
-def in_slots(shares: list[float]) -> tuple[int, ...]:
-    """Slots in a round for members that send these shares of all messages. Nobody is without."""
+def weights_of(shares: list[float]) -> tuple[int, ...]:
+    """Slots in a round for members with these shares of all messages. Every member gets at least one."""
     return tuple(max(1, round(share * ROUND)) for share in shares)
 
 
 class WeightPolicy:
-    """The sliding window of N * |v| messages, and the distribution that was last given out."""
+    """The sliding window of N * |v| messages, and the current distribution."""
 
     __slots__ = ("counts", "due", "epsilon", "last_shares", "members", "threshold", "window", "window_factor")
 
@@ -46,8 +46,8 @@ class WeightPolicy:
         self.last_shares = [1 / members] * members
         self.due = self.window_factor  # messages until the next comparison
 
-    def note(self, rank: int) -> tuple[int, ...] | None:
-        """A message of this member came in. The weights of a new distribution, if it is time for one."""
+    def on_message(self, rank: int) -> tuple[int, ...] | None:
+        """Counts a message of this member. Returns the weights of a new distribution if one is due."""
         self.window.append(rank)
         self.counts[rank] += 1
         self.due -= 1
@@ -61,13 +61,13 @@ class WeightPolicy:
         total = len(self.window) + self.members * epsilon
         shares = [(count + epsilon) / total for count in self.counts]
         difference = sum(abs(new - old) for new, old in zip(shares, self.last_shares, strict=True))
-        if difference <= self.threshold * full / len(self.window) and not self._wasted(full):
+        if difference <= self.threshold * full / len(self.window) and not self._has_wasted_slots(full):
             return None
         self.last_shares = shares
-        return in_slots(shares)
+        return weights_of(shares)
 
-    def _wasted(self, full: int) -> bool:
-        """Whether one who was silent for a whole window has slots to give up, more than everybody has to have."""
+    def _has_wasted_slots(self, full: int) -> bool:
+        """Whether a member that was silent for a whole window has more than the minimum number of slots."""
         return len(self.window) == full and any(
             not count and round(share * ROUND) > 1 for count, share in zip(self.counts, self.last_shares, strict=True)
         )

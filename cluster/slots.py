@@ -1,10 +1,10 @@
-"""Slots: which place of the order belongs to which member, under given weights.
+"""Slot assignment of the adaptive order: maps places in the order to members by weight.
 
 Paper: Chockler, Huleihel and Dolev, PODC 1998, section 4.2: the sequence of members that the shared generator G makes
 of a distribution's weights.
-Departs: G deals in rounds. In a round of sum(weights) slots, a member of weight w has exactly w, spread evenly; a seed
-moves the members against each other; all rounds are alike. So the place of any slot is known by arithmetic, however far
-away: nobody walks along the sequence, and giving up a thousand slots costs as much as giving up one.
+Departs: G deals in rounds. In a round of sum(weights) slots, a member of weight w has exactly w slots, spread evenly. A
+seed shifts the members against each other. All rounds are alike. So the place of any slot is computed by arithmetic,
+however far away: the sequence is never walked along, and giving up a thousand slots costs as much as giving up one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SlotAssignment:
     def __init__(self, weights: tuple[int, ...], view_id: ViewId, dist_id: int) -> None:
         self.weights = weights
         self.total = sum(weights)
-        self.offsets: list[list[int]] = [[] for _ in weights]  # by rank: where in a round its slots are
+        self.offsets: list[list[int]] = [[] for _ in weights]  # by rank: the places of its slots in a round
         seed = f"{view_id.epoch}/{view_id.digest}/{dist_id}"
         slots: list[tuple[int, int]] = []
         for rank, weight in enumerate(weights):
@@ -39,7 +39,7 @@ class SlotAssignment:
             self.offsets[rank].append(place)
 
     def place(self, rank: int, number: int) -> int:
-        """Where in the sequence the member's slot of this number is, both from 0."""
+        """The place in the sequence of the member's slot with this number, both from 0."""
         rounds, rest = divmod(number, self.weights[rank])
         return rounds * self.total + self.offsets[rank][rest]
 
@@ -49,6 +49,6 @@ class SlotAssignment:
         return rounds * self.weights[rank] + bisect_left(self.offsets[rank], rest)
 
 
-def acceptable(weights: tuple[int, ...], members: int) -> bool:
-    """Whether these are weights for a view of that many members. Nobody has weight 0: he could not be ordered."""
+def is_valid_distribution(weights: tuple[int, ...], members: int) -> bool:
+    """Whether these weights are valid for this number of members. Weight 0 is not: it could not be ordered."""
     return len(weights) == members and min(weights) >= 1 and sum(weights) <= ROUND_MAX

@@ -1,8 +1,8 @@
-"""The stack as one list, and a process made of it.
+"""Protocol stack: the ordered list of layers, and a process built from it.
 
-A process is a pure automaton of automata: inputs are method calls with the time, outputs are the effects that `take`
-returns. Whoever runs it (a simulator, sockets and disks) does what the effects say, in their order, and tells it when
-records were written (`performed`).
+A process is a pure automaton made of automata. Inputs are method calls with the time, outputs are the effects that
+`take` returns. The runner (a simulator, or a runtime with sockets and disks) performs the effects in order and reports
+when records were written (`performed`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ORDERS: dict[str, type[AdaptiveOrder | Sequencer]] = {"atop": AdaptiveOrder, "se
 
 
 class Parts(NamedTuple):
-    """What the layers of a process are made from."""
+    """The arguments from which the layers of a process are built."""
 
     context: Context
     settings: Settings
@@ -46,20 +46,20 @@ class Parts(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """A row of the stack: its name in the process, how it is made, and the payloads of the links that are for it."""
+    """A row of the stack: its attribute name in the process, its constructor, and the link payloads it receives."""
 
     name: str
     make: Callable[[Parts], Any]
     receives: Mapping[type[Message], Callable[..., None]] = {}
 
 
-# Bottom to top. A layer says in the annotations of its class which neighbours it speaks to: `above` and `below` are the
-# next layers of this list; a name is the layer of that name. Acknowledgements of the view order and supplies of the
-# total order need no order of their own, so these two layers speak to the links as well.
+# Bottom to top. The class annotations of a layer name the layers it calls: `above` and `below` are the
+# next layers of this list, other names are looked up in it. Acknowledgements of the view order and supplies of the
+# total order need no multicast order, so these two layers call the links directly as well.
 STACK = (
     # CO_RFIFO: reliable FIFO links to the peers asked for
     Layer("links", lambda of: Links(of.context, of.settings, of.boot)),
-    # who can be heard
+    # failure detector: which peers can be heard
     Layer("detector", lambda of: Detector(of.context, of.settings)),
     # MBRSHP: start_change, view
     Layer("membership", lambda of: Membership(of.context, of.settings, of.image.epoch, of.boot)),
@@ -69,9 +69,9 @@ STACK = (
         lambda of: Endpoint(of.context),
         dict.fromkeys((ViewMsg, AppMsg, FwdMsg, SyncMsg), Endpoint.link_deliver),
     ),
-    # VS: one order in the view, and safe; one of two
+    # VS: one order in the view, and safe indications; two implementations
     Layer("order", lambda of: ORDERS[of.settings.order](of.context, of.settings), {Ack: AdaptiveOrder.ack_received}),
-    # VS-TO-DVS: which views may decide
+    # VS-TO-DVS: which views are primary
     Layer("primary", lambda of: PrimaryViews(of.context, of.image)),
     # DVS-TO-TO: one order over all primary views
     Layer(
@@ -83,19 +83,19 @@ STACK = (
     Layer("replica", lambda of: ReplicaLayer(of.context, of.settings, of.machine)),
 )
 
-# Observers, by the layer that they stand above. Each is given the process and the layer above, and returns what takes
-# the place of that layer: it hands all calls on, and sees them.
+# Observers, by the name of the layer below them. Each gets the process and the layer above, and returns a replacement
+# of that layer which observes all calls and forwards them.
 Taps = Mapping[str, Callable[["Process", Any], object]]
 NO_TAPS: Taps = {}
 
 
 def neighbours(kind: type) -> list[str]:
-    """The attributes of a layer that are other layers."""
+    """The attributes of a layer class that are references to other layers."""
     return [name for parent in kind.__mro__ for name in get_annotations(parent)]
 
 
 class Process:
-    """A member: all layers of `STACK`, made and wired."""
+    """A group member: all layers of `STACK`, built and connected."""
 
     __slots__ = (
         "boot",
@@ -148,7 +148,7 @@ class Process:
     def _wire(self, taps: Taps) -> None:
         layers = {row.name: getattr(self, row.name) for row in STACK}
         if unknown := taps.keys() - layers.keys():
-            raise ValueError(f"no layer has the name {', '.join(sorted(unknown))}")
+            raise ValueError(f"unknown layer: {', '.join(sorted(unknown))}")
         in_order = [None, *layers.values(), None]
         for row, below, layer, above in zip(STACK, in_order, in_order[1:], in_order[2:], strict=False):
             tap = taps.get(row.name)
@@ -167,7 +167,7 @@ class Process:
         self.membership.start()
 
     def tick(self, now: float) -> None:
-        """The time has come that `next_deadline` named, or any other."""
+        """Handles the passing of time: the deadline of `next_deadline`, or any other time."""
         self.context.now = now
         self.links.tick()
         self.detector.tick()
@@ -191,14 +191,14 @@ class Process:
             self.detector.heard(peer)
             self.membership.received(peer, frame)
         else:
-            self.links.received(peer, frame)  # first: a Hello says which life of the peer is heard
+            self.links.received(peer, frame)  # first: a Hello tells which life of the peer this is
             self.detector.heard(peer)
 
     def submit(self, now: float, body: bytes) -> int:
         return self.submit_all(now, (body,))[0]
 
     def submit_all(self, now: float, bodies: Sequence[bytes]) -> Sequence[int]:
-        """Several at once: they travel in as few messages as possible."""
+        """Submits several entries at once: they travel in as few messages as possible."""
         self.context.now = now
         return self.replica.submit_all(bodies)
 
@@ -215,7 +215,7 @@ class Process:
         self.total_order.performed(count)
 
     def leave(self, now: float) -> None:
-        """Go for good: refuse what has no label, see the rest delivered, then say good-bye."""
+        """Leaves for good: refuses entries without a label, delivers the rest, then announces its departure."""
         self.context.now = now
         self.replica.leave()
         self._leave_when_done()
@@ -226,14 +226,17 @@ class Process:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is more to deliver, which it wants to be called for at once: `tick` brings some of it."""
+        """Whether more entries can be delivered at once: call `tick` without delay to deliver the next step."""
         return self.total_order.is_behind
 
     # ---- outputs
 
     def take(self, *, more: bool = False) -> list[Effect]:
-        """The effects of the inputs since the last time. `more`: another input follows at once, and an acknowledgement
-        can wait for it, perhaps to leave with a message."""
+        """Returns the effects of the inputs since the last call.
+
+        `more`: another input follows at once, so an acknowledgement can wait for it and perhaps be piggybacked on a
+        message.
+        """
         if not more:
             self.order.settle()
         return self.context.take()

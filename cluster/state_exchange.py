@@ -1,14 +1,15 @@
-"""What a set of summaries says: the functions on gotstate of fig. 5, as one pure step.
+"""State exchange of a new primary view: merges the members' summaries into one order. Pure functions.
 
-Paper: De Prisco et al., PODC 1998, section 6.1 (reps, chosenrep, shortorder, fullorder, maxnextconfirm).
-Departs: summaries leave out the confirmed past (`messages.Summary`), so the exchange also says who lacks which part of
-it and who supplies it; labels that the representative's history has passed are dropped; all members end the order with
-the entry for the new view.
+Paper: De Prisco et al., PODC 1998, section 6.1, the functions on gotstate of fig. 5 (reps, chosenrep, shortorder,
+fullorder, maxnextconfirm).
+Departs: summaries leave out the confirmed past (`messages.Summary`), so the exchange also determines which member lacks
+which part of it and which member supplies it. Labels that the representative's history has passed are dropped. All
+members end the order with the entry for the new view.
 
 Why a label that is not greater than `highest[origin]` has been ordered, or is lost for good: an origin labels only in
-an established view, and its summary for that view carried all its older labels, so these were ordered before any of
-the newer. An older label can be missing from an order that has a newer one only if its origin forgot it, that is, lost
-what it had written; then nobody confirmed it, and all members drop it here alike.
+an established view. Its summary for that view carried all its older labels, so these were ordered before any newer one.
+An older label can be missing from an order with a newer one only if its origin forgot it, that is, lost what it had
+written. Then no process confirmed it, and all members drop it here alike.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ _decode_view = msgspec.msgpack.Decoder(View).decode
 
 
 class ExchangeResult(msgspec.Struct, frozen=True):
-    """What every member of a view makes of the summaries of all its members."""
+    """The result of the exchange: every member computes it from the summaries of all members of the view."""
 
     representative: ProcessId  # chosenrep
-    position: int  # where `order` begins; all below is confirmed and with the representative
+    position: int  # start of `order`; everything below is confirmed, and the representative has it
     order: tuple[tuple[Label, Entry], ...]  # fullorder from there on
     next_confirm: int  # maxnextconfirm
     highest: dict[ProcessId, Label]  # over the whole of fullorder
-    lacking: tuple[tuple[ProcessId, int], ...]  # who needs the confirmed past, and from which position on
+    lacking: tuple[tuple[ProcessId, int], ...]  # members that lack confirmed entries, and from which position on
 
 
 def view_entry(view: View) -> tuple[Label, Entry]:
-    """The entry by which all replicas learn of a new primary view, at the same place."""
+    """The entry that tells all replicas of a new primary view, at the same position."""
     return Label(view.id, 0, NOBODY), Entry(VIEW, _encode(view))
 
 
@@ -50,7 +51,7 @@ def view_of_entry(entry: Entry) -> View:
 
 
 def combine_summaries(view: View, gotstate: dict[ProcessId, Summary]) -> ExchangeResult:
-    """The order that the members of `view` go on with. A function of the summaries alone."""
+    """The order with which the members of `view` continue. A function of the summaries alone."""
     high = max(_high(summary) for summary in gotstate.values())
     representative = min(
         (member for member in gotstate if _high(gotstate[member]) == high),

@@ -1,5 +1,6 @@
-"""The confirmed past in pieces: cut by the representative, put together by the one who lacks it.
+"""State transfer: splits a snapshot and log entries into pieces and reassembles them.
 
+The representative of a new primary view sends the pieces to a member that lacks some of the confirmed past.
 Departs: the papers exchange whole histories. See `total_order`.
 """
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _encode = msgspec.msgpack.Encoder().encode
 _decode_snapshot = msgspec.msgpack.Decoder(Snapshotted).decode
 
-RUN_OVERHEAD = 64  # bytes that a run costs beside its entries, roughly
+RUN_OVERHEAD = 64  # approximate bytes of a run besides its entries
 
 
 def split_state(
@@ -32,7 +33,7 @@ def split_state(
     runs: Iterable[Run],
     piece_bytes: int,
 ) -> list[Supply]:
-    """The pieces that bring a member from `position` to behind these runs, in the order in which they are sent."""
+    """The pieces, in sending order, that bring a member from `position` to the end of these runs."""
     encoded = _encode(snapshot) if snapshot is not None else b""
     chunks = [encoded[start : start + piece_bytes] for start in range(0, len(encoded), piece_bytes)]
     parts = list(_parts(runs, piece_bytes)) or [()]
@@ -64,7 +65,7 @@ def _parts(runs: Iterable[Run], piece_bytes: int) -> Iterator[tuple[Run, ...]]:
 
 
 def _cut(run: Run, piece_bytes: int) -> Iterator[Run]:
-    """A long run in pieces of about this size. An entry is not cut."""
+    """Splits a long run into pieces of about this size. An entry is never split."""
     count = run.pack.count
     step = max(1, count * piece_bytes // len(run.pack.packed))
     for low in range(0, count, step):
@@ -76,16 +77,16 @@ def digest_of(snapshot: bytes) -> str:
 
 
 class StateTransfer:
-    """The pieces that came in so far, for one view. They come in order, from one sender.
+    """Reassembles the pieces of one transfer, for one view. They arrive in order, from one sender.
 
-    What came of a snapshot is of use for a later view too: snapshots of one position are equal, whoever has them.
+    Pieces of a snapshot stay useful for a later view: snapshots of one position are equal at all members.
     """
 
     __slots__ = ("_chunks", "_count", "_digest", "_next", "end", "position", "runs", "view_id")
 
     def __init__(self, view_id: ViewId) -> None:
         self.view_id = view_id
-        self.position = self.end = -1  # where the runs begin, and behind them
+        self.position = self.end = -1  # position of the first run, and the end of the last
         self.runs: list[Run] = []
         self._chunks: list[bytes] = []
         self._digest = ""
@@ -104,8 +105,8 @@ class StateTransfer:
         self.runs.extend(supply.runs)
         self.end += sum([run.pack.count for run in supply.runs])
 
-    def go_on_from(self, earlier: StateTransfer) -> int:
-        """After the first piece: take what an earlier series had of the same snapshot. The next piece needed."""
+    def resume_from(self, earlier: StateTransfer) -> int:
+        """After the first piece: reuses the snapshot pieces of an earlier transfer. Returns the next piece needed."""
         if self._next == 1 and self._chunks and earlier._digest == self._digest and earlier._chunks[:1] == self._chunks:
             self._chunks = earlier._chunks[:]
             self._next = len(self._chunks)
@@ -113,7 +114,7 @@ class StateTransfer:
 
     @property
     def snapshot_len(self) -> int:
-        """How many pieces of a snapshot there are."""
+        """Number of pieces of the snapshot."""
         return len(self._chunks)
 
     @property
@@ -124,7 +125,7 @@ class StateTransfer:
         return _decode_snapshot(b"".join(self._chunks)) if self._chunks else None
 
     def fits(self, base: int, length: int, end: int) -> bool:
-        """Whether it brings one who has the order from `base` to `length` up to `end`."""
+        """Whether it brings a member whose log is `base` .. `length` up to `end`."""
         if self._chunks and digest_of(b"".join(self._chunks)) != self._digest:
             return False
         try:

@@ -1,7 +1,7 @@
-"""Which submission an own label belongs to, until the entry is delivered.
+"""Index from own labels to submission tickets, until the entries are delivered.
 
-Labels of one view are numbered from 1 without gaps, and own labels are delivered in increasing order: so the tickets of
-a view are a queue. They come and, but for rare cases, go in runs.
+Labels of one view are numbered from 1 without gaps, and own labels are delivered in increasing order. So the tickets of
+a view form a queue. Tickets are added and, with rare exceptions, removed in runs.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from cluster.names import Label, ViewId
     from cluster.run_log import Run
 
-NO_TICKET = 0  # of what nobody waits for
+NO_TICKET = 0  # the ticket of an entry without a waiting submitter
 
 
 class SubmissionIndex:
     __slots__ = ("_open", "count")
 
     def __init__(self) -> None:
-        self._open: dict[ViewId, tuple[int, deque[list[int]]]] = {}  # the number of the first one, and the runs
-        self.count = 0  # submissions that are waited for
+        self._open: dict[ViewId, tuple[int, deque[list[int]]]] = {}  # number of the first ticket, and the runs
+        self.count = 0  # number of submissions with a waiting submitter
 
     def put(self, view_id: ViewId, seqno: int, tickets: list[int]) -> None:
-        """Labels seqno, seqno + 1, ... of this view were given to these."""
+        """Records that labels seqno, seqno + 1, ... of this view were given to these tickets."""
         known = self._open.get(view_id)
         if known is None:
             self._open[view_id] = (seqno, deque((tickets,)))
@@ -33,11 +33,11 @@ class SubmissionIndex:
         self.count += len(tickets) - tickets.count(NO_TICKET)
 
     def take(self, run: Run) -> list[int]:
-        """The tickets of an own run that was delivered; none if it is of an earlier life."""
+        """Removes and returns the tickets of an own delivered run; none if it belongs to an earlier life."""
         return self._take(run.view_id, run.seqno + run.pack.count)
 
     def take_up_to(self, label: Label) -> list[int]:
-        """The tickets of all own labels up to this one."""
+        """Removes and returns the tickets of all own labels up to this one."""
         taken: list[int] = []
         for view_id in sorted(self._open):
             if view_id <= label.view_id:

@@ -1,6 +1,6 @@
-"""Submissions that have no label yet: `delay` of the paper, with the tickets of those who wait for their ends.
+"""Queue of submissions without a label: `delay` of the paper, with their tickets.
 
-They come and go in runs, so tickets and bodies lie side by side, and nothing is made for each of them.
+Submissions are added and removed in runs. Tickets and bodies are kept in parallel lists, so no object is made for each.
 Above: total order.
 """
 
@@ -21,7 +21,7 @@ class SubmissionQueue:
     def __init__(self) -> None:
         self._tickets: deque[int] = deque()
         self._bodies: deque[bytes] = deque()
-        self._others: dict[int, str] = {}  # the kinds of those that are not the application's, by ticket
+        self._others: dict[int, str] = {}  # by ticket: the kind of each entry that is not the application's
 
     def __len__(self) -> int:
         return len(self._bodies)
@@ -37,7 +37,7 @@ class SubmissionQueue:
             self._others.update(dict.fromkeys(tickets, kind))
 
     def take(self, count_max: int) -> tuple[list[int], Pack]:
-        """The first of them, with their tickets: all, or `count_max`."""
+        """Removes and returns the first submissions with their tickets: all, or `count_max`."""
         waiting, bodies = self._tickets, self._bodies
         if len(bodies) <= count_max:
             tickets, taken = list(waiting), list(bodies)
@@ -53,7 +53,7 @@ class SubmissionQueue:
         return tuple((place, self._others.pop(of)) for place, of in enumerate(tickets) if of in self._others)
 
     def withdraw(self, ticket: int) -> bool:
-        """Take this one out. False: it is not here."""
+        """Removes the submission with this ticket. False: it is not in the queue."""
         if ticket not in self._tickets:
             return False
         at = self._tickets.index(ticket)

@@ -4,21 +4,21 @@ Paper: De Prisco et al., PODC 1998, fig. 5 (DVS-TO-TO). State variables keep the
 Departs:
 - LABEL only in status normal of a view that is still primary. In the paper a label made between NEWVIEW and the summary
   is exchanged as content, sent again as a message, and ordered twice.
-- One message carries a run of labels, and is kept, written and reported as one. `order` and the content of what is
-  ordered are one, `log`; `content` holds the own runs that no order has yet. Safe indications come in the order of the
-  view, so `safe-labels` is a count.
-- `log` begins at `base`: what is confirmed, reported and covered by the snapshots of all members is dropped.
-- Summaries leave out the confirmed past. Who lacks some of it gets it from the representative (`Supply`: entries, or a
-  snapshot and the entries after it) and establishes the view in one step when it is complete. Until then it
-  acknowledges nothing of the exchange, so that nothing becomes safe that it does not hold, and keeps aside what is
-  ordered meanwhile.
-- All members end the order of a new view with the entry for the view itself (`summaries.view_entry`).
-- Who comes back and has much to report does so in steps (`settings.report_len_max`), one whenever it is called with the
-  time: who runs it has its own work between them. What is confirmed meanwhile brings as many reports as it has entries,
-  so what is in arrears never grows. `caught_up` comes when all is reported that was confirmed before the view.
-- BRCV waits for the local disk too: nothing is reported, and no snapshot of another process restored, before the record
-  that holds it is durable here (`performed`). An own acknowledgement counts at once, so `next_confirm` may be ahead of
-  the disk; what follows from it for others is an effect behind the record.
+- One message carries a run of labels, and is stored, written and reported as one. `order` and the content of ordered
+  entries are one variable, `log`; `content` holds the own runs that are in no order yet. Safe indications come in the
+  order of the view, so `safe-labels` is a count.
+- `log` begins at `base`: entries that are confirmed, reported and covered by the snapshots of all members are dropped.
+- Summaries leave out the confirmed past. A member that lacks some of it gets it from the representative (`Supply`:
+  entries, or a snapshot and the entries after it) and establishes the view in one step when it is complete. Until then
+  the member acknowledges nothing of the exchange, so that nothing becomes safe that it does not hold, and it buffers
+  messages that are ordered in the meantime.
+- All members end the order of a new view with the entry for the view itself (`state_exchange.view_entry`).
+- A member that comes back and has much to report does so in steps (`settings.report_len_max`), one each time it is
+  called with the time: its runner has other work between them. Each newly confirmed entry also causes one report, so
+  the backlog never grows. `caught_up` follows when everything confirmed before the view is reported.
+- BRCV also waits for the local disk: nothing is reported, and no snapshot of another process restored, before the
+  record that holds it is durable here (`performed`). An own acknowledgement counts at once, so `next_confirm` may be
+  ahead of the disk; messages to other members that depend on it are effects after the record.
 Above: replica.  Below: primary views.  `links` carries supplies.
 """
 
@@ -58,7 +58,7 @@ class Above(Protocol):
 
 class Below(Protocol):
     @property
-    def room(self) -> bool: ...
+    def has_room(self) -> bool: ...
     @property
     def is_primary(self) -> bool: ...
     def send(self, body: ClientMessage) -> None: ...
@@ -78,7 +78,7 @@ class TotalOrder:
 
     __slots__ = (
         "_aside",
-        "_due",
+        "_catch_up_end",
         "_incoming",
         "_interrupted",
         "_outcome",
@@ -125,10 +125,10 @@ class TotalOrder:
         self.log = image.log.copy()
         self.next_confirm = max(image.next_confirm, image.snapshot.position if image.snapshot else 0)
         self.next_report = image.snapshot.position if image.snapshot else 0
-        self.durable_end = self.log.end  # positions below are on this disk: no others are reported
-        # records of the log on their way to the disk: the effects up to each, the log's end then, how much to report
+        self.durable_end = self.log.end  # positions below are on this disk; only these are reported
+        # log records not yet on disk: number of effects up to each, end of the log then, how much to report
         self._unwritten: deque[tuple[int, int, int]] = deque()
-        self._to_restore: Snapshotted | None = None  # the state of another process, until it is on this disk
+        self._to_restore: Snapshotted | None = None  # snapshot of another process, until it is on this disk
         self.high_primary: ViewId | None = image.high_primary
         # the greatest label of each origin among all that is ordered, and among what is reported
         self.reported_highest = {label.origin: label for label in (image.snapshot.highest if image.snapshot else ())}
@@ -138,13 +138,13 @@ class TotalOrder:
         self.gotstate: dict[ProcessId, Summary] = {}
         self.safe_exch: set[ProcessId] = set()
         self._safe_count = 0  # positions below this are safe, once the exchange is
-        self._outcome: ExchangeResult | None = None  # what the exchange came to, while supplies are awaited
-        self._incoming: dict[ProcessId, StateTransfer] = {}  # by who sends them
-        self._interrupted: StateTransfer | None = None  # the most that came in an earlier view, before it ended
+        self._outcome: ExchangeResult | None = None  # the result of the exchange, while a state transfer is pending
+        self._incoming: dict[ProcessId, StateTransfer] = {}  # by sender
+        self._interrupted: StateTransfer | None = None  # the most complete transfer of an earlier view
         self._aside: list[tuple[ProcessId, Batch]] = []
         self._reporting = False
-        self._report_end = 0  # where the present step of reports ends
-        self._due = -1  # what is below has to be reported before `caught_up`, if that is still to come
+        self._report_end = 0  # end of the current step of reports
+        self._catch_up_end = -1  # positions below have to be reported before `caught_up`; -1: no such call is due
 
     @property
     def base(self) -> int:
@@ -166,11 +166,11 @@ class TotalOrder:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something is confirmed and on disk that was not reported yet."""
+        """Whether entries are confirmed and on disk, but not reported yet."""
         return self.next_report < self.next_confirm and self.next_report < self.durable_end
 
     def start(self) -> None:
-        """After a restart: the snapshot, then all that is known to be confirmed."""
+        """After a restart: restores the snapshot, then reports all entries known to be confirmed."""
         if self.snapshot is not None:
             self.above.restore(self.snapshot)
         self._report(self.next_confirm - self.next_report)
@@ -186,7 +186,7 @@ class TotalOrder:
             self._report(reports)
 
     def _wait_for_disk(self, reports: int) -> None:
-        """The record at the end of the outbox holds the log up to its present end."""
+        """Notes that the record at the end of the outbox holds the log up to its present end."""
         context = self.context
         if context.is_volatile:
             self.durable_end = self.log.end
@@ -208,11 +208,11 @@ class TotalOrder:
         self._label()
 
     def withdraw(self, ticket: int) -> bool:
-        """Take back what has no label yet. False: it has one, and its end is open."""
+        """Takes back a submission without a label. False: it has a label, and its outcome is open."""
         return self.delay.withdraw(ticket)
 
     def unlabelled(self) -> list[int]:
-        """The tickets of what could still be withdrawn."""
+        """The tickets of submissions that could still be withdrawn."""
         return self.delay.tickets
 
     def roomy(self) -> None:
@@ -220,7 +220,7 @@ class TotalOrder:
 
     # internal LABEL(a)_p for a run of a's, and output DVS-GPSND(<l, a>)_p
     def _label(self) -> None:
-        while self.delay and self.is_normal and self.below.room:
+        while self.delay and self.is_normal and self.below.has_room:
             assert self.current is not None
             seqno = self.nextseqno
             tickets, pack = self.delay.take(self.settings.batch_len_max)
@@ -262,11 +262,11 @@ class TotalOrder:
         )
 
     def primary_lost(self) -> None:
-        self._due = -1
+        self._catch_up_end = -1
         self.above.primary_lost()
 
-    def takes(self, sender: ProcessId, body: ClientMessage) -> bool:
-        """Whether one who keeps to the protocol says this now: one summary, then batches with its next labels."""
+    def is_expected(self, sender: ProcessId, body: ClientMessage) -> bool:
+        """Whether the protocol allows this message now: one summary, then batches with the sender's next labels."""
         assert self.current is not None
         if type(body) is Summary:
             latest = body.high_primary is None or body.high_primary < self.current.id
@@ -321,7 +321,7 @@ class TotalOrder:
             self.links.feed(member, split_state(self.current.id, snapshot, position, runs, self.settings.supply_bytes))
 
     def supplied(self, sender: ProcessId, supply: Supply) -> None:
-        """A piece of the confirmed past, perhaps for a view that is not attempted here yet."""
+        """Handles a piece of a state transfer, possibly for a view that is not attempted here yet."""
         if self.current is not None and supply.view_id < self.current.id:
             return
         incoming = self._incoming.get(sender)
@@ -330,13 +330,13 @@ class TotalOrder:
         if incoming.view_id == supply.view_id:
             incoming.add(supply)
             if supply.piece == 0 and self._interrupted is not None:
-                piece = incoming.go_on_from(self._interrupted)
+                piece = incoming.resume_from(self._interrupted)
                 if piece > 1:
                     self.links.send((sender,), Resume(supply.view_id, piece))
             self._establish_when_complete()
 
     def resume(self, sender: ProcessId, resume: Resume) -> None:
-        """It has some of the snapshot from an earlier view."""
+        """The receiver of a state transfer has part of the snapshot from an earlier view: skips that part."""
         if self.current is not None and resume.view_id == self.current.id:
             self.links.skip(sender, lambda piece: type(piece) is not Supply or piece.piece >= resume.piece)
 
@@ -348,17 +348,17 @@ class TotalOrder:
             if self.base <= outcome.position <= self.length:
                 self._establish(outcome, None)
             else:
-                self._distrust(outcome.representative, "it says that it has confirmed what does not fit what is here")
+                self._eject(outcome.representative, "its confirmed entries contradict the local order")
             return
         incoming = self._incoming.get(outcome.representative)
         if incoming is not None and incoming.view_id == self.current.id and incoming.is_complete:
             if incoming.fits(self.base, self.length, outcome.position):
                 self._establish(outcome, incoming)
             else:
-                self._distrust(outcome.representative, "what it supplied is not what it was asked for")
+                self._eject(outcome.representative, "its state transfer does not contain the requested positions")
 
-    def _distrust(self, peer: ProcessId, reason: str) -> None:
-        """This view comes to nothing here: the peer is cut off, and the next one is without it."""
+    def _eject(self, peer: ProcessId, reason: str) -> None:
+        """Abandons this view after an invalid message: the peer is ejected, and the next view is without it."""
         self._outcome = None
         self._incoming.pop(peer, None)
         self.context.outbox.append(Ejected(peer, reason))
@@ -385,12 +385,12 @@ class TotalOrder:
         self.context.outbox.append(
             Persist(Rebuilt(position, tuple(runs), self.current.id, self.next_confirm, restored)),
         )
-        self.durable_end = self.next_report  # what is reported stays in every order; the rest waits for this record
+        self.durable_end = self.next_report  # reported entries stay in every order; the rest waits for this record
         self._unwritten.clear()
         self._wait_for_disk(self.settings.report_len_max)
         if restored is not None:
             self._to_restore = restored
-        # What was ordered meanwhile comes before anything that the calls below bring, so before the status is normal.
+        # Buffered messages come before anything that the calls below cause, so before the status is normal.
         aside, self._aside = self._aside, []
         for sender, batch in aside:
             self._append(sender, batch)
@@ -400,7 +400,7 @@ class TotalOrder:
         self.below.register()  # output DVS-REGISTER_p
         self.below.processed(processed)
         self.above.established(self.current)
-        self._due = self.next_confirm
+        self._catch_up_end = self.next_confirm
         self._report(self.settings.report_len_max)
         self._label()
 
@@ -422,7 +422,7 @@ class TotalOrder:
 
     # output BRCV(a)_{q,p}, for runs of a's that no snapshot has to be taken within; for the next `count` a's at most
     def _report(self, count: int) -> None:
-        if self._reporting:  # what is delivered may submit, and so bring us here again
+        if self._reporting:  # reentrant call: a delivery may submit entries
             self._report_end += count
             return
         self._reporting = True
@@ -445,13 +445,13 @@ class TotalOrder:
                     self.context.trace(Deliver(i, label, entry))
             self.above.deliver(position, run)
         self._reporting = False
-        if 0 <= self._due <= self.next_report:
-            self._due = -1
+        if 0 <= self._catch_up_end <= self.next_report:
+            self._catch_up_end = -1
             assert self.current is not None
             self.above.caught_up(self.current)
 
     def _restore(self, snapshot: Snapshotted) -> None:
-        """Go on from the state of another process, which is on this disk now."""
+        """Continues from the state of another process, which is on this disk now."""
         self._to_restore = None
         self.next_report = snapshot.position
         self.reported_highest = {label.origin: label for label in snapshot.highest}
@@ -460,13 +460,13 @@ class TotalOrder:
         self.above.restore(snapshot)
 
     def keep_snapshot(self, state: bytes) -> None:
-        """The state machine's state after all that was reported. Called inside a delivery."""
+        """Stores the state machine's state after all reported entries. Called inside a delivery."""
         highest = tuple(self.reported_highest[origin] for origin in sorted(self.reported_highest))
         self.snapshot = Snapshotted(self.next_report, highest, state)
         self.context.outbox.append(Persist(self.snapshot))
 
     def truncate(self, base: int) -> None:
-        """All members have snapshots at `base` or later."""
+        """Drops the log below `base`: all members have snapshots at `base` or later."""
         if self.snapshot is None:
             return
         base = min(base, self.snapshot.position)

@@ -1,22 +1,22 @@
-"""One order of messages in a view, and who has them: what every way of ordering shares.
+"""Base of the total orders within a view: acknowledgements, safe indications and the send window.
 
 Paper: De Prisco et al., PODC 1998, fig. 1 (VS). `next` and `next_safe` of fig. 1 are `delivered` and `reported_safe`
-here, counted from 0; `queue[g]` is nowhere as a whole: all members build the same sequence, each as far as it gets.
+here, counted from 0. `queue[g]` does not exist as a whole: all members build the same sequence, each as far as it gets.
 Departs:
-- A message is safe when every member has said that it dealt with it (`processed`), which is later than its receipt:
-  in a durable stack, it is on every disk.
-- Acknowledgements are cumulative, and go to those whose messages they are for. When everybody has a message, its
-  sender learns it first, and tells the others (`safe`): so a message costs two frames for each member, not one for each
-  pair of members. Both ride on the messages of the order; where none left since there is something new to say, an `Ack`
-  of its own goes out when the process has handled its input (`settle`). An `Ack` is no part of the view's multicast: it
-  may come before its view does, and is kept for it.
-- What the view's end leaves without a place is dropped. Its sender's total order still has it.
+- A message is safe when every member has reported that it processed the message (`processed`), which is later than its
+  receipt: in a durable stack, it is on every disk.
+- Acknowledgements are cumulative, and go to the senders of the acknowledged messages. When all members have a message,
+  its sender learns it first and tells the others (`safe`). So a message costs two frames for each member, not one for
+  each pair of members. Both are piggybacked on the messages of the order. If no message leaves while there is something
+  new to acknowledge, a separate `Ack` is sent when the process has handled its input (`settle`). An `Ack` is not part
+  of the view's multicast: it may arrive before its view does, and is kept for it.
+- Messages without a place at the end of the view are dropped. The total order of their sender still has them.
 Above: primary views.  Below: virtual synchrony; for acknowledgements, the links.
 
-An order (`Atop`, `Sequencer`) adds four steps: `_begin` (a view), `_accept` (a message came in), `_order` (deliver what
-has its place), `_emit` (put on its way what is due). Every input runs them until nothing is left to do. Inputs that
-arrive from within (the client sends while it receives; the layer below hands a process its own message while it sends
-it) are taken in, and the run that is under way goes on with them.
+A subclass (`AdaptiveOrder`, `Sequencer`) adds four steps: `_begin` (a view starts), `_accept` (a message arrived),
+`_order` (deliver the messages that have their place), `_emit` (send what is due). Every input runs them until nothing
+is left to do. Reentrant inputs (the client sends while it receives; the layer below hands a process its own message
+while it sends it) are queued and handled by the run in progress.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class DirectLinks(Protocol):
 
 
 class ViewOrder:
-    """VS_p: what is common to all orders. Members are known by their rank in the view."""
+    """VS_p: the part common to all orders. Members are identified by their rank in the view."""
 
     __slots__ = (
         "_busy",
-        "_early",
+        "_early_acks",
         "_passed",
         "_stable",
         "_stable_told",
@@ -83,9 +83,9 @@ class ViewOrder:
         "own_unsafe",
         "rank",
         "reported_safe",
-        "safe_heard",
         "safe_limit",
-        "safe_told",
+        "safe_received",
+        "safe_sent",
         "stable_step",
         "unsafe",
         "view_now",
@@ -106,27 +106,27 @@ class ViewOrder:
         self.rank: dict[ProcessId, int] = {}
         self.own_rank = 0
         self.blocked = True  # until there is a view to send in
-        self.outgoing: deque[ViewMessage] = deque()  # VS-GPSND took place, not yet handed down
+        self.outgoing: deque[ViewMessage] = deque()  # VS-GPSND took place, not sent to the layer below yet
         self.own_unsafe = 0  # own messages of this view that are not known to be safe
         self.delivered = 0  # next[p, g] - 1
         self.reported_safe = 0  # next-safe[p, g] - 1
         self.unsafe: deque[tuple[int, int, ViewMessage]] = deque()  # delivered, not safe: rank, consumed[rank], body
-        self.acked: list[int] = []  # by rank: how much of the order the member has dealt with
-        self.owed: dict[int, int] = {}  # by rank: its first message (by place) that was not acknowledged to it
+        self.acked: list[int] = []  # by rank: how much of the order the member has processed
+        self.owed: dict[int, int] = {}  # by rank: place of its first message that was not acknowledged to it
         self.own_safe = 0  # the place of the last own message that is safe
-        self.safe_told = 0  # what the others were told of reported_safe
-        self.safe_heard = 0  # what others told of theirs
-        self.safe_limit = 0  # how much is safe, by acknowledgements or by hearsay; reported_safe follows
-        self.consumed: list[int] = []  # by rank: how many messages of the layer below the order has used up
+        self.safe_sent = 0  # the value of reported_safe last sent to other members
+        self.safe_received = 0  # the greatest reported_safe received from other members
+        self.safe_limit = 0  # how much is safe, by acknowledgements or reports of members; reported_safe follows
+        self.consumed: list[int] = []  # by rank: how many messages of the layer below the order has consumed
         self._busy = False
         self._was_full = False
-        self._early: dict[ProcessId, Ack] = {}  # of a view that is not here yet, one per sender
-        self._passed: deque[tuple[int, int, int]] = deque()  # used up without a delivery: see _pass
+        self._early_acks: dict[ProcessId, Ack] = {}  # acknowledgements of a future view, one per sender
+        self._passed: deque[tuple[int, int, int]] = deque()  # consumed without a delivery: see _pass
         self._stable: list[int] = []
         self._stable_told = 0
 
     @property
-    def room(self) -> bool:
+    def has_room(self) -> bool:
         """Whether the window has room for one more message of this process."""
         return not self.blocked and self.own_unsafe < self.window
 
@@ -148,7 +148,7 @@ class ViewOrder:
             self._run()
 
     def processed(self, count: int) -> None:
-        """The client has dealt with the first `count` messages of this view's order: they may be acknowledged."""
+        """The client has processed the first `count` messages of this view's order: they may be acknowledged."""
         if self.view_now is None or not self.acked[self.own_rank] < count <= self.delivered:
             return
         self.acked[self.own_rank] = count
@@ -176,7 +176,7 @@ class ViewOrder:
         rank = self.rank.get(sender)
         if rank is None:
             return
-        if rank != self.own_rank and (body.ack > self.acked[rank] or body.safe > self.safe_heard):
+        if rank != self.own_rank and (body.ack > self.acked[rank] or body.safe > self.safe_received):
             self._acknowledged(rank, body.ack, body.safe)
         self._accept(rank, body)
         if not self._busy:
@@ -192,28 +192,28 @@ class ViewOrder:
             if not self._busy and self.safe_limit > self.reported_safe:
                 self._run()
         elif view is None or ack.view_id > view.id:
-            known = self._early.get(sender)
+            known = self._early_acks.get(sender)
             if known is None or (known.view_id, known.count) < (ack.view_id, ack.count):
-                self._early[sender] = ack
+                self._early_acks[sender] = ack
 
     def _acknowledged(self, rank: int, count: int, safe: int) -> None:
         if count > self.acked[rank]:
             self.acked[rank] = count
-        if safe > self.safe_heard:
-            self.safe_heard = safe
+        if safe > self.safe_received:
+            self.safe_received = safe
         self._set_safe_limit()
 
     def _set_safe_limit(self) -> None:
-        """Nothing is safe that this process has not dealt with itself, whatever others say."""
+        """Limits what is safe to what this process has processed itself, whatever other members report."""
         limit = min(self.acked)
-        self.safe_limit = limit if limit >= self.safe_heard else min(self.safe_heard, self.acked[self.own_rank])
+        self.safe_limit = limit if limit >= self.safe_received else min(self.safe_received, self.acked[self.own_rank])
 
     def settle(self) -> None:
-        """The process has handled its input: what is to be said and nothing took along leaves by itself."""
+        """The process has handled its input: sends acknowledgements that no message carried."""
         view = self.view_now
         if view is None or self._busy:
             return
-        if self.own_safe > self.safe_told:
+        if self.own_safe > self.safe_sent:
             to = self.others
         elif self.owed:
             count = self.acked[self.own_rank]
@@ -230,15 +230,15 @@ class ViewOrder:
         raise NotImplementedError
 
     def _accept(self, rank: int, body: Ordered) -> None:
-        """A message came in. What makes no sense is ignored: all members get it alike, and ignore it alike."""
+        """A message arrived. Invalid messages are ignored: all members receive the same ones, and ignore them alike."""
         raise NotImplementedError
 
     def _order(self) -> None:
-        """Deliver every message that has its place in the order, by `_deliver`; use up the others by `_pass`."""
+        """Delivers every message that has its place in the order, by `_deliver`; consumes the others by `_pass`."""
         raise NotImplementedError
 
     def _emit(self) -> bool:
-        """Hand down `outgoing` and what else is due. Whether anything was."""
+        """Sends `outgoing` and other due messages. Returns whether anything was sent."""
         raise NotImplementedError
 
     # ---- for the orders
@@ -256,21 +256,21 @@ class ViewOrder:
         self.above.receive(sender, body)
 
     def _pass(self, rank: int) -> None:
-        """A message that only served the order was used up here, before the next delivery.
+        """A message that only served the order was consumed here, before the next delivery.
 
-        So whoever acknowledges the next delivery has used it up as well.
+        So a member that acknowledges the next delivery has consumed it as well.
         """
         self.consumed[rank] = used = self.consumed[rank] + 1
         self._passed.append((self.delivered + 1, rank, used))
 
     def _own_ack(self) -> int:
-        """The acknowledgement that the message about to leave carries, to all whom one is owed."""
+        """The acknowledgement that the next message carries, for all members to which one is owed."""
         count = self.acked[self.own_rank]
         if count == self.delivered:
             self.owed.clear()
         else:
             self.owed = {rank: max(first, count + 1) for rank, first in self.owed.items()}
-        self.safe_told = self.reported_safe
+        self.safe_sent = self.reported_safe
         return count
 
     # ---- the run
@@ -284,7 +284,7 @@ class ViewOrder:
         self.blocked = False
         self.outgoing.clear()
         self.own_unsafe = self.delivered = self.reported_safe = 0
-        self.own_safe = self.safe_told = self.safe_heard = self.safe_limit = 0
+        self.own_safe = self.safe_sent = self.safe_received = self.safe_limit = 0
         self.owed.clear()
         self.unsafe.clear()
         self._was_full = False
@@ -294,9 +294,9 @@ class ViewOrder:
         self.consumed = [0] * count
         self._stable = [0] * count
         self._stable_told = 0
-        for sender, ack in list(self._early.items()):
+        for sender, ack in list(self._early_acks.items()):
             if ack.view_id <= view.id:
-                del self._early[sender]
+                del self._early_acks[sender]
                 if ack.view_id == view.id and sender in self.rank:
                     self.acked[self.rank[sender]] = ack.count
         self._begin(view.id)
@@ -307,7 +307,7 @@ class ViewOrder:
             self._order()
             while self.safe_limit > self.reported_safe and self.unsafe:
                 self._report_safe()
-            if self._was_full and self.room:
+            if self._was_full and self.has_room:
                 self._was_full = False
                 self.above.roomy()
             if not self._emit():

@@ -1,14 +1,15 @@
-"""Virtually synchronous delivery and transitional sets: the second automaton of the end-point.
+"""Virtual synchrony and transitional sets: the second automaton of the end-point.
 
+Members that move together from one view to the next deliver the same messages in the first.
 Paper: Khazan's thesis, figs. 6.4 and 6.5 (VS_RFIFO+TS_p), with the second forwarding strategy of section 6.2.
-Departs: of each process only the last sync_msg is kept (6.4: earlier ones belong to obsolete views), and the one before
-where the process has moved on to a view that this one may still be on its way to; a sync_msg names its view by id, and
+Departs: only the last sync_msg of each process is kept (6.4: earlier ones belong to obsolete views), and the one before
+it if its sender has moved on to a view that this process may still be moving to. A sync_msg names its view by id, and
 its cut is a tuple in member order of that view.
 Above: the view order.  Below: links and membership.
 
-When a change begins, each end-point says in one message which view it is in and how much of it it will deliver. Those
-who say the same view and move to the same next view deliver the union of what they said, and forward to each other what
-only some of them have.
+When a change begins, each end-point announces in one message which view it is in and how many messages of each member
+it will deliver there (its cut). End-points that announced the same view and move to the same next view deliver the
+union of their cuts, and forward to each other the messages that only some of them have.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ class VirtualSynchrony(FifoMulticast):
         super().__init__(context)
         self.start_change_now: tuple[int, tuple[ProcessId, ...]] | None = None  # start_change of the thesis
         self.sync_msg: dict[ProcessId, SyncMsg] = {}
-        self.sync_before: dict[ProcessId, SyncMsg] = {}  # the one before the last, of those who have moved on
+        self.sync_before: dict[ProcessId, SyncMsg] = {}  # the previous sync_msg of senders that have moved on
         self.sync_set: tuple[ProcessId, ...] = ()
-        self.forwarded_set: set[tuple[ProcessId, ProcessId, int]] = set()  # to whom, whose, which; in current_view
-        self.limits: dict[ProcessId, int] | None = None  # how far may be delivered; None: no cut binds yet
+        self.forwarded_set: set[tuple[ProcessId, ProcessId, int]] = set()  # (receiver, sender, index) in current_view
+        self.limits: dict[ProcessId, int] | None = None  # delivery limits by sender; None: no cut applies yet
 
     # ---- inputs
 
@@ -52,24 +53,24 @@ class VirtualSynchrony(FifoMulticast):
     def sync_received(self, sender: ProcessId, sync: SyncMsg) -> None:
         """co_rfifo.deliver_{q,p}(<'sync_msg', cid, v, cut>)"""
         super().sync_received(sender, sync)
-        if sync.view_id == self.current_view.id and not self._possible(sync):
-            self.context.outbox.append(Ejected(sender, f"a cut of {self.current_view} that nobody can have"))
+        if sync.view_id == self.current_view.id and not self._is_possible_cut(sync):
+            self.context.outbox.append(Ejected(sender, f"impossible cut of {self.current_view}"))
             return
         known = self.sync_msg.get(sender)
         if known is None or sync.cid > known.cid:
             if known is not None:
-                self._keep_aside(sender, known, sync)
+                self._keep_previous(sender, known, sync)
             self.sync_msg[sender] = sync
             self.run()
 
-    def _keep_aside(self, sender: ProcessId, known: SyncMsg, sync: SyncMsg) -> None:
-        """Another one follows. If its sender is in another view by now, the last one before tells how it got there."""
+    def _keep_previous(self, sender: ProcessId, known: SyncMsg, sync: SyncMsg) -> None:
+        """Keeps the sender's previous sync_msg if the sender has changed its view: it shows how it got there."""
         has_moved = known.view_id != sync.view_id
         if (has_moved or self._awaits(sender, known)) and not self._awaits(sender, self.sync_before.get(sender)):
             self.sync_before[sender] = known
 
     def _awaits(self, sender: ProcessId, sync: SyncMsg | None) -> bool:
-        """Whether the view that this process is on its way to needs this one of the sender."""
+        """Whether the view that this process is moving to needs this sync_msg of the sender."""
         view = self.mbrshp_view
         return (
             sync is not None
@@ -78,8 +79,8 @@ class VirtualSynchrony(FifoMulticast):
             and sync.cid == view.start_id(sender)
         )
 
-    def _possible(self, sync: SyncMsg) -> bool:
-        """A number for each member, and of mine no more than I sent."""
+    def _is_possible_cut(self, sync: SyncMsg) -> bool:
+        """Whether the cut has a number for each member, and for this process no more messages than it sent."""
         members = self.current_view.members
         if len(sync.cut) != len(members) or min(sync.cut) < 0:
             return False
@@ -102,13 +103,13 @@ class VirtualSynchrony(FifoMulticast):
             return members
         return tuple(sorted({*members, *self.start_change_now[1]}))
 
-    def _synchronised(self) -> bool:
+    def _has_own_sync(self) -> bool:
         """start_change != bottom and sync_msg[p][start_change.id] != bottom"""
         own = self.sync_msg.get(self.context.me)
         return self.start_change_now is not None and own is not None and own.cid == self.start_change_now[0]
 
     def set_cut_pre(self) -> bool:
-        return self.start_change_now is not None and not self._synchronised()
+        return self.start_change_now is not None and not self._has_own_sync()
 
     def _set_cut(self) -> None:
         assert self.start_change_now is not None
@@ -118,7 +119,7 @@ class VirtualSynchrony(FifoMulticast):
 
     def _send_sync(self) -> None:
         """co_rfifo.send_p(set, <'sync_msg', cid, v, cut>)"""
-        if self.start_change_now is None or not self._synchronised():
+        if self.start_change_now is None or not self._has_own_sync():
             return
         members = self.start_change_now[1]
         missing = tuple(member for member in members if member not in self.sync_set)
@@ -129,16 +130,16 @@ class VirtualSynchrony(FifoMulticast):
     # ---- the cut
 
     def _view_is_due(self) -> bool:
-        """v.startId(p) = start_change.id, and my sync_msg for it is made."""
+        """v.startId(p) = start_change.id, and the own sync_msg for it was sent."""
         return (
             self.start_change_now is not None
             and self.mbrshp_view.id > self.current_view.id
             and self.mbrshp_view.start_id(self.context.me) == self.start_change_now[0]
-            and self._synchronised()
+            and self._has_own_sync()
         )
 
     def _right_syncs(self) -> dict[ProcessId, SyncMsg]:
-        """sync_msg[q][v.startId(q)] for all q of both views whose it is there; v is the membership's view."""
+        """The available sync_msg[q][v.startId(q)] of all q in both views; v is the membership's view."""
         found: dict[ProcessId, SyncMsg] = {}
         view, ours = self.mbrshp_view, self.current_view.members
         for member, start_id in zip(view.members, view.start_ids, strict=True):
@@ -150,7 +151,7 @@ class VirtualSynchrony(FifoMulticast):
         return found
 
     def _moving_along(self) -> dict[ProcessId, SyncMsg]:
-        """Those of the right sync_msgs that were sent in my current view: of the members of T, as far as known."""
+        """The sync_msgs of `_right_syncs` that were sent in the current view: of the known members of T."""
         width = len(self.current_view.members)
         return {
             member: sync
@@ -158,13 +159,13 @@ class VirtualSynchrony(FifoMulticast):
             if sync.view_id == self.current_view.id and len(sync.cut) == width
         }
 
-    def _complete(self) -> bool:
-        """All of the right sync_msgs are there: T and the cut are known."""
+    def _has_all_syncs(self) -> bool:
+        """Whether all sync_msgs of `_right_syncs` are there: T and the cut are known."""
         common = [member for member in self.mbrshp_view.members if member in self.current_view.members]
         return len(self._right_syncs()) == len(common)
 
     def _set_limits(self) -> None:
-        if not self._synchronised():
+        if not self._has_own_sync():
             self.limits = None
         elif not self._view_is_due():
             self.limits = dict(zip(self.current_view.members, self.sync_msg[self.context.me].cut, strict=True))
@@ -173,21 +174,23 @@ class VirtualSynchrony(FifoMulticast):
             self.limits = dict(zip(self.current_view.members, map(max, zip(*cuts, strict=True)), strict=True))
 
     def deliver_limit(self, sender: ProcessId, source: SenderState) -> int:
-        limit = source.msgs.prefix  # what the parent allows, without the price of asking it for every message
+        limit = source.msgs.prefix  # the parent's limit, inlined for speed
         return limit if self.limits is None else min(limit, self.limits[sender])
 
     def _forward(self) -> None:
-        """co_rfifo.send_p(set, <'fwd_msg', r, v, m, i>): what others of T lack of those outside of it, if it is mine
-        to send: I am the lowest member of T that has it."""
-        if not self._view_is_due() or not self._complete():
+        """co_rfifo.send_p(set, <'fwd_msg', r, v, m, i>): forwards messages of senders outside T that members of T lack.
+
+        The lowest member of T that has a message forwards it.
+        """
+        if not self._view_is_due() or not self._has_all_syncs():
             return
         me, along = self.context.me, self._moving_along()
         for rank, origin in enumerate(self.current_view.members):
             if origin in along:
-                continue  # it sends to all of T itself
+                continue  # this sender sends to all of T itself
             cuts = {member: sync.cut[rank] for member, sync in along.items()}
             lower = max((cut for member, cut in cuts.items() if member < me), default=0)
-            # what is dropped already came to all, to some of them after their cuts
+            # dropped messages have reached all members, some of them after their cuts
             least = max(min(cuts.values()), self.of[origin].msgs.dropped)
             for index in range(max(lower, least) + 1, cuts[me] + 1):
                 lacking = tuple(
@@ -203,7 +206,7 @@ class VirtualSynchrony(FifoMulticast):
     # ---- the view
 
     def view_pre(self) -> bool:
-        if not super().view_pre() or not self._view_is_due() or not self._complete():
+        if not super().view_pre() or not self._view_is_due() or not self._has_all_syncs():
             return False
         assert self.limits is not None
         return (

@@ -96,8 +96,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "nobody is pulled up", "cluster.membership",
-        "anew=proposal.epoch > self.epoch and peer in self._clique()",
-        "anew=False",
+        "force=proposal.epoch > self.epoch and peer in self._clique()",
+        "force=False",
         "a proposal of a later epoch is not joined",
         shown_by=109,
     ),
@@ -356,8 +356,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "drop the LABEL guard", "cluster.total_order",
-        "        while self.delay and self.is_normal and self.below.room:",
-        "        while self.delay and self.current is not None and self.below.is_primary and self.below.room:",
+        "        while self.delay and self.is_normal and self.below.has_room:",
+        "        while self.delay and self.current is not None and self.below.is_primary and self.below.has_room:",
         "entries are labelled during the exchange, and ordered twice",
     ),
     Mutant(
@@ -448,13 +448,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "told before it has caught up", "cluster.total_order",
-        "        self._due = self.next_confirm\n",
-        "        self._due = 0\n",
+        "        self._catch_up_end = self.next_confirm\n",
+        "        self._catch_up_end = 0\n",
         "the application decides in a primary view without what was decided before it",
     ),
     Mutant(
         "caught up in a view that is over", "cluster.total_order",
-        "        self._due = -1\n        self.above.primary_lost()",
+        "        self._catch_up_end = -1\n        self.above.primary_lost()",
         "        self.above.primary_lost()",
         "who catches up when its view ends is told of the view all the same",
         shown_by=29,

@@ -1,15 +1,15 @@
-"""All specifications of the stack, as one list, behind one call.
+"""Runs all specifications of the stack over one trace.
 
     checkers = Checkers(founder)
     checkers.observe(process, action, now)     # every action: raises Violation with the steps before it
     checkers.after(process, joint)             # after every input that it handled; joint: the processes that are up
-    checkers.at_end(joint, digests)            # when all faults are over and all is at rest: invariants and liveness
+    checkers.at_end(joint, digests)            # after all faults, when the run is at rest: invariants and liveness
     checkers.timing.judge(last_ge, members, detection=..., latency=..., block_time=...)   # after a last group event
     checkers.coverage()                        # specification -> clause -> how often
 
 A trace must be cut where a crash cuts the process: an action belongs to it only if all effects that the process had put
-into its outbox before the action took place. `cluster.specs` judges what happened, and what a crash undid did not
-happen. The exceptions are `Applied` and `Restored`: what a state machine was given belongs to the trace at once.
+into its outbox before the action took place. The specifications check what happened, and actions that a crash undid did
+not happen. The exceptions are `Applied` and `Restored`: input of a state machine belongs to the trace at once.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId
     from cluster.specs.invariants.joint import Joint
 
-STEPS_KEPT = 400  # to look back into
-STEPS_SHOWN = 15  # with a violation, of those that its specification knows
+STEPS_KEPT = 400  # recent steps kept for violation reports
+STEPS_SHOWN = 15  # steps shown with a violation: only those known to its specification
 
 
 def all_specs(founder: ProcessId) -> list[Spec]:
-    """Bottom to top, so that a fault is reported by the lowest layer that shows it. Invariants come last."""
+    """All specifications, bottom to top: the lowest layer that shows a fault reports it. Invariants come last."""
     links, client, total_order, dvs = CoRfifoSpec(), SelfSpec(), TotalOrderSpec(), DvsInvariants(founder)
     return [
         WorldSpec(),
@@ -70,13 +70,13 @@ def all_specs(founder: ProcessId) -> list[Spec]:
 
 
 class Checkers:
-    """Follows one trace through all specifications."""
+    """Checks one trace against all specifications."""
 
     def __init__(self, founder: ProcessId, specs: list[Spec] | None = None) -> None:
         self.specs = all_specs(founder) if specs is None else specs
         self.count = 0
         self.timing = TimingSpec()
-        self._stepped: set[ProcessId] = set()  # took a step since they were last judged
+        self._stepped: set[ProcessId] = set()  # processes that took a step since their last check
         self._liveness = self._make_liveness()
         self._invariants = [spec for spec in self.specs if type(spec).after is not Spec.after]
         self._steps: deque[tuple[int, float, ProcessId, Action]] = deque(maxlen=STEPS_KEPT)
@@ -99,17 +99,18 @@ class Checkers:
         self.timing.watch(at, action, now)
 
     def after(self, p: ProcessId, joint: Joint) -> None:
-        """Judge the state of p, who has just handled an input and whose actions were all observed.
+        """Checks the state of p, which has just handled an input and whose actions were all observed.
 
-        States of others may be ahead of the trace (a fault may strike in the middle of what they do), so nobody else is
-        judged; nothing is missed, since a state changes by its own inputs only. Nor is an input that led to no action.
+        The states of other processes may be ahead of the trace (a fault may strike in the middle of a step), so they
+        are not checked. Nothing is missed, since a state changes by its own inputs only. An input without an action is
+        not checked either.
         """
         if p in self._stepped:
             self._stepped.discard(p)
             self._judge(p, joint)
 
     def after_all(self, joint: Joint) -> None:
-        """Judge the states of all, from the beginning. For a moment when nobody is in the middle of something."""
+        """Checks the states of all processes from scratch. Only valid when no process is in the middle of a step."""
         for spec in self._invariants:
             spec.judge_again()
         for p in sorted(joint):
@@ -125,7 +126,7 @@ class Checkers:
             raise
 
     def at_end(self, joint: Joint, digests: Mapping[ProcessId, str] | None = None) -> None:
-        """Judge the end of a run that has come to rest: `joint` are all that are up, `digests` of their machines."""
+        """Checks the end of a run at rest. `joint`: all processes that are up, `digests`: of their machines."""
         self.after_all(joint)
         if self._liveness is not None:
             self._liveness.judge_end(joint, digests)
@@ -144,7 +145,7 @@ class Checkers:
         return next(spec for spec in self.specs if name == spec.NAME)
 
     def last_steps(self, name: str, count: int = STEPS_SHOWN) -> tuple[TraceStep, ...]:
-        """The last steps that the specification of this name knows; all, if there is none of this name."""
+        """The last steps that the specification of this name knows; all steps, if there is none of this name."""
         known = next((spec.actions for spec in self.specs if name == spec.NAME), None)
         steps = [TraceStep(*step) for step in self._steps if known is None or isinstance(step[3], known)]
         return tuple(steps[-count:])

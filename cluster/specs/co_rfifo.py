@@ -1,15 +1,15 @@
-"""CO_RFIFO: reliable FIFO links to those who were asked for.
+"""CO_RFIFO: specification of reliable FIFO links to a set of peers.
 
-Paper: Khazan's thesis, fig. 4.4. State variables keep its names; the parts for liveness (live_set, skip_task) are
-judged at the end of a run (`liveness`), not here.
+Paper: Khazan's thesis, fig. 4.4. State variables keep its names. The liveness parts (live_set, skip_task) are checked
+at the end of a run (`liveness`), not here.
 Departs: a crash of p may lose any suffix of channel[p][q], reliable or not, and its reliable_set is {p} again. A crash
-of q empties channel[p][q]: nothing that was sent to one life reaches the next. What p sends before it knows of q's new
-life may be lost too; the first message that the new life gets shows that p knows.
+of q empties channel[p][q]: nothing that was sent to one life reaches the next. Messages that p sends before it knows of
+q's new life may be lost too; the first message that the new life gets shows that p knows.
 
-Internal choice: when did lose(p, q) happen, and how often? A suffix is lost at a moment, so the first message sent
-after that moment may follow directly on any message sent before it. The checker keeps every position at which the head
-of the channel can be (`queues.LossyQueue`) and refuses a delivery only when no history of losses explains it, so no
-guess is made at all.
+Internal choice: when did lose(p, q) happen, and how often? A suffix is lost at one moment, so the first message sent
+after that moment may directly follow any message sent before it. The checker keeps every possible position of the head
+of the channel (`queues.LossyQueue`). It rejects a delivery only when no history of losses explains it, so it makes no
+guess at all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CoRfifoSpec(Spec):
         self.channel: dict[ProcessId, dict[ProcessId, LossyQueue[Payload]]] = {}  # channel[p][q]
         self.reliable_set: dict[ProcessId, frozenset[ProcessId]] = {}
         self.live_set: dict[ProcessId, frozenset[ProcessId]] = {}
-        self.heard: dict[ProcessId, set[ProcessId]] = {}  # heard[q]: from whom q got something, since it crashed
+        self.heard: dict[ProcessId, set[ProcessId]] = {}  # heard[q]: senders that q received from since it crashed
 
     # input send_p(set, m)
     def link_send_eff(self, act: LinkSend, at: ProcessId) -> None:

@@ -1,8 +1,8 @@
-"""DISK: what a state machine is given is on the disk of its process at that moment.
+"""DISK: a state machine receives only entries and snapshots that are on the disk of its process.
 
-No paper has it: their processes do not crash. A process that forgets what its state machine saw may go on with an order
-that does not have it. Judged where disks can be looked at, in the simulator. A trace alone shows a violation only if
-the process crashes and the position goes to another entry (REPLICA).
+No paper has this specification: their processes do not crash. A process that forgets what its state machine saw may
+continue with an order without it. Checked in the simulator, where disks can be read. A trace alone shows a violation
+only if the process crashes and the position goes to another entry (REPLICA).
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""DVS: views that are primary, each of which knows of the last.
+"""DVS: specification of dynamic primary views, each of which knows of the previous one.
 
 Paper: De Prisco et al., PODC 1998, fig. 2. See `ordered_views` for the shared state, departures and choices.
 Departs: v0 is the view of the process that founded the group, alone. A process keeps what it attempted and registered
-over a crash (it is on its disk); one that lost its disk is never heard of again under its name.
+over a crash (it is on its disk). A process that lost its disk never comes back under its name.
 
 Internal choice: DVS-CREATEVIEW(v) at the first DVS-NEWVIEW(v), as in the paper's refinement. Creating a view earlier
-would only bind more: fewer views are totally registered then, and views created in between have to intersect it too.
+would only add constraints: fewer views are totally registered then, and views created in between have to intersect it
+too.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class DvsSpec(OrderedViewsSpec[ClientMessage]):
     def dvs_register_eff(self, _act: DvsRegister, at: ProcessId) -> None:
         current = self.current_viewid.get(at)
         if current is None or at in self.away:
-            self.branch("register: without a view, and so for nothing")
+            self.branch("register: without a view, no effect")
         elif self.history.register(current, at):
             self.branch("register: the view is totally registered")
 

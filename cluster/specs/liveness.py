@@ -1,12 +1,13 @@
-"""LIVENESS: what a run has to show after its faults have ended and it has come to rest.
+"""LIVENESS: checks the final state of a run, after its faults have ended and it has come to rest.
 
-Papers: Khazan's thesis, properties 5.2.1 and 5.2.2 (a view that MBRSHP gave to all its members last is delivered, and
-so is every message sent in it); for the primary views and the total order the papers promise nothing, this stack does:
-one primary view of all that are up, where the rules allow one; every submission at its end; all replicas equal.
-The rules allow a primary view to those who are up if they are a quorum of the latest view that any of them knows to be
-totally registered, and of each view that any of them knows to have been attempted since.
+Papers: Khazan's thesis, properties 5.2.1 and 5.2.2 (a view that MBRSHP gave last to all its members is delivered, and
+so is every message sent in it). For the primary views and the total order the papers guarantee no liveness, but this
+stack does: one primary view of all processes that are up, where the rules allow one; an outcome for every submission;
+all replicas equal.
+The rules allow a primary view to the processes that are up if they are a quorum of the latest view that any of them
+knows to be totally registered, and of each view that any of them knows to have been attempted since.
 
-A function of the final states and of what the other specifications remember of the trace.
+A function of the final states and of the histories that the other specifications keep of the trace.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NORMAL = "normal"
 
 
 def is_primary_allowed(joint: Joint) -> bool:
-    """Whether all that are up may form a primary view together."""
+    """Whether all processes that are up may form a primary view together."""
     acts = [process.primary.act for process in joint.values() if process.primary.act is not None]
     if not acts:
         return False
@@ -62,16 +63,16 @@ class LivenessSpec(Spec):
             self.invariant_no_primary()
 
     def invariant_view(self, joint: Joint) -> View:
-        everybody = tuple(sorted(joint))
-        view = joint[everybody[0]].endpoint.mbrshp_view
-        for p in everybody:
+        running = tuple(sorted(joint))
+        view = joint[running[0]].endpoint.mbrshp_view
+        for p in running:
             state = joint[p].endpoint
             self.require(
-                state.mbrshp_view == view and view.members == everybody,
-                "5.2.1: MBRSHP gave all that are up one view of exactly them",
+                state.mbrshp_view == view and view.members == running,
+                "5.2.1: MBRSHP gave all running processes one view of exactly them",
                 p,
                 state.mbrshp_view,
-                everybody,
+                running,
             )
             self.require(state.current_view == view, "5.2.2: the stable view is delivered", p, state.current_view)
         return view
@@ -93,7 +94,7 @@ class LivenessSpec(Spec):
         for p, process in joint.items():
             self.require(
                 process.primary.client_cur == view,
-                "the view of all that are up is primary, where the rules allow it",
+                "the view of all running processes is primary, if the rules allow it",
                 p,
                 process.primary.client_cur,
             )
@@ -117,14 +118,14 @@ class LivenessSpec(Spec):
         for p, process in joint.items():
             self.require(
                 order_length(process.total_order) == process.total_order.next_confirm == length,
-                "all that is ordered is confirmed by all",
+                "all ordered entries are confirmed by all processes",
                 p,
                 process.total_order.next_confirm,
                 length,
             )
             self.require(
                 self.total_order.next.get(p, 0) == length,
-                "all that is confirmed is delivered by all",
+                "all confirmed entries are delivered by all processes",
                 p,
                 self.total_order.next.get(p, 0),
                 length,
@@ -134,7 +135,7 @@ class LivenessSpec(Spec):
         for p in joint:
             self.require(
                 not self.replica.waiting.get(p),
-                "every submission has its end",
+                "every submission has an outcome",
                 p,
                 sorted(self.replica.waiting.get(p, ())),
             )

@@ -1,11 +1,11 @@
-"""MBRSHP: the membership service, process by process.
+"""MBRSHP: specification of the membership service at each process.
 
 Paper: Khazan's thesis, fig. 4.2. State variables keep its names.
-Departs: the thesis's service outlives its clients; here it is a part of each process, and a crash interrupts it. It
-keeps its word over a crash: ids go on increasing. What a crash takes is the view formation under way, so a recovered
-process needs a new start_change, with an id that no synchronisation message of its earlier life bears (ids may be taken
-again while nobody saw them). And one clause more than the thesis has: a process proposes one set in an epoch, and a
-view is made of those who proposed the same, so different views of one epoch are disjoint.
+Departs: the thesis's service outlives its clients; here it is a part of each process, and a crash interrupts it. Its
+guarantees hold over a crash: ids go on increasing. A crash only loses the view formation in progress, so a recovered
+process needs a new start_change, with an id that no synchronisation message of its earlier life carries (ids may be
+used again while no other process saw them). One clause is added to the thesis: a process proposes one set in an epoch,
+and a view consists of processes that proposed the same set, so different views of one epoch are disjoint.
 No internal actions, so no guesses.
 """
 
@@ -31,8 +31,8 @@ class MbrshpSpec(Spec):
         super().__init__()
         self.mbrshp_view: dict[ProcessId, View] = {}
         self.start_change: dict[ProcessId, tuple[int, tuple[ProcessId, ...]]] = {}
-        self.cid_seen: dict[ProcessId, int] = {}  # the greatest id that left the process
-        self.recovered: set[ProcessId] = set()  # no start_change since
+        self.cid_seen: dict[ProcessId, int] = {}  # the greatest id that other processes may have seen
+        self.recovered: set[ProcessId] = set()  # recovered processes without a start_change since
         self.views: dict[int, dict[ViewId, View]] = {}  # by epoch
 
     # output start_change_p(cid, set)
@@ -48,7 +48,7 @@ class MbrshpSpec(Spec):
         if at in self.recovered:
             self.require(
                 act.cid > self.cid_seen.get(at, 0),
-                "start_change: after a recovery, cid is none that others have seen",
+                "start_change: after a recovery, no other process has seen cid",
                 self.cid_seen.get(at, 0),
             )
 
@@ -86,7 +86,7 @@ class MbrshpSpec(Spec):
             self.branch("view: smaller than the start_change announced")
         self.mbrshp_view[at] = act.view
 
-    # not of this automaton: what others see of the ids
+    # not an action of this automaton: it shows which ids other processes have seen
     def link_send_eff(self, act: LinkSend, at: ProcessId) -> None:
         if isinstance(act.body, SyncMsg):
             self.cid_seen[at] = max(self.cid_seen.get(at, 0), act.body.cid)

@@ -1,14 +1,15 @@
-"""What VS and DVS have in common: in each view one sequence of messages, of which every member gets a prefix.
+"""Shared base of VS and DVS: one message sequence per view, of which every member receives a prefix.
 
 Paper: De Prisco et al., PODC 1998, figs. 1 and 2. State variables keep its names; positions count from 0.
-Departs: a crash ends the view for the process: it gets and is told nothing more in it, though what it received stays
-received (next[r, g] is what SAFE asks about). Ids given to a process increase over its crashes too.
+Departs: a crash ends the view for the process: it receives nothing more in it, though received messages stay received
+(next[r, g] is what SAFE depends on). Ids given to a process increase over its crashes too.
 
 Internal choices.
 ORDER(m, p, g): the checker orders a message when the first member receives it. The place of a message in queue[g] is
-first visible there, and ordering it later is impossible, earlier of no use: no other guess could have allowed more.
+first visible there. Ordering it later is impossible and earlier has no advantage: no other guess could have allowed
+more.
 CREATEVIEW(v): the checker creates a view when the first process is given it, since a view that exists longer only adds
-to what later views must satisfy. Views of VS may be created in any order, which allows the same traces (section 3).
+constraints for later views. Views of VS may be created in any order, which allows the same traces (section 3).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M")
 
-FORGET_EVERY = 256  # messages of one view between two looks at what all have
+FORGET_EVERY = 256  # messages of one view between two cleanups of messages that all members have
 
 
 class ViewSequence(Generic[M]):
@@ -48,7 +49,7 @@ class OrderedViewsSpec(Spec, Generic[M]):
         self.created: dict[ViewId, View] = {}
         self.current_viewid: dict[ProcessId, ViewId] = {}  # absent: bottom
         self.sequences: dict[ViewId, ViewSequence[M]] = {}
-        self.away: set[ProcessId] = set()  # crashed, and given no view since
+        self.away: set[ProcessId] = set()  # crashed processes that were given no view since
         self.past = PastViews()
 
     # internal CREATEVIEW(v)
@@ -73,14 +74,14 @@ class OrderedViewsSpec(Spec, Generic[M]):
         self.current_viewid[at] = v.id
         self.away.discard(at)
         self.past.enter(at, v)
-        for view_id in self.past.take_over():
+        for view_id in self.past.take_ended():
             self.sequences.pop(view_id, None)
 
     # input GPSND(m)_p
     def gpsnd_eff(self, m: M, at: ProcessId) -> None:
         sequence = self._sequence_of(at)
         if sequence is None:
-            self.branch("gpsnd: without a view, and so for nothing")
+            self.branch("gpsnd: without a view, no effect")
         else:
             sequence.pending[at].append(m)
 

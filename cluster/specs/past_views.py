@@ -1,4 +1,4 @@
-"""Which views are over for all their members, so that what was remembered of them can be forgotten."""
+"""Tracks which views have ended for all their members, so that their history can be dropped."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 class PastViews:
-    """Views in use, and how far each process has come. Ids given to a process only increase, in all its lives."""
+    """Views in use, and the last view of each process. Ids given to a process only increase, in all its lives."""
 
     __slots__ = ("_views", "greatest", "lost")
 
     def __init__(self) -> None:
         self._views: dict[ViewId, View] = {}
         self.greatest: dict[ProcessId, ViewId] = {}
-        self.lost: set[ProcessId] = set()  # never to come back
+        self.lost: set[ProcessId] = set()  # processes that never come back
 
     def know(self, view: View) -> None:
         self._views[view.id] = view
@@ -26,11 +26,11 @@ class PastViews:
         self.greatest[p] = view.id
 
     def is_past(self, p: ProcessId, view_id: ViewId) -> bool:
-        """Whether p will never be in that view again, nor enter it."""
+        """Whether p will never be in that view again."""
         return p in self.lost or self.greatest.get(p, view_id) > view_id
 
-    def take_over(self) -> list[ViewId]:
-        """The views that are over since this was last asked."""
+    def take_ended(self) -> list[ViewId]:
+        """Returns the views that ended since the last call."""
         over = [v.id for v in self._views.values() if all(self.is_past(q, v.id) for q in v.members)]
         for view_id in over:
             del self._views[view_id]

@@ -1,4 +1,4 @@
-"""The primary views of a run so far: who attempted and who registered which. History variables of DVS.
+"""History variables of DVS: which processes attempted and registered which primary views of a run.
 
 Paper: De Prisco et al., PODC 1998, section 4 (created, attempted, registered, Att, TotAtt, TotReg).
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class PrimaryHistory:
     def __init__(self, v0: View | None) -> None:
-        self.views: dict[ViewId, View] = {}  # created; a view is created when it is first attempted, so this is Att too
+        self.views: dict[ViewId, View] = {}  # created; a view is created when first attempted, so this is Att too
         self.attempted: dict[ViewId, set[ProcessId]] = {}
         self.registered: dict[ViewId, set[ProcessId]] = {}
         self._ids: list[ViewId] = []  # of views, ascending
@@ -39,7 +39,7 @@ class PrimaryHistory:
         self.attempted[v.id].add(p)
 
     def register(self, view_id: ViewId, p: ProcessId) -> bool:
-        """Whether this made the view totally registered."""
+        """Records the registration. Returns whether it made the view totally registered."""
         registered = self.registered[view_id]
         registered.add(p)
         if not self.is_tot_reg(view_id) and registered.issuperset(self.views[view_id].members):
@@ -83,6 +83,6 @@ def intersect(v: View, w: View) -> bool:
 
 
 def is_quorum(present: Iterable[ProcessId], w: View) -> bool:
-    """What stands for |present ∩ w.set| > |w.set| / 2: that, or half of w with its lowest-ranked member."""
+    """Replaces |present ∩ w.set| > |w.set| / 2: this majority, or half of w with its lowest-ranked member."""
     common = set(present).intersection(w.members)
     return 2 * len(common) > len(w.members) or (2 * len(common) == len(w.members) and min(w.members) in common)

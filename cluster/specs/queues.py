@@ -1,4 +1,4 @@
-"""Two queues that specifications remember messages in: one that forgets its beginning, one that may have lost parts."""
+"""Message queues for specifications: one that drops its beginning, one that allows for losses."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 
 class Window(Generic[T]):
-    """A sequence of which only the end is kept: indexes count from 0 over the whole of it."""
+    """A sequence of which only the end is kept. Indexes count from 0 over the whole sequence."""
 
     __slots__ = ("_items", "low")
 
     def __init__(self) -> None:
-        self.low = 0  # nothing below is kept
+        self.low = 0  # indexes below are dropped
         self._items: deque[T] = deque()
 
     @property
@@ -36,12 +36,12 @@ class Window(Generic[T]):
 
 
 class LossyQueue(Generic[T]):
-    """A FIFO queue of which suffixes may have been lost at known moments, and single elements taken back.
+    """A FIFO queue in which suffixes may have been lost at known moments, and single elements taken back.
 
-    What was lost shows only when something behind it is taken, and equal elements can leave several explanations open.
-    So the queue keeps all positions at which its head can be (nearly always one) and refuses only what no explanation
-    allows. A suffix lost at the moment when k elements had been put in means: after any element below k, the k-th can
-    be next. An optional element may have been taken back without a word.
+    A loss shows only when a later element is taken, and equal elements can leave several explanations open. So the
+    queue keeps all possible positions of its head (nearly always one) and rejects only what no explanation allows. A
+    suffix lost at the moment when k elements had been put in means: the k-th element can follow any element below k. An
+    optional element may have been taken back without notice.
     """
 
     __slots__ = ("_gone", "_heads", "_items", "_loss_points", "_optional")
@@ -62,17 +62,17 @@ class LossyQueue(Generic[T]):
         self._items.append(item)
 
     def lose(self) -> None:
-        """At this moment any suffix of what is in the queue may be lost."""
+        """Any suffix of the queue may be lost at this moment."""
         if not self._loss_points or self._loss_points[-1] != self._items.end:
             self._loss_points.append(self._items.end)
 
     def clear(self) -> None:
-        """All of it is lost for certain."""
+        """The whole content is lost for certain."""
         self._heads = {self._items.end}
         self._forget()
 
     def take_back(self, item: T) -> bool:
-        """The last element that equals this one and is still in the queue will not come. False: there is none."""
+        """Removes the last element that equals this one and is still in the queue. False: there is none."""
         for index in range(self._items.end - 1, min(self._heads) - 1, -1):
             if index not in self._gone and self._items[index] == item:
                 self._gone.add(index)
@@ -80,7 +80,7 @@ class LossyQueue(Generic[T]):
         return False
 
     def candidates(self) -> list[int]:
-        """The positions at which the next element can be."""
+        """The possible positions of the next element."""
         lowest = min(self._heads)
         heads = {*self._heads, *(point for point in self._loss_points if point >= lowest)}
         found: set[int] = set()
@@ -95,7 +95,7 @@ class LossyQueue(Generic[T]):
         return sorted(head for head in found if head < self._items.end)
 
     def take(self, item: T) -> bool:
-        """Whether `item` can be next; if so, it is taken."""
+        """Takes `item` if it can be next. Returns whether it can."""
         if len(self._heads) == 1 and not (self._loss_points or self._gone or self._optional):
             (head,) = self._heads
             matches = [head] if head < self._items.end and _same(self._items[head], item) else []
@@ -108,7 +108,7 @@ class LossyQueue(Generic[T]):
         return True
 
     def take_anywhere(self, item: T) -> bool:
-        """As `take`, where everything before `item` may be lost; what lies behind it only where `lose` said so."""
+        """Like `take`, but everything before `item` may be lost; later elements only where `lose` allowed it."""
         matches = [i for i in range(min(self._heads), self._items.end) if _same(self._items[i], item)]
         if not matches:
             return False
@@ -117,7 +117,7 @@ class LossyQueue(Generic[T]):
         return True
 
     def front(self) -> list[T]:
-        """What can be next, to show."""
+        """The possible next elements, for messages."""
         return [self._items[index] for index in self.candidates()]
 
     def _forget(self) -> None:

@@ -1,11 +1,13 @@
-"""REPLICA: what the application is promised on top of the total order.
+"""REPLICA: specification of the guarantees to the application on top of the total order.
 
-No paper has it: they end at the totally ordered broadcast. Every submission ends in exactly one of delivered or
-refused, and the answer is true: what was reported as delivered is in the order where it was said to be, and what was
-refused never enters it. An entry is ordered at most as often as it was submitted. Replicas that have applied the same
-entries have the same state. A crash forgets who is waiting for an answer; the entries themselves may be ordered or not.
-What a state machine was given stays in the order, even if its process crashed at once: no other state machine is ever
-given anything else at that position.
+No paper has this specification: they end at the totally ordered broadcast.
+- Every submission has exactly one outcome, delivered or refused, and the outcome is true: an entry reported as
+  delivered is in the order at the reported position, and a refused entry never enters the order.
+- An entry is ordered at most as often as it was submitted.
+- Replicas that have applied the same entries have the same state.
+- A crash loses the submitters that wait for an outcome; the entries themselves may be ordered or not.
+- An entry that a state machine received stays in the order, even if its process crashed at once: no other state machine
+  ever receives another entry at that position.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ if TYPE_CHECKING:
     from cluster.names import Label, ProcessId
     from cluster.specs.total_order import TotalOrderSpec
 
-DIGESTS = 10_000  # positions whose digests are remembered
-APPLIED = 100_000  # positions of which it is remembered what state machines were given there
+DIGESTS = 10_000  # number of recent positions whose digests are kept
+APPLIED = 100_000  # number of recent positions whose applied entries are kept
 
 
 class ReplicaSpec(Spec):
-    """Judges after `total_order`, whose queue it reads."""
+    """Checks after `total_order`, whose queue it reads."""
 
     NAME = "REPLICA"
 
@@ -36,10 +38,10 @@ class ReplicaSpec(Spec):
         self.waiting: dict[ProcessId, dict[int, bytes]] = {}  # by ticket
         self.open: dict[ProcessId, Counter[bytes]] = {}  # submitted, less ordered, less refused
         self.answered: dict[ProcessId, int] = {}  # the last position reported in this life
-        self.caught_up: dict[ProcessId, int] = {}  # how far a snapshot brought p, in this life
-        self.resumes_at: dict[ProcessId, int] = {}  # where a recovered p has to go on: the state it started from
+        self.caught_up: dict[ProcessId, int] = {}  # the position that p reached by a snapshot in this life
+        self.resumes_at: dict[ProcessId, int] = {}  # where a recovered p continues: the state it started from
         self.digests: dict[int, str] = {}
-        self.applied: dict[int, tuple[Label, Entry]] = {}  # what state machines were given, by position
+        self.applied: dict[int, tuple[Label, Entry]] = {}  # entries that state machines received, by position
         self._ordered = 0
 
     def submitted_pre(self, act: Submitted, at: ProcessId) -> None:
@@ -54,7 +56,7 @@ class ReplicaSpec(Spec):
         self.require(body is not None, "resolve: the ticket is open", act.ticket)
         assert body is not None
         if not act.delivered:
-            self.require(self.open[at][body] > 0, "resolve: what is refused was not ordered", body)
+            self.require(self.open[at][body] > 0, "resolve: a refused entry was not ordered", body)
         elif act.position < 0:
             self.require(at in self.caught_up, "resolve: inside a snapshot only after one", act.ticket)
         else:
@@ -64,7 +66,7 @@ class ReplicaSpec(Spec):
             )
             self.require(
                 act.position > self.answered.get(at, -1),
-                "resolve: one position answers one ticket, in their order",
+                "resolve: one position resolves one ticket, in order",
                 self.answered.get(at),
             )
             if act.position >= queue.low:
@@ -93,7 +95,7 @@ class ReplicaSpec(Spec):
         if at in self.resumes_at:
             self.require(
                 act.position == self.resumes_at[at],
-                "deliver: after a recovery, on from the snapshot of p, or from the beginning",
+                "deliver: after a recovery, from the snapshot of p on, or from the beginning",
                 self.resumes_at[at],
             )
         if act.position >= self._ordered and act.entry.kind == APPLICATION:
@@ -115,7 +117,7 @@ class ReplicaSpec(Spec):
         if known is not None:
             self.require(
                 (act.label, act.entry) == known,
-                "apply: at one position, all state machines are given one entry",
+                "apply: at one position, all state machines get the same entry",
                 *known,
             )
 
@@ -134,7 +136,7 @@ class ReplicaSpec(Spec):
         resumed = at in self.total_order.resumed  # its own snapshot is at some earlier position
         self.require(
             act.position == following or (resumed and act.position < following),
-            "digest: of what p has applied, no more and no less",
+            "digest: of exactly the entries that p has applied",
             following,
         )
         known = self.digests.get(act.position)

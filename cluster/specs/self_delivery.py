@@ -1,5 +1,6 @@
-"""SELF: a client has all its own messages of a view before it gets the next; and it falls silent when asked to.
+"""SELF: specification of self delivery and of the client that blocks during a view change.
 
+A client gets all its own messages of a view before the next view, and sends nothing between block_ok and that view.
 Paper: Khazan's thesis, fig. 5.4 (a modification of WV_RFIFO), the blocking client of fig. 7.1, and the precondition of
 block_p of fig. 6.6. State variables keep its names.
 Departs: a recovery leaves the client unblocked, and without a start_change.
@@ -39,7 +40,7 @@ class SelfSpec(WvRfifoSpec):
             last,
         )
         if last:
-            self.branch("view: after messages of its own")
+            self.branch("view: after own messages")
 
     def gcs_view_eff(self, act: GcsView, at: ProcessId) -> None:
         super().gcs_view_eff(act, at)

@@ -1,12 +1,12 @@
-"""What a specification is here: an automaton that follows a trace and stops at the first step it does not allow.
+"""Base class of specifications: an automaton that follows a trace and rejects the first step it does not allow.
 
-A specification names its transitions after the names of `cluster.actions`: `MembershipView` is judged by
-`membership_view_pre` and followed by `membership_view_eff`. Each precondition is one `require` with its text; each
-choice that a specification leaves open is one `branch`. How often each was met is its coverage.
+A specification names its transitions after the classes of `cluster.actions`: `MembershipView` is checked by
+`membership_view_pre` and followed by `membership_view_eff`. Each precondition is one `require` with its text. Each
+choice that a specification leaves open is one `branch`. The coverage counts how often each was met.
 
 Two rules keep the coverage honest. All text in a `_pre`, an `_eff` or an `invariant_` is the text of a clause, so that
-the clauses that were never met can be listed. And a clause is counted when it decides, not when it is read: what cannot
-fail is not a clause.
+the clauses that were never met can be listed. And a clause is counted when it decides, not when it is read: a condition
+that cannot fail is not a clause.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TraceStep(msgspec.Struct, frozen=True):
     action: Action
 
     def __str__(self) -> str:
-        return f"{self.number:>7} {self.now:10.4f}  {self.at}  {shown(self.action)}"
+        return f"{self.number:>7} {self.now:10.4f}  {self.at}  {format_value(self.action)}"
 
 
 class Violation(Exception):
@@ -45,28 +45,28 @@ class Violation(Exception):
         self.spec = spec
         self.clause = clause
         self.details = details
-        self.at: ProcessId | None = None  # whose state it is
+        self.at: ProcessId | None = None  # the process whose state violates the invariant
         self.step: TraceStep | None = None
         self.before: tuple[TraceStep, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.spec} does not hold{f' at {self.at}' if self.at is not None else ''}: {self.clause}"]
         if self.step is not None:
-            at, action = self.step.at, shown(self.step.action)
+            at, action = self.step.at, format_value(self.step.action)
             lines = [f"{self.spec} step {self.step.number}: {action} at {at} not enabled: {self.clause}"]
-        lines.extend(f"    {shown(detail)}" for detail in self.details)
+        lines.extend(f"    {format_value(detail)}" for detail in self.details)
         if self.before:
             lines.append("  the steps before it:")
             lines.extend(f"  {step}" for step in self.before)
         return "\n".join(lines)
 
 
-def shown(value: object) -> str:
-    """A value as a reader wants it: names of processes and views, no module paths."""
+def format_value(value: object) -> str:
+    """Formats a value for readers: names of processes and views, no module paths."""
     if isinstance(value, tuple) and not isinstance(value, ProcessId | ViewId) and not hasattr(value, "_fields"):
-        return "(" + ", ".join(shown(part) for part in value) + ")"
+        return "(" + ", ".join(format_value(part) for part in value) + ")"
     if isinstance(value, msgspec.Struct) and type(value).__str__ is object.__str__:
-        fields = ", ".join(shown(getattr(value, name)) for name in value.__struct_fields__)
+        fields = ", ".join(format_value(getattr(value, name)) for name in value.__struct_fields__)
         return f"{type(value).__name__}({fields})"
     if isinstance(value, bytes):
         return repr(value if len(value) <= 24 else value[:24] + b"...")
@@ -83,7 +83,7 @@ Transition = Callable[[Any, ProcessId], None]
 
 
 class Spec:
-    """Base of all specifications. `<action>_pre` judges a step, `<action>_eff` follows it."""
+    """Base class of all specifications. `<action>_pre` checks a step, `<action>_eff` follows it."""
 
     NAME: ClassVar[str] = ""
 
@@ -117,7 +117,7 @@ class Spec:
         return tuple(self._transitions)
 
     def observe(self, at: ProcessId, action: Action) -> None:
-        """Follow one step, or raise Violation."""
+        """Follows one step, or raises Violation."""
         transition = self._transitions.get(type(action))
         if transition is None:
             return
@@ -129,17 +129,17 @@ class Spec:
         self.coverage[name] += 1
 
     def after(self, p: ProcessId, joint: Joint) -> None:
-        """Judge the state of p, after an input that it handled. For invariants."""
+        """Checks the state of p after an input that it handled. For invariants."""
 
     def judge_again(self) -> None:
-        """Forget what was judged already, so that the next look is at everything."""
+        """Discards the record of earlier checks, so that the next check covers everything."""
 
     def require(self, holds: bool, clause: str, *details: object) -> None:
-        """A precondition: what has to hold, its text, and what helps to see why it does not."""
+        """Checks a precondition: the condition, its text, and details for the violation report."""
         if not holds:
             raise Violation(self.NAME, clause, details)
         self.coverage[clause] += 1
 
     def branch(self, clause: str) -> None:
-        """A choice that the specification leaves open was taken."""
+        """Counts a choice that the specification leaves open."""
         self.coverage[clause] += 1

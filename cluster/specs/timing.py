@@ -1,15 +1,15 @@
-"""TIMING: how long a change of view takes, once everything is quiet and everybody sees the same.
+"""TIMING: bounds on the duration of a view change, once the network is stable.
 
-Paper: Khazan's thesis, ch. 9. With detection the time until everybody has noticed the last group event, latency the
-time that a message takes at most, and block_time what a client takes to answer block:
+Paper: Khazan's thesis, ch. 9. `detection` is the time until all members have noticed the last group event, `latency`
+the maximum message delay, and `block_time` the time that a client takes to answer block:
 - assumption 9.4.1: start_change within detection of the last group event;
 - assumption 9.4.2: the view of MBRSHP within one latency of the last start_change;
 - corollary 9.3.2: the view is delivered when MBRSHP has it, or block_time and one latency after the last start_change;
 - corollary 9.5.1: so it is delivered within detection + latency + block_time of the last group event.
-The thesis assumes the first two of its membership service; here they are judged as well.
+The thesis assumes the first two of its membership service; here they are checked as well.
 Departs: with the second forwarding strategy (6.2) a message that has to be forwarded leaves when all sync messages are
-there, so a change in which anybody forwarded may take one latency more.
-Only views that everybody sees alike are bound: the caller judges after a group event that was the last.
+there, so a view change with forwarding may take one latency more.
+The bounds apply only to views that all members see alike: the caller checks after the last group event.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cluster.actions import Action
     from cluster.names import ProcessId, View
 
-ROUNDING = 1e-9  # of adding up times
+ROUNDING = 1e-9  # tolerance for floating-point sums of times
 
 
 class TimingSpec(Spec):
@@ -34,10 +34,10 @@ class TimingSpec(Spec):
 
     def __init__(self) -> None:
         super().__init__()
-        self.mstart: dict[ProcessId, float] = {}  # when the last start_change came
+        self.mstart: dict[ProcessId, float] = {}  # time of the last start_change
         self.mview: dict[ProcessId, tuple[View, float]] = {}
         self.gcview: dict[ProcessId, tuple[View, float]] = {}
-        self.forwarded = -1.0  # when somebody last forwarded a message
+        self.forwarded = -1.0  # time of the last forwarded message
 
     def watch(self, at: ProcessId, action: Action, now: float) -> None:
         if type(action) is StartChange:
@@ -52,20 +52,22 @@ class TimingSpec(Spec):
     def judge(
         self, last_ge: float, members: Iterable[ProcessId], *, detection: float, latency: float, block_time: float
     ) -> float:
-        """The last group event left these members. How long after it the last of them had the view of them all."""
-        everybody = tuple(sorted(members))
-        self.invariant_same_view(everybody)
-        last_mstart = max(self.mstart[p] for p in everybody)
+        """Checks the bounds after the last group event, which left these members. Returns how long the view took."""
+        all_members = tuple(sorted(members))
+        self.invariant_same_view(all_members)
+        last_mstart = max(self.mstart[p] for p in all_members)
         forwarding = self.invariant_forwarding(last_ge, latency)
-        for p in everybody:
+        for p in all_members:
             self.invariant_bounds(p, last_ge, last_mstart, detection, latency, block_time + forwarding)
-        return max(self.gcview[p][1] for p in everybody) - last_ge
+        return max(self.gcview[p][1] for p in all_members) - last_ge
 
-    def invariant_same_view(self, everybody: tuple[ProcessId, ...]) -> None:
-        views = {self.gcview[p][0].id if p in self.gcview else None for p in everybody}
-        self.require(len(views) == 1 and None not in views, "all have the same last view", *sorted(map(str, views)))
-        view, _ = self.gcview[everybody[0]]
-        self.require(view.members == everybody, "it is the view of exactly them", view, everybody)
+    def invariant_same_view(self, all_members: tuple[ProcessId, ...]) -> None:
+        views = {self.gcview[p][0].id if p in self.gcview else None for p in all_members}
+        self.require(
+            len(views) == 1 and None not in views, "all processes have the same last view", *sorted(map(str, views))
+        )
+        view, _ = self.gcview[all_members[0]]
+        self.require(view.members == all_members, "the view has exactly these members", view, all_members)
 
     def invariant_forwarding(self, last_ge: float, latency: float) -> float:
         if self.forwarded < last_ge:

@@ -1,18 +1,20 @@
-"""TO: one sequence of entries for all, delivered without gaps.
+"""TO: specification of the total order: one sequence of entries, delivered to all without gaps.
 
 Paper: De Prisco et al., PODC 1998, section 6 (after Fekete, Lynch, Shvartsman, PODC 1997): pending[p], queue, next[p].
 Departs:
-- A snapshot stands for the delivery of all below it (`CatchUp`). It can only be of what somebody delivered.
+- A snapshot stands for the delivery of everything below it (`CatchUp`). It can only cover entries that some process
+  delivered.
 - A process that kept its disk comes back at some earlier position (its snapshot) and delivers again: the same entries
   at the same positions, and without a gap. So a recovery resets next[p] to any position up to where it was.
-- A crash of the submitter may lose the last of what it broadcast, what is refused is taken back (`replica`), and a
-  replica may take back a checkpoint that a later one makes useless.
-- Entries of nobody mark the change of the primary view: all who establish a view put the same one at the same place.
+- A crash of the submitter may lose the last entries it broadcast. Refused entries are taken back (`replica`), and a
+  replica may take back a checkpoint that a later one makes obsolete.
+- Entries of `NOBODY` mark the change of the primary view: all processes that establish a view put the same one at the
+  same position.
 
-Internal choice: TO-ORDER(a, p), when the first process delivers the entry. Its place is first visible there, and that
-somebody else delivers another one in that place is wrong whenever it was ordered.
-Two more clauses are what the exactly-once rule after truncation rests on: labels of one origin enter the order in
-increasing order, and nothing is delivered that nobody confirmed.
+Internal choice: TO-ORDER(a, p) when the first process delivers the entry. Its position is first visible there, and
+another entry delivered at that position is wrong whenever it was ordered.
+Two more clauses are the basis of the exactly-once rule after truncation: labels of one origin enter the order in
+increasing order, and every delivered entry was confirmed by some process.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
         Recovered,
     )  # fmt: skip
 
-REMEMBERED = 100_000  # entries; what is older is no longer compared
+REMEMBERED = 100_000  # number of recent entries kept for comparison
 
 
 class TotalOrderSpec(Spec):
@@ -48,11 +50,11 @@ class TotalOrderSpec(Spec):
         self.pending: dict[ProcessId, LossyQueue[Entry]] = {}
         self.queue: Window[tuple[Label, Entry]] = Window()
         self.next: dict[ProcessId, int] = {}
-        self.resumed: set[ProcessId] = set()  # recovered, and delivered nothing since
+        self.resumed: set[ProcessId] = set()  # recovered processes that delivered nothing since
         self.highest: dict[ProcessId, Label] = {}  # the last label of each origin in queue
         self.confirmed: dict[ProcessId, int] = {}
         self.confirmed_by_any = 0
-        self.established: dict[ViewId, int] = {}  # how long an order its members built on
+        self.established: dict[ViewId, int] = {}  # length of the order that its members built on
         self.current: dict[ProcessId, ViewId] = {}
         self.last_established: dict[ProcessId, ViewId] = {}
         self._remembered = remembered
@@ -69,7 +71,7 @@ class TotalOrderSpec(Spec):
         last = self.highest.get(label.origin)
         self.require(last is None or label > last, "to-order: the labels of an origin increase", label, last)
         if label.origin == NOBODY:
-            self.require(entry.kind == VIEW, "to-order: what comes from nobody is a change of view", label, entry)
+            self.require(entry.kind == VIEW, "to-order: an entry without an origin is a change of view", label, entry)
             self.require(
                 self.established.get(label.view_id) == self.queue.end + 1,
                 "to-order: a change of view ends the order that its members built on",
@@ -77,7 +79,7 @@ class TotalOrderSpec(Spec):
                 self.established.get(label.view_id),
             )
         else:
-            self.require(entry.kind != VIEW, "to-order: a change of view comes from nobody", label)
+            self.require(entry.kind != VIEW, "to-order: a change of view has no origin", label)
             pending = self.pending.get(label.origin)
             taken = pending is not None and pending.take(entry)
             front = [] if taken or pending is None else pending.front()[:4]
@@ -97,14 +99,14 @@ class TotalOrderSpec(Spec):
                 self.branch("deliver: again, after a recovery")
         else:
             self.require(i == following, "deliver: i = next[p]", following)
-        self.require(i < self.confirmed_by_any, "deliver: somebody confirmed it", self.confirmed_by_any)
+        self.require(i < self.confirmed_by_any, "deliver: some process confirmed the entry", self.confirmed_by_any)
         if i >= self.queue.end:
             self.to_order_pre(act.label, act.entry)
             self.to_order_eff(act.label, act.entry)
         elif i >= self.queue.low:
             self.require(self.queue[i] == (act.label, act.entry), "deliver: queue(next[p]) = (a, p)", *self.queue[i])
         else:
-            self.branch("deliver: older than what is remembered")
+            self.branch("deliver: older than the kept history")
 
     def deliver_eff(self, act: Deliver, at: ProcessId) -> None:
         self.next[at] = act.position + 1
@@ -115,7 +117,9 @@ class TotalOrderSpec(Spec):
         self.require(
             at in self.resumed or act.position >= following, "catch_up: never back to before next[p]", following
         )
-        self.require(act.position <= self.queue.end, "catch_up: somebody delivered all below", self.queue.end)
+        self.require(
+            act.position <= self.queue.end, "catch_up: some process delivered all entries below", self.queue.end
+        )
 
     def catch_up_eff(self, act: CatchUp, at: ProcessId) -> None:
         self.next[at] = act.position
@@ -137,7 +141,8 @@ class TotalOrderSpec(Spec):
         known = self.established.get(act.view.id, act.length)
         self.require(act.length == known, "established: all members build on the same order", known)
         self.require(
-            act.length > self.next.get(at, 0) or at in self.resumed, "established: what p delivered is in the order"
+            act.length > self.next.get(at, 0) or at in self.resumed,
+            "established: entries delivered by p are in the order",
         )
 
     def established_eff(self, act: Established, at: ProcessId) -> None:
@@ -165,6 +170,6 @@ class TotalOrderSpec(Spec):
             self.resumed.add(at)
 
     def take_back(self, p: ProcessId, entry: Entry) -> bool:
-        """p was told that this entry of its own will not be delivered. False: it is in the order, or never was here."""
+        """p was told that this own entry will not be delivered. False: it is in the order, or was never submitted."""
         pending = self.pending.get(p)
         return pending is not None and pending.take_back(entry)

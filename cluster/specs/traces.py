@@ -1,19 +1,19 @@
-"""Traces as text: what a process recorded, line by line, put together with what the others did, and judged.
+"""Trace files: reads recorded traces, merges those of several processes, and checks the result.
 
 A file holds one or more lives of one process. A life begins with a `Life`; each other line is an action with its time:
 
     {"trace":1,"process":["a",0],"boot":1,"founder":["a",0],"at":12.25}
     [12.251,"Submitted",{"ticket":1,"body":"eA=="}]
 
-Who sees all processes at once (the simulator) writes one file for them: each line also says whose action it is, and
-crashes are actions. `python -m cluster check` reads either.
+A recorder that sees all processes (the simulator) writes one file for them: each line also names the process of the
+action, and crashes are actions. `python -m cluster check` reads both forms.
 
     [12.251,"Submitted",{"ticket":1,"body":"eA=="},["a",0]]
 
-Lives of several processes become one trace by their times, so their clocks have to be one clock: processes of one
-machine. Any order that keeps causes before effects is as good as the real one, since what processes do without hearing
-of each other could have happened in either order. That a process crashed is only seen when it begins another life, so
-that is where the crash is put: between the two it did nothing.
+Lives of several processes are merged by their times, so the processes need the same clock: they run on one machine. Any
+order that keeps causes before effects is as good as the real one, since actions of processes that do not hear of each
+other could have happened in either order. A crash is only visible when the process begins another life, so the crash is
+put there: between the two lives the process did nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FORMAT = 1
 
 
 class Life(msgspec.Struct, frozen=True):
-    """The first line of a life. `founder`: who founded the group, where this process knows it."""
+    """The first line of a life. `founder`: the process that founded the group, if this process knows it."""
 
     trace: int
     process: ProcessId
@@ -45,11 +45,11 @@ class Life(msgspec.Struct, frozen=True):
 
 
 class BadTrace(Exception):
-    """A file that is no trace, or traces that do not belong together."""
+    """A file that is not a trace, or traces that do not belong together."""
 
 
 class TraceLine(msgspec.Struct, array_like=True, frozen=True):
-    """An action. `process`: whose it is, if not that of the life it stands in."""
+    """An action. `process`: its process, if it differs from that of the life."""
 
     at: float
     kind: str
@@ -75,7 +75,7 @@ def action_line(at: float, action: Action, process: ProcessId | None = None) -> 
 
 
 def read_trace(name: str, lines: Iterable[bytes]) -> Iterator[Step | Life]:
-    """The lives and steps of one file. A line that is cut short, the last of a life, is what a kill leaves behind."""
+    """The lives and steps of one file. Accepts a truncated last line of a life, which a killed process leaves."""
     life: Life | None = None
     cut = ""
     for number, line in enumerate(lines, 1):
@@ -87,21 +87,21 @@ def read_trace(name: str, lines: Iterable[bytes]) -> Iterator[Step | Life]:
             if begins:
                 life = _decode_life(line)
                 if life.trace != FORMAT:
-                    raise BadTrace(f"{name}:{number}: a trace of format {life.trace}; this is a reader of {FORMAT}")
+                    raise BadTrace(f"{name}:{number}: trace format {life.trace} is not supported, only {FORMAT}")
                 yield life
                 continue
             found = _decode_line(line)
             action = _DECODERS[found.kind].decode(found.fields)
         except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
-            cut = f"{name}:{number}: no line of a trace: {error}"
+            cut = f"{name}:{number}: not a valid trace line: {error}"
             continue
         if life is None:
-            raise BadTrace(f"{name}:{number}: an action before the line that says whose it is")
+            raise BadTrace(f"{name}:{number}: an action before the first line of a life, which names the process")
         yield found.at, found.process or life.process, action
 
 
 def merge(files: Mapping[str, Iterable[bytes]]) -> Iterator[Step]:
-    """All steps of all files as one trace, with the crashes that must have been."""
+    """Merges the steps of all files into one trace and adds the implied crashes."""
     streams = [_timed(name, lines) for name, lines in files.items()]
     for _, step in heapq.merge(*streams, key=lambda pair: pair[0]):
         yield step
@@ -118,17 +118,17 @@ def _timed(name: str, lines: Iterable[bytes]) -> Iterator[tuple[float, Step]]:
             yield step.at, (step.at, step.process, Recovered(step.boot))
         elif step.boot != 1:
             raise BadTrace(
-                f"{name}: the first life of {step.process} in it is number {step.boot}: the ones before are missing"
+                f"{name}: the file begins with life {step.boot} of {step.process}: the lives before it are missing"
             )
         before = step
 
 
 def founder_of(files: Mapping[str, Iterable[bytes]]) -> ProcessId:
-    """Who founded the group, by what the first lines say."""
+    """The process that founded the group, from the first lines of the files."""
     found = {life.founder for name, lines in files.items() for life in _lives(name, lines) if life.founder is not None}
     if len(found) != 1:
-        said = ", ".join(sorted(map(str, found))) or "nobody"
-        raise BadTrace(f"one process must have founded the group; the traces say: {said}")
+        said = ", ".join(sorted(map(str, found))) or "none"
+        raise BadTrace(f"the traces must name one founder of the group, but they name: {said}")
     return found.pop()
 
 
@@ -138,7 +138,7 @@ def _lives(name: str, lines: Iterable[bytes]) -> Iterator[Life]:
             try:
                 yield _decode_life(line)
             except msgspec.MsgspecError as error:
-                raise BadTrace(f"{name}: no line of a trace: {error}") from None
+                raise BadTrace(f"{name}: not a valid trace line: {error}") from None
 
 
 class TraceVerdict(msgspec.Struct):
@@ -147,7 +147,7 @@ class TraceVerdict(msgspec.Struct):
 
 
 def judge(founder: ProcessId, steps: Iterable[Step]) -> TraceVerdict:
-    """Follow the trace through all specifications, up to the first step that one of them does not allow."""
+    """Checks the trace against all specifications, up to the first violation."""
     checkers = Checkers(founder)
     violation = None
     try:

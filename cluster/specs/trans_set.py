@@ -1,13 +1,13 @@
-"""TRANS_SET: a view comes with the set of those who move into it together.
+"""TRANS_SET: specification of transitional sets: a view comes with the members that move into it together.
 
 Paper: Khazan's thesis, fig. 5.3. State variables keep its names.
 Departs: a recovery makes v_p the current view (section 6.4).
 
 Internal choice: set_prev_view_q(v), by which q commits itself to deliver v, if at all, from the view it is in then. The
-checker does not choose. Each view_p(v, T) from a view w says of every q in both views that prev_view[q][v] = w (q in T)
-or that it is another view (q not in T), and q itself says it when it delivers v. A trace is allowed exactly if some
-prev_view agrees with all that was said, so the checker keeps what was said of each q and refuses the first
-contradiction. A q that never delivers v is held only to having been in w: it can have committed itself there and no
+checker does not choose. Each view_p(v, T) from a view w states for every q in both views that prev_view[q][v] = w (q in
+T) or that it is another view (q not in T); q itself states it when it delivers v. A trace is allowed exactly if some
+prev_view agrees with all these statements, so the checker keeps the statements for each q and rejects the first
+contradiction. A q that never delivers v only has to have been in w: it can have committed itself there and gone no
 further.
 """
 
@@ -29,9 +29,9 @@ class TransSetSpec(Spec):
     def __init__(self) -> None:
         super().__init__()
         self.current_view: dict[ProcessId, View] = {}
-        self.prev_view: dict[ViewId, dict[ProcessId, ViewId]] = {}  # prev_view[q][v] as far as it was said, by v first
-        self.not_prev_view: dict[ViewId, dict[ProcessId, set[ViewId]]] = {}  # what it was said not to be
-        self.been_in: dict[ViewId, set[ProcessId]] = {}  # who was in a view at some time
+        self.prev_view: dict[ViewId, dict[ProcessId, ViewId]] = {}  # prev_view[q][v] as far as stated, by v first
+        self.not_prev_view: dict[ViewId, dict[ProcessId, set[ViewId]]] = {}  # the values that were excluded
+        self.been_in: dict[ViewId, set[ProcessId]] = {}  # processes that were ever in the view
         self.past = PastViews()
 
     # output view_p(v, T)
@@ -43,7 +43,7 @@ class TransSetSpec(Spec):
         said = prev_view.get(at, current.id)
         self.require(
             said == current.id and current.id not in not_prev_view.get(at, ()),
-            "view: prev_view[p][v] = current_view[p], as those who delivered v before have it",
+            "view: prev_view[p][v] = current_view[p], as stated by earlier deliveries of v",
             current,
             said,
         )
@@ -61,7 +61,7 @@ class TransSetSpec(Spec):
                 )
                 self.require(
                     q in self.been_in.get(current.id, ()) or q == at,
-                    "view: q in T only if q was in current_view[p] to say so",
+                    "view: q in T only if q was in current_view[p]",
                     q,
                 )
             else:
@@ -75,12 +75,12 @@ class TransSetSpec(Spec):
             if q in act.transitional:
                 self.prev_view[v.id][q] = current.id
             elif q in v.members:
-                self.branch("view: q in both views moves from elsewhere")
+                self.branch("view: q in both views moves from another view")
                 self.not_prev_view[v.id].setdefault(q, set()).add(current.id)
         self.current_view[at] = v
         self.been_in.setdefault(v.id, set()).add(at)
         self.past.enter(at, v)
-        for view_id in self.past.take_over():
+        for view_id in self.past.take_ended():
             for known in (self.prev_view, self.not_prev_view, self.been_in):
                 known.pop(view_id, None)
 

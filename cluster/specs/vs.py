@@ -1,4 +1,4 @@
-"""VS: views that come and go, and in each view an agreed order of messages with safe indications.
+"""VS: specification of view synchrony: an agreed message order in each view, with safe indications.
 
 Paper: De Prisco et al., PODC 1998, fig. 1. See `ordered_views` for the state, the departures and the choices.
 Departs: no process has a view before it is given one (the paper starts the members of v0 in v0).

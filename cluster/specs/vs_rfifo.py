@@ -1,7 +1,7 @@
-"""VS_RFIFO: those who move together from one view to the next delivered the same messages in the first.
+"""VS_RFIFO: specification of virtual synchrony: members that change views together delivered the same messages.
 
 Paper: Khazan's thesis, fig. 5.2, a modification of WV_RFIFO. State variables keep its names.
-Departs: a recovery delivers v_p without a cut (section 6.4): nobody else ever moves into v_p.
+Departs: a recovery delivers v_p without a cut (section 6.4): no other process ever moves into v_p.
 
 Internal choice: set_cut(v, v', c), once for each pair of views, with any c. The checker sets the cut when the first
 process moves from v to v', to what that process has delivered. No other cut would have allowed that step, and no
@@ -33,7 +33,7 @@ class VsRfifoSpec(WvRfifoSpec):
         delivered = self.last_dlvrd.get(at, {})
         cut = self.cut.setdefault(act.view.id, {}).get(current.id)
         if cut is None:  # set_cut(current_view[p], v, last_dlvrd[.][p])
-            self.branch("set_cut: by the first who moves from v to v'")
+            self.branch("set_cut: by the first process that moves from v to v'")
             self.cut[act.view.id][current.id] = dict(delivered)
         else:
             self.require(

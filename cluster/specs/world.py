@@ -1,7 +1,7 @@
-"""WORLD: who can take a step at all.
+"""WORLD: specification of crashes: a crashed process takes no step until it recovers.
 
-No paper has it: the papers' processes never stop, and "recovery" is a word of section 6.4 of Khazan's thesis. Here a
-crashed process takes no steps until it recovers, and one that lost its disk never comes back under its name.
+No paper has this specification: the papers' processes never stop, and section 6.4 of Khazan's thesis only sketches
+recovery. A process that lost its disk never comes back under its name.
 """
 
 from __future__ import annotations

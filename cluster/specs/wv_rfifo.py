@@ -1,9 +1,9 @@
-"""WV_RFIFO: messages reach the view they were sent in, in FIFO order without gaps.
+"""WV_RFIFO: specification of FIFO delivery within views: in the view of the send, in order, without gaps.
 
 Paper: Khazan's thesis, fig. 5.1. State variables keep its names.
 Departs: recovery is the delivery of the singleton view v_p (section 6.4). It is the only step back that a view can
-take; the next view is greater than all before the crash, and the client sends nothing in v_p after a recovery.
-No internal actions, so no guesses. Messages of a view are forgotten when all its members are past it.
+take. The next view is greater than all before the crash, and the client sends nothing in v_p after a recovery.
+No internal actions, so no guesses. Messages of a view are dropped when all its members have left it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cluster.actions import Crashed, GcsDeliver, GcsSend, GcsView, Recovered
     from cluster.messages import Ordered
 
-FORGET_EVERY = 256  # messages of one sender between two looks at what all have
+FORGET_EVERY = 256  # messages of one sender between two cleanups of messages that all members have
 
 
 class WvRfifoSpec(Spec):
@@ -74,7 +74,7 @@ class WvRfifoSpec(Spec):
         self._enter(act.view, at)
         self.past.enter(at, act.view)
         self.recovered.discard(at)
-        for view_id in self.past.take_over():
+        for view_id in self.past.take_ended():
             self.forget(view_id)
 
     def crashed_eff(self, act: Crashed, at: ProcessId) -> None:
@@ -95,7 +95,7 @@ class WvRfifoSpec(Spec):
         return view
 
     def forget(self, view_id: ViewId) -> None:
-        """All members are past this view."""
+        """Drops the view: all members have left it."""
         self.msgs.pop(view_id, None)
 
     def sent(self, p: ProcessId, view_id: ViewId) -> Window[Ordered]:
@@ -111,7 +111,7 @@ class WvRfifoSpec(Spec):
         self.last_dlvrd[at] = {}
 
     def _has(self, q: ProcessId, p: ProcessId, view_id: ViewId) -> int:
-        """How many of p's messages in this view q will never ask for again."""
+        """How many of p's messages in this view q will never need again."""
         if self.past.is_past(q, view_id):
             return self.msgs[view_id][p].end
         return self.last_dlvrd.get(q, {}).get(p, 0) if self.view_of(q).id == view_id else 0

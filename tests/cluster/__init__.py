@@ -1,1 +1,1 @@
-"""The group communication stack, layer by layer and as a whole."""
+"""Tests of the group communication stack, layer by layer and as a whole."""

@@ -1,7 +1,7 @@
-"""A few end-points with their links and membership, and a network between them that can be cut. For tests.
+"""Test harness: end-points with their links and membership, on a simulated network that can be cut.
 
-Connections are FIFO each way and break when told to; a silenced direction holds back what it carries. The clients only
-record. Everything follows from the calls and the seed.
+Connections are FIFO in each direction and break on request. A silenced direction holds back its frames. The clients
+only record. Each run is determined by the calls and the seed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REDIAL = 0.02
 
 
 class Client:
-    """Records what the end-point tells it, and answers block at once (or when told, with `prompt` off)."""
+    """Records the end-point's calls, and answers block at once (or on request, with `prompt` off)."""
 
     def __init__(self) -> None:
         self.endpoint: Endpoint
@@ -73,7 +73,7 @@ class Node:
         self.membership.links, self.membership.detector = self.links, self.detector
         self.membership.above = self.endpoint
         self.endpoint.links, self.endpoint.above = self.links, self.client
-        self.deaf = False  # takes nothing but proposals
+        self.deaf = False  # reads nothing but proposals
         self.membership.start()
 
     def received(self, peer: ProcessId, frame: Frame) -> None:
@@ -83,7 +83,7 @@ class Node:
         else:
             if self.deaf:
                 return
-            self.links.received(peer, frame)  # first: a Hello says which life of the peer is heard
+            self.links.received(peer, frame)  # first: a Hello tells which life of the peer this is
             self.detector.heard(peer)
 
     def tick(self) -> None:
@@ -129,7 +129,7 @@ class Group:
         for name in names:
             self.start(name)
 
-    # ---- the story
+    # ---- actions of a test
 
     def start(self, name: str) -> None:
         me = ProcessId(name)
@@ -151,7 +151,7 @@ class Group:
             self._break(pair)
 
     def cut(self, a: str, b: str) -> None:
-        """No connection between the two from here on."""
+        """Closes the connection between the two and keeps it closed."""
         pair = _pair(ProcessId(a), ProcessId(b))
         self._cut.add(pair)
         self._break(pair)
@@ -163,11 +163,11 @@ class Group:
                     self.cut(a, b)
 
     def flicker(self, a: str, b: str) -> None:
-        """The connection breaks and is dialled again."""
+        """Breaks the connection; it is dialled again."""
         self._break(_pair(ProcessId(a), ProcessId(b)))
 
     def silence(self, a: str, b: str) -> None:
-        """What a says to b stays on its way."""
+        """Holds back the frames from a to b."""
         self._silent.add((ProcessId(a), ProcessId(b)))
 
     def heal(self) -> None:
@@ -210,7 +210,7 @@ class Group:
         self.now = end
 
     def step(self) -> None:
-        """The next thing that happens: a frame arrives, a connection is made, or somebody's time has come."""
+        """Runs the next event: a frame arrives, a connection is made, or a deadline is reached."""
         at = self._next_at()
         self.now = max(self.now, at)
         if self._events and self._events[0][0] <= at:
@@ -226,7 +226,7 @@ class Group:
         event = self._events[0][0] if self._events else inf
         return min(event, min((node.next_deadline() for node in self.nodes.values()), default=inf))
 
-    # ---- what came of it
+    # ---- results
 
     def view(self, name: str) -> str:
         return "".join(member.name for member in self.nodes[ProcessId(name)].endpoint.current_view.members)

@@ -1,4 +1,4 @@
-"""Processes on an ideal network in one thread: no delays, no losses, frames handed over one after the other."""
+"""Test harness: processes on an ideal network in one thread, without delays and losses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Half:
 
 
 class Counter:
-    """A state machine that costs next to nothing: it counts."""
+    """A state machine of negligible cost: it counts."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -47,7 +47,7 @@ class Counter:
 
 
 class Ideal:
-    """`wire`: frames pass through their wire form, encoded once for all receivers. `disk`: records reach an image."""
+    """`wire`: frames are encoded once for all receivers and decoded. `disk`: records are written to an image."""
 
     def __init__(self, names: str, settings: Settings, *, wire: bool = False, disk: bool = False) -> None:
         self.now = 0.0
@@ -84,7 +84,7 @@ class Ideal:
         self.processes[ProcessId(name)].submit(self.now, body)
 
     def settle(self) -> None:
-        """Hand over frames until there are none."""
+        """Delivers frames until there are none."""
         frames, processes, wire = self._frames, self.processes, self.wire
         for me, process in processes.items():
             self._perform(me, process)
@@ -99,7 +99,7 @@ class Ideal:
             process.performed(self.now, process.context.taken)
 
     def _do_all(self, me: ProcessId, effects: list[Effect]) -> bool:
-        """Whether something was written."""
+        """Performs the effects. Returns whether a record was written."""
         written = False
         for effect in effects:
             if type(effect) is Send:

@@ -1,7 +1,7 @@
-"""The thesis' promises, checked on a whole trace in the plainest words. For tests of the end-point and below.
+"""The thesis' guarantees as direct checks of a whole trace, for tests of the end-point and below.
 
-Not the specification automata (those judge step by step): here each property is stated on its own, as directly as it
-can be, so that the two are no copies of each other.
+These are not the specification automata, which check step by step. Each property is stated on its own, as directly as
+possible, so that the two are independent of each other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Life = tuple[ProcessId, int]
 
 
 class Stay:
-    """One life's time in one view: what it sent and what it delivered there, and how it left."""
+    """One life's time in one view: the messages it sent and delivered there, and how it left."""
 
     def __init__(self, life: Life, view: View) -> None:
         self.life, self.view = life, view
@@ -74,7 +74,7 @@ def judge(trace: Trace) -> None:
 
 
 def within_view_fifo(trace: Trace) -> None:
-    """What is delivered in a view from a sender is a prefix of what it sent there; views grow and include me."""
+    """The messages delivered in a view from a sender are a prefix of those sent there; views grow and include me."""
     sent: dict[tuple[ProcessId, ViewId], list[Ordered]] = defaultdict(list)
     everything = stays(trace)
     for stay in everything:
@@ -91,7 +91,7 @@ def within_view_fifo(trace: Trace) -> None:
 
 
 def virtual_synchrony(trace: Trace) -> None:
-    """Who moves from one view to the same next view delivered the same messages in the first."""
+    """Members that move from one view to the same next view delivered the same messages in the first."""
     cuts: dict[tuple[ViewId, ViewId], dict[ProcessId, int]] = {}
     for stay in stays(trace):
         if stay.next is not None:
@@ -101,7 +101,7 @@ def virtual_synchrony(trace: Trace) -> None:
 
 
 def transitional_sets(trace: Trace) -> None:
-    """T: of both views; all who move along are in it, and nobody is who comes from elsewhere."""
+    """T is a subset of both views. It contains all members that move along, and no member from another view."""
     came_from: dict[tuple[ProcessId, ViewId], ViewId] = {}
     moves = [stay for stay in stays(trace) if stay.next is not None]
     for stay in moves:
@@ -143,15 +143,17 @@ def membership(trace: Trace) -> None:
             views[process] = action.view
             ids[action.view.id.epoch][action.view.id] = action.view
         elif isinstance(action, Crashed):
-            views[process] = initial_view(process)  # the ids of changes go on to grow over a crash
+            views[process] = initial_view(process)  # start-change ids keep increasing over a crash
     for same_epoch in ids.values():
         members = tuple(member for view in same_epoch.values() for member in view.members)
         assert len(members) == len(set(members))
 
 
 def links(trace: Trace) -> None:
-    """Fig. 4.4: in order, nothing twice; what is missing is the end of what was sent before the receiver left the
-    reliable set, or was sent to a life of it that ended."""
+    """Fig. 4.4: in order, nothing twice. Missing messages were lost at the end of a stream.
+
+    They were sent before the receiver left the reliable set, or to a life of it that ended.
+    """
     # channel[p, q]: (message, number of the stretch it belongs to); a stretch may lose its end once it is closed
     channel: dict[tuple[ProcessId, ProcessId], list[tuple[Payload, int]]] = defaultdict(list)
     stretch: dict[tuple[ProcessId, ProcessId], int] = defaultdict(int)

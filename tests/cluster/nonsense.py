@@ -1,7 +1,7 @@
-"""Messages of the right form and any content: what a peer could say that has the key and keeps to no protocol.
+"""Hypothesis strategies for well-formed messages with arbitrary content, as an authenticated faulty peer may send.
 
-For each type of what travels, a strategy that fills each of its fields; numbers, names and views are now and then those
-that mean something where the message arrives.
+For each message type there is a strategy that fills each of its fields. Numbers, names and views are sometimes ones
+that are meaningful to the receiver.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Nonsense:
             return st.tuples(*(self.of(one) for one in inside))
         if kind is Entry:
             return st.builds(Entry, self.of(str), self.of(bytes))
-        if kind is Pack:  # mostly one that holds what it says
+        if kind is Pack:  # usually a well-formed one
             sound = st.lists(self.of(Entry), max_size=4).map(pack)
             any_other = st.builds(Pack, INTS, self.of(bytes), self.of(tuple[tuple[int, str], ...]))
             return st.one_of(sound, sound, any_other)

@@ -1,9 +1,9 @@
-"""A world for the view order alone: FIFO multicast with virtual delays, views that cut the streams, and a judge.
+"""Test harness for the view order alone: FIFO multicast with virtual delays, view changes, and a VS checker.
 
-What stands below the order here keeps the promises of the virtual synchrony layer: FIFO per sender, a sender gets its
-own messages, members that go on together have delivered the same messages of the old view, nothing crosses a view.
-The judge holds the order to VS (DVS paper, fig. 1) at every receipt and every safe indication, and asks of the latter
-that every client has dealt with the message.
+The layer below the order keeps the guarantees of the virtual synchrony layer: FIFO per sender, a sender gets its own
+messages, members that continue together have delivered the same messages of the old view, nothing crosses a view. The
+checker compares the order with VS (DVS paper, fig. 1) at every receipt and every safe indication. A safe indication
+also requires that every client has processed the message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def message(number: int, size: int = 1) -> Batch:
 
 
 class Judge:
-    """VS of fig. 1, with the queue of a view as far as anybody has received it."""
+    """VS of fig. 1, with the queue of a view as far as any member has received it."""
 
     def __init__(self) -> None:
         self.queue: dict[ViewId, list[tuple[ProcessId, ViewMessage]]] = {}
@@ -37,7 +37,7 @@ class Judge:
         self.ordered: dict[tuple[ViewId, ProcessId], int] = {}
         self.next: dict[tuple[ProcessId, ViewId], int] = {}
         self.next_safe: dict[tuple[ProcessId, ViewId], int] = {}
-        self.dealt: dict[tuple[ProcessId, ViewId], int] = {}  # how much of the order a client has dealt with
+        self.dealt: dict[tuple[ProcessId, ViewId], int] = {}  # how much of the order a client has processed
         self.receipts = 0
         self.safes = 0
 
@@ -67,7 +67,7 @@ class Judge:
 
 
 class Node:
-    """A process: the order under test, its client above, the endpoint and the links below."""
+    """A process: the order under test, its client above, the end-point and the links below."""
 
     def __init__(self, world: World, me: ProcessId, make: MakeOrder, settings: Settings) -> None:
         self.world = world
@@ -79,16 +79,16 @@ class Node:
         self.order.links = _Links(self)
         self.current_view: View | None = None
         self.is_blocked = True
-        self.is_mute = False  # whether what the order sends goes nowhere
-        self.ahead: list[tuple[View, ProcessId, Ordered]] = []  # of views that are not here yet
-        self.taken: dict[ProcessId, int] = {}  # how many messages of each member the order was given, in this view
+        self.is_mute = False  # drops all messages of the order
+        self.ahead: list[tuple[View, ProcessId, Ordered]] = []  # messages of future views
+        self.taken: dict[ProcessId, int] = {}  # messages of each member given to the order in this view
         self.received: list[tuple[ProcessId, ViewMessage]] = []  # in this view
         self.received_at: dict[int, float] = {}  # by id of the body
         self.safe_at: dict[int, float] = {}
         self.safe_count = 0
-        self.lag: Callable[[], float] | None = None  # how long the client takes to deal with a message
+        self.lag: Callable[[], float] | None = None  # the client's processing time per message
         self.on_receive: Callable[[ProcessId, ViewMessage], None] | None = None
-        self.backlog: deque[ViewMessage] = deque()  # for a client that heeds the window
+        self.backlog: deque[ViewMessage] = deque()  # for a client that respects the window
         self.stable_counts: tuple[int, ...] = ()
 
     # ---- the client above
@@ -126,8 +126,8 @@ class Node:
         self.safe_count += 1
 
     def roomy(self) -> None:
-        assert self.order.room
-        while self.backlog and self.order.room:
+        assert self.order.has_room
+        while self.backlog and self.order.has_room:
             self.submit(self.backlog.popleft())
 
     def submit(self, body: ViewMessage) -> None:
@@ -157,7 +157,7 @@ class Node:
                     assert node.taken.get(sender, 0) >= counts[rank], f"{member} lacks what {self.me} calls stable"
 
     def arrive(self, view: View, sender: ProcessId, body: Ordered) -> None:
-        """A message came over the wire."""
+        """A message arrived over the wire."""
         if view is self.current_view:
             cut = self.world.cuts.get((self.me, view.id))
             if cut is None or self.taken.get(sender, 0) < cut[sender]:
@@ -217,7 +217,7 @@ class World:
         self.cuts: dict[tuple[ProcessId, ViewId], dict[ProcessId, int]] = {}
         self.last_arrival: dict[tuple[ProcessId, ProcessId], float] = {}
         self.epoch = 0
-        self.acks = 0  # acknowledgements with a message of their own
+        self.acks = 0  # number of separate acknowledgement messages
         self.data = 0
         self.nulls = 0
         self.others = 0
@@ -264,14 +264,14 @@ class World:
         return make_view(self.epoch, {ProcessId(name): self.epoch for name in names})
 
     def form(self, names: str) -> World:
-        """All are in this view at once."""
+        """Puts all members into this view at once."""
         view = self.make_view(names)
         for name in names:
             self.node(name).install(view)
         return self
 
     def change(self, *groups: str, spread: float = 0.01) -> None:
-        """New views. The members block, then get what their companions have of the old view, then the new one."""
+        """Changes views: members block, get their companions' messages of the old view, then the new view."""
         for names in groups:
             for name in names:
                 node = self.node(name)
@@ -292,7 +292,7 @@ class World:
             assert node.is_blocked
 
     def _cut(self, view: View) -> None:
-        """Who goes on together agrees on how far into each stream of the old view it goes."""
+        """Members that continue together agree on a cut of each stream of the old view."""
         together: dict[ViewId, list[Node]] = {}
         for member in view.members:
             node = self.nodes[member]
@@ -311,7 +311,7 @@ class World:
                 self.cuts[node.me, view_id] = cut
 
     def _finish(self, node: Node, view: View) -> None:
-        """Forwarded messages up to the cut, in any order that keeps the streams; then the view."""
+        """Forwards messages up to the cut, in any order that keeps the streams; then delivers the view."""
         old = node.current_view
         if old is not None:
             cut = self.cuts[node.me, old.id]

@@ -1,4 +1,4 @@
-"""Slots, nulls and distributions (ATOP paper, sections 4 and 5)."""
+"""Adaptive order: slots, null messages and distributions (ATOP paper, sections 4 and 5)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def atop(world: World, name: str) -> AdaptiveOrder:
 
 
 def test_an_idle_member_costs_one_message_delay_and_never_a_timeout() -> None:
-    """The first message waits at most until everybody has heard of it and given up the slots before it."""
+    """The first message waits at most until all members have received it and given up the slots before it."""
     for seed in range(20):
         world = World("abcdef", AdaptiveOrder)
-        world.epoch = seed  # another deal
+        world.epoch = seed  # another slot assignment
         world.form("abcdef")
         body = message(1)
         world.node("c").submit(body)
@@ -68,7 +68,7 @@ def test_slots_are_given_up_by_the_message_that_leaves_anyway() -> None:
         a.submit(message(number))
     b.on_receive = None
     for number, slot in enumerate(world.streams[a.current_view.id, a.me]):  # type: ignore[union-attr]
-        b.order._busy = number < 9  # as if the ten came in one input
+        b.order._busy = number < 9  # as if the ten arrived in one input
         b.take(a.me, slot)
         if number == 0:
             b.order.send(message(100))
@@ -98,7 +98,7 @@ def test_a_switch_of_the_distribution_is_over_one_delay_after_all_heard_of_it() 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_switches_while_nulls_and_messages_are_under_way(seed: int) -> None:
-    """Distributions change every few messages, delays vary a hundredfold: nothing stays behind, the order is one."""
+    """Distributions change every few messages and delays vary a hundredfold: all is delivered, in one order."""
     chance = Random(seed)
     names = "abcde"[: chance.randint(2, 5)]
     world = World(names, AdaptiveOrder, seed, EAGER, lambda c: 0.0002 * 100 ** c.random())
@@ -118,7 +118,7 @@ def test_switches_while_nulls_and_messages_are_under_way(seed: int) -> None:
 
 
 def test_two_distributions_in_flight_at_once() -> None:
-    """A member may hear of the second before the first and never send under the first."""
+    """A member may learn of the second before the first and never send under the first."""
     world = World("abc", AdaptiveOrder).form("abc")
     a, b, c = (atop(world, name) for name in "abc")
     for node in world.nodes.values():
@@ -150,7 +150,7 @@ def test_two_distributions_in_flight_at_once() -> None:
     assert len(received[0]) == 3
 
 
-def test_odd_messages_are_ignored_by_all_alike() -> None:
+def test_invalid_messages_are_ignored_by_all_members_alike() -> None:
     world = World("abc", AdaptiveOrder).form("abc")
     a, b, _ = world.nodes
     body = message(1)
@@ -161,7 +161,7 @@ def test_odd_messages_are_ignored_by_all_alike() -> None:
         Slot(0, 0, -3, None, 0, None),
         Slot(0, 0, COUNT_MAX + 1, None, 0, None),
         Slot(-1, 0, 1, (1, 1, 1), 0, body),
-        Slot(3, 0, 1, None, 0, body),  # a distribution that nobody described
+        Slot(3, 0, 1, None, 0, body),  # a distribution without known weights
         Slot(3, 0, 1, (1, 1), 0, body),
         Slot(3, 0, 1, (1, 1, 0), 0, body),
         Slot(3, 0, 1, (1, 1, 1 << 60), 0, body),

@@ -1,9 +1,10 @@
-"""The experiments of the ATOP paper (section 6.2), in virtual time.
+"""The latency experiments of the ATOP paper (section 6.2), in virtual time.
 
 Six members: one sends about 20 messages a second, two about 10, three are slow, at rates that vary from one experiment
-to the next. Latency is the time from a message's sending to its delivery at another member. The FIFO layer's is the
-message delay. All-Ack, the symmetric protocol that the paper compares with, is the same order with uniform weights
-and without nulls: everybody waits for everybody's next message, and that message gives up what it comes too late for.
+to the next. Latency is the time from the sending of a message to its delivery at another member. The latency of the
+FIFO layer is the message delay. All-Ack, the symmetric protocol that the paper compares with, is the same order with
+uniform weights and without null messages: each member waits for the next message of every other member, and that
+message gives up the slots that it is too late for.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class AllAck(AdaptiveOrder):
 
 
 class Experiment:
-    """Who sends how often; afterwards, when each message was sent and where it was delivered when."""
+    """The send rates; afterwards, the send time of each message and its delivery time at each member."""
 
     def __init__(
         self, make: MakeOrder, rates: tuple[float, ...], delay_ms: tuple[float, float], seconds: float, seed: int
@@ -95,7 +96,7 @@ def test_one_sender_among_idle_or_slow_members_is_within_1_5_times_fifo(
 
 
 def test_first_experiment_latency_stays_near_fifo_while_all_ack_grows_with_the_slowest() -> None:
-    """Delays of 10 to 20 ms. Two seeds each, which move the senders' phases against each other."""
+    """Delays of 10 to 20 ms. Two seeds each, which shift the phases of the senders."""
     all_ack = []
     for slow in (1.0, 1 / 3, 1 / 6):
         rates = (20, 10, 10, slow, slow, slow)
@@ -106,9 +107,9 @@ def test_first_experiment_latency_stays_near_fifo_while_all_ack_grows_with_the_s
 
 
 def test_on_a_fast_network_three_busy_senders_cost_at_most_a_null_each() -> None:
-    """With delays far below the gaps nothing is under way when a message is sent: the next slot is guessed or not.
+    """With delays far below the gaps no message is in flight when one is sent: the next slot is its sender's or not.
 
-    Whoever guesses best, always the busiest, is right in 20 of 41 cases; two delays otherwise: about 1.5 times FIFO.
+    The best guess, always the busiest sender, is right in 20 of 41 cases; otherwise two delays: about 1.5 times FIFO.
     """
     rates = (20, 10, 10, 1 / 3, 1 / 3, 1 / 3)
     assert mean(Experiment(AdaptiveOrder, rates, (1, 2), 25, seed).times_fifo() for seed in range(2)) <= 1.65

@@ -1,4 +1,4 @@
-"""One who comes back delivers what it missed in steps: in order, once, and to the end, whatever happens in between."""
+"""Catching up: a returning member delivers missed entries in steps, in order, once and completely."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = Settings(snapshot_every=100_000, report_len_max=STEP)
 
 
 def comes_back(settings: Settings = SETTINGS) -> tuple[VsService, list[bytes]]:
-    """A group whose c was away while the others ordered thousands of entries, when c has just established the view."""
+    """A group whose c was away while the others ordered thousands of entries; c has just established the view."""
     service = VsService("abc", settings)
     service.views("abc").run()
     service.views("ab", "c").run()
@@ -33,7 +33,7 @@ def comes_back(settings: Settings = SETTINGS) -> tuple[VsService, list[bytes]]:
 
 
 def told(member: Member) -> View | None:
-    """The primary view that its application knows of."""
+    """The primary view that the application was told."""
     return member.replica.primary
 
 
@@ -42,7 +42,7 @@ def arrears(member: Member) -> int:
 
 
 def others_run(service: VsService) -> None:
-    """All but c, until nothing is left to do without it."""
+    """Runs all but c, until nothing is left to do without it."""
     while any(service[name].step() for name in "ab"):
         pass
 
@@ -65,7 +65,7 @@ def test_every_step_is_small_and_the_application_is_told_at_the_end() -> None:
     assert [member.machine.entries for member in service.members.values()] == [missed] * 3
 
 
-def test_what_is_ordered_meanwhile_comes_behind_and_does_not_add_to_what_is_left() -> None:
+def test_entries_ordered_meanwhile_follow_and_do_not_grow_the_backlog() -> None:
     service, missed = comes_back()
     c = service["c"]
     left = arrears(c)
@@ -73,7 +73,7 @@ def test_what_is_ordered_meanwhile_comes_behind_and_does_not_add_to_what_is_left
     for entry in more:
         service["a"].replica.submit(entry)
         others_run(service)
-        while c._receive_supply() or c._receive() or c._safe():  # all that c does but to go on with the past
+        while c._receive_supply() or c._receive() or c._safe():  # everything that c does except catching up
             assert arrears(c) <= left
         left = arrears(c)
     assert told(c) is None
@@ -82,7 +82,7 @@ def test_what_is_ordered_meanwhile_comes_behind_and_does_not_add_to_what_is_left
     assert told(c) == told(service["a"])
 
 
-def test_the_own_entries_of_one_who_catches_up_have_their_end() -> None:
+def test_own_entries_of_a_member_catching_up_are_resolved() -> None:
     service, missed = comes_back()
     tickets = service["c"].replica.submit_all([b"mine", b"too"])
     assert len(tickets) == service["c"].replica.unresolved == 2
@@ -92,12 +92,12 @@ def test_the_own_entries_of_one_who_catches_up_have_their_end() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 100])
-def test_a_view_that_ends_in_the_middle_is_never_told_of(at: int) -> None:
+def test_a_view_that_ends_during_catch_up_is_not_reported(at: int) -> None:
     service, missed = comes_back()
     c = service["c"]
     for _ in range(at):
         c.total_order.tick()
-    service.views("ab", "c").run()  # c delivers what is confirmed, wherever it is
+    service.views("ab", "c").run()  # c delivers confirmed entries in any view
     assert told(c) is None
     assert c.machine.entries == missed
     service["a"].replica.submit(b"last")
@@ -109,7 +109,7 @@ def test_a_view_that_ends_in_the_middle_is_never_told_of(at: int) -> None:
 
 @pytest.mark.parametrize("at", [0, 1, 100])
 def test_another_primary_view_in_the_middle(at: int) -> None:
-    """The application is told of the second one, when it has what was confirmed before it."""
+    """The application is told of the second view, when it has everything confirmed before it."""
     service, missed = comes_back()
     c = service["c"]
     for _ in range(at):
@@ -127,7 +127,7 @@ def test_another_primary_view_in_the_middle(at: int) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 100])
-def test_one_that_is_stopped_in_the_middle_has_it_all_on_its_disk(at: int) -> None:
+def test_a_member_stopped_during_catch_up_has_everything_on_disk(at: int) -> None:
     service, missed = comes_back()
     for _ in range(at):
         service["c"].total_order.tick()
@@ -139,7 +139,7 @@ def test_one_that_is_stopped_in_the_middle_has_it_all_on_its_disk(at: int) -> No
 
 
 def test_a_snapshot_in_the_middle_is_that_of_its_position() -> None:
-    """c takes snapshots as it goes, and its peers find that they are theirs."""
+    """c takes snapshots while it catches up, and they equal those of its peers."""
     service, missed = comes_back(Settings(snapshot_every=3_000, report_len_max=STEP))
     service.run()
     for member in service.members.values():

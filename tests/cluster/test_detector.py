@@ -1,4 +1,4 @@
-"""Whom a process hears, on a clock made by hand."""
+"""Failure detector on a hand-driven clock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_process_hears_itself(ear: Ear) -> None:
     assert ear.heard() == "b"
 
 
-def test_who_speaks_is_heard_and_who_is_silent_is_not(ear: Ear) -> None:
+def test_a_peer_is_heard_until_it_falls_silent(ear: Ear) -> None:
     ear.listen(2.0, peers=(C, A))
     assert ear.heard() == "abc"
     assert ear.changes == 2
@@ -57,11 +57,11 @@ def test_who_speaks_is_heard_and_who_is_silent_is_not(ear: Ear) -> None:
     assert ear.heard() == "abc"
 
 
-def test_on_real_machines_who_is_busy_for_300_ms_is_heard_and_who_is_silent_for_500_ms_is_not() -> None:
+def test_runtime_settings_tolerate_300_ms_and_suspect_after_500_ms() -> None:
     ear, beat = Ear(RUNTIME_SETTINGS), RUNTIME_SETTINGS.heartbeat
     ear.listen(5.0, every=beat, peers=(A,))
     changes = ear.changes
-    for _ in range(3):  # a pause that was short enough does not make the next one longer than that
+    for _ in range(3):  # tolerated pauses do not extend the timeout further
         ear.listen(ear.context.now + 0.301)
         assert (ear.heard(), ear.changes) == ("ab", changes)
         ear.listen(ear.context.now + 1.001, every=beat, peers=(A,))
@@ -101,7 +101,7 @@ def test_the_timeout_follows_an_irregular_peer_within_bounds(ear: Ear) -> None:
     assert steady < nervous <= DEFAULT.suspect_max
 
 
-def test_a_pause_that_was_too_long_once_is_waited_for_later(ear: Ear) -> None:
+def test_the_timeout_adapts_to_a_pause_that_was_too_long(ear: Ear) -> None:
     ear.listen(1.0, peers=(A,))
     changes = []
     for _ in range(10):
@@ -113,7 +113,7 @@ def test_a_pause_that_was_too_long_once_is_waited_for_later(ear: Ear) -> None:
     assert changes[-1] == 0
 
 
-def test_however_slow_a_peer_was_its_silence_is_held_against_it_in_the_end(ear: Ear) -> None:
+def test_the_timeout_is_bounded_for_a_slow_peer(ear: Ear) -> None:
     ear.listen(1.0, peers=(A,))
     for _ in range(5):
         ear.listen(ear.context.now + 2 * DEFAULT.suspect_max)
@@ -133,7 +133,7 @@ def test_the_deadline_is_the_moment_of_suspicion(ear: Ear) -> None:
     assert ear.context.now == pytest.approx(1.0 + DEFAULT.suspect_min)
 
 
-def test_who_slept_holds_nobodys_silence_against_them(ear: Ear) -> None:
+def test_a_suspended_process_suspects_no_peer(ear: Ear) -> None:
     ear.listen(1.0, peers=(A,))
     ear.context.now += 60.0
     ear.detector.tick()
@@ -142,7 +142,7 @@ def test_who_slept_holds_nobodys_silence_against_them(ear: Ear) -> None:
     assert ear.heard() == "b"
 
 
-def test_the_shunned_are_not_heard_whatever_they_say(ear: Ear) -> None:
+def test_a_shunned_peer_is_not_heard(ear: Ear) -> None:
     ear.listen(1.0, peers=(A, C))
     ear.detector.shun(A, 2.0)
     ear.detector.shun(C, float("inf"))

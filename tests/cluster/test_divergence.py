@@ -1,4 +1,4 @@
-"""Which state counts when replicas differ, and who starts anew: one, whom the others can spare."""
+"""Divergence: which state is kept when replicas differ, and which member starts anew."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cluster.primary import is_quorum
 VIEWS = [make_view(1, dict.fromkeys((ProcessId(name) for name in "abcde"[:count]), 1)) for count in range(1, 6)]
 
 
-def test_nothing_is_judged_before_all_have_spoken() -> None:
+def test_no_verdict_before_all_digests_are_known() -> None:
     a, b, c = VIEWS[2].members
     assert judge_states(VIEWS[2], {a: "x", b: "y"}) is None
     assert judge_states(VIEWS[2], {a: "x", b: "x", c: "x"}) is None
 
 
-def test_a_quorum_counts_and_else_the_lowest() -> None:
+def test_the_state_of_a_quorum_or_of_the_lowest_member_is_kept() -> None:
     a, b, c = VIEWS[2].members
     verdict = judge_states(VIEWS[2], {a: "x", b: "y", c: "y"})
     assert verdict is not None
@@ -30,7 +30,7 @@ def test_a_quorum_counts_and_else_the_lowest() -> None:
     assert verdict.wrong == b
 
 
-def test_the_others_can_always_go_on_and_in_the_end_all_are_alike() -> None:
+def test_the_others_stay_a_quorum_and_all_states_converge() -> None:
     for view in VIEWS:
         for states in product("vwxyz"[: len(view.members)], repeat=len(view.members)):
             said = dict(zip(view.members, states, strict=True))

@@ -1,4 +1,4 @@
-"""Entries as one value: what was packed comes out, in parts too, and what came from elsewhere is looked at."""
+"""Packed entries: packing, slicing, unpacking, and the check of received packs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENTRIES = st.lists(
 
 
 @given(ENTRIES)
-def test_what_was_packed_comes_out(entries: list[Entry]) -> None:
+def test_packed_entries_are_unpacked_unchanged(entries: list[Entry]) -> None:
     packed = pack(entries)
     assert packed.entries() == entries
     assert packed.bodies() == [entry.body for entry in entries]
@@ -24,7 +24,7 @@ def test_what_was_packed_comes_out(entries: list[Entry]) -> None:
 
 
 @given(ENTRIES, st.data())
-def test_so_does_every_part_of_it(entries: list[Entry], data: st.DataObject) -> None:
+def test_every_part_is_unpacked_unchanged(entries: list[Entry], data: st.DataObject) -> None:
     low = data.draw(st.integers(0, len(entries)))
     high = data.draw(st.integers(low, len(entries)))
     part = pack(entries).part(low, high)
@@ -32,7 +32,7 @@ def test_so_does_every_part_of_it(entries: list[Entry], data: st.DataObject) -> 
     assert part.is_sound
 
 
-def test_the_whole_is_no_copy() -> None:
+def test_the_part_of_everything_is_not_a_copy() -> None:
     packed = pack_bodies([b"x", b"y"])
     assert packed.part(0, 2) is packed
 
@@ -56,5 +56,5 @@ def test_the_whole_is_no_copy() -> None:
         Pack(1, b"\xdd\xff\xff\xff\xff"),
     ],
 )
-def test_one_that_does_not_hold_what_it_says_is_found_out(other: Pack) -> None:
+def test_a_malformed_pack_is_detected(other: Pack) -> None:
     assert not other.is_sound

@@ -1,4 +1,4 @@
-"""The formats of the group: golden bytes of all that travels between members or lies on disk, and of traces."""
+"""Golden bytes of all wire messages, disk records and trace lines."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ META = rows.Meta(
     snapshot=rows.SnapshotHead(40, (LABEL,), 5),
     recoveries=(RECOVERY,),
 )
-VALUES: dict[str, tuple[Any, Any]] = {  # types that are encoded by themselves, inside an entry or a snapshot
+VALUES: dict[str, tuple[Any, Any]] = {  # types encoded separately, inside an entry or a snapshot
     "view": (View, V),
     "checkpoint": (Checkpoint, Checkpoint(40, "d1")),
     "state": (SnapshotState, SnapshotState(V, [(A, 40)], b"machine")),
@@ -152,7 +152,7 @@ def decode_frame(data: bytes) -> Any:
 
 
 def numbered(prefix: str, cases: list[Case], name: Callable[[Any], str]) -> dict[str, Case]:
-    """Named after the type, and a number where there are several values of one."""
+    """Names each value after its type, with a number if there are several values of one type."""
     found: dict[str, Case] = {}
     for case in cases:
         stem = f"{prefix}.{name(case.value)}"
@@ -174,12 +174,12 @@ def meta_of(data: bytes) -> rows.Meta:
 
 
 def read_steps(data: bytes) -> Any:
-    """The one line behind that of a life."""
+    """The single line after the first line of a life."""
     return list(read_trace("golden", [life_line(LIVES[0]), data]))[1]
 
 
 def transcript(_: None) -> bytes:
-    """A whole handshake with fixed nonces: what the two sides say in turn."""
+    """A complete handshake with fixed nonces: the messages of both sides in turn."""
 
     def side(identity: handshake.PeerIdentity, nonce: bytes, *, accepts: bool) -> handshake.Handshake:
         return handshake.Handshake(

@@ -1,4 +1,4 @@
-"""Views form, break and merge, and messages stay where they belong: links, membership and end-points together."""
+"""Links, membership and end-points together: views form, break and merge, and messages stay in their view."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cluster.group import LATENCY, Group
 from tests.cluster.judge import judge
 
 
-def test_three_form_a_view_and_talk() -> None:
+def test_three_processes_form_a_view_and_exchange_messages() -> None:
     group = Group("abc")
     group.run(1.0)
     assert group.views() == dict.fromkeys("abc", "abc")
@@ -41,7 +41,7 @@ def test_partition_and_merge() -> None:
 
 
 def settled(group: Group, seconds: float = 5.0) -> dict[str, str]:
-    """The views after some time, in the second half of which nobody proposed anything."""
+    """The views after some time. No member made a proposal in its second half."""
     group.run(seconds)
     mark = len(group.trace)
     group.run(seconds)
@@ -70,7 +70,7 @@ def test_a_merge_is_one_view_change() -> None:
 
 @pytest.mark.parametrize("lost", "abcd")
 def test_a_silent_death_costs_detection_and_one_round(lost: str) -> None:
-    """Nobody's connection breaks: all find out by their clocks, the first of them for all."""
+    """No connection breaks: the members detect the crash by their clocks, the first of them for all."""
     group = Group("abcd")
     group.run(2.0)
     for other in "abcd".replace(lost, ""):
@@ -111,7 +111,7 @@ def test_where_hearing_is_not_transitive_there_are_smaller_views(cuts: tuple[str
     assert len(set(settled(group).values())) == 1
 
 
-def test_who_leaves_is_out_at_once_and_stays_out() -> None:
+def test_a_leaving_process_is_excluded_at_once_and_stays_out() -> None:
     group = Group("abc")
     group.run(1.0)
     group.leave("b")
@@ -121,7 +121,7 @@ def test_who_leaves_is_out_at_once_and_stays_out() -> None:
     assert (group.view("a"), group.view("c")) == ("ac", "ac")
 
 
-def test_who_left_may_come_back_in_another_life() -> None:
+def test_a_process_that_left_may_return_in_another_life() -> None:
     group = Group("abc")
     group.run(1.0)
     group.leave("b")
@@ -131,7 +131,7 @@ def test_who_left_may_come_back_in_another_life() -> None:
     assert settled(group) == dict.fromkeys("abc", "abc")
 
 
-def test_a_restart_that_nobody_noticed_ends_in_a_new_view() -> None:
+def test_an_undetected_restart_leads_to_a_new_view() -> None:
     group = Group("abc")
     group.run(1.0)
     before = group.nodes[ProcessId("a")].endpoint.current_view
@@ -170,8 +170,8 @@ def test_a_client_slow_to_block_delays_its_view_and_breaks_nothing() -> None:
     assert settled(group) == dict.fromkeys("ab", "ab")
 
 
-def test_who_has_stopped_listening_is_given_up_and_comes_back() -> None:
-    """Its heartbeats come, and it takes nothing: its queue fills, it is left out, its queue is given back."""
+def test_a_member_that_stops_reading_is_excluded_and_returns() -> None:
+    """The member sends heartbeats but reads nothing: its queue fills, it is left out, its queue is dropped."""
     group = Group("abc", settings=Settings(link_len_max=50))
     group.run(1.0)
     group.nodes[ProcessId("c")].deaf = True
@@ -189,7 +189,7 @@ def test_who_has_stopped_listening_is_given_up_and_comes_back() -> None:
 
 
 def test_a_slow_and_uneven_network_is_learned() -> None:
-    """Messages take longer than it takes to lose patience at first, and their pauses are those of the dead."""
+    """Messages take longer than the first timeout of an attempt, with pauses as long as those of a crash."""
     group = Group("abcd", seed=3, jitter=0.4, latency=0.4)
     group.run(20.0)
     assert settled(group, 4.0) == dict.fromkeys("abcd", "abcd")

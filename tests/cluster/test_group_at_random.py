@@ -1,4 +1,4 @@
-"""Random schedules of breaks, silences, crashes and merges; after healing, one view of all that are up."""
+"""Random schedules of breaks, silences, crashes and merges; after healing, one view of all running processes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_whatever_happens(seed: int) -> None:
     assert all(len(group.delivered(name)) == before[name] + len(names) for name in names)
 
 
-def test_the_interesting_things_did_happen() -> None:
+def test_the_random_schedules_reached_the_interesting_cases() -> None:
     if COVERAGE["views formed"] < 500:
         pytest.skip("only after the stories above")
     assert all(COVERAGE[what] >= 10 for what in ("forwarded", "all moved along", "came from several views", "crashes"))

@@ -1,4 +1,4 @@
-"""A second fault at every step of the view change that a first one causes (the longer changes: at every few)."""
+"""A second fault at every step of the view change that a first one causes (longer changes: at every few steps)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def busy(names: str) -> Group:
-    """In one view, with messages of everybody on their way: those of the last one reached only some."""
+    """A group in one view, with messages of all members in flight; those of the last member reached only some."""
     group = Group(names)
     group.run(0.25)
     for name in names * 2:

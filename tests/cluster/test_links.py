@@ -1,4 +1,4 @@
-"""CO_RFIFO over connections that break: thesis, fig. 4.4, driven by hand."""
+"""Reliable links over connections that break, driven by hand. CO_RFIFO: thesis, fig. 4.4."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def payload(number: int) -> SyncMsg:
 
 
 class End:
-    """One process with nothing but links."""
+    """A process with links only."""
 
     def __init__(self, me: ProcessId, boot: int = 1, settings: Settings | None = None) -> None:
         self.context = Context(me, Random(0))
@@ -112,10 +112,10 @@ def test_a_break_loses_nothing_and_repeats_nothing(ends: tuple[End, End], arrive
     connect(a, b)
     exchange(a, b)
     assert b.got == [1, 2, 3, 4]
-    assert a.links.resent == 4 - arrived  # the Hello of the peer said how far it had come
+    assert a.links.resent == 4 - arrived  # the peer's Hello told how much it had received
 
 
-def test_who_leaves_the_reliable_set_loses_a_suffix(ends: tuple[End, End]) -> None:
+def test_leaving_the_reliable_set_loses_a_suffix(ends: tuple[End, End]) -> None:
     a, b = ends
     a.send(1, 2, 3)
     feed(a.take()[:1], b)
@@ -167,7 +167,7 @@ def test_the_sender_may_be_a_new_life(ends: tuple[End, End]) -> None:
     assert b.got == [1, 2, 3, 4]
 
 
-def test_who_lost_what_it_acknowledged_is_a_new_life_whatever_it_says(ends: tuple[End, End]) -> None:
+def test_a_peer_that_lost_acknowledged_payloads_is_a_new_life(ends: tuple[End, End]) -> None:
     a, b = ends
     a.send(*range(ACK_EVERY))
     exchange(a, b)
@@ -175,7 +175,7 @@ def test_who_lost_what_it_acknowledged_is_a_new_life_whatever_it_says(ends: tupl
     assert a.restarts == [B]
 
 
-def test_a_gap_asks_once_for_everything_again(ends: tuple[End, End]) -> None:
+def test_a_gap_requests_one_resend(ends: tuple[End, End]) -> None:
     a, b = ends
     a.send(1, 2, 3, 4)
     frames = a.take()
@@ -188,7 +188,7 @@ def test_a_gap_asks_once_for_everything_again(ends: tuple[End, End]) -> None:
     assert b.got == [1, 2, 3, 4]
 
 
-def test_acknowledgements_come_in_bundles_or_with_time(ends: tuple[End, End]) -> None:
+def test_acknowledgements_are_sent_by_count_or_by_time(ends: tuple[End, End]) -> None:
     a, b = ends
     a.send(*range(ACK_EVERY + 1))
     feed(a.take(), b)
@@ -207,7 +207,7 @@ def test_acknowledgements_come_in_bundles_or_with_time(ends: tuple[End, End]) ->
     [LinkAck(1, 99), LinkAck(9, 1), LinkAck(1, -5), LinkAck(0, 0), Data(0, 2, payload(7)), Data(-3, 1, payload(7)),
      Data(2**60, 2**60, payload(7)), Data(1, 0, payload(7)), Data(1, -1, payload(7)), Hello(1, 1, 2**60, -1)],
 )  # fmt: skip
-def test_frames_that_make_no_sense_change_nothing(ends: tuple[End, End], frame: Hello | Data | LinkAck) -> None:
+def test_invalid_frames_are_ignored(ends: tuple[End, End], frame: Hello | Data | LinkAck) -> None:
     a, b = ends
     a.send(1, 2)
     a.links.received(B, frame)
@@ -217,7 +217,7 @@ def test_frames_that_make_no_sense_change_nothing(ends: tuple[End, End], frame: 
     assert b.got == [1, 2]
 
 
-def test_who_does_not_drain_is_shunned_until_its_queue_is_given_up() -> None:
+def test_a_stalled_peer_is_shunned_until_its_queue_is_dropped() -> None:
     a = End(A, settings=Settings(link_len_max=5))
     a.links.connected(B)
     a.links.reliable((A, B))
@@ -250,7 +250,7 @@ def test_a_feed_never_fills_the_queue_and_goes_on_after_a_break(len_max: int) ->
     for _ in range(300):
         most = max(most, len(a.links.link(B).unacked))
         frames = a.take()
-        if len(b.got) > seen + 40:  # on the way
+        if len(b.got) > seen + 40:  # in the middle of the feed
             seen = len(b.got)
             disconnect(a, b)
             connect(a, b)
@@ -263,7 +263,7 @@ def test_a_feed_never_fills_the_queue_and_goes_on_after_a_break(len_max: int) ->
     assert a.shunned == ({} if len_max > FED_FIRST else {B: inf})
 
 
-def test_what_the_peer_does_not_need_of_a_feed_is_left_out(ends: tuple[End, End]) -> None:
+def test_pieces_that_the_peer_does_not_need_are_skipped(ends: tuple[End, End]) -> None:
     a, b = ends
     b.links.above[Supply] = lambda _, body: b.got.append(body.piece)
     a.links.feed(B, [piece(i) for i in range(100)])

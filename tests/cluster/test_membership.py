@@ -1,4 +1,4 @@
-"""MBRSHP by hand: one process, and what the others would have said. Thesis, fig. 4.2; GROUP.md, "Membership"."""
+"""Membership of one process, driven by hand with messages of its peers. MBRSHP: thesis, fig. 4.2."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Seat:
 
 @pytest.fixture
 def seat() -> Seat:
-    """In a view of all three, formed in epoch 5."""
+    """B in a view of all three, formed in epoch 5."""
     seat = Seat()
     seat.hear(*ALL)
     for epoch, members in ((0, ()), (5, ALL)):
@@ -124,12 +124,12 @@ def test_one_message_delay_where_all_see_the_same_change(seat: Seat) -> None:
     assert seat.told == [(6, (B, C)), make_view(6, {B: 6, C: 6})]
 
 
-def test_the_detection_of_one_is_that_of_all(seat: Seat) -> None:
+def test_one_detection_is_enough_for_all(seat: Seat) -> None:
     seat.say(C, 6, (B, C), (B, C), (1, 2))
     assert seat.told == [(6, (B, C)), make_view(6, {B: 6, C: 6})]
 
 
-def test_a_later_epoch_of_a_member_pulls_up(seat: Seat) -> None:
+def test_a_later_epoch_of_a_member_is_adopted(seat: Seat) -> None:
     seat.say(A, 9, ALL)
     seat.say(C, 9, ALL)
     assert seat.told == [(9, ALL), make_view(9, dict.fromkeys(ALL, 9))]
@@ -137,7 +137,7 @@ def test_a_later_epoch_of_a_member_pulls_up(seat: Seat) -> None:
     assert seat.told[-1] == (10, (B, C))
 
 
-def test_a_later_epoch_of_a_stranger_does_not(seat: Seat) -> None:
+def test_a_later_epoch_of_a_non_member_is_not_adopted(seat: Seat) -> None:
     seat.say(D, 9, (D,), (D,))
     assert seat.told == []
     seat.hear(B, C)
@@ -152,7 +152,7 @@ def test_nothing_is_proposed_twice_in_an_epoch(seat: Seat) -> None:
     assert epochs == sorted(set(epochs))
 
 
-def test_a_whole_view_waits_a_moment_before_it_grows(seat: Seat) -> None:
+def test_a_fully_connected_view_waits_before_it_grows(seat: Seat) -> None:
     four = (*ALL, D)
     seat.hear(*four)
     for process in (A, C, D):
@@ -178,13 +178,13 @@ def test_a_member_that_restarted_needs_a_new_view(seat: Seat) -> None:
     assert seat.told[-1] == make_view(6, dict.fromkeys(ALL, 6))
 
 
-def test_who_leaves_is_heard_no_more(seat: Seat) -> None:
+def test_a_leaving_process_is_no_longer_heard(seat: Seat) -> None:
     seat.membership.received(C, Proposal(5, (), (), True))
     assert seat.shunned == {C: inf}
     assert seat.told == [(6, (A, B))]
 
 
-def test_leaving_is_said_once_and_is_the_last_word(seat: Seat) -> None:
+def test_leaving_is_announced_once_as_the_last_message(seat: Seat) -> None:
     seat.membership.leave()
     seat.membership.leave()
     frames = [effect.frame for effect in seat.take() if isinstance(effect, Send)]
@@ -196,7 +196,7 @@ def test_leaving_is_said_once_and_is_the_last_word(seat: Seat) -> None:
     assert seat.told == []
 
 
-def test_what_is_not_answered_is_tried_again_ever_more_patiently_then_without_the_silent(seat: Seat) -> None:
+def test_failed_proposals_back_off_and_then_exclude_silent_processes(seat: Seat) -> None:
     seat.say(C, 6, ALL)
     at = [seat.context.now]
     while C not in seat.shunned and A not in seat.shunned:
@@ -224,7 +224,7 @@ def test_a_view_that_is_formed_and_not_delivered_is_tried_again(seat: Seat) -> N
     assert not seat.shunned
 
 
-def test_rows_of_the_unheard_are_forgotten_and_not_told_on(seat: Seat) -> None:
+def test_rows_of_unheard_processes_are_dropped(seat: Seat) -> None:
     seat.say(D, 5, (D,), (D,))
     assert D in seat.membership.rows
     seat.wait(1.0)
@@ -236,7 +236,7 @@ def test_rows_of_the_unheard_are_forgotten_and_not_told_on(seat: Seat) -> None:
     assert D not in seat.membership.rows
 
 
-def test_a_row_of_mine_from_a_life_i_do_not_remember_is_outrun(seat: Seat) -> None:
+def test_an_own_row_of_an_earlier_life_is_superseded(seat: Seat) -> None:
     stale = Row(B, (7, 700), (B,))
     seat.membership.received(A, Proposal(5, ALL, (stale,), False))
     assert seat.membership.rows[B].version > stale.version
@@ -255,7 +255,7 @@ def test_a_row_of_mine_from_a_life_i_do_not_remember_is_outrun(seat: Seat) -> No
         Proposal(6, ALL, (Row(A, (2**70, 1), ALL),), False),
     ],
 )
-def test_a_proposal_that_is_too_much_is_not_looked_at(seat: Seat, hostile: Proposal) -> None:
+def test_an_implausible_proposal_is_ignored(seat: Seat, hostile: Proposal) -> None:
     seat.membership.received(A, hostile)
     assert seat.told == []
     assert seat.membership.epoch_seen == 5
@@ -263,7 +263,7 @@ def test_a_proposal_that_is_too_much_is_not_looked_at(seat: Seat, hostile: Propo
     assert seat.told == [(6, (B, C))]
 
 
-def test_strangers_without_number_cost_bounded_memory(seat: Seat) -> None:
+def test_many_unknown_processes_cost_bounded_memory(seat: Seat) -> None:
     for n in range(3_000):
         row = Row(ProcessId(f"x{n}"), (1, 1), (ProcessId(f"y{n}"),))
         seat.membership.received(A, Proposal(5, ALL, (row,), False))

@@ -1,4 +1,4 @@
-"""Memory is bounded: what a process holds after a million entries is what it held after ten thousand."""
+"""Bounded memory: a process holds as much after a million entries as after ten thousand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cluster.ideal import Ideal
 
 
 def held(thing: Any) -> int:
-    """Bytes of everything that can be reached from here, without what all processes share."""
+    """Bytes of all objects reachable from here, without those that all processes share."""
     seen: set[int] = set()
     waiting, total = [thing], 0
     while waiting:
@@ -40,7 +40,7 @@ def order(group: Ideal, entries: int) -> None:
 
 
 def most_held(group: Ideal) -> tuple[int, int]:
-    """The most that a process and a disk hold while they fill and are emptied again."""
+    """The maximum that a process and a disk hold while they fill and are emptied again."""
     most = [0, 0]
     for _ in range(10):
         order(group, 500)

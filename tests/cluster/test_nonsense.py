@@ -1,8 +1,8 @@
-"""A peer that has the key and keeps to no protocol: any content in any field of any message, in any state of a group.
+"""An authenticated peer that violates the protocol: arbitrary content in any message, in any state of a group.
 
-Whatever it says, the process that hears it goes on: it refuses the bytes, ignores the message, or has the peer cut off.
-The simulated group of a, b and c is real but for c, in whose name the messages come; afterwards c is gone, and a and b
-are a primary view that confirms entries.
+The receiving process continues in each case: it rejects the bytes, ignores the message, or ejects the peer. In the
+simulated group of a, b and c, the messages come in the name of c. Afterwards c is gone, and a and b are a primary view
+that confirms entries.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SUITE = settings(
 
 
 class Hardened(Process):
-    """In a real process the transport does what `Ejected` says; here it is noted."""
+    """Records `Ejected` effects, which the transport handles in a real process."""
 
     __slots__ = ("ejected",)
 
@@ -78,7 +78,7 @@ def process(world: World, name: str = "a") -> Hardened:
 
 
 def hear(node: SimNode, frame: Frame) -> bool:
-    """What c says arrives at this node, as bytes that the wire and the vetting have to let pass. Whether they did."""
+    """Delivers a frame of c to this node if decoding and validation accept it. Returns whether they do."""
     try:
         decoded = decode_frame(msgspec.msgpack.encode(frame))
         if isinstance(decoded, Data):
@@ -90,7 +90,7 @@ def hear(node: SimNode, frame: Frame) -> bool:
 
 
 def say(world: World, payload: Payload) -> bool:
-    """c says this to a and b as the next of its stream. Whether it got through the door."""
+    """Sends a message from c to a and b as the next of its stream. Returns whether validation accepted it."""
     heard = []
     for name in "ab":
         node = world.nodes[name]
@@ -101,7 +101,7 @@ def say(world: World, payload: Payload) -> bool:
 
 
 def in_order(world: World, body: Any) -> AppMsg:
-    """In the place of the order that c has next."""
+    """Sends the message in c's next place of the order."""
     order = process(world).order
     if world.settings.order == "sequencer":
         return AppMsg(Plain(0, body))
@@ -110,7 +110,7 @@ def in_order(world: World, body: Any) -> AppMsg:
 
 
 def goes_on(world: World) -> None:
-    """Without c, the others are a primary view and confirm entries."""
+    """Asserts that the others form a primary view without c and confirm entries."""
     world.crash("c")
     world.run_until(lambda: world.has_primary("ab"), within=40.0, what="a primary view of a and b")
     before = world.nodes["b"].delivered_count
@@ -131,7 +131,7 @@ def test_any_content_of_any_message(kind: type) -> None:
     def story(order: str, said: list[Any], missing: bool) -> None:
         world = group(order)
         if missing:
-            world.crash("b").run(0.1)  # a view change is under way
+            world.crash("b").run(0.1)  # a view change is in progress
         for what in said:
             if kind in PAYLOADS:
                 say(world, what)
@@ -176,7 +176,7 @@ FORGED = make_view(2**31, {C: 1})
     ids=["label again", "label ahead", "nothing", "summary again", "a later primary", "info again", "a view to come"],
 )
 @pytest.mark.parametrize("order", ["atop", "sequencer"])
-def test_what_no_member_says_now_is_ignored_and_its_sender_cut_off(order: str, body: Any) -> None:
+def test_unexpected_messages_are_ignored_and_their_sender_ejected(order: str, body: Any) -> None:
     world = group(order)
     before = process(world).primary.act
     assert say(world, in_order(world, body))
@@ -187,7 +187,7 @@ def test_what_no_member_says_now_is_ignored_and_its_sender_cut_off(order: str, b
     goes_on(world)
 
 
-def test_a_cut_that_nobody_can_have() -> None:
+def test_an_impossible_cut() -> None:
     world = group("atop")
     assert VIEW is not None
     for cut in ((10**9, 0, 0), (0,), (0, -1, 0)):

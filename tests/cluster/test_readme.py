@@ -1,4 +1,4 @@
-"""What cluster/README.md shows is what happens."""
+"""The examples in cluster/README.md match the behaviour of the code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cluster.test_stack import layers_of_the_stack
 README = Path(__file__).resolve().parent.parent.parent / "cluster" / "README.md"
 
 
-def test_the_broadcast_in_the_readme_is_the_one_that_is_told() -> None:
+def test_the_broadcast_in_the_readme_matches_the_narrated_story() -> None:
     lines: list[str] = []
     stories.tell("broadcast", Process, lines.append, Detail.STORY)
     assert "\n".join(lines) in README.read_text("utf-8")

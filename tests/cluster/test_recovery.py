@@ -1,4 +1,4 @@
-"""After losing a majority for good: who goes on, with what, and what those who were given up can still do."""
+"""Operator recovery after the loss of a majority: which processes continue, and with which entries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from cluster.durable import Image, founding_image
 from cluster.names import ProcessId
-from cluster.recovery import EPOCH_LEAP, CannotRecover, RecoveryPlan, apply_plan, plan_recovery
+from cluster.recovery import EPOCH_LEAP, CannotRecover, RecoveryPlan, follower_records, plan_recovery
 from cluster.settings import Settings
 from cluster.sim.world import World
 from cluster.stack import Process
@@ -21,11 +21,11 @@ def world() -> World:
 
 
 def recover(world: World, names: str) -> RecoveryPlan:
-    """What `python -m cluster recover` does with the disks of these nodes, which do not run."""
+    """Does what `python -m cluster recover` does, with the disks of these stopped nodes."""
     disks = {world.nodes[name].pid: world.nodes[name].disk for name in names}
     made = plan_recovery({process: disk.read() for process, disk in disks.items()})
     for process, disk in disks.items():
-        for record in made.records if process == made.leader else apply_plan(made.view):
+        for record in made.records if process == made.leader else follower_records(made.view):
             disk.write(record)
     return made
 
@@ -48,7 +48,7 @@ def test_two_of_five_go_on_and_a_new_one_joins(world: World) -> None:
     assert world.has_primary("ab")
     view = world.primary("a")
     assert view is not None
-    assert view.id.epoch > EPOCH_LEAP  # to be seen in every view from now on
+    assert view.id.epoch > EPOCH_LEAP  # visible in every view from now on
     world.broadcast("b", b"3").settle()
     assert world.delivered("a") == world.delivered("b")
     assert {*world.delivered("a")} >= {b"1", b"2", b"3"}
@@ -57,9 +57,9 @@ def test_two_of_five_go_on_and_a_new_one_joins(world: World) -> None:
     assert world.delivered("f") == world.delivered("a")
 
 
-def test_one_of_three_goes_on_alone_with_what_it_had_labelled(world: World) -> None:
+def test_one_of_three_continues_alone_with_its_labelled_entries(world: World) -> None:
     world.start("abc").broadcast("a", b"1").settle()
-    world.partition("a", "bc").broadcast("a", b"2").run(0.01)  # labelled, and on its disk, but nobody hears of it
+    world.partition("a", "bc").broadcast("a", b"2").run(0.01)  # labelled and on its disk, but not sent to any member
     lose(world, "abc")
     assert world.nodes["a"].disk.read().labelled or world.nodes["a"].disk.read().log.end > 2
     recover(world, "a")
@@ -68,20 +68,20 @@ def test_one_of_three_goes_on_alone_with_what_it_had_labelled(world: World) -> N
     assert world.delivered("a") == [b"1", b"2"]
 
 
-def test_the_disk_that_knows_most_leads(world: World) -> None:
+def test_the_disk_with_the_latest_order_leads(world: World) -> None:
     world.start("abcde").broadcast("a", b"1").settle()
     world.partition("a", "bcde").run(5.0).broadcast("c", b"2").settle()
     lose(world, "abcde").heal()
     assert recover(world, "ab").leader.name == "b"
     world.restart("a").run(20.0)
-    assert world.primary("a") is None  # it follows, and cannot go on without who leads
+    assert world.primary("a") is None  # it follows, and cannot continue without the leader
     world.restart("b").run(10.0)
     assert world.has_primary("ab")
     assert world.delivered("a") == world.delivered("b") == [b"1", b"2"]
 
 
-def test_who_was_given_up_and_meets_the_group_cannot_make_a_primary_view_of_its_own(world: World) -> None:
-    """Less than a quorum of the old group, were it not for the cluster id: they give way to the recovered group."""
+def test_an_abandoned_minority_yields_to_the_recovered_group(world: World) -> None:
+    """Less than a quorum of the old group, with the same cluster id: they yield to the recovered group."""
     world.start("abcde").broadcast("a", b"1").settle()
     lose(world, "cde").run(5.0)
     lose(world, "ab")
@@ -95,9 +95,11 @@ def test_who_was_given_up_and_meets_the_group_cannot_make_a_primary_view_of_its_
         assert world.delivered(name) == [b"1", b"2"]
 
 
-def test_who_was_given_up_and_hears_nobody_goes_on_as_the_old_group(world: World) -> None:
-    """What is not guaranteed, and cannot be: they know nothing of a recovery. So the operator must know that they are
-    gone, and the two groups have different cluster ids."""
+def test_an_abandoned_quorum_continues_as_the_old_group(world: World) -> None:
+    """Not guaranteed, and impossible to guarantee: abandoned processes know nothing of a recovery.
+
+    So the operator must know that they are gone, and the two groups have different cluster ids.
+    """
     world.start("abcdef").broadcast("a", b"1").crash("f").settle()
     lose(world, "abcde")
     recover(world, "a")
@@ -125,21 +127,21 @@ def test_a_group_can_be_recovered_again(world: World) -> None:
 def test_a_quorum_needs_no_recovery(world: World) -> None:
     world.start("abc").broadcast("a", b"1").settle()
     lose(world, "abc")
-    with pytest.raises(CannotRecover, match="start their nodes, and they make a primary view by themselves"):
+    with pytest.raises(CannotRecover, match="start their nodes, and they form a primary view by themselves"):
         recover(world, "ac")
 
 
-def test_a_process_that_was_never_a_member_has_nothing_to_go_on_from() -> None:
-    with pytest.raises(CannotRecover, match="was ever told of a primary view"):
+def test_a_disk_that_was_never_in_a_group_cannot_be_recovered() -> None:
+    with pytest.raises(CannotRecover, match="none of these disks knows a primary view"):
         plan_recovery({ProcessId("a"): Image()})
     told = Image()
     told.act = founding_image(ProcessId("b")).act
-    with pytest.raises(CannotRecover, match="none of them has the order of the group"):
+    with pytest.raises(CannotRecover, match="none of the disks has the order of the group"):
         plan_recovery({ProcessId("a"): told})
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_after_any_history_nothing_is_lost_that_was_delivered_on_a_disk_that_is_left(seed: int) -> None:
+def test_entries_delivered_on_a_remaining_disk_are_never_lost(seed: int) -> None:
     chance = random.Random(seed)
     world = World(Process, seed=seed, coded=True, settings=Settings(snapshot_every=7)).start("abcde")
     for i in range(40):
@@ -155,7 +157,7 @@ def test_after_any_history_nothing_is_lost_that_was_delivered_on_a_disk_that_is_
     left = "".join(sorted(chance.sample("abcde", chance.randint(1, 3))))
     before = max((list(world.delivered(name)) for name in left), key=len)
     lose(world, "abcde").heal()
-    with suppress(CannotRecover):  # where a quorum is left, there is nothing to recover
+    with suppress(CannotRecover):  # if a quorum remains, no recovery is needed
         recover(world, left)
     for name in left:
         world.restart(name)

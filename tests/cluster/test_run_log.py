@@ -1,4 +1,4 @@
-"""The order as runs: every position is found, wherever it is, after whatever was cut off or dropped."""
+"""RunLog: every position is found, also after cuts and truncation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LENGTHS = (3, 1, 4, 1, 5)
 
 
 def _log() -> RunLog:
-    """Positions 10, 11, ..., in runs of these lengths; the entry at a position has it as its body."""
+    """Positions 10, 11, ..., in runs of these lengths; the body of each entry is its position."""
     log = RunLog(10)
     for length in LENGTHS:
         entries = pack_bodies([b"%d" % (log.end + i) for i in range(length)])
@@ -53,7 +53,7 @@ def test_every_position_is_found_after_the_beginning_was_dropped(position: int) 
 
 
 @pytest.mark.parametrize("position", range(10, 25))
-def test_a_part_of_it_as_runs_and_as_entries(position: int) -> None:
+def test_a_range_as_runs_and_as_entries(position: int) -> None:
     log = _log()
     for end in range(10, 25):
         runs = log.runs(position, end)
@@ -62,7 +62,7 @@ def test_a_part_of_it_as_runs_and_as_entries(position: int) -> None:
     assert log.runs(position) == log.runs(position, 24)
 
 
-def test_what_is_dropped_is_not_there_in_part() -> None:
+def test_runs_are_dropped_as_a_whole() -> None:
     with pytest.raises(IndexError):
         _log().runs(9, 12)
 

@@ -1,4 +1,4 @@
-"""What the whole stack does in the situations that it was made for, told as stories that the specifications judge."""
+"""Scenarios of the whole stack in the simulator, checked by all specifications."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def judged(settings: Settings, seed: int = 0) -> Iterator[World]:
-    """A world that all specifications follow, up to its end."""
+    """A world that all specifications check, up to its end."""
     judge = Specifications("a")
     world = World(Process, seed=seed, settings=settings, watcher=judge)
     judge.watch(world)
@@ -40,7 +40,7 @@ def world() -> Iterator[World]:
         yield world
 
 
-def test_what_one_broadcasts_all_deliver(world: World) -> None:
+def test_all_members_deliver_a_broadcast(world: World) -> None:
     world.start("abc").broadcast("b", b"x").settle()
     assert world.delivered("a") == world.delivered("b") == world.delivered("c") == [b"x"]
 
@@ -53,9 +53,9 @@ def test_the_minority_side_never_delivers(world: World) -> None:
     assert world.primary("e") is None
 
 
-def test_a_cut_off_member_may_believe_but_confirms_nothing(world: World) -> None:
+def test_an_isolated_member_confirms_nothing(world: World) -> None:
     world.start("abc").settle().partition("ab", "c").broadcast("c", b"alone").run(0.2)
-    assert world.primary("c") is not None  # nobody told it yet
+    assert world.primary("c") is not None  # it has not detected the partition yet
     assert world.delivered("c") == []
     world.settle()
     assert world.primary("c") is None
@@ -64,7 +64,7 @@ def test_a_cut_off_member_may_believe_but_confirms_nothing(world: World) -> None
 
 
 def test_a_second_connection_costs_no_view_and_no_message(world: World) -> None:
-    """Both dialed. What the first connection carried is lost with it; its frames are sent again on the second."""
+    """Both sides dialed. Frames lost with the first connection are sent again on the second."""
     world.start("abc").settle()
     view = world.primary("a")
     for i in range(20):
@@ -76,7 +76,7 @@ def test_a_second_connection_costs_no_view_and_no_message(world: World) -> None:
     assert world.delivered("a") == world.delivered("b") == world.delivered("c")
 
 
-def test_five_fall_one_at_a_time_and_two_go_on(world: World) -> None:
+def test_five_members_fail_one_by_one_and_two_continue(world: World) -> None:
     """A static majority of five would have stopped at two."""
     world.start("abcde").settle()
     for name in "cde":
@@ -85,13 +85,13 @@ def test_five_fall_one_at_a_time_and_two_go_on(world: World) -> None:
     assert world.delivered("a") == world.delivered("b") == [b"two are left"]
 
 
-def test_the_ranked_one_of_two_goes_on_alone(world: World) -> None:
+def test_the_lower_ranked_of_two_continues_alone(world: World) -> None:
     world.start("abc").settle().crash("c").settle().crash("b").settle()
     world.broadcast("a", b"one is left").settle()
     assert world.delivered("a") == [b"one is left"]
 
 
-def test_the_other_one_of_two_waits(world: World) -> None:
+def test_the_higher_ranked_of_two_waits(world: World) -> None:
     world.start("abc").settle().crash("c").settle().crash("a").settle()
     world.broadcast("b", b"x").settle()
     assert world.delivered("b") == []
@@ -100,7 +100,7 @@ def test_the_other_one_of_two_waits(world: World) -> None:
     assert world.delivered("b") == world.delivered("a") == [b"x"]
 
 
-def test_an_even_split_goes_on_at_the_side_of_the_ranked_one(world: World) -> None:
+def test_an_even_split_continues_on_the_side_of_the_lowest_rank(world: World) -> None:
     world.start("abcd").settle().partition("ab", "cd").settle()
     world.broadcast("b", b"x").broadcast("c", b"y").settle()
     assert world.delivered("a") == [b"x"]
@@ -129,7 +129,8 @@ def test_power_fails_everywhere_and_nothing_confirmed_is_lost(world: World) -> N
 def _power_fails_before_the_write(world: World) -> None:
     """In a view of b and c, c acknowledges an entry of b while the disk of b is busy. Then the power of both fails.
 
-    b has a quorum of that view with a, without c. So what b has not written may never have been in the order.
+    b has a quorum of that view together with a, without c. So entries that b has not written may never have been in the
+    order.
     """
     world.start("abc").settle().crash("a").settle()
     world.nodes["b"].write_time = 60.0
@@ -140,7 +141,7 @@ def _power_fails_before_the_write(world: World) -> None:
     world.restart("a").restart("b").settle()
 
 
-def test_what_is_not_on_the_local_disk_no_state_machine_sees(world: World) -> None:
+def test_a_state_machine_sees_only_entries_on_the_local_disk(world: World) -> None:
     _power_fails_before_the_write(world)
     world.broadcast("a", b"y").settle()
     assert world.delivered("a") == world.delivered("b") == [b"y"]
@@ -148,7 +149,7 @@ def test_what_is_not_on_the_local_disk_no_state_machine_sees(world: World) -> No
     assert world.delivered("a") == world.delivered("b") == world.delivered("c") == [b"y", b"x"]
 
 
-def test_the_specifications_see_what_a_state_machine_saw_before_the_write() -> None:
+def test_applying_an_entry_before_its_write_is_detected() -> None:
     undo = next(mutant for mutant in MUTANTS if mutant.name == "seen before it is on disk").apply()
     try:
         with pytest.raises(Violation, match="the entry is on the disk of p"), judged(DEFAULT) as world:
@@ -158,7 +159,7 @@ def test_the_specifications_see_what_a_state_machine_saw_before_the_write() -> N
 
 
 @pytest.mark.parametrize("busy_s", [0.0, 0.01, 0.3])
-def test_who_restores_a_snapshot_has_it_on_disk_first(world: World, busy_s: float) -> None:
+def test_a_snapshot_is_on_disk_before_it_is_restored(world: World, busy_s: float) -> None:
     world.start("abc").settle().crash("c").settle()
     for number in range(200):
         world.broadcast("a", b"%d" % number)
@@ -173,7 +174,7 @@ def test_who_restores_a_snapshot_has_it_on_disk_first(world: World, busy_s: floa
 
 
 def test_after_a_power_failure_four_of_five_go_on_without_the_founder(world: World) -> None:
-    """What all have registered is on every disk, so the founder's is not needed to tell which view was the last."""
+    """Registered views are on every disk, so the founder's disk is not needed to find the last view."""
     world.start("abcde").broadcast("a", b"x").settle()
     for name in "abcde":
         world.crash(name)
@@ -183,7 +184,7 @@ def test_after_a_power_failure_four_of_five_go_on_without_the_founder(world: Wor
     assert world.delivered("b") == world.delivered("e") == [b"x", b"y"]
 
 
-def test_who_lost_its_disk_comes_back_as_somebody_else_and_gets_everything(world: World) -> None:
+def test_a_node_without_its_disk_returns_as_a_new_process(world: World) -> None:
     world.start("abc").broadcast("a", b"x").settle().lose_disk("c").settle()
     world.restart("c").settle()
     primary = world.primary("c")
@@ -192,7 +193,7 @@ def test_who_lost_its_disk_comes_back_as_somebody_else_and_gets_everything(world
     assert str(primary.members[-1]) == "c.1"
 
 
-def test_a_laggard_is_fed_by_snapshot(world: World) -> None:
+def test_a_lagging_member_gets_a_snapshot(world: World) -> None:
     world.start("abc").settle().crash("c").settle()
     for number in range(200):
         world.broadcast("a", b"%d" % number)
@@ -201,7 +202,7 @@ def test_a_laggard_is_fed_by_snapshot(world: World) -> None:
     assert len(world.delivered("c")) == 200
 
 
-def test_who_leaves_is_gone_at_once_and_its_last_words_are_heard(world: World) -> None:
+def test_a_leaving_member_is_excluded_after_its_last_entries(world: World) -> None:
     world.start("abc").settle().broadcast("c", b"good-bye").leave("c").run(0.5)
     assert world.delivered("a") == [b"good-bye"]
     primary = world.primary("a")
@@ -211,7 +212,10 @@ def test_who_leaves_is_gone_at_once_and_its_last_words_are_heard(world: World) -
 
 @pytest.mark.parametrize("seed", range(12))
 def test_as_soon_as_the_rules_allow_a_primary_view_there_is_one(seed: int) -> None:
-    """Partitions follow each other at random. At rest, every side has one exactly if it may, and never two have."""
+    """Partitions follow each other at random. At rest, a side has a primary view exactly if the rules allow it.
+
+    Two sides never have one at the same time.
+    """
     chance = Seeded(seed)
     names = "abcdef"[: 3 + seed % 4]
     with judged(DEFAULT, seed) as world:
@@ -228,11 +232,11 @@ def test_as_soon_as_the_rules_allow_a_primary_view_there_is_one(seed: int) -> No
         assert len({world.primary(name) for name in names}) == 1
 
 
-def test_the_specifications_see_what_a_scenario_does_not_look_at() -> None:
+def test_the_specifications_detect_what_a_scenario_does_not_assert() -> None:
     undo = next(mutant for mutant in MUTANTS if mutant.name == "an attempt of the past").apply()
     try:
         with (
-            pytest.raises(Violation, match="the one that p was told of is cur and client-cur"),
+            pytest.raises(Violation, match="the view reported to p is cur and client-cur"),
             judged(DEFAULT) as world,
         ):
             world.start("abc").settle().partition("ab", "c").settle()
@@ -254,9 +258,9 @@ def _side(world: World, name: str) -> str:
 
 
 def _may_decide(world: World, side: str) -> bool:
-    """The rule of the primary views, by what is on the disks: the last active view, and those attempted after it.
+    """The rule of the primary views, from the disks: the last active view, and the views attempted after it.
 
-    Where a side has decided, that is its own view by now; where it has not, it shows that it might not.
+    For a side with a primary view this is its own view by now; for another side it shows that it may not decide.
     """
     images = [world.nodes[name].disk.read() for name in side]
     members = [world.nodes[name].pid for name in side]

@@ -1,4 +1,4 @@
-"""The fixed sequencer: who waits how long, and what a stranger to the protocol may send."""
+"""Fixed sequencer: message delays, and invalid messages."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def test_own_messages_of_the_sequencer_take_one_delay_and_those_of_others_two() 
     assert abs(world.node("a").received_at[id(foreign)] - sent - 0.001) < 1e-9
 
 
-def test_odd_messages_are_ignored() -> None:
+def test_invalid_messages_are_ignored() -> None:
     world = World("abc", Sequencer).form("abc")
     a, b, c = world.nodes.values()
     for node in (a, b, c):
         node.order.deliver(b.me, Sequence(0, (1, 2)))  # not the sequencer
-        node.order.deliver(a.me, Sequence(0, (1, 99)))  # nobody's rank
+        node.order.deliver(a.me, Sequence(0, (1, 99)))  # an invalid rank
         node.order.deliver(a.me, Sequence(0, (-1,)))
         node.order.deliver(a.me, Sequence(-7, ()))
-        node.order.deliver(c.me, Slot(0, 0, 1, None, 0, None))  # another way of ordering
+        node.order.deliver(c.me, Slot(0, 0, 1, None, 0, None))  # a message of the other order
     c.submit(message(1))
     world.run()
     assert all(len(node.received) == 1 for node in (a, b, c))

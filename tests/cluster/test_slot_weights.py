@@ -1,4 +1,4 @@
-"""The book-keeper (ATOP paper, section 6.1)."""
+"""Adaptation policy of the book-keeper (ATOP paper, section 6.1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SETTINGS = Settings(atop_window_factor=10, atop_epsilon=0.1, atop_threshold=0.2)
 
 
 def given_out(book: WeightPolicy, ranks: list[int]) -> list[tuple[int, ...]]:
-    return [weights for rank in ranks if (weights := book.note(rank)) is not None]
+    return [weights for rank in ranks if (weights := book.on_message(rank)) is not None]
 
 
 def test_equal_rates_need_no_new_distribution() -> None:
@@ -24,19 +24,19 @@ def test_weights_follow_the_shares_in_the_window() -> None:
     assert abs(weights[1] / ROUND - 1 / 3) < 0.04
 
 
-def test_nobody_has_weight_nought() -> None:
+def test_no_member_has_weight_zero() -> None:
     (weights,) = given_out(WeightPolicy(6, SETTINGS), [2] * 500)
     assert min(weights) == 1
     assert weights[2] >= 0.98 * ROUND
 
 
-def test_one_who_sends_everything_is_seen_long_before_the_window_is_full() -> None:
+def test_a_single_sender_is_detected_before_the_window_is_full() -> None:
     assert given_out(WeightPolicy(3, SETTINGS), [0] * 9) == []
     (weights,) = given_out(WeightPolicy(3, SETTINGS), [0] * 10)
     assert weights[0] >= 0.98 * ROUND
 
 
-def test_a_small_window_says_nothing_of_a_small_difference() -> None:
+def test_small_differences_in_a_small_window_are_ignored() -> None:
     few = [0, 1, 1, 0, 2, 0, 1, 2, 0, 0]
     assert given_out(WeightPolicy(3, SETTINGS), few) == []
     assert len(given_out(WeightPolicy(3, SETTINGS), few * 3)) == 1
@@ -54,15 +54,15 @@ def test_a_change_of_rates_is_noticed_and_then_settles() -> None:
 
 
 @pytest.mark.parametrize("often", range(1, 9))
-def test_one_who_fell_silent_does_not_keep_the_slots_that_it_needed_at_first(often: int) -> None:
-    """As each view begins: everybody says something, then only one does. The last step may be below the threshold."""
+def test_a_member_that_fell_silent_loses_its_slots(often: int) -> None:
+    """Start of a view: all members send something, then only one does. The last step may be below the threshold."""
     book = WeightPolicy(3, SETTINGS)
     changes = given_out(book, [0, 1, 2] * often + [1] * 200)
     assert changes[-1] == (1, changes[-1][1], 1)
     assert len(changes) <= 4
 
 
-def test_one_who_speaks_once_in_a_while_is_no_reason_for_a_change() -> None:
+def test_a_rare_sender_causes_no_new_distribution() -> None:
     book = WeightPolicy(3, SETTINGS)
     given_out(book, [0] * 100)
     rarely = ([0] * 45 + [1]) * 20

@@ -1,4 +1,4 @@
-"""A process is what the list says: layers made from it, neighbours wired by it, observers between them."""
+"""A process is built from the list of layers: construction, connections, observers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def made(order: str = "atop", **more: Any) -> Process:
 
 
 def layers_of_the_stack() -> list[type]:
-    """The classes of all layers, with either order."""
+    """The classes of all layers, with both view orders."""
     kinds = [type(getattr(made(order), row.name)) for order in ORDERS for row in STACK]
     return list(dict.fromkeys(kinds))
 
 
 def wire_by_hand(of: Process) -> None:
-    """What the list comes to. Here a type checker compares each neighbour with the protocol that is asked of it."""
+    """The connections that the list defines. A type checker compares each neighbour with the expected protocol."""
     of.links.detector, of.links.membership = of.detector, of.membership
     of.detector.above = of.membership
     of.membership.links, of.membership.detector, of.membership.above = of.links, of.detector, of.endpoint
@@ -54,14 +54,14 @@ def wired(process: Process) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_list_gives_every_layer_its_neighbours(order: str) -> None:
+def test_every_layer_gets_its_neighbours(order: str) -> None:
     process = made(order)
     found = wired(process)
     wire_by_hand(process)
     assert wired(process) == found
 
 
-def test_a_watch_stands_where_its_taps_fit() -> None:
+def test_an_observer_is_inserted_at_its_taps() -> None:
     watch = Observer()
     process = made(taps=watch.taps)
     found = {name: type(one) for name, one in wired(process).items()}
@@ -91,6 +91,6 @@ def test_a_tap_stands_between_two_layers() -> None:
     assert process.total_order.below is process.primary
 
 
-def test_a_tap_above_a_layer_that_there_is_not_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="no layer has the name transport"):
+def test_a_tap_above_an_unknown_layer_is_an_error() -> None:
+    with pytest.raises(ValueError, match="unknown layer: transport"):
         made(taps={"transport": lambda _process, above: above})

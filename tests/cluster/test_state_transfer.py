@@ -1,4 +1,4 @@
-"""The confirmed past in pieces: of about the size that was asked for, and put together again it is what it was."""
+"""State transfer: pieces have about the requested size, and reassembly gives the original."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _log() -> RunLog:
 
 @pytest.mark.parametrize("piece_bytes", [1, 64, 300, 1_000, 1_000_000])
 @pytest.mark.parametrize("has_snapshot", [False, True])
-def test_pieces_come_together_again(piece_bytes: int, has_snapshot: bool) -> None:
+def test_pieces_are_reassembled(piece_bytes: int, has_snapshot: bool) -> None:
     log = _log()
     snapshot = Snapshotted(BEGIN, (), b"s" * 500) if has_snapshot else None
     pieces = split_state(VIEW, snapshot, BEGIN, log.runs(BEGIN), piece_bytes)
@@ -47,13 +47,13 @@ def test_pieces_come_together_again(piece_bytes: int, has_snapshot: bool) -> Non
 
 
 def test_runs_that_fit_stay_as_they_are() -> None:
-    """Nobody unpacks them on the way."""
+    """Runs are not unpacked on the way."""
     log = _log()
     (piece,) = split_state(VIEW, None, BEGIN, log.runs(BEGIN), 1_000_000)
     assert all(sent is held for sent, held in zip(piece.runs, log.runs(BEGIN), strict=True))
 
 
-def test_nothing_is_a_piece_as_well() -> None:
+def test_an_empty_transfer_is_one_piece() -> None:
     (piece,) = split_state(VIEW, None, BEGIN, [], 100)
     incoming = StateTransfer(VIEW)
     incoming.add(piece)

@@ -1,4 +1,4 @@
-"""Tickets of own labels: they come in runs, and go in runs that need not be the same."""
+"""Submission index: tickets are added in runs and removed in other runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_tickets() -> SubmissionIndex:
     return tickets
 
 
-def test_runs_go_as_they_came() -> None:
+def test_runs_are_taken_as_added() -> None:
     tickets = open_tickets()
     assert tickets.take(run_of(FIRST, 1, 3)) == [11, 12, 13]
     assert tickets.take(run_of(FIRST, 4, 2)) == [14, NO_TICKET]
@@ -46,7 +46,7 @@ def test_all_up_to_a_label_over_several_views() -> None:
     assert tickets.count == 0
 
 
-def test_of_an_earlier_life_there_are_none() -> None:
+def test_labels_of_an_earlier_life_have_no_tickets() -> None:
     tickets = open_tickets()
     assert tickets.take(run_of(ViewId(0, "z"), 1, 4)) == []
     assert tickets.take(run_of(FIRST, 1, 0)) == []

@@ -1,4 +1,4 @@
-"""Submissions without a label: tickets and bodies stay side by side, however they come and go."""
+"""Submission queue: tickets and bodies stay together when they are added, taken and withdrawn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _entries(*tickets: int) -> list[Entry]:
     return [Entry(APPLICATION, _body(ticket)) for ticket in tickets]
 
 
-def test_they_leave_in_the_order_in_which_they_came() -> None:
+def test_submissions_are_taken_in_order() -> None:
     waiting = _of(1, 2, 3)
     waiting.put(range(4, 6), APPLICATION, [_body(4), _body(5)])
     assert _taken(waiting, 2) == ([1, 2], _entries(1, 2))
@@ -33,11 +33,11 @@ def test_they_leave_in_the_order_in_which_they_came() -> None:
     assert not waiting
 
 
-def test_just_as_many_as_may_be_taken() -> None:
+def test_at_most_count_max_are_taken() -> None:
     assert _taken(_of(1, 2), 2) == ([1, 2], _entries(1, 2))
 
 
-def test_what_is_withdrawn_leaves_with_its_body() -> None:
+def test_a_withdrawn_submission_is_removed_with_its_body() -> None:
     waiting = _of(1, 2, 3)
     assert waiting.withdraw(2)
     assert not waiting.withdraw(2)
@@ -46,7 +46,7 @@ def test_what_is_withdrawn_leaves_with_its_body() -> None:
     assert not waiting.withdraw(1)
 
 
-def test_each_keeps_its_kind() -> None:
+def test_each_entry_keeps_its_kind() -> None:
     waiting = _of(1, 2)
     waiting.put((3,), CHECKPOINT, [b"first"])
     waiting.put((4,), CHECKPOINT, [b"second"])

@@ -17,7 +17,7 @@ def founded(names: str = "abc", settings: Settings | None = None) -> VsService:
 
 
 def one_history(service: VsService) -> list[bytes]:
-    """The longest history, of which every other must be a prefix, without an entry twice."""
+    """The longest history. Every other one must be a prefix of it, and no entry occurs twice."""
     histories = sorted((member.machine.entries for member in service.members.values()), key=len)
     for history in histories:
         assert history == histories[-1][: len(history)]
@@ -25,7 +25,7 @@ def one_history(service: VsService) -> list[bytes]:
     return histories[-1]
 
 
-def test_a_founder_alone_orders() -> None:
+def test_a_single_founder_orders_entries() -> None:
     service = founded("a")
     service["a"].replica.submit(b"x")
     service.run()
@@ -66,7 +66,7 @@ def test_a_minority_delivers_nothing_and_catches_up() -> None:
     assert service["e"].machine.entries == one_history(service) == [b"x", b"y"]
 
 
-def test_five_fall_one_at_a_time_to_the_ranked_one() -> None:
+def test_five_members_fail_one_by_one_down_to_the_lowest_rank() -> None:
     service = founded("abcde")
     for group in ("abcd", "abc", "ab", "a"):
         service.views(group).run()
@@ -75,14 +75,14 @@ def test_five_fall_one_at_a_time_to_the_ranked_one() -> None:
     assert service["a"].machine.entries == [b"abcd", b"abc", b"ab", b"a"]
 
 
-def test_the_half_without_the_ranked_one_waits() -> None:
+def test_the_half_without_the_lowest_rank_waits() -> None:
     service = founded("abcd")
     service.views("ab", "cd").run()
     assert service["a"].replica.primary is not None
     assert service["c"].replica.primary is None
 
 
-def test_a_laggard_is_fed_by_snapshot() -> None:
+def test_a_lagging_member_gets_a_snapshot() -> None:
     service = founded("abc", Settings(snapshot_every=10))
     service.views("ab", "c").run()
     for i in range(100):
@@ -98,10 +98,10 @@ def test_a_laggard_is_fed_by_snapshot() -> None:
 
 
 def test_an_entry_that_was_ordered_without_its_origin_is_not_ordered_again() -> None:
-    """Its origin comes back after the entry was truncated away: `highest` recognises it."""
+    """Its origin comes back after the entry was truncated: `highest` identifies it."""
     service = founded("abc", Settings(snapshot_every=5))
     service["c"].replica.submit(b"mine")
-    service["a"].step()  # a has it, c will not learn so
+    service["a"].step()  # a has it, c will not learn of it
     service["b"].step()
     service.views("ab", "c").run()
     for i in range(40):
@@ -131,7 +131,7 @@ def test_all_restart_from_disk() -> None:
 @pytest.mark.parametrize("first", PARTITIONS, ids="|".join)
 @pytest.mark.parametrize("second", PARTITIONS, ids="|".join)
 def test_repartition_at_every_message_boundary(first: tuple[str, ...], second: tuple[str, ...]) -> None:
-    """Views change, and change again after every possible number of steps of the exchange, and then all merge."""
+    """Views change again after every possible number of steps of the exchange; then all merge."""
     for restart in ("", "a", "c"):
         steps = 0
         while True:

@@ -1,4 +1,4 @@
-"""VS (DVS paper, fig. 1) over random delays, rates and cuts, for every way of ordering."""
+"""View order with random delays, rates and view changes, for both implementations. VS: DVS paper, fig. 1."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cluster.settings import Settings
 from tests.cluster.order_world import MakeOrder, World, message
 
 ORDERS = pytest.mark.parametrize("make", [AdaptiveOrder, Sequencer])
-EAGER = Settings(atop_window_factor=2, atop_threshold=0.05)  # distributions change all the time
+EAGER = Settings(atop_window_factor=2, atop_threshold=0.05)  # distributions change frequently
 
 
 def jittery(chance: Random) -> float:
@@ -27,7 +27,7 @@ def jittery(chance: Random) -> float:
 
 
 def busy_world(make: MakeOrder, seed: int, settings: Settings = EAGER) -> World:
-    """Three to six members that send at random rates, and clients that take their time."""
+    """Three to six members that send at random rates, with slow clients."""
     chance = Random(seed)
     names = "abcdef"[: chance.randint(2, 6)]
     world = World(names, make, seed, settings, jittery)
@@ -38,7 +38,7 @@ def busy_world(make: MakeOrder, seed: int, settings: Settings = EAGER) -> World:
 
 
 def chatter(world: World, seconds: float, chance: Random) -> None:
-    """Everybody sends now and then, at rates that differ and change."""
+    """All members send now and then, at different and changing rates."""
     number = 0
     for node in world.nodes.values():
         when = world.now
@@ -97,7 +97,7 @@ def test_a_prefix_of_one_sequence_in_every_view_however_the_views_cut_the_stream
 
 
 @ORDERS
-def test_safe_only_after_every_client_has_dealt_with_it(make: MakeOrder) -> None:
+def test_safe_only_after_every_client_has_processed_the_message(make: MakeOrder) -> None:
     world = World("abc", make).form("abc")
     slow = world.node("c")
     slow.lag = lambda: 1.0
@@ -138,15 +138,15 @@ def test_the_window_is_full_until_own_messages_are_safe(make: MakeOrder) -> None
         world.at(step * 0.0005, watch)
     a.roomy()
     assert a.order.own_unsafe == 4
-    assert not a.order.room
+    assert not a.order.has_room
     world.run()
     assert most == 4
     assert a.safe_count == 20
-    assert a.order.room
+    assert a.order.has_room
 
 
 @ORDERS
-def test_acknowledgements_ride_on_messages_that_leave_anyway(make: MakeOrder) -> None:
+def test_acknowledgements_are_piggybacked_on_messages(make: MakeOrder) -> None:
     world = World("ab", make).form("ab")
     a, b = world.node("a"), world.node("b")
 
@@ -162,22 +162,22 @@ def test_acknowledgements_ride_on_messages_that_leave_anyway(make: MakeOrder) ->
     a.submit(message(0))
     world.run()
     assert a.safe_count == b.safe_count >= 20
-    assert world.acks <= 1.2 * a.safe_count  # without riding: one of each of the two, for every message
+    assert world.acks <= 1.2 * a.safe_count  # without piggybacking: one from each of the two members for every message
 
 
 @ORDERS
 def test_a_lone_message_is_acknowledged_to_its_sender_who_tells_the_others(make: MakeOrder) -> None:
-    """Frames for each member, and not for each pair of members."""
+    """Frames for each member, not for each pair of members."""
     world = World("abcdefg", make).form("abcdefg")
     b = world.node("b")
     b.submit(message(1))
     world.run()
     assert all(node.safe_count == 1 for node in world.nodes.values())
-    assert world.acks <= 6 + 1  # one of each of the others to b, and one multicast of b
+    assert world.acks <= 6 + 1  # one from each other member to b, and one multicast by b
 
 
 @ORDERS
-def test_nobody_takes_for_safe_what_he_has_not_dealt_with(make: MakeOrder) -> None:
+def test_no_message_is_safe_before_it_was_processed_locally(make: MakeOrder) -> None:
     world = World("abc", make).form("abc")
     a, c = world.node("a"), world.node("c")
     view = a.current_view
@@ -187,7 +187,7 @@ def test_nobody_takes_for_safe_what_he_has_not_dealt_with(make: MakeOrder) -> No
 
 
 @ORDERS
-def test_one_alone_delivers_at_once(make: MakeOrder) -> None:
+def test_a_single_member_delivers_at_once(make: MakeOrder) -> None:
     world = World("a", make).form("a")
     a = world.node("a")
     a.submit(message(1))
@@ -202,7 +202,7 @@ def test_nothing_is_sent_between_block_ok_and_the_next_view(make: MakeOrder) -> 
     a = world.node("a")
     a.order.block()
     a.submit(message(1))
-    assert not a.order.room
+    assert not a.order.has_room
     assert a.received == []
     world.change("ab")
     a.submit(message(2))
@@ -253,8 +253,8 @@ def test_the_same_seed_gives_the_same_messages_whatever_the_hash_seed() -> None:
 
 
 @ORDERS
-def test_what_all_have_is_reported_stable_also_what_only_served_the_order(make: MakeOrder) -> None:
-    """The layer below forgets what is stable: without nulls and places of the sequencer its memory would grow."""
+def test_messages_that_only_serve_the_order_become_stable_too(make: MakeOrder) -> None:
+    """The layer below drops stable messages: without null and sequencer messages its memory would grow."""
     world = World("abc", make).form("abc")
     for number in range(400):
         world.at(0.01 * number, partial(world.node("b").submit, message(number)))

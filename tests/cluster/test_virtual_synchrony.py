@@ -1,4 +1,4 @@
-"""One end-point by hand, between links and a client that only record. Thesis, figs. 6.2, 6.5, 6.6."""
+"""One end-point, driven by hand between links and a client that only record. Thesis, figs. 6.2, 6.5, 6.6."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Seat:
 
 @pytest.fixture
 def seat() -> Seat:
-    """In the view of A, B and C, whose members announced it."""
+    """B in the view of A, B and C, whose members announced it."""
     seat = Seat()
     seat.enter(V, A, C)
     assert seat.views == [(V, "b")]
@@ -118,7 +118,7 @@ def test_messages_of_a_later_view_wait_for_it(seat: Seat) -> None:
     assert seat.delivered[-1] == (A, 3)
 
 
-def test_messages_of_views_that_i_am_not_in_are_nothing_to_me(seat: Seat) -> None:
+def test_messages_of_views_without_this_process_are_ignored(seat: Seat) -> None:
     seat.hear(A, 1, ViewMsg(view_of(7, A, C)), 2)
     seat.hear(D, 3)
     seat.hear(D, ViewMsg(view_of(7, D)), 4)
@@ -126,7 +126,7 @@ def test_messages_of_views_that_i_am_not_in_are_nothing_to_me(seat: Seat) -> Non
     assert seat.delivered == [(A, 1), (C, 5)]
 
 
-def test_what_all_have_is_dropped_and_no_more_than_was_delivered(seat: Seat) -> None:
+def test_stable_messages_are_dropped_if_delivered(seat: Seat) -> None:
     seat.hear(A, 1, 2, 3)
     seat.endpoint.stable((2, 0, 0))
     assert seat.endpoint.of[A].msgs.items == [message(3)]
@@ -138,7 +138,7 @@ def test_what_all_have_is_dropped_and_no_more_than_was_delivered(seat: Seat) -> 
 # ---- the change
 
 
-def test_the_cut_says_what_is_here_and_goes_to_the_proposed_members(seat: Seat) -> None:
+def test_the_cut_is_sent_to_the_proposed_members(seat: Seat) -> None:
     seat.hear(A, 1, 2)
     seat.endpoint.send(message(3))
     seat.take()
@@ -147,7 +147,7 @@ def test_the_cut_says_what_is_here_and_goes_to_the_proposed_members(seat: Seat) 
     assert seat.reliable_now == (A, B, C, D)
 
 
-def test_an_own_cut_binds_until_the_view_tells_who_moves_along(seat: Seat) -> None:
+def test_the_own_cut_limits_delivery_until_the_view_is_known(seat: Seat) -> None:
     after = view_of(2, A, B)
     seat.hear(A, 1)
     seat.endpoint.start_change(2, after.members)
@@ -160,7 +160,7 @@ def test_an_own_cut_binds_until_the_view_tells_who_moves_along(seat: Seat) -> No
     assert seat.views[-1] == (after, "ab")
 
 
-def test_a_view_waits_for_what_the_others_will_deliver(seat: Seat) -> None:
+def test_a_view_waits_for_messages_in_the_cuts_of_others(seat: Seat) -> None:
     after = view_of(2, A, B)
     seat.endpoint.start_change(2, after.members)
     seat.endpoint.membership_view(after)
@@ -174,7 +174,7 @@ def test_a_view_waits_for_what_the_others_will_deliver(seat: Seat) -> None:
     assert seat.views[-1] == (after, "ab")
 
 
-def test_what_was_forwarded_and_then_comes_itself_is_one_message(seat: Seat) -> None:
+def test_a_forwarded_message_is_delivered_once(seat: Seat) -> None:
     seat.hear(A, FwdMsg(C, V.id, message(1), 1))
     seat.hear(C, 1, 2)
     assert seat.delivered == [(C, 1), (C, 2)]
@@ -190,7 +190,7 @@ def test_messages_beyond_the_cut_are_not_delivered(seat: Seat) -> None:
     assert seat.views[-1] == (after, "ab")
 
 
-def test_who_comes_from_elsewhere_is_not_in_the_transitional_set_and_its_cut_does_not_count(seat: Seat) -> None:
+def test_a_member_from_another_view_is_not_in_the_transitional_set(seat: Seat) -> None:
     after = view_of(3, A, B, C)
     seat.endpoint.start_change(3, after.members)
     seat.endpoint.membership_view(after)
@@ -200,8 +200,8 @@ def test_who_comes_from_elsewhere_is_not_in_the_transitional_set_and_its_cut_doe
     assert seat.views[-1] == (after, "bc")
 
 
-def test_who_has_moved_on_already_is_still_followed(seat: Seat) -> None:
-    """Its next synchronisation message comes before what this process has to deliver first."""
+def test_a_member_that_has_moved_on_is_still_followed(seat: Seat) -> None:
+    """The member's next synchronisation message arrives before messages that this process must deliver first."""
     later = view_of(2, A, B)
     seat.hear(A, 1)
     seat.endpoint.start_change(2, later.members)
@@ -238,7 +238,7 @@ def test_each_attempt_makes_a_cut_of_its_own(seat: Seat) -> None:
     assert seat.delivered == [(A, 1)]
 
 
-def test_the_same_change_with_more_members_sends_the_same_cut_to_those(seat: Seat) -> None:
+def test_more_members_in_a_change_get_the_same_cut(seat: Seat) -> None:
     seat.endpoint.start_change(2, (A, B))
     seat.take()
     seat.hear(A, 1)
@@ -253,7 +253,7 @@ def forwarded(seat: Seat) -> list[tuple[str, int]]:
     return [(to, body.index) for to, body in seat.take() if isinstance(body, FwdMsg)]
 
 
-def test_the_lowest_who_has_it_forwards_what_others_lack_of_those_who_are_gone() -> None:
+def test_the_lowest_member_forwards_messages_of_departed_senders() -> None:
     seat = Seat()
     four = view_of(1, A, B, C, D)
     seat.enter(four, A, C, D)
@@ -294,7 +294,7 @@ def test_nothing_is_forwarded_twice_when_the_change_is_tried_again(seat: Seat) -
 
 
 @pytest.mark.parametrize("cut", [(), (1,), (0, 0, 0, 0), (-1, -1, -1), (10**18, 0, 10**18)])
-def test_a_cut_that_makes_no_sense_does_no_harm(seat: Seat, cut: tuple[int, ...]) -> None:
+def test_an_invalid_cut_is_ignored(seat: Seat, cut: tuple[int, ...]) -> None:
     seat.hear(C, 1)
     after = view_of(2, A, B)
     seat.endpoint.start_change(2, after.members)
@@ -305,7 +305,7 @@ def test_a_cut_that_makes_no_sense_does_no_harm(seat: Seat, cut: tuple[int, ...]
     assert seat.views[-1] == (view_of(3, B), "b")
 
 
-def test_forwarded_messages_that_make_no_sense_do_no_harm(seat: Seat) -> None:
+def test_invalid_forwarded_messages_are_ignored(seat: Seat) -> None:
     for index in (-1, 0, 10**18):
         seat.hear(A, FwdMsg(C, V.id, message(9), index))
     seat.hear(A, FwdMsg(D, V.id, message(9), 1), FwdMsg(C, ViewId(9, "x"), message(9), 1))
@@ -335,10 +335,10 @@ def test_a_view_ends_the_blocking(seat: Seat) -> None:
     seat.endpoint.send(message(1))
     assert seat.delivered == [(B, 1)]
     seat.endpoint.start_change(3, (B,))
-    assert seat.blocks == 3  # one for the view that the story begins in
+    assert seat.blocks == 3  # one for the first view
 
 
-def test_a_client_that_breaks_its_word_is_told(seat: Seat) -> None:
+def test_a_client_that_violates_the_protocol_gets_an_error(seat: Seat) -> None:
     seat.endpoint.start_change(2, (A, B))
     with pytest.raises(RuntimeError, match="block_ok"):
         seat.endpoint.send(message(1))

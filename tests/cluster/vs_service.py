@@ -1,7 +1,7 @@
-"""The VS service of fig. 1 as an executable thing, to stand below the primary views and the total order in tests.
+"""Executable VS service of fig. 1, used below the primary views and the total order in tests.
 
-Every step is one action at one process, chosen by the test: so a test can stop at any message boundary, and enumerate
-them all. Processes are made of the real layers from primary views upwards.
+Every step is one action at one process, chosen by the test. So a test can stop at any message boundary, and enumerate
+them all. Processes consist of the real layers from primary views upwards.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class Half:
-    """A source of random numbers that nobody needs here."""
+    """A constant random source; its values do not matter here."""
 
     def random(self) -> float:
         return 0.5
 
 
 class Log:
-    """A state machine that remembers what it was given."""
+    """A state machine that records its inputs."""
 
     def __init__(self) -> None:
         self.entries: list[bytes] = []
@@ -55,7 +55,7 @@ class Log:
 
 @dataclass
 class Queue:
-    """queue[g], and how far each member is in it."""
+    """queue[g], and the position of each member in it."""
 
     view: View
     messages: list[tuple[ProcessId, ViewMessage]] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Queue:
 
 
 class Supplying:
-    """The links of a member, as far as the total order uses them: all pieces are on their way at once."""
+    """The part of a member's links that the total order uses: all pieces are sent at once."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
@@ -84,18 +84,18 @@ class Supplying:
     def skip(self, peer: ProcessId, is_needed: Callable[[Payload], bool]) -> None: ...
 
     def stop_feeding(self) -> None:
-        """What is on its way for a view that is over is not received."""
+        """Pieces in flight for a view that has ended are not received."""
 
 
 class Member:
-    """One process: the real layers, and the service's end of it."""
+    """One process: the real layers, and its end of the VS service."""
 
     def __init__(self, service: VsService, me: ProcessId, image: Image, settings: Settings) -> None:
         self.service = service
         self.me = me
         self.image = image
         self.queue: Queue | None = None
-        self.offered: View | None = None  # a view that it was not told of yet
+        self.offered: View | None = None  # a view not delivered to it yet
         self.supplies: list[tuple[ViewId, ProcessId, Supply]] = []
         self.machine = Log()
         self.context = Context(me, Half(), service.trace_of(me))
@@ -109,9 +109,9 @@ class Member:
         self.total_order.start()
         self.flush()
 
-    # what the primary views and the total order see below them
+    # interface to the primary views and the total order
 
-    room = True
+    has_room = True
 
     def send(self, body: ViewMessage) -> None:
         assert self.queue is not None
@@ -125,7 +125,7 @@ class Member:
     # steps
 
     def step(self) -> bool:
-        """One action, if one is enabled."""
+        """Runs one action, if one is enabled."""
         done = self._new_view() or self._receive_supply() or self._receive() or self._safe() or self._catch_up()
         self.flush()
         return done
@@ -174,7 +174,7 @@ class Member:
         return True
 
     def flush(self) -> None:
-        """All effects take place, and what follows from them."""
+        """Performs all effects and handles their consequences."""
         while effects := self.context.take():
             for effect in effects:
                 if isinstance(effect, Persist):
@@ -200,7 +200,7 @@ class VsService:
         return self.members[ProcessId(name)]
 
     def trace_of(self, _me: ProcessId) -> Callable[[Action], None] | None:
-        """Who listens to the actions of this process. Nobody, here."""
+        """The trace observer of this process: none here."""
         return None
 
     def restart(self, name: str) -> None:
@@ -208,7 +208,7 @@ class VsService:
         self.members[me] = Member(self, me, self.members[me].image, self.settings)
 
     def views(self, *groups: Iterable[str]) -> VsService:
-        """Offer each group a view of its own; its members take it when they are stepped."""
+        """Offers each group its own view; its members take it when they are stepped."""
         for group in groups:
             self.epoch += 1
             view = make_view(self.epoch, {ProcessId(name): self.epoch for name in group})
@@ -218,7 +218,7 @@ class VsService:
         return self
 
     def run(self, steps: int = 100_000, first: int = 0) -> int:
-        """Step the processes in turn until nothing is enabled, or so many steps were taken. How many were."""
+        """Steps the processes in turn until nothing is enabled, or `steps` were taken. Returns the number of steps."""
         turn = list(self.members.values())
         taken, idle, i = 0, 0, first
         while taken < steps and idle < len(turn):

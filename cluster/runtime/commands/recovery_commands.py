@@ -125,7 +125,7 @@ def _begun(stores: list[Store]) -> Recovery | None:
 def _finish(stores: list[Store], mark: Recovery) -> None:
     for store in stores:
         if store.cluster_id == mark.old_cluster_id:
-            store.recover(mark, recovery.apply_plan(mark.view))
+            store.recover(mark, recovery.follower_records(mark.view))
 
 
 def _warning(stores: list[Store], plan: RecoveryPlan) -> str:

@@ -88,7 +88,7 @@ class Transaction:
             case Truncated(base=base):
                 self._drop_below(base)
             case _:
-                raise TypeError(f"no record of the list: {record!r}")
+                raise TypeError(f"unknown record type: {record!r}")
 
     def set(self, key: str, value: object) -> None:
         """A value of meta that no record speaks of."""

@@ -136,7 +136,7 @@ class AttemptTap:
     def __init__(self, watch: Observer, total_order: TotalOrder) -> None:
         self._watch = watch
         self._total_order = total_order
-        self.takes = total_order.takes
+        self.is_expected = total_order.is_expected
         self.receive = total_order.receive
         self.safe = total_order.safe
         self.primary_lost = total_order.primary_lost

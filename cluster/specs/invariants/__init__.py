@@ -1,1 +1,1 @@
-"""The papers' invariants as checkers of the joint state of all processes."""
+"""Checkers of the papers' invariants over the joint state of all processes."""

@@ -1,17 +1,18 @@
-"""The invariants of VS, DVS and DVS-IMPL: 3.1, 4.1, 4.2 and 5.1 to 5.6.
+"""Invariants 3.1, 4.1, 4.2 and 5.1 to 5.6 of VS, DVS and DVS-IMPL.
 
 Paper: De Prisco et al., PODC 1998, sections 3 to 5. History variables (attempted, reg, info-sent, TotReg) are rebuilt
 from the trace; cur, client-cur, act and amb are read from the processes.
 Departs:
 - A majority of w includes the half of w with its lowest-ranked member; `act` is bottom for a process that joined.
-- 5.1 speaks of the last view that q was given in any of its lives: a crash takes cur, and ids increase all the same.
+- 5.1 applies to the last view that q was given in any of its lives: a crash loses cur, and ids increase all the same.
 - 5.2(3) as printed (w.id <= client-cur.id for all w in use) does not hold: an info message brings views that others
-  attempted while p was elsewhere, before p attempts anything. What the proofs use, and what is evaluated here, is
-  w.id <= cur.id, and w.id < cur.id as long as p has not attempted cur.
+  attempted while p was elsewhere, before p attempts anything. The proofs use, and this module evaluates, w.id <=
+  cur.id, and w.id < cur.id as long as p has not attempted cur.
 - 5.3(1) as printed does not hold for the view g itself once p has attempted it; evaluated for w.id < g.
 4.1 is 5.6 here, since a view is created when it is first attempted.
 
-What only a step can break is evaluated at that step: the others are evaluated on a process that took a step.
+Invariants that only a certain step can break are evaluated at that step. The others are evaluated on a process that
+took a step.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId, View, ViewId
     from cluster.specs.invariants.joint import Joint, PrimaryState
 
-ATTEMPTED_KEPT = 64  # of one process; older ones are settled
+ATTEMPTED_KEPT = 64  # attempted views kept per process; older ones cannot change any more
 
 
 class DvsInvariants(Spec):
@@ -43,10 +44,10 @@ class DvsInvariants(Spec):
         self.client_cur: dict[ProcessId, ViewId] = {founder: v0.id}  # current-viewid[p] of DVS, in any life
         self.attempted: dict[ProcessId, dict[ViewId, View]] = {founder: {v0.id: v0}}
         self.info_rcvd: dict[ProcessId, list[Info]] = {}  # of the current view
-        self.away: set[ProcessId] = set()  # crashed, and attempted nothing since
+        self.away: set[ProcessId] = set()  # crashed processes that attempted nothing since
         self.active: dict[ViewId, View] = {v0.id: v0}  # created views that no member has left for a later one
         self.tot_att_max = v0.id
-        self._judged: dict[ProcessId, object] = {}  # the state in which p was last judged
+        self._judged: dict[ProcessId, object] = {}  # the state of p at its last check
 
     # ---- the trace
 
@@ -94,7 +95,7 @@ class DvsInvariants(Spec):
         self.away.add(at)
         self.info_rcvd.pop(at, None)
 
-    # ---- what holds at each step
+    # ---- invariants of each step
 
     def invariant_info_sent(self, info: Info, g: ViewId, p: ProcessId) -> None:
         x = info.act
@@ -147,7 +148,7 @@ class DvsInvariants(Spec):
                 self.tot_att_max,
             )
 
-    # ---- what holds in each state
+    # ---- invariants of each state
 
     def judge_again(self) -> None:
         self._judged.clear()

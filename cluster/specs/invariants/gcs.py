@@ -1,11 +1,11 @@
-"""The key invariants of the virtual synchrony end-points, and that no obsolete view is delivered.
+"""Invariants of the virtual synchrony end-points, and that no obsolete view is delivered.
 
 Paper: Khazan's thesis, 7.1.1 to 7.1.3, 7.2.1, 7.3.1, 7.3.2, 7.4.1 to 7.4.3, 8.1.1, and lemma 8.2.1(1).
-Departs: where the thesis compares the states of two processes, one of them may have crashed or have dropped what it no
-longer needs. So 7.1.2 compares with what the sender's client sent (the history that WV_RFIFO keeps), and 7.2.1 with the
-synchronisation message that the process sent under that id. 7.3.1 comes with what its proof adds to it; the id that
-MBRSHP gave last outlives a crash. What section 6.4 lets an end-point drop has no number
-there: it is judged too.
+Departs: where the thesis compares the states of two processes, one of them may have crashed or have dropped state that
+it no longer needs. So 7.1.2 compares with what the sender's client sent (the history that WV_RFIFO keeps), and 7.2.1
+with the synchronisation message that the process sent under that id. 7.3.1 includes the additions of its proof; the id
+that MBRSHP gave last outlives a crash. The rules of section 6.4 on what an end-point may drop have no number there;
+they are checked too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cluster.specs.invariants.joint import EndpointState, Joint, QueueState
     from cluster.specs.self_delivery import SelfSpec
 
-SYNCS_KEPT = 16  # of one process
+SYNCS_KEPT = 16  # synchronisation messages kept per process
 STATUS = {"unblocked": UNBLOCKED, "requested": REQUESTED, "blocked": BLOCKED}
 
 
@@ -39,8 +39,8 @@ class GcsInvariants(Spec):
         self.client = client
         self.sync_msg: dict[ProcessId, dict[int, SyncMsg]] = {}  # sync_msg[p][cid] at p, as p sent it
         self.start_change: dict[ProcessId, int] = {}  # start_change[p].id of MBRSHP, in any life
-        self.mbrshp_view: dict[ProcessId, View | None] = {}  # None: a start_change came since
-        self._compared: dict[tuple[ProcessId, ProcessId, bool], tuple[ViewId, int]] = {}  # at whom, whose, later
+        self.mbrshp_view: dict[ProcessId, View | None] = {}  # None: a start_change followed
+        self._compared: dict[tuple[ProcessId, ProcessId, bool], tuple[ViewId, int]] = {}  # receiver, sender, later
         self._dropped: dict[ProcessId, tuple[int, ...]] = {}
 
     # ---- the trace
@@ -103,7 +103,7 @@ class GcsInvariants(Spec):
             if r in joint and joint[r].endpoint.current_view.id == v.id:
                 sources = joint[r].endpoint.of
                 lacking = [q for q, count in zip(v.members, dropped, strict=True) if sources[q].msgs.prefix < count]
-                self.require(not lacking, "6.4: what is dropped was received by all members of the view", r, *lacking)
+                self.require(not lacking, "6.4: dropped messages were received by all members of the view", r, *lacking)
 
     def invariant_views(self, p: ProcessId, state: EndpointState) -> None:
         self.require(p in state.mbrshp_view.members, "7.1.1: p in mbrshp_view.set", state.mbrshp_view)
@@ -161,7 +161,7 @@ class GcsInvariants(Spec):
             )
 
     def invariant_cut(self, p: ProcessId, own: SyncMsg, state: EndpointState) -> None:
-        """While p has a synchronisation message under way."""
+        """Holds while p has a synchronisation message in flight."""
         v, next_view = state.current_view, state.mbrshp_view
         if next_view.start_id(p) == own.cid:
             cuts = [
@@ -188,7 +188,7 @@ class GcsInvariants(Spec):
     def invariant_message(self, sender: ProcessId, view_id: ViewId, index: int, body: Ordered) -> None:
         sent = self.client.msgs.get(view_id, {}).get(sender)
         if view_id not in self.client.msgs or (sent is not None and index <= sent.low):
-            return  # too old to be remembered
+            return  # too old: no longer kept
         self.require(
             sent is not None and index <= sent.end and sent[index - 1] == body,
             "7.1.2: msgs[q][v][i] is what q sent as the i-th message in v",
@@ -199,7 +199,7 @@ class GcsInvariants(Spec):
         )
 
     def _compare(self, whose: tuple[ProcessId, ProcessId, bool], view_id: ViewId, queue: QueueState) -> None:
-        """Those that came since the last look."""
+        """Compares the messages that arrived since the last check."""
         known, done = self._compared.get(whose, (view_id, 0))
         done = max(done if known == view_id else 0, queue.dropped)
         if done < queue.prefix:

@@ -1,6 +1,6 @@
-"""The joint state: what invariants read of the layers of all processes that are up.
+"""Joint state: the attributes of all running processes that the invariants read.
 
-Every attribute that an invariant looks at is named here and nowhere else. The names are the papers'.
+Every attribute that an invariant reads is named here and nowhere else. The names are the papers'.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class QueueState(Protocol):
 
 
 class SourceState(Protocol):
-    """What the end-point keeps of one process q."""
+    """What the end-point keeps about one process q."""
 
     @property
     def view_msg(self) -> View: ...
@@ -116,6 +116,6 @@ def order_length(state: TotalOrderState) -> int:
 
 
 def label_at(state: TotalOrderState, position: int) -> Label | None:
-    """order(position), or None where it is dropped or not there yet."""
+    """order(position), or None if it was dropped or is not there yet."""
     i = position - state.base
     return state.log[i][0] if 0 <= i < len(state.log) else None

@@ -1,11 +1,11 @@
-"""The application knows its primary view: an invariant on the joint state of the three upper layers.
+"""Invariant: the application knows its primary view. Reads the joint state of the three upper layers.
 
-No paper has it: DVS tells its client of views that begin, and not that one has ended. The stack promises its
-application both. In every state, what a process was told is the current view of VS if it was attempted as a primary
-view and established here, and otherwise none. (That others have left that view already, it cannot know.) One who comes
-back is told when it has been delivered what was confirmed before the view.
-Who is told too late answers clients for a group that has gone on without it; who is told too early, without what the
-group has decided.
+No paper has this invariant: DVS tells its client when a view begins, but not when one has ended. This stack guarantees
+both to its application. In every state, the view that the application was told is the current view of VS if it was
+attempted as a primary view and established here, and otherwise none. (A process cannot know that other members have
+already left that view.) A process that comes back is told when everything confirmed before the view has been delivered
+to it. If it is told too late, it answers clients for a group that has continued without it. If it is told too early, it
+answers without the group's decisions.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class ReplicaInvariants(Spec):
     def __init__(self) -> None:
         super().__init__()
         self.attempted: dict[ProcessId, ViewId] = {}
-        self.confirmed: dict[ViewId, int] = {}  # before the view, by all that its members said in it
-        self._told: dict[ProcessId, View] = {}  # as last judged
+        self.confirmed: dict[ViewId, int] = {}  # positions confirmed before the view, by its members' summaries
+        self._told: dict[ProcessId, View] = {}  # at the last check
 
     # ---- the trace
 
@@ -62,14 +62,14 @@ class ReplicaInvariants(Spec):
         told, order = state.replica.primary, state.total_order
         self.require(
             told == state.primary.cur == state.primary.client_cur,
-            "primary view: the one that p was told of is cur and client-cur",
+            "primary view: the view reported to p is cur and client-cur",
             told,
             state.primary.cur,
             state.primary.client_cur,
         )
         self.require(
             order.status == NORMAL and order.current == told,
-            "primary view: the one that p was told of is established at p",
+            "primary view: the view reported to p is established at p",
             told,
             order.current,
             order.status,
@@ -79,7 +79,7 @@ class ReplicaInvariants(Spec):
         confirmed = self.confirmed.get(told.id, 0)
         self.require(
             state.total_order.next_report >= confirmed,
-            "primary view: p was delivered what was confirmed before the one that it is told of",
+            "primary view: p delivered all entries confirmed before the view reported to p",
             told,
             state.total_order.next_report,
             confirmed,
@@ -90,6 +90,6 @@ class ReplicaInvariants(Spec):
         if cur is not None and order.status == NORMAL and order.next_report == order.next_confirm:
             self.require(
                 cur != state.primary.client_cur,
-                "primary view: p was told of cur, if it is established at p and p was delivered what is confirmed",
+                "primary view: cur was reported to p, if it is established at p and p delivered all confirmed entries",
                 cur,
             )

@@ -1,15 +1,15 @@
-"""The invariants of TO-IMPL: 6.1, 6.2, 6.3, and that what is confirmed is one sequence that nobody can lose.
+"""Invariants 6.1 to 6.3 of TO-IMPL, and that all processes confirm one sequence that is never lost.
 
 Paper: De Prisco et al., PODC 1998, section 6.2; allstate and allconfirm after Fekete, Lynch and Shvartsman (1997).
-allstate is what the processes hold and the summaries they sent; buildorder[p, g] is the order that p had built in g
-when it went on to a later view, as its summary there tells.
+allstate consists of the states of the processes and the summaries they sent. buildorder[p, g] is the order that p had
+built in g when it went on to a later view, according to its summary there.
 Departs:
-- Orders begin at a base, and summaries leave out what is confirmed. Below, all orders are the same: that is what
-  "allconfirm" checks, position by position, so that 6.3 has to look at the rest only.
-- 6.3 is evaluated for the longest sigma of each v: what all who left v have in common of what they built there. For the
-  views before the last KEPT it follows from those after them.
+- Orders begin at a base, and summaries leave out confirmed entries. Below the base all orders are the same:
+  "allconfirm" checks that position by position, so that 6.3 only has to check the rest.
+- 6.3 is evaluated for the longest sigma of each v: the common part of the orders that all processes that left v had
+  built there. For the views before the last KEPT it follows from those after them.
 - "confirm" has no number in the paper: CONFIRM_p needs a safe indication, so all members of the view hold the entry.
-  "durable" is the same for those who crash: they acknowledged it, so it was on their disk.
+  "durable" is the same for crashed processes: they acknowledged the entry, so it was on their disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REMEMBERED = 100_000  # confirmed labels
 
 
 class Sigma:
-    """What all who left a view have in common of the orders they built there: labels from a position on."""
+    """The common part of the orders built in a view by all processes that left it: labels from a position on."""
 
     __slots__ = ("labels", "start")
 
@@ -45,7 +45,7 @@ class Sigma:
         return self.start + len(self.labels)
 
     def meet(self, start: int, labels: list[Label]) -> None:
-        """Cut to what this order has too. Below `start` it is confirmed, and so the same."""
+        """Cuts sigma to its common part with this order. Everything below `start` is confirmed, and so the same."""
         end = start + len(labels)
         i = max(start, self.start)
         while i < min(self.end, end) and self.labels[i - self.start] == labels[i - start]:
@@ -62,13 +62,13 @@ class TotalOrderInvariants(Spec):
         super().__init__()
         self.dvs = dvs
         self.established: dict[ViewId, set[ProcessId]] = {}
-        self.sigma: dict[ViewId, Sigma | None] = {}  # None: somebody left the view without having established it
+        self.sigma: dict[ViewId, Sigma | None] = {}  # None: a member left the view without having established it
         self.high: dict[ProcessId, ViewId | None] = {}  # as last judged
         self.high_max: ViewId | None = None
         self.confirmed: Window[Label] = Window()
-        self._judged: dict[ProcessId, int] = {}  # how many confirmed labels of p were compared
-        self._built: set[ProcessId] = set()  # established a view since it was last judged
-        self._bound: dict[ProcessId, int] = {}  # how many positions were confirmed in views that p is a member of
+        self._judged: dict[ProcessId, int] = {}  # number of confirmed labels of p already compared
+        self._built: set[ProcessId] = set()  # processes that established a view since their last check
+        self._bound: dict[ProcessId, int] = {}  # number of positions confirmed in views with p as a member
         self._recovered: set[ProcessId] = set()  # since it was last judged
         self._next_confirm: dict[ProcessId, int] = {}  # as last judged, in this life
 
@@ -98,7 +98,7 @@ class TotalOrderInvariants(Spec):
         self._recovered.add(at)
 
     def _left(self, summary: Summary, going_to: ViewId, p: ProcessId) -> None:
-        """p goes on to a later view: what it had built in those of which it was a member is final."""
+        """p goes on to a later view: the orders it had built in earlier views are final."""
         labels = [label for label, _ in summary.tail]
         for v in self.dvs.history.latest(KEPT):
             if v.id >= going_to or p not in v.members:
@@ -110,7 +110,7 @@ class TotalOrderInvariants(Spec):
                 if known is not None:
                     known.meet(summary.next_confirm, labels)
             elif summary.high_primary is None or summary.high_primary < v.id:
-                self.sigma[v.id] = None  # a crash took what it had established before anybody could see it
+                self.sigma[v.id] = None  # a crash lost the established view before it became visible
         for old in sorted(self.sigma)[:-KEPT]:
             del self.sigma[old]
 
@@ -163,7 +163,7 @@ class TotalOrderInvariants(Spec):
             )
 
     def invariant_6_3(self, state: TotalOrderState) -> None:
-        """For the order that was just built."""
+        """Checks the order that was just built."""
         if state.high_primary is None:
             return
         for view_id, sigma in self.sigma.items():
@@ -179,7 +179,7 @@ class TotalOrderInvariants(Spec):
             )
             self.require(
                 missing is None,
-                "6.3: what all who left v had built there is in every order built on a later view",
+                "6.3: the order that all processes leaving v had built there is in every order built on a later view",
                 view_id,
                 missing,
                 sigma.labels,
@@ -200,7 +200,7 @@ class TotalOrderInvariants(Spec):
             self.confirmed.low = start
         for i in range(max(start, self.confirmed.low), state.next_confirm):
             label = label_at(state, i)
-            self.require(label is not None, "allconfirm: what is confirmed is in the order", i)
+            self.require(label is not None, "allconfirm: confirmed entries are in the order", i)
             assert label is not None
             if i < self.confirmed.end:
                 self.require(
@@ -230,7 +230,7 @@ class TotalOrderInvariants(Spec):
                 )
 
     def invariant_durable(self, p: ProcessId, state: TotalOrderState) -> None:
-        """For a process that came back from its disk."""
+        """Checks a process that came back from its disk."""
         bound = self._bound.get(p, 0)
         missing = next(
             (
@@ -240,4 +240,4 @@ class TotalOrderInvariants(Spec):
             ),
             None,
         )
-        self.require(missing is None, "durable: what was confirmed in a view of p is on the disk of p", missing, bound)
+        self.require(missing is None, "durable: entries confirmed in a view of p are on the disk of p", missing, bound)

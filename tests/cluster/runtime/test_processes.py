@@ -233,7 +233,7 @@ def test_check_says_what_is_wrong(tmp_path: Path) -> None:
     code, text = check(traces[0], damaged)
     assert (code, "not enabled" in text) == (1, True)
     code, text = check(damaged)
-    assert (code, "one process must have founded the group" in text) == (2, True)
+    assert (code, "the traces must name one founder" in text) == (2, True)
     damaged.write_bytes(b"hello\n" + lines[0])
     assert check(traces[0], damaged)[0] == 2
 

@@ -24,7 +24,7 @@ def test_a_story_is_told_as_it_was(name: str) -> None:
     lines: list[str] = []
     judge = Specifications("a")
     tell(name, Process, lines.append, judge=judge)
-    assert judge.clauses()["LIVENESS: every submission has its end"] > 0
+    assert judge.clauses()["LIVENESS: every submission has an outcome"] > 0
     assert lines == (GOLDEN / f"{name}.txt").read_text("utf-8").splitlines(), (
         "if the new conversation is right: python -m cluster sim --stories tests/cluster/golden"
     )
@@ -33,7 +33,7 @@ def test_a_story_is_told_as_it_was(name: str) -> None:
 def test_a_story_that_goes_wrong_is_not_told() -> None:
     undo = next(mutant for mutant in MUTANTS if mutant.name == "an attempt of the past").apply()
     try:
-        with pytest.raises(Violation, match="the one that p was told of is cur and client-cur"):
+        with pytest.raises(Violation, match="the view reported to p is cur and client-cur"):
             tell("partition", Process, lambda _line: None, judge=Specifications("a"))
     finally:
         undo()

@@ -1,4 +1,4 @@
-"""DISK: a state machine sees what is on the disk of its process, and nothing else."""
+"""DISK: a state machine sees only what is on the disk of its process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ X, Y = label(1, 1, A), label(1, 2, A)
 
 
 def disk(base: int = 0) -> DiskSpec:
-    """The disk of A: two entries, from this position on, and a snapshot there. That of B is empty."""
+    """The disk of A has two entries from this position on, and a snapshot there. The disk of B is empty."""
     written = Image()
     written.log = RunLog(base)
     written.log.extend(runs_of([(X, entry("x")), (Y, entry("y"))]))
@@ -40,6 +40,6 @@ def test_every_clause_is_refused() -> None:
     assert set(REFUSED) == preconditions(DiskSpec)
 
 
-def test_what_is_on_disk_may_be_seen() -> None:
+def test_entries_on_disk_may_be_applied() -> None:
     allows([disk(5)], [(A, Restored(5)), (A, Applied(5, X, entry("x"))), (A, Applied(6, Y, entry("y")))])
     allows([disk()], [(A, Applied(0, X, entry("x"))), (A, Applied(1, Y, entry("y")))])

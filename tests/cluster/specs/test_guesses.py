@@ -1,7 +1,7 @@
-"""No guess loses a trace: checkers that choose, against automata that keep every choice open.
+"""Completeness of the checkers' guesses: compares each checker with an automaton that keeps every choice open.
 
 Small worlds, random steps. The reference keeps the set of all states that some sequence of internal actions could have
-led to; a step is allowed if it is enabled in one of them. The checker must say the same at every step.
+reached. A step is allowed if it is enabled in one of them. The checker must give the same verdict at every step.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Prev = tuple[tuple[tuple[ProcessId, int], int], ...]  # prev_view[p][v], by epoc
 
 
 class AllTransSets:
-    """Every prev_view that set_prev_view actions could have made by now."""
+    """Every prev_view that set_prev_view actions could have produced so far."""
 
     def __init__(self, views: list[View]) -> None:
         self.views = views
@@ -126,7 +126,7 @@ def test_transitional_sets_that_some_history_explains(seed: int) -> None:
 
 
 class AllOrders:
-    """Every queue that VS-ORDER actions could have made by now, in one view."""
+    """Every queue of one view that VS-ORDER actions could have produced so far."""
 
     def __init__(self, v: View) -> None:
         self.view = v

@@ -1,6 +1,6 @@
-"""The invariants: those of the trace broken by traces, those of the state by states, each clause once.
+"""The invariants: each clause is violated once, by a trace or by a state.
 
-4.2, 5.5 and 6.2 follow from what is judged before them, so no trace breaks them alone; they are asked directly.
+4.2, 5.5 and 6.2 follow from clauses checked before them, so no trace violates them alone; they are called directly.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Replica:
 
 
 def judged(specs: list[Spec], trace: Trace, at: ProcessId, joint: dict[ProcessId, Process]) -> str:
-    """The clause that the state of `at` breaks after this trace, or ''."""
+    """The clause that the state of `at` violates after this trace, or ''."""
     checkers = Checkers(A, specs)
     for p, action in trace:
         checkers.observe(p, action)
@@ -192,7 +192,7 @@ def test_dvs_good_states() -> None:
         assert judged([DvsInvariants(A)], TOLD, B, {B: Process(state)}) == ""
 
 
-def test_what_follows_from_the_rest() -> None:
+def test_invariants_that_follow_from_the_others() -> None:
     dvs = DvsInvariants(A)
     dvs.tot_att_max = AB.id
     with pytest.raises(Violation, match=r"4\.2: "):
@@ -231,17 +231,17 @@ def to_impl() -> list[Spec]:
 
 
 DECREASES = "allconfirm: nextconfirm_p never decreases"
-DURABLE = "durable: what was confirmed in a view of p is on the disk of p"
+DURABLE = "durable: entries confirmed in a view of p are on the disk of p"
 IN_AB = [*primary(AB), *((p, Established(AB, 1)) for p in (A, B)), *register(A, B)]
 HIGH = "6.1: x in allstate: x.high is a created view that all its members attempted"
-BUILT = "6.3: what all who left v had built there is in every order built on a later view"
+BUILT = "6.3: the order that all processes leaving v had built there is in every order built on a later view"
 LEFT_AB = [*IN_AB, *given(ABC), *attempt(ABC), *summary(A, AB, 1, X, Y), *summary(B, AB, 1, X), *summary(C, None, 0)]
 IN_ABC_NOW = [*LEFT_AB, (C, Established(ABC, 3))]
 
 TO_STATES = [
     (IN_AB, {A: order(high=ABC)}, HIGH),
     (IN_ABC_NOW, {C: order(V0_LABEL := label(2, 0, B), Z, high=ABC)}, BUILT),
-    (IN_AB, {A: order(X, confirmed=2)}, "allconfirm: what is confirmed is in the order"),
+    (IN_AB, {A: order(X, confirmed=2)}, "allconfirm: confirmed entries are in the order"),
     (
         IN_AB,
         {A: order(X, confirmed=1), B: order(X, Y, confirmed=2)},
@@ -255,7 +255,7 @@ def test_to_states(trace: Trace, joint: dict[ProcessId, Process], clause: str) -
     assert judged(to_impl(), trace, max(joint), joint) == clause
 
 
-def test_confirmed_orders_are_one() -> None:
+def test_confirmed_orders_are_equal() -> None:
     specs = to_impl()
     assert judged(specs, IN_AB, A, {A: order(X, Y, confirmed=2)}) == ""
     assert judged(specs, [], B, {B: order(X, Y, Z, confirmed=2)}) == ""
@@ -263,14 +263,14 @@ def test_confirmed_orders_are_one() -> None:
     assert judged(specs, [], C, {C: order(X, Z, confirmed=2)}) == clause
 
 
-def test_what_is_confirmed_stays_confirmed() -> None:
+def test_confirmed_entries_stay_confirmed() -> None:
     specs = to_impl()
     assert judged(specs, IN_AB, A, {A: order(X, Y, confirmed=2)}) == ""
     assert judged(specs, [(A, Established(ABC, 3))], A, {A: order(X, Y, confirmed=1)}) == DECREASES
     assert judged(specs, [(A, CRASH), (A, RECOVER)], A, {A: order(X, Y, confirmed=1)}) == ""
 
 
-def test_what_is_confirmed_outlives_a_crash() -> None:
+def test_confirmed_entries_survive_a_crash() -> None:
     back = [(B, CRASH), (B, RECOVER)]
     for state, clause in (
         (order(X, Y, Z), ""),
@@ -290,7 +290,7 @@ def test_summaries_are_states_too() -> None:
 def test_orders_that_keep_what_was_built() -> None:
     for state in (order(V0_LABEL, X, high=ABC), order(V0_LABEL, X, Z, high=ABC)):
         assert judged(to_impl(), IN_ABC_NOW, C, {C: state}) == ""
-    # who left without having established it: nothing is asked for
+    # a member left without having established the view: nothing is required
     alone = [*IN_AB[:-4], *register(A), *given(ABC), *attempt(ABC), *summary(B, None, 0), *summary(A, AB, 1, X)]
     assert judged(to_impl(), [*alone, (C, Established(ABC, 3))], C, {C: order(V0_LABEL, Z, high=ABC)}) == ""
 
@@ -361,7 +361,7 @@ GCS_TRACES: dict[str, Trace] = {
 
 LATE: Steps = [*BLOCKED, (B, GcsSend(plain("late"))), (B, GcsSend(plain("later")))]
 CUT = "8.1.1: no more is delivered than a synchronisation message of the transitional set commits to"
-DROPPED = "6.4: what is dropped was received by all members of the view"
+DROPPED = "6.4: dropped messages were received by all members of the view"
 GCS_STATES = [
     (BLOCKED, Endpoint(mbrshp_view=view(2, B)), "7.1.1: p in mbrshp_view.set"),
     (BLOCKED, Endpoint(current_view=view(2, B)), "7.1.1: p in current_view.set"),
@@ -426,13 +426,13 @@ def test_gcs_good_states() -> None:
     assert judged(gcs(), AFTER_B, A, {A: Process(endpoint=Endpoint(sync_msg={A: SYNC, B: AFTER_B[-1][1].body}))}) == ""  # type: ignore[attr-defined]
     fresh = Endpoint(initial_view(A), initial_view(A), None, {}, (A,), "unblocked", {A: SenderState(A)})
     assert judged(gcs(), [*BLOCKED, (A, CRASH), (A, RECOVER)], A, {A: Process(endpoint=fresh)}) == ""
-    next_view = view(3, A, B)  # it came; the synchronisation message stays until the next change
+    next_view = view(3, A, B)  # the view was delivered; the synchronisation message stays until the next change
     over = Endpoint(next_view, next_view, None, block_status="unblocked", of={A: SenderState(A), B: SenderState(B)})
     came = (GcsDeliver(A, plain("m")), MembershipView(next_view), GcsView(next_view, (A,)))
     assert judged(gcs(), [*BLOCKED, *((A, action) for action in came)], A, {A: Process(endpoint=over)}) == ""
 
 
-def test_only_what_all_have_is_dropped() -> None:
+def test_only_messages_that_all_members_have_are_dropped() -> None:
     dropped = Endpoint()
     dropped.of[A].msgs.drop(1)
     lacking = Endpoint(of={A: source(A), B: source(B)})
@@ -445,13 +445,13 @@ def test_only_what_all_have_is_dropped() -> None:
         for p, action in BLOCKED:
             checkers.observe(p, action)
         if clause:
-            with pytest.raises(Violation, match=r"6\.4: what is dropped"):
+            with pytest.raises(Violation, match=r"6\.4: dropped messages"):
                 checkers.after(A, joint)  # type: ignore[arg-type]
         else:
             checkers.after(A, joint)  # type: ignore[arg-type]
 
 
-def test_the_cut_of_others_counts_once_the_view_is_there() -> None:
+def test_the_cuts_of_others_apply_once_the_view_is_known() -> None:
     state = Endpoint(
         mbrshp_view=view(3, A, B),
         sync_msg={A: SYNC, B: SyncMsg(3, V2.id, (1, 1))},
@@ -460,7 +460,7 @@ def test_the_cut_of_others_counts_once_the_view_is_there() -> None:
     assert judged(gcs(), LATE, A, {A: Process(endpoint=state)}) == ""
 
 
-def test_the_cut_of_one_who_has_moved_on_counts_too() -> None:
+def test_the_cut_of_a_member_that_moved_on_applies_too() -> None:
     state = Endpoint(
         mbrshp_view=view(3, A, B),
         sync_msg={A: SYNC, B: SyncMsg(4, view(3, A, B).id, (0, 0))},
@@ -470,7 +470,7 @@ def test_the_cut_of_one_who_has_moved_on_counts_too() -> None:
     assert judged(gcs(), LATE, A, {A: Process(endpoint=state)}) == ""
 
 
-def test_messages_of_a_view_that_is_to_come_are_compared_too() -> None:
+def test_messages_of_a_future_view_are_compared_too() -> None:
     state = Endpoint()
     state.of[B].view_msg = view(5, A, B)
     state.of[B].later = source(B, "ahead").msgs
@@ -490,23 +490,23 @@ IN_ORDER = Order(current=ABC, high_primary=ABC.id)
 REPLICA_STATES = [
     (
         Process(Primary(cur=BC), IN_ORDER, replica=TOLD_OF_ABC),
-        "primary view: the one that p was told of is cur and client-cur",
+        "primary view: the view reported to p is cur and client-cur",
     ),
     (
         Process(Primary(client_cur=AB), IN_ORDER, replica=TOLD_OF_ABC),
-        "primary view: the one that p was told of is cur and client-cur",
+        "primary view: the view reported to p is cur and client-cur",
     ),
     (
         Process(Primary(), Order(current=ABC, status="collect"), replica=TOLD_OF_ABC),
-        "primary view: the one that p was told of is established at p",
+        "primary view: the view reported to p is established at p",
     ),
     (
         Process(Primary(), Order(current=AB), replica=TOLD_OF_ABC),
-        "primary view: the one that p was told of is established at p",
+        "primary view: the view reported to p is established at p",
     ),
     (
         Process(Primary(), IN_ORDER),
-        "primary view: p was told of cur, if it is established at p and p was delivered what is confirmed",
+        "primary view: cur was reported to p, if it is established at p and p delivered all confirmed entries",
     ),
     (
         Process(
@@ -514,7 +514,7 @@ REPLICA_STATES = [
             Order(current=ABC, high_primary=ABC.id, next_confirm=3, next_report=2),
             replica=TOLD_OF_ABC,
         ),
-        "primary view: p was delivered what was confirmed before the one that it is told of",
+        "primary view: p delivered all entries confirmed before the view reported to p",
     ),
 ]
 CONFIRMED_BEFORE_ABC: Trace = [
@@ -531,7 +531,7 @@ def test_replica_states(state: Process, clause: str) -> None:
 def test_replica_good_states() -> None:
     for state in (
         Process(Primary(), Order(current=ABC, next_confirm=4, next_report=3), replica=TOLD_OF_ABC),
-        Process(Primary(cur=BC), IN_ORDER),  # the view is over, and p was told so
+        Process(Primary(cur=BC), IN_ORDER),  # the view ended, and this was reported to p
         Process(Primary(), Order(current=ABC, status="collect")),  # attempted, and not established yet
         Process(Primary(), Order(current=ABC, next_confirm=3, next_report=2)),  # established, and not caught up yet
         Process(Primary(cur=None, client_cur=None), Order(current=None)),  # just started

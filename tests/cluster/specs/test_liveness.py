@@ -1,4 +1,4 @@
-"""LIVENESS and TIMING: a good end, and each way in which it can be bad."""
+"""LIVENESS and TIMING: a correct end of a run, and each violation."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Process:
 
 
 class End:
-    """A group of three at rest, with one message and two entries behind it."""
+    """A group of three at rest, after one message and two entries."""
 
     def __init__(self) -> None:
         self.joint = {p: Process() for p in (A, B, C)}
@@ -133,18 +133,18 @@ def different_state(end: End) -> None:
 
 
 BAD = [
-    (other_view, "5.2.1: MBRSHP gave all that are up one view of exactly them"),
-    (not_all_that_are_up, "5.2.1: MBRSHP gave all that are up one view of exactly them"),
+    (other_view, "5.2.1: MBRSHP gave all running processes one view of exactly them"),
+    (not_all_that_are_up, "5.2.1: MBRSHP gave all running processes one view of exactly them"),
     (view_not_delivered, "5.2.2: the stable view is delivered"),
     (message_not_delivered, "5.2.2: every message sent in the stable view is delivered to all its members"),
-    (not_primary, "the view of all that are up is primary, where the rules allow it"),
+    (not_primary, "the view of all running processes is primary, if the rules allow it"),
     (not_established, "all members have established the primary view"),
     (established_an_older_one, "all members have established the primary view"),
     (not_registered, "all members know that the primary view is totally registered"),
-    (not_confirmed, "all that is ordered is confirmed by all"),
-    (shorter, "all that is ordered is confirmed by all"),
-    (not_delivered, "all that is confirmed is delivered by all"),
-    (open_submission, "every submission has its end"),
+    (not_confirmed, "all ordered entries are confirmed by all processes"),
+    (shorter, "all ordered entries are confirmed by all processes"),
+    (not_delivered, "all confirmed entries are delivered by all processes"),
+    (open_submission, "every submission has an outcome"),
     (different_state, "all replicas have the same state"),
 ]
 
@@ -169,7 +169,7 @@ def test_every_clause_of_liveness_is_broken() -> None:
     assert {clause for _, clause in BAD} == preconditions(LivenessSpec)
 
 
-def test_nothing_is_asked_of_those_whom_the_rules_allow_no_primary() -> None:
+def test_no_liveness_is_required_without_a_possible_primary_view() -> None:
     end = End()
     for process in end.joint.values():
         process.primary = Primary(act=view(3, *(ProcessId(name) for name in "uvwx")), client_cur=None)
@@ -211,9 +211,9 @@ def judge(spec: TimingSpec, *members: ProcessId) -> float:
 
 
 TIMES = [
-    (times((11.0, 11.0), (11.1, 11.1), (11.1, 11.1), ABC), (A, B), "all have the same last view"),
-    (times((11.0, 11.0), (11.1, 11.1), (11.1, 11.1)), (A, B, C), "all have the same last view"),
-    (times((11.0, 11.0), (11.1, 11.1), (11.1, 11.1)), (A,), "it is the view of exactly them"),
+    (times((11.0, 11.0), (11.1, 11.1), (11.1, 11.1), ABC), (A, B), "all processes have the same last view"),
+    (times((11.0, 11.0), (11.1, 11.1), (11.1, 11.1)), (A, B, C), "all processes have the same last view"),
+    (times((11.0, 11.0), (11.1, 11.1), (11.1, 11.1)), (A,), "the view has exactly these members"),
     (times((11.0, 11.2), (11.1, 11.1), (11.1, 11.1)), (A, B), "9.4.1: T[mstart_p] <= T[last-ge] + detection"),
     (times((10.8, 10.9), (11.0, 11.1), (11.0, 11.1)), (A, B), "9.4.2: T[mview_p] <= T[last-mstart] + latency"),
     (
@@ -236,7 +236,7 @@ def test_a_change_that_takes_too_long(spec: TimingSpec, members: tuple[ProcessId
 
 
 def test_the_composition_of_the_bounds() -> None:
-    """9.5.1 follows from the others; alone it fails when they are not looked at."""
+    """9.5.1 follows from the others; it fails alone only when they are not checked."""
     spec = times((10.9, 11.0), (11.0, 11.1), (11.0, 11.3))
     with pytest.raises(Violation, match=r"9\.5\.1: T"):
         spec.invariant_bounds(B, 10.0, 11.2, 1.0, 0.1, 0.05)

@@ -1,3 +1,5 @@
+"""MBRSHP: allowed traces, and each violation."""
+
 from __future__ import annotations
 
 from cluster.actions import LinkSend, MembershipView, StartChange
@@ -13,7 +15,7 @@ REFUSED: dict[str, Trace] = {
     "start_change: cid > mbrshp_view[p].startId(p)": [*TO_5, (A, StartChange(5, AB))],
     "start_change: cid >= start_change[p].id": [*TO_5, (A, StartChange(8, AB)), (A, StartChange(7, AB))],
     "start_change: p in set": [(A, StartChange(5, (B,)))],
-    "start_change: after a recovery, cid is none that others have seen": [
+    "start_change: after a recovery, no other process has seen cid": [
         *TO_5, (A, StartChange(7, AB)), (A, SYNC_7), (A, CRASH), (A, RECOVER), (A, StartChange(7, AB)),
     ],
     "view: p in v.set": [(A, StartChange(5, AB)), (A, MembershipView(view(5, B)))],
@@ -68,5 +70,5 @@ def test_a_recovered_process_needs_a_new_start_change() -> None:
         [*crashed, (A, MembershipView(view(5, A, B)))],
         "view: v.set is a subset of start_change[p].set",
     )
-    # nobody saw the id, so it can be taken again
+    # no other process saw the id, so it can be used again
     allows([MbrshpSpec()], [*crashed, (A, StartChange(5, AB)), (A, MembershipView(view(5, A, B)))])

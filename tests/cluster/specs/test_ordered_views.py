@@ -1,4 +1,4 @@
-"""VS and DVS."""
+"""VS and DVS: allowed traces, and each violation."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def safe(p: ProcessId, q: ProcessId, *texts: str) -> list[tuple[ProcessId, Actio
 
 
 def as_dvs(trace: Trace) -> Trace:
-    """The same story one layer up."""
+    """The same trace one layer up."""
     return [
         (p, VS_TO_DVS[type(action)](*(getattr(action, name) for name in action.__struct_fields__)))
         if type(action) in VS_TO_DVS
@@ -133,7 +133,7 @@ def test_views_may_be_created_out_of_order() -> None:
     allows([VsSpec()], [*views(view(5, A, B)), *views(view(4, C)), *views(view(6, C))])
 
 
-def test_what_a_crashed_process_received_stays_received() -> None:
+def test_messages_received_before_a_crash_stay_received() -> None:
     trace = [*SENT, *all_receive(A, "1"), (C, CRASH), *safe(A, A, "1"), (C, RECOVER), *views(V3, C), *safe(B, A, "1")]
     for spec, is_dvs in both():
         allows([spec], as_dvs(trace) if is_dvs else trace)
@@ -142,11 +142,11 @@ def test_what_a_crashed_process_received_stays_received() -> None:
 def test_a_recovered_process_is_in_no_view() -> None:
     spec = VsSpec()
     allows([spec], [*SENT, (A, CRASH), (A, RECOVER), *send(A, "4"), *receive(B, A, "1", "2")])
-    assert spec.coverage["gpsnd: without a view, and so for nothing"] == 1
+    assert spec.coverage["gpsnd: without a view, no effect"] == 1
     refuses([VsSpec()], [*SENT, (A, CRASH), (A, RECOVER), *views(V2, A)], "newview: v.id > current-viewid[p]")
 
 
-def test_the_beginning_of_a_long_queue_is_forgotten() -> None:
+def test_the_beginning_of_a_long_queue_is_dropped() -> None:
     spec = VsSpec()
     allows([spec], views(V2))
     for number in range(FORGET_EVERY + 1):
@@ -203,10 +203,10 @@ def test_out_of_order_creation_looks_upwards_too() -> None:
     allows([DvsSpec(A)], [*upper, *primary(view(5, A, B), B)])
 
 
-def test_registering_without_a_view_is_for_nothing() -> None:
+def test_registering_without_a_view_has_no_effect() -> None:
     spec = DvsSpec(A)
     allows([spec], [*register(B), *primary(AB), (B, CRASH), (B, RECOVER), *register(B)])
-    assert spec.coverage["register: without a view, and so for nothing"] == 2
+    assert spec.coverage["register: without a view, no effect"] == 2
     assert not spec.history.is_tot_reg(AB.id)
 
 

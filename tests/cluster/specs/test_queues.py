@@ -1,4 +1,4 @@
-"""The queue that may have lost parts: which explanations stay open."""
+"""LossyQueue: which explanations of losses stay open."""
 
 from cluster.specs.queues import LossyQueue
 
@@ -17,7 +17,7 @@ def test_without_losses_only_the_first_can_be_next() -> None:
     assert queue.take("b")
 
 
-def test_a_lost_suffix_can_begin_anywhere_before_the_loss() -> None:
+def test_a_lost_suffix_can_begin_at_any_element_before_the_loss() -> None:
     queue = filled("abc")
     queue.lose()
     queue.put("d")
@@ -26,7 +26,7 @@ def test_a_lost_suffix_can_begin_anywhere_before_the_loss() -> None:
     assert queue.take("d")
 
 
-def test_what_is_taken_from_anywhere_leaves_later_losses_possible() -> None:
+def test_take_anywhere_keeps_later_losses_possible() -> None:
     queue = filled("abc")
     queue.lose()
     queue.put("d")

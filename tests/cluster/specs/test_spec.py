@@ -1,4 +1,4 @@
-"""What all specifications share: dispatch, the words of a failure, coverage; and the queues they remember in."""
+"""Base class of specifications: dispatch, violation reports, coverage; and the message queues."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_failure_tells_the_action_the_precondition_and_the_steps_before() -> N
     assert [step.number for step in caught.value.before] == [1, 3]
 
 
-def test_coverage_lists_what_was_never_met() -> None:
+def test_coverage_lists_clauses_never_met() -> None:
     checkers = Checkers(A, [WvRfifoSpec(), VsRfifoSpec()])
     checkers.observe(A, GcsView(view(2, A, B), (A,)))
     coverage = checkers.coverage()
@@ -66,7 +66,7 @@ def test_a_window_forgets_its_beginning() -> None:
     assert (window.low, window.end) == (4, 4)
 
 
-def test_what_is_taken_back_does_not_come() -> None:
+def test_elements_taken_back_are_not_delivered() -> None:
     queue: LossyQueue[str] = LossyQueue()
     for letter in "abcb":
         queue.put(letter)
@@ -75,7 +75,7 @@ def test_what_is_taken_back_does_not_come() -> None:
     assert [queue.take(letter) for letter in "abcb"] == [True, True, True, False]
 
 
-def test_what_can_be_next() -> None:
+def test_front_lists_possible_next_elements() -> None:
     queue: LossyQueue[str] = LossyQueue()
     queue.put("a")
     queue.put("b", optional=True)

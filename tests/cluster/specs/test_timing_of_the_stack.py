@@ -1,4 +1,4 @@
-"""Changes of view in a quiet world take detection, one message latency and block time (thesis, corollary 9.5.1)."""
+"""View changes in a stable network take detection, one message latency and block time (thesis, corollary 9.5.1)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from cluster.sim.node import ProcessFactory
     from cluster.view_order import ViewOrder
 
-# An end hears of a broken connection within `notice_max`, of silence by the detector, of one who leaves by its last
-# message; a newcomer is dialled, greeted and heard of with the next heartbeats, and who was away for long is dialled
+# A process learns of a broken connection within `notice_max`, of silence by the detector, of a leaving member by its
+# last message. A newcomer is dialled and then announced with the next heartbeats; after a long absence it is dialled
 # less often.
 NOTICED = FIXED.notice_max
 SILENT = DEFAULT.suspect_max
@@ -94,7 +94,7 @@ class Watch:
         self.checkers.after(process, joint(world))
 
     def change(self, event: Callable[[World], object]) -> float:
-        """In the middle of multicasts, this happens. When it did; the change that it leads to is over by the return."""
+        """Makes the change while messages are in flight. Returns its time, once the view change is over."""
         for number in range(20):
             self.world.broadcast("abcd"[number % 4], b"%d" % number)
         self.world.run(0.01)
@@ -136,7 +136,7 @@ def test_a_change_of_view_is_in_time(
 
 @pytest.mark.parametrize("sides", [("ab", "cd"), ("abc", "d"), ("a", "bc", "d")], ids="|".join)
 def test_a_merge_is_in_time(sides: tuple[str, ...]) -> None:
-    """Sides that were apart for so long that all connections were given up."""
+    """The partitions lasted until all connections were given up."""
     watch = Watch()
     watch.world.start("abcd").settle().partition(*sides).settle().run(FIXED.give_up_max)
     last_ge = watch.change(World.heal)
@@ -144,7 +144,7 @@ def test_a_merge_is_in_time(sides: tuple[str, ...]) -> None:
 
 
 @CHANGES
-def test_a_client_that_takes_its_time_to_answer_block_costs_that_time_and_no_more(
+def test_a_slow_block_ok_delays_the_view_by_block_time_only(
     event: Callable[[World], object], groups: tuple[str, ...], detection: float
 ) -> None:
     watch = Watch(SlowToBlock)
@@ -156,7 +156,7 @@ def test_a_client_that_takes_its_time_to_answer_block_costs_that_time_and_no_mor
             watch.judge(last_ge, group, detection)
 
 
-def test_a_merge_of_clients_that_take_their_time() -> None:
+def test_a_merge_with_slow_clients_is_in_time() -> None:
     watch = Watch(SlowToBlock)
     watch.world.start("abcd").settle().partition("ab", "cd").settle().run(FIXED.give_up_max)
     last_ge = watch.change(World.heal)
@@ -165,7 +165,7 @@ def test_a_merge_of_clients_that_take_their_time() -> None:
         watch.judge(last_ge, "abcd", MERGED)
 
 
-def test_a_cut_before_the_client_has_stopped_is_noticed() -> None:
+def test_a_cut_before_block_ok_is_detected() -> None:
     undo = next(mutant for mutant in MUTANTS if mutant.name == "no block").apply()
     try:
         with pytest.raises(Violation, match=r"7\.4\.2"):

@@ -1,4 +1,4 @@
-"""TO and REPLICA."""
+"""TO and REPLICA: allowed traces, and each violation."""
 
 from __future__ import annotations
 
@@ -75,23 +75,23 @@ def all_deliver(p: ProcessId, start: int = 1, end: int = 4) -> Steps:
 
 TO_REFUSED: dict[str, Trace] = {
     "to-order: the labels of an origin increase": [*BASIS, deliver(A, 1, A2, "x"), deliver(A, 2, A1, "y")],
-    "to-order: what comes from nobody is a change of view": [*BASIS, deliver(A, 1, view_label(V2), "x")],
+    "to-order: an entry without an origin is a change of view": [*BASIS, deliver(A, 1, view_label(V2), "x")],
     "to-order: a change of view ends the order that its members built on": [
         *BASIS, (A, Established(V2, 4)), (A, Deliver(1, view_label(V2), VIEW_ENTRY)),
     ],
-    "to-order: a change of view comes from nobody": [*BASIS, (A, Deliver(1, A1, VIEW_ENTRY))],
+    "to-order: a change of view has no origin": [*BASIS, (A, Deliver(1, A1, VIEW_ENTRY))],
     "to-order: a is head of pending[p]": [*BASIS, deliver(A, 1, A1, "y")],
     "deliver: after a recovery, at most where p was": [*BASIS, (A, CRASH), (A, RECOVER), deliver(A, 2, A1, "x")],
     "deliver: i = next[p]": [*BASIS, deliver(A, 2, A1, "x")],
-    "deliver: somebody confirmed it": [*BASIS, *all_deliver(A), *cast(A, "w"), deliver(A, 4, A3, "w")],
+    "deliver: some process confirmed the entry": [*BASIS, *all_deliver(A), *cast(A, "w"), deliver(A, 4, A3, "w")],
     "deliver: queue(next[p]) = (a, p)": [*BASIS, *all_deliver(A), *all_deliver(B, 0, 1), deliver(B, 1, B1, "z")],
     "catch_up: never back to before next[p]": [*BASIS, *all_deliver(A), (A, CatchUp(2))],
-    "catch_up: somebody delivered all below": [*BASIS, *all_deliver(A), (B, CatchUp(5))],
+    "catch_up: some process delivered all entries below": [*BASIS, *all_deliver(A), (B, CatchUp(5))],
     "confirm: nextconfirm never decreases": [*BASIS, (A, Confirm(3))],
     "established: p in v.set": [(D, Established(V1, 1))],
     "established: all members build on the same order": [(A, Established(V1, 1)), (B, Established(V1, 2))],
     "register: established[current]": [*BASIS, (A, DvsNewView(V2)), (A, DvsRegister())],
-    "established: what p delivered is in the order": [*BASIS, *all_deliver(A), (A, Established(V2, 4))],
+    "established: entries delivered by p are in the order": [*BASIS, *all_deliver(A), (A, Established(V2, 4))],
 }  # fmt: skip
 
 
@@ -105,11 +105,11 @@ def test_every_clause_is_refused() -> None:
     assert set(REPLICA_REFUSED) == preconditions(ReplicaSpec)
 
 
-def test_one_order_for_all() -> None:
+def test_all_processes_deliver_one_order() -> None:
     allows([TotalOrderSpec()], [*BASIS, *all_deliver(A), *all_deliver(B, 0), *all_deliver(C, 0, 3)])
 
 
-def test_after_a_recovery_the_same_again_from_anywhere_before() -> None:
+def test_a_recovered_process_delivers_again_from_any_earlier_position() -> None:
     for start in range(1, 4):
         spec = TotalOrderSpec()
         allows([spec], [*BASIS, *all_deliver(A), (A, CRASH), (A, RECOVER), *all_deliver(A, start)])
@@ -126,13 +126,13 @@ def test_after_a_recovery_the_same_again_from_anywhere_before() -> None:
     )
 
 
-def test_a_snapshot_stands_for_what_is_below() -> None:
+def test_a_snapshot_stands_for_all_entries_below_it() -> None:
     allows([TotalOrderSpec()], [*BASIS, *all_deliver(A), (B, CatchUp(3)), deliver(B, 3, *ORDER[2])])
-    # a recovered process may catch up to a place before where it was
+    # a recovered process may catch up to a position before its last one
     allows([TotalOrderSpec()], [*BASIS, *all_deliver(A), (A, CRASH), (A, RECOVER), (A, CatchUp(2)), *all_deliver(A, 2)])
 
 
-def test_a_crash_loses_the_last_of_what_was_broadcast() -> None:
+def test_a_crash_may_lose_the_last_broadcast_entries() -> None:
     crashed = [*BASIS, (A, CRASH), (A, RECOVER), *cast(A, "new")]
     allows([TotalOrderSpec()], [*crashed, deliver(B, 0, view_label(V1), VIEW_ENTRY), deliver(B, 1, A1, "new")])
     allows(
@@ -161,10 +161,10 @@ def test_a_checkpoint_may_be_taken_back() -> None:
     )
 
 
-def test_what_is_too_old_is_not_compared() -> None:
+def test_old_entries_are_not_compared() -> None:
     spec = TotalOrderSpec(remembered=2)
     allows([spec], [*BASIS, *all_deliver(A), *all_deliver(B, 0)])
-    assert spec.coverage["deliver: older than what is remembered"] == 2
+    assert spec.coverage["deliver: older than the kept history"] == 2
 
 
 # ---- the replica
@@ -197,22 +197,22 @@ X, Y = deliver(A, 1, A1, "x"), deliver(A, 2, A2, "y")
 REPLICA_REFUSED: dict[str, Trace] = {
     "submit: the ticket is new": [*START, (A, Submitted(2, b"w"))],
     "resolve: the ticket is open": [*START, X, (A, delivered(1, 1)), (A, delivered(1, 1))],
-    "resolve: what is refused was not ordered": [*START, X, Y, (A, REFUSED)],
+    "resolve: a refused entry was not ordered": [*START, X, Y, (A, REFUSED)],
     "resolve: inside a snapshot only after one": [*START, X, (A, delivered(1, -1))],
     "resolve: delivered here before it is reported": [*START, (A, delivered(1, 1))],
-    "resolve: one position answers one ticket, in their order": [*START, X, (A, delivered(1, 1)), (A, delivered(2, 1))],
+    "resolve: one position resolves one ticket, in order": [*START, X, (A, delivered(1, 1)), (A, delivered(2, 1))],
     "resolve: the entry at this position is the one that was submitted": [*START, X, (A, delivered(2, 1))],
     "deliver: an entry is ordered at most as often as it was submitted, and never after it was refused": [
         *START, *cast(A, "x"), X, Y, deliver(A, 3, A3, "x"),
     ],
-    "deliver: after a recovery, on from the snapshot of p, or from the beginning": [
+    "deliver: after a recovery, from the snapshot of p on, or from the beginning": [
         *START, X, (A, StateDigest(2, "d")), Y, (A, CRASH), (A, RECOVER), (A, StateDigest(2, "d")),
         deliver(A, 3, B1, "z"),
     ],
-    "apply: at one position, all state machines are given one entry": [
+    "apply: at one position, all state machines get the same entry": [
         *START, (A, Applied(1, A1, entry("x"))), (A, CRASH), (B, Applied(1, B1, entry("z"))),
     ],
-    "digest: of what p has applied, no more and no less": [*START, X, (A, StateDigest(1, "d"))],
+    "digest: of exactly the entries that p has applied": [*START, X, (A, StateDigest(1, "d"))],
     "digest: equal at equal positions": [
         *START, X, (A, StateDigest(2, "d")), deliver(B, 0, view_label(V1), VIEW_ENTRY), deliver(B, 1, A1, "x"),
         (B, StateDigest(2, "e")),
@@ -225,38 +225,38 @@ def test_replica_refuses(clause: str, trace: Trace) -> None:
     refuses(specs(), trace, clause)
 
 
-def test_every_submission_has_its_end() -> None:
+def test_every_submission_has_an_outcome() -> None:
     judges = specs()
     allows(judges, [*START, (A, REFUSED), X, (A, delivered(1, 1)), deliver(A, 2, B1, "z"), (A, StateDigest(3, "d"))])
     assert judges[1].coverage["resolve: refused"] == 1
     assert judges[1].coverage["resolve: delivered"] == 1
 
 
-def test_what_was_refused_never_comes() -> None:
+def test_a_refused_entry_is_never_ordered() -> None:
     refuses(specs(), [*START, (A, REFUSED), X, Y], "to-order: a is head of pending[p]")
 
 
-def test_the_end_can_be_inside_a_snapshot() -> None:
+def test_the_outcome_can_be_inside_a_snapshot() -> None:
     judges = specs()
     trace = [*START, *((C, action) for _, action in (START[2], X, Y)), (A, CatchUp(3)), (A, delivered(1, -1))]
     allows(judges, trace)
     assert judges[1].coverage["resolve: inside a snapshot"] == 1
 
 
-def test_a_crash_forgets_who_waits() -> None:
+def test_a_crash_loses_waiting_submitters() -> None:
     crashed = [*START, X, (A, CRASH), (A, RECOVER)]
     refuses(specs(), [*crashed, (A, delivered(1, 1))], "resolve: the ticket is open")
     again = [START[2], X, Y, *submit(A, 1, "again"), deliver(A, 3, A3, "again"), (A, delivered(1, 3))]
     allows(specs(), [*crashed, *again])
 
 
-def test_a_recovered_replica_tells_the_digest_of_its_snapshot() -> None:
+def test_a_recovered_replica_reports_the_digest_of_its_snapshot() -> None:
     crashed = [*START, X, (A, StateDigest(2, "d")), Y, (A, CRASH), (A, RECOVER)]
     allows(specs(), [*crashed, (A, StateDigest(2, "d")), Y])
-    refuses(specs(), [*crashed, (A, StateDigest(4, "d"))], "digest: of what p has applied, no more and no less")
+    refuses(specs(), [*crashed, (A, StateDigest(4, "d"))], "digest: of exactly the entries that p has applied")
 
 
-def test_digests_are_forgotten_in_the_end() -> None:
+def test_old_digests_are_dropped() -> None:
     judges = specs()
     replica = judges[1]
     assert isinstance(replica, ReplicaSpec)

@@ -1,4 +1,4 @@
-"""The real layers from the primary views upwards, over an executable VS service, judged by all that knows them."""
+"""The real layers from the primary views upwards over an executable VS service, checked by their specifications."""
 
 from __future__ import annotations
 

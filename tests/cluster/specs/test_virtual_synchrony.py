@@ -1,4 +1,4 @@
-"""WV_RFIFO, VS_RFIFO, TRANS_SET and SELF."""
+"""WV_RFIFO, VS_RFIFO, TRANS_SET and SELF: allowed traces, and each violation."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_view_after_a_recovery_is_greater_than_all_before() -> None:
     refuses([WvRfifoSpec()], [*crashed, (A, GcsView(V2, (A,)))], "view: v.id > current_view[p].id")
 
 
-def test_messages_are_forgotten_when_nobody_can_ask_for_them() -> None:
+def test_messages_are_dropped_when_no_member_needs_them() -> None:
     spec = WvRfifoSpec()
     allows([spec], ALL_2)
     for number in range(2 * FORGET_EVERY):
@@ -111,17 +111,17 @@ def test_vs_rfifo_refuses(clause: str, trace: Trace) -> None:
     allows([WvRfifoSpec()], trace)
 
 
-def test_only_those_who_move_together_agree() -> None:
+def test_only_members_that_move_together_share_a_cut() -> None:
     spec = VsRfifoSpec()
     sent = [*ALL_2, *send(A, "1"), *deliver(A, A, "1"), *deliver(B, A, "1")]
     allows([spec], [*sent, *views(V3, A, B), *views(V4, C, A)])
-    assert spec.coverage["set_cut: by the first who moves from v to v'"] >= 5
-    # a recovery is a move to v_p, and from there nobody else comes
+    assert spec.coverage["set_cut: by the first process that moves from v to v'"] >= 5
+    # a recovery is a move to v_p, and no other process comes from there
     allows([VsRfifoSpec()], [*sent, (C, CRASH), (C, RECOVER), *views(V3, A, B, C)])
 
 
 TS_REFUSED: dict[str, Trace] = {
-    "view: prev_view[p][v] = current_view[p], as those who delivered v before have it": [
+    "view: prev_view[p][v] = current_view[p], as stated by earlier deliveries of v": [
         *ALL_2, *views(view(3, C), C), (A, GcsView(V4, (A, B, C))), (C, GcsView(V4, (C,))),
     ],
     "view: p in T, for prev_view[p][v] = current_view[p]": [*ALL_2, (A, GcsView(V3, (B,)))],
@@ -129,7 +129,7 @@ TS_REFUSED: dict[str, Trace] = {
     "view: q in T only if prev_view[q][v] = current_view[p]": [
         *ALL_2, *views(view(3, C), C), (C, GcsView(V4, (C,))), (A, GcsView(V4, (A, B, C))),
     ],
-    "view: q in T only if q was in current_view[p] to say so": [*views(V2, A), (A, GcsView(V3, (A, B)))],
+    "view: q in T only if q was in current_view[p]": [*views(V2, A), (A, GcsView(V3, (A, B)))],
     "view: q not in T only if prev_view[q][v] /= current_view[p]": [
         *ALL_2, (A, GcsView(V3, (A, B, C))), (B, GcsView(V3, (B, C))),
     ],
@@ -141,29 +141,29 @@ def test_trans_set_refuses(clause: str, trace: Trace) -> None:
     refuses([TransSetSpec()], trace, clause)
 
 
-def test_a_transitional_set_binds_whoever_it_leaves_out() -> None:
+def test_a_transitional_set_constrains_excluded_members() -> None:
     refuses(
         [TransSetSpec()],
         [*ALL_2, (A, GcsView(V3, (A, B))), (C, GcsView(V3, (A, B, C)))],
-        "view: prev_view[p][v] = current_view[p], as those who delivered v before have it",
+        "view: prev_view[p][v] = current_view[p], as stated by earlier deliveries of v",
     )
 
 
-def test_who_moves_from_elsewhere_is_left_out() -> None:
+def test_a_member_from_another_view_is_excluded() -> None:
     spec = TransSetSpec()
     apart = [*ALL_2, *views(view(3, C), C)]
     allows([spec], [*apart, *views(V4, A, B), (C, GcsView(V4, (C,)))])
-    assert spec.coverage["view: q in both views moves from elsewhere"] == 2
+    assert spec.coverage["view: q in both views moves from another view"] == 2
 
 
-def test_who_never_delivers_the_view_can_be_in_the_set_or_not() -> None:
+def test_a_member_that_never_delivers_the_view_may_be_in_the_set() -> None:
     allows([TransSetSpec()], [*ALL_2, (A, GcsView(V3, (A, B, C))), (B, GcsView(V3, (A, B, C)))])
     allows([TransSetSpec()], [*ALL_2, (A, GcsView(V3, (A, B))), (B, GcsView(V3, (A, B)))])
-    # C was in V2 when it said where it would come from; then it crashed
+    # C was in V2 when it set prev_view; then it crashed
     allows([TransSetSpec()], [*ALL_2, (C, CRASH), (C, RECOVER), (A, GcsView(V3, (A, B, C)))])
 
 
-def test_after_a_recovery_one_moves_alone() -> None:
+def test_a_recovered_process_moves_alone() -> None:
     crashed = [*ALL_2, (C, CRASH), (C, RECOVER)]
     allows([TransSetSpec()], [*crashed, (C, GcsView(V3, (C,))), (A, GcsView(V3, (A, B)))])
     refuses(
@@ -198,12 +198,12 @@ def test_a_client_is_blocked_until_the_next_view() -> None:
     blocked = [*ALL_2, change(A), (A, Block()), *send(A, "1"), (A, BlockOk()), *deliver(A, A, "1")]
     allows([spec], [*blocked, *views(V3, A), *send(A, "2"), change(A, 4), (A, Block()), (A, BlockOk())])
     assert spec.coverage["send: between block and block_ok"] == 1
-    assert spec.coverage["view: after messages of its own"] == 1
+    assert spec.coverage["view: after own messages"] == 1
     allows([SelfSpec()], [*blocked, (A, CRASH), (A, RECOVER), *views(V3, A), change(A, 4), (A, Block())])
     refuses([SelfSpec()], [*blocked, (A, CRASH), (A, RECOVER), (A, Block())], "block: start_change is not bottom")
 
 
-def test_memory_of_what_is_over() -> None:
+def test_history_of_ended_views_is_dropped() -> None:
     specs: list[Spec] = [VsRfifoSpec(), TransSetSpec(), SelfSpec()]
     trace: list[tuple[ProcessId, Action]] = []
     for epoch in range(2, 40):

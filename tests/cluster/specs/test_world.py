@@ -1,3 +1,5 @@
+"""WORLD: allowed traces, and each violation."""
+
 from __future__ import annotations
 
 from cluster.actions import Block
@@ -19,9 +21,9 @@ def test_every_clause_is_refused() -> None:
     assert set(REFUSED) == preconditions(WorldSpec)
 
 
-def test_a_process_goes_on_after_its_recovery() -> None:
+def test_a_process_takes_steps_after_its_recovery() -> None:
     allows([WorldSpec()], [(A, CRASH), (A, RECOVER), (A, Block()), (A, CRASH), (A, RECOVER)])
 
 
-def test_a_first_start_may_be_told_or_not() -> None:
+def test_the_first_start_may_be_reported_or_not() -> None:
     allows([WorldSpec()], [(A, RECOVER), (A, Block()), (B, Block())])

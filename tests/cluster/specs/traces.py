@@ -1,4 +1,4 @@
-"""Hand-made traces: short names for processes, views and messages, and what a specification makes of a trace."""
+"""Helpers for hand-made traces: short names for processes, views and messages, and verdicts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Trace = Sequence[tuple[ProcessId, Action]]
 
 
 def view(epoch: int, *members: ProcessId, cids: dict[ProcessId, int] | None = None) -> View:
-    """The view that these form in this epoch; start-change ids are the epoch where nothing else is said."""
+    """The view that these members form in this epoch; start-change ids default to the epoch."""
     return make_view(epoch, {member: (cids or {}).get(member, epoch) for member in members})
 
 
@@ -51,7 +51,7 @@ VIEW_ENTRY = Entry(VIEW, b"")
 
 
 def verdict(specs: list[Spec], trace: Trace) -> tuple[int, str]:
-    """How many steps were allowed, and the clause that refused the next ('' if all were allowed)."""
+    """How many steps were allowed, and the clause that rejected the next ('' if all were allowed)."""
     checkers = Checkers(A, specs)
     for number, (at, action) in enumerate(trace):
         try:
@@ -68,12 +68,12 @@ def allows(specs: list[Spec], trace: Trace) -> None:
 
 
 def refuses(specs: list[Spec], trace: Trace, clause: str) -> None:
-    """All steps but the last are allowed, and the last is refused by this clause."""
+    """All steps but the last are allowed, and this clause rejects the last."""
     assert verdict(specs, trace) == (len(trace) - 1, clause)
 
 
 def preconditions(spec: type[Spec]) -> set[str]:
-    """The texts of all `require`s that a specification adds to its parents."""
+    """The texts of all `require` calls that a specification adds to those of its parents."""
     found = set()
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(spec)))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "require":

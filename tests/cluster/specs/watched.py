@@ -1,4 +1,4 @@
-"""The executable VS service with the real upper layers, watched by the specifications from VS upwards."""
+"""The executable VS service with the real upper layers, checked by the specifications from VS upwards."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class Tap:
-    """Stands between the VS service and the primary views of one process, and reports what passes."""
+    """Stands between the VS service and the primary views of one process, and reports all calls."""
 
     def __init__(self, member: Member, report: Any) -> None:
         self._member, self._report = member, report
         self._primary = member.primary
         member.primary.below = self
 
-    room = True
+    has_room = True
 
     def send(self, body: ViewMessage) -> None:
         self._report(VsSend(body))

@@ -192,7 +192,7 @@ def test_recover_refuses_what_needs_none_or_cannot_be(place: Path, capsys: pytes
     _, directories = lost_majority(place)
     code, _, err = shown(capsys, "recover", "--yes", *directories)
     assert code == 1
-    assert "Nothing has to be given up" in err
+    assert "No recovery is needed" in err
     shutil.copytree(directories[3], place / "copy")
     _, _, err = shown(capsys, "recover", "--yes", directories[3], place / "copy")
     assert "one is a copy of the other" in err

@@ -60,5 +60,5 @@ def test_a_line_that_is_no_line_is_an_error_within_a_life(tmp_path: Path) -> Non
     recorded(file, 1)
     with file.open("ab") as lines:
         lines.write(b'[1.0,"Conf\n' + action_line(2.0, Confirm(2)))
-    with pytest.raises(BadTrace, match="t:3: no line of a trace"):
+    with pytest.raises(BadTrace, match="t:3: not a valid trace line"):
         boots_and_actions(file)
