@@ -1,8 +1,7 @@
-"""Group communication: a totally ordered broadcast that survives crashes, partitions and merges, and replicated state
-machines on top of it.
+"""Group communication library: totally ordered broadcast and replicated state machines.
 
-`Group` and `Replica` are the library, `Options` configures them. The names are imported when they are first used: the
-pure protocol stack alone needs neither sockets nor disks.
+It survives crashes, partitions and merges. `Group` and `Replica` are the API; `Options` configures them. The names are
+imported on first use, because the pure protocol stack needs neither sockets nor disks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""``python -m cluster``: the group stack on its own.
+"""Command line of the group communication library: ``python -m cluster COMMAND``.
 
-`sim` explores it in a simulated world; `node` and `chat` are members of a real group, and `check` judges what members
-recorded; `inspect` and `recover` are for the disks of real nodes.
+`sim` tests the stack in a simulated network. `node` and `chat` run members of a real group, and `check` verifies the
+traces that members recorded. `inspect` and `recover` work on the data directories of nodes. `key` makes a cluster key.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from cluster.sim import command_line
 from cluster.sim.explore import SeedTask
 from cluster.sim.run import RunResult
 
-WAITING_PER_JOB = 4  # tasks handed out before their turn, so that nobody is idle
+WAITING_PER_JOB = 4  # tasks queued for each worker process, so that no worker is idle
 
 
 def spread(function: Callable[[SeedTask], RunResult], tasks: Iterator[SeedTask], jobs: int) -> Iterator[RunResult]:
-    """The outcomes in the order of the tasks, of which there may be no end."""
+    """Run the tasks in worker processes and yield the results in task order. `tasks` may be infinite."""
     if jobs == 1:
         yield from map(function, tasks)
         return
@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The wrong versions of the layers that the specifications have to notice, bottom to top."""
+"""Mutants of the protocol layers that the specifications must catch, bottom to top."""
 
 from __future__ import annotations
 

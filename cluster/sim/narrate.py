@@ -1,8 +1,8 @@
-"""A run told as a story, in the papers' vocabulary: who sends what to whom, what each process sees.
+"""Narrates a run as text, in the papers' vocabulary: frames sent and actions seen by each process.
 
-One line for each thing that happens, in more or less detail. Heartbeats that say nothing new, bare acknowledgements of
-the links, and actions that the frames tell already (send and deliver of the links) are left out, unless everything is
-asked for. The text is a function of the run alone, so that a story can be kept in a file and compared.
+One line per event, in three levels of detail. Heartbeats without news, bare link acknowledgements, and actions that the
+frames show already (send and deliver of the links) are left out below full detail. The text depends on the run alone,
+so it can be kept in a file and compared.
 Below: the world, as one of its listeners.
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from cluster.actions import Action
 
-TOLD_OTHERWISE = (  # by frames, and by BRCV
+TOLD_OTHERWISE = (  # actions already shown by frames and by BRCV
     actions.LinkSend, actions.LinkDeliver, actions.LinkLive, actions.GcsSend, actions.VsSend, *actions.SEEN,
 )  # fmt: skip
 INSIDE = (
@@ -53,13 +53,15 @@ ARROW = "->"
 
 
 class Detail(Enum):
+    """How much a narration shows."""
+
     CONVERSATION = "what is sent, and what comes of it"
     STORY = "also what each layer sees"
     EVERYTHING = "nothing left out"
 
 
 class Narrator:
-    """Writes a line for everything worth telling, at this detail. The same to several at once is one line."""
+    """Writes a line for each relevant event. The same frame to several peers is one line."""
 
     def __init__(self, write: Callable[[str], None], detail: Detail = Detail.STORY) -> None:
         self.muted = False
@@ -69,7 +71,7 @@ class Narrator:
         self._left_out = {Detail.CONVERSATION: INSIDE, Detail.STORY: TOLD_OTHERWISE, Detail.EVERYTHING: ()}[detail]
         self._proposals: dict[ProcessId, object] = {}
         self._streamed: dict[tuple[ProcessId, ProcessId], tuple[int, int]] = {}
-        self._held: tuple[float, ProcessId, str] | None = None  # a frame, in case the next one is the same to another
+        self._held: tuple[float, ProcessId, str] | None = None  # pending: the next one may differ only in its peer
         self._held_to: list[ProcessId] = []
 
     def remark(self, time: float, text: str) -> None:
@@ -90,7 +92,7 @@ class Narrator:
         self._held_to.extend(to)
 
     def flush(self) -> None:
-        """Tell what is held back: at the end of a story."""
+        """Write the pending frame: at the end of a narration."""
         if self._held is not None:
             time, sender, text = self._held
             to = self._held_to
@@ -142,7 +144,7 @@ def told_frame(frame: Frame) -> str:
 
 
 def told(message: Message) -> str:
-    """A message, in the papers' words."""
+    """A message in the papers' words."""
     match message:
         case ViewMsg(view=view):
             return f"view_msg {view}"

@@ -1,8 +1,8 @@
-"""``python -m cluster node``: a member with a replicated count, for tests and to try.
+"""``python -m cluster node``: a member with a replicated counter, for tests and trials.
 
-Lines on standard input are entries to broadcast; what happens is told on standard output, one JSON object a line.
-With `--load` it submits entries by itself, as many at a time as it is told; `--confirmed` keeps a line for each that
-was confirmed: its position, when, its name, and the SHA-256 of its body, which the order log has at that position.
+Each line of standard input is an entry to broadcast. Events are printed on standard output, one JSON object per line.
+With `--load` the node submits generated entries, a given number at a time. `--confirmed` writes a line for each
+confirmed one: its position, the time, its name, and the SHA-256 of its body, which the order log has at that position.
 Below: group.
 """
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 TELL_EVERY_S = 0.1
 LINE_LEN_MAX = 64 * 1024
-STOP = ".stop"  # lines on standard input that are no entries
+STOP = ".stop"  # lines of standard input that are commands, not entries
 LEAVE = ".leave"
-LOAD = ".load "  # how many entries to keep under way, and how long to pause after each, in seconds (else 0)
+LOAD = ".load "  # entries to keep in flight, and the pause after each in seconds (default 0)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -44,11 +44,11 @@ def tell(event: str, **fields: object) -> None:
 
 
 class GeneratedLoad:
-    """Keeps so many entries under way. Each is different; those that were confirmed go to a file."""
+    """Keeps a given number of unique entries in flight. Confirmed ones go to a file."""
 
     def __init__(self, group: Group, size: int, confirmed: BinaryIO | None) -> None:
         self.outstanding = 0
-        self.pause_s = 0.0  # between the end of an entry and the next one
+        self.pause_s = 0.0  # between the outcome of an entry and the next entry
         self._group = group
         self._size = size
         self._confirmed = confirmed

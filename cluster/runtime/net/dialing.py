@@ -1,8 +1,8 @@
-"""Calling peers until they are reached: with a pause that grows, and a part of it left to chance.
+"""Dials peers until they are connected, with exponential backoff and jitter.
 
-One errand for each address that was given as a contact, until it is known who lives there, and one for each process by
-name that is not connected. One that is in no primary view that may still decide is not called for ever: it left, or was
-lost for good, and if it comes back it calls. Those of the last primary views are: after a partition one side has to.
+There is one task for each contact address until its process is known, and one for each unconnected process by name. A
+process that is in no primary view that may still decide is not dialed for ever: it left or was lost for good, and if it
+comes back it dials. Members of the last primary views are dialed for ever: after a partition one side has to.
 Above: transport.
 """
 
@@ -28,17 +28,21 @@ log = logging.getLogger("cluster.transport")
 
 
 class DialTask:
+    """One destination to dial: a contact address or a process name."""
+
     __slots__ = ("attempts", "began_at", "contact", "name", "task", "told_at")
 
     def __init__(self, *, contact: str = "", name: str = "") -> None:
         self.contact = contact
-        self.name = name  # of the process that lives there, once that is known
+        self.name = name  # name of the process at the contact address, once known
         self.attempts = 0
         self.began_at = self.told_at = asyncio.get_running_loop().time()
         self.task: asyncio.Task[None] | None = None
 
 
 class Dialer:
+    """Runs the dial tasks of a transport."""
+
     __slots__ = ("_closing", "_errands", "_transport")
 
     def __init__(self, transport: Transport) -> None:
@@ -47,16 +51,17 @@ class Dialer:
         self._closing = False
 
     def contact(self, address: str) -> None:
+        """Dial this address until its process is known."""
         parse_address(address)
         self._begin("contact " + address, DialTask(contact=address))
 
     def process(self, name: str) -> None:
-        """See that there is a connection to it, as soon as an address is known."""
+        """Keep dialing this process until it is connected, as soon as an address is known."""
         if self._transport.of_name(name) is None and self._transport.book[name]:
             self._begin("name " + name, DialTask(name=name))
 
     def reached(self, name: str) -> None:
-        """There is a connection: what is still under way to it may end by itself."""
+        """The process is connected: its dial task may end."""
         errand = self._errands.get("name " + name)
         if errand is not None:
             errand.attempts = 0
@@ -99,12 +104,13 @@ class Dialer:
                 self.process(errand.name)
 
     def _is_done(self, errand: DialTask) -> bool:
-        """Connected; or it is known by now who a contact is, and that one has an errand of its own."""
+        """Whether the process is connected, or the contact is identified and has its own task by name."""
         if errand.name and (errand.contact or self._transport.of_name(errand.name) is not None):
             return True
         return not errand.contact and not self._transport.book[errand.name]
 
     def _is_in_vain(self, errand: DialTask) -> bool:
+        """Whether the group does not need the process and it was unreachable for `forget_s`."""
         if (
             errand.contact
             or asyncio.get_running_loop().time() - errand.began_at < self._transport.options.bounds.forget_s
@@ -128,7 +134,7 @@ class Dialer:
             await connection.done
         except (OSError, TimeoutError, ssl.SSLError) as error:
             problem = "no answer" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
-            log.debug("%s cannot be reached: %s", address, problem)
+            log.debug("cannot reach %s: %s", address, problem)
         finally:
             if connection.identity is None:
                 connection.close()
@@ -138,11 +144,11 @@ class Dialer:
             errand.name = connection.peer.name if connection.identity is not None else connection.refused_by
 
     def _complain(self, errand: DialTask, connection: PeerConnection, problem: str) -> None:
-        """Who waits to be let in should know why it is not: of a no at once, else soon, and then now and then."""
+        """Log why a contact refuses this process: a refusal at once, other failures soon, then at intervals."""
         now = asyncio.get_running_loop().time()
         pause_s = COMPLAIN_AFTER_S if errand.told_at == errand.began_at else COMPLAIN_EVERY_S
         if refused_by := connection.refused_by:
             pause_s = 0.0 if self._transport.of_name(refused_by) is None else COMPLAIN_EVERY_S
         if now - errand.told_at >= pause_s:
             errand.told_at = now
-            log.warning("not let in at %s: %s", errand.contact, problem)
+            log.warning("cannot join through %s: %s", errand.contact, problem)

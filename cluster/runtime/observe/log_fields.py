@@ -1,6 +1,7 @@
-"""Fields at the end of a log line, for programs: `event=view epoch=3 members=a,b`; before them stands the sentence.
+"""Structured fields at the end of a log line, for programs: `event=view epoch=3 members=a,b`.
 
-A value with a space, a quote or an equals sign in it is written as a JSON string.
+The human-readable sentence comes before them. A value that contains a space, a quote or an equals sign is written as a
+JSON string.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def fields(event: str, **values: object) -> str:
 
 
 def of_view(view: View) -> dict[str, object]:
-    """The fields that say which view it is. Equal ids are equal views."""
+    """The fields that identify a view. Equal ids mean equal views."""
     return {"view": f"{view.id.epoch}:{view.id.digest}", "epoch": view.id.epoch, "members": of_set(view.members)}
 
 

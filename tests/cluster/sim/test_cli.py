@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--nodes", "9"], "between 1 and 7 nodes, lowest first, not '9'"),
-        (["--nodes", "5..3"], "between 1 and 7 nodes, lowest first, not '5..3'"),
-        (["--nodes", "three"], "a number or a range such as 3..7, not 'three'"),
-        (["--seeds", "0"], "a whole number from 1 on, not '0'"),
-        (["--seed", "-1"], "a whole number from 0 on, not '-1'"),
-        (["--minutes", "soon"], "a number of minutes above 0, not 'soon'"),
+        (["--nodes", "9"], "expected 1 to 7 nodes, lowest first, not '9'"),
+        (["--nodes", "5..3"], "expected 1 to 7 nodes, lowest first, not '5..3'"),
+        (["--nodes", "three"], "expected a number or a range such as 3..7, not 'three'"),
+        (["--seeds", "0"], "expected an integer of at least 1, not '0'"),
+        (["--seed", "-1"], "expected an integer of at least 0, not '-1'"),
+        (["--minutes", "soon"], "expected a number of minutes above 0, not 'soon'"),
         (["--narrate"], "--narrate needs --seed"),
         (["--trace", "x"], "--trace needs --seed"),
         (["--seed", "1", "--seeds", "2"], "--seed runs one seed"),
@@ -43,7 +43,7 @@ def test_exploring_shows_coverage(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "what happened in the runs" in shown
     assert "clauses exercised" in shown
-    assert "no violation, and every run was live after healing" in shown
+    assert "no violation, and every run was live after the faults healed" in shown
 
 
 def test_one_seed_is_narrated_and_traced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +69,7 @@ def test_what_the_simulator_records_is_judged_like_what_members_record(
     assert any(b'"Crashed"' in line for line in lines)
     assert len(lines) == int(steps[1]) + 1  # and a first one, that says who founded the group
     assert main(["check", str(trace)]) == 0
-    assert f"{steps[1]} actions of 1 traces, and all specifications allow them" in capsys.readouterr().out
+    assert f"{steps[1]} actions of 1 traces: all specifications hold" in capsys.readouterr().out
     at = next(i for i in range(len(lines) // 2, len(lines)) if b'"Deliver"' in lines[i])
     trace.write_bytes(b"".join(lines[:at] + lines[at + 1 :]))
     assert main(["check", str(trace)]) == 1

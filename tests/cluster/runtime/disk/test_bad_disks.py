@@ -102,7 +102,7 @@ def spoil(disk: Path, how: str) -> None:
         ("damaged", (), ("is damaged", "Move the directory away", "joins as a new process")),
         ("no database", (), ("is damaged", "Move the directory away")),
         ("of another program", (), ("not of a group", "a directory of its own")),
-        ("of another node", ("--name", "b"), ("is the disk of 'a'", "this node is called 'b'")),
+        ("of another node", ("--name", "b"), ("belongs to the node 'a'", "this node is 'b'")),
         ("of another cluster", ("--cluster", "shop"), ("of the cluster 'cluster'", "to be in 'shop'")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -95,7 +95,7 @@ def test_a_second_founding(tmp_path: Path) -> None:
 
 def test_the_disk_of_another_node(tmp_path: Path) -> None:
     open_store(tmp_path, "b").close()
-    refused(tmp_path, ForeignDisk, "is the disk of 'b'", "this node is called 'a'", "Start it under its own name")
+    refused(tmp_path, ForeignDisk, "belongs to the node 'b'", "this node is 'a'", "Start it under that name")
 
 
 def test_the_disk_of_another_cluster(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_log_without_its_database(tmp_path: Path) -> None:
     write(store, 3)
     crashed(tmp_path / "disk", tmp_path / "copy")
     (tmp_path / "copy/group.db").unlink()
-    refused(tmp_path / "copy", DamagedDisk, "group.db is missing, though its log is there")
+    refused(tmp_path / "copy", DamagedDisk, "group.db is missing, but its log exists")
     store.close()
 
 

@@ -84,7 +84,7 @@ def test_what_was_forgotten_is_not_believed_again_of_others() -> None:
     ("name", "key", "words"),
     [
         ("b", b"j" * 32, "has it another cluster key?"),
-        ("a", KEY, "this process has the name a too"),
+        ("a", KEY, "this process is also called a"),
     ],
 )
 def test_who_is_not_let_in_says_why(caplog: pytest.LogCaptureFixture, name: str, key: bytes, words: str) -> None:
@@ -92,7 +92,7 @@ def test_who_is_not_let_in_says_why(caplog: pytest.LogCaptureFixture, name: str,
         async with await Group.found(options("a")) as a:
             stranger = Options(name=name, key=key, listen=("127.0.0.1:0",), contacts=a.addresses, bounds=HURRIED)
             async with await Group.join(stranger):
-                await eventually(lambda: f"not let in at {a.addresses[0]}" in caplog.text)
+                await eventually(lambda: f"cannot join through {a.addresses[0]}" in caplog.text)
 
     run(story)
     assert words in caplog.text
@@ -103,6 +103,6 @@ def test_nobody_there_is_said_too(caplog: pytest.LogCaptureFixture) -> None:
         async with await Group.found(options("a")) as a:
             nobody = a.addresses
         async with await Group.join(options("b", *nobody)):
-            await eventually(lambda: f"not let in at {nobody[0]}: Connection refused" in caplog.text)
+            await eventually(lambda: f"cannot join through {nobody[0]}: Connection refused" in caplog.text)
 
     run(story)

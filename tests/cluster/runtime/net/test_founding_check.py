@@ -42,7 +42,7 @@ def test_a_second_founding_is_refused_by_any_member(tmp_path: Path) -> None:
     async def story() -> None:
         async with await Group.found(options("a")) as a, await Group.join(options("b", *a.addresses)) as b:
             await b.primary_of(2)
-            with pytest.raises(AlreadyFounded, match="start that one without founding, and it joins"):
+            with pytest.raises(AlreadyFounded, match="start c without founding, and it joins"):
                 await Group.found(options("c", "127.0.0.1:1", b.addresses[0], data=tmp_path / "c"))
             assert not (tmp_path / "c").exists()
             assert foreign(b) == 1

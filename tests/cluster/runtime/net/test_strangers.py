@@ -212,20 +212,20 @@ NO_CHECKPOINT = Batch(99, pack([Entry(CHECKPOINT, b"nonsense")]))
     ids=["checkpoint", "view", "unknown", "forwarded", "summary", "supply"],
 )
 def test_entries_that_no_replica_could_apply_do_not_get_in(body: Payload) -> None:
-    with pytest.raises(BadFrame, match="an entry of the kind"):
+    with pytest.raises(BadFrame, match=r"entry (of )?kind"):
         validate_frame(body)
 
 
 @pytest.mark.parametrize("unsound", [Pack(2, pack([Entry(APPLICATION, b"one")]).packed), Pack(1, b"no entries at all")])
 def test_entries_that_are_not_what_they_are_said_to_be_do_not_get_in(unsound: Pack) -> None:
-    with pytest.raises(BadFrame, match="entries that are not what they are said to be"):
+    with pytest.raises(BadFrame, match="malformed entries in a pack"):
         validate_frame(AppMsg(Slot(0, 1, 1, None, 0, Batch(99, unsound))))
-    with pytest.raises(BadFrame, match="entries that are not what they are said to be"):
+    with pytest.raises(BadFrame, match="malformed entries in a pack"):
         validate_frame(supply(unsound))
 
 
 def test_a_run_without_entries_does_not_get_in() -> None:
-    with pytest.raises(BadFrame, match="a run without entries"):
+    with pytest.raises(BadFrame, match="empty run"):
         validate_frame(supply(pack([])))
 
 
