@@ -202,17 +202,17 @@ class Driver:
         elif self.process.context.outbox:  # most acknowledgements change nothing and produce no effects
             self._dirty = True
 
-    def belongs(self, founding: str) -> None:
+    def on_founding(self, founding: str) -> None:
         """Store the id of the cluster's founding, as the first member that this process met reported it.
 
         One thread writes, in call order. So the id is on disk before anything received from that group.
         """
         self._keep(self.store.belong_to, founding)
 
-    def learned(self, recoveries: tuple[Recovery, ...]) -> None:
+    def on_recoveries(self, recoveries: tuple[Recovery, ...]) -> None:
         self._keep(self.store.learn_recoveries, recoveries)
 
-    def needs(self, name: str) -> bool:
+    def is_needed(self, name: str) -> bool:
         """Whether a process of this name is in a primary view that may still decide. True if no view is known."""
         used = self.process.primary.use
         return not used or any(member.name == name for view in used for member in view.members)
@@ -221,9 +221,10 @@ class Driver:
         if self._writer is None:
             keep(what)
         elif not self._stopped:
-            self._writer.do(lambda: keep(what), self._told)
+            self._writer.do(lambda: keep(what), self._on_kept)
 
-    def _told(self, error: Exception | None) -> None:
+    def _on_kept(self, error: Exception | None) -> None:
+        """Stop if the store could not save the founding or the recoveries."""
         if error is not None and not self._stopped:
             self._fail(DiskRefuses(str(error)) if isinstance(error, StoreError) else error)
 
@@ -332,13 +333,13 @@ class Driver:
             self._done += len(effects)
             if self.recorder is not None:
                 self.recorder.write_up_to(self._done)
-            self._do_all(effects)
+            self._perform_now(effects)
             return
         self._effects.extend(effects)
         if not self._writing:
-            self._go_on()
+            self._perform_until_write()
 
-    def _go_on(self) -> None:
+    def _perform_until_write(self) -> None:
         """Perform effects up to the first record, then write it and all records behind it in one transaction."""
         waiting = self._effects
         first = next((at for at, effect in enumerate(waiting) if type(effect) is Persist), len(waiting))
@@ -353,7 +354,7 @@ class Driver:
         self._done += count
         if self.recorder is not None:
             self.recorder.write_up_to(self._done)
-        self._do_all([self._effects.popleft() for _ in range(count)])
+        self._perform_now([self._effects.popleft() for _ in range(count)])
 
     def _write(self, records: list[Record], count: int) -> None:
         if self._stopped or self._writer is None:
@@ -371,7 +372,7 @@ class Driver:
         self._dirty = self.turn_due = True  # submissions made meanwhile belong to the turn below
         try:
             self._finish(count)
-            self._go_on()
+            self._perform_until_write()
             self.process.performed(time.monotonic(), self._done)
         except Exception as problem:
             self._fail(problem)
@@ -394,7 +395,7 @@ class Driver:
         else:
             self._loop.call_later(WRITE_AGAIN_S, self._write, records, count)
 
-    def _do_all(self, effects: list[Effect]) -> None:
+    def _perform_now(self, effects: list[Effect]) -> None:
         send = self.transport.send
         for effect in effects:
             if type(effect) is Send:
@@ -402,15 +403,15 @@ class Driver:
             elif type(effect) is DeliveredRun:
                 self.submissions.run_ended(effect)
             elif type(effect) is not Persist:
-                self._do_rare(effect)
+                self._perform_rare(effect)
 
-    def _do_rare(self, effect: Effect) -> None:
+    def _perform_rare(self, effect: Effect) -> None:
         if isinstance(effect, Delivered):
             self.submissions.one_ended(effect)
         elif isinstance(effect, PrimaryChanged):
             self.above.primary_changed(effect.view)
         elif isinstance(effect, KnownPeers):
-            self.transport.know(peer.name for peer in effect.peers)
+            self.transport.keep_connected(peer.name for peer in effect.peers)
         elif isinstance(effect, Diverged):
             self.above.diverged(effect)
         elif isinstance(effect, Ejected):

@@ -117,7 +117,7 @@ def main(
 ) -> int:
     _check(options, parser)
     if options.story:
-        stories.tell(options.story, Process, write, Detail.STORY if options.narrate else Detail.CONVERSATION)
+        stories.narrate_story(options.story, Process, write, Detail.STORY if options.narrate else Detail.CONVERSATION)
         return 0
     if options.stories:
         for path in stories.write_all(options.stories, Process):
@@ -154,7 +154,7 @@ def _explore(
         _tasks(options),
         lambda tasks: spread(run_task, tasks, options.jobs),
         goes_on=lambda: clock() < limit,
-        tell=lambda text: write(f"{clock() - start:7.1f} s  {text}"),
+        on_progress=lambda text: write(f"{clock() - start:7.1f} s  {text}"),
     )
     write(report.coverage())
     write(f"\n{report.progress()}, {clock() - start:.1f} s")

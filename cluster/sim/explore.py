@@ -78,8 +78,8 @@ def explore(
     outcomes: Callable[[Iterator[SeedTask]], Iterator[RunResult]],
     *,
     goes_on: Callable[[], bool],
-    tell: Callable[[str], None],
-    tell_every: int = 100,
+    on_progress: Callable[[str], None],
+    progress_every: int = 100,
 ) -> ExplorationReport:
     """Run tasks until one fails, none is left, or the time is up. `outcomes` runs them and yields results in order."""
     report = ExplorationReport()
@@ -87,6 +87,6 @@ def explore(
         report.add(outcome)
         if report.failed is not None or not goes_on():
             break
-        if report.runs % tell_every == 0:
-            tell(report.progress())
+        if report.runs % progress_every == 0:
+            on_progress(report.progress())
     return report

@@ -368,7 +368,7 @@ class SimNode:
         """Perform effects up to the first that waits for a write. Returns whether anything was written."""
         effects = self._effects
         written = False
-        while self._tell(process) and effects:
+        while self._publish(process) and effects:
             effect = effects[0]
             kind = type(effect)
             if kind is Persist and self.write_time and not self._writable:
@@ -387,7 +387,7 @@ class SimNode:
                 self._perform_rare(effect)
         return written
 
-    def _tell(self, process: SimulatedProcess) -> bool:
+    def _publish(self, process: SimulatedProcess) -> bool:
         """Publish the actions before the next effect. False: one of them triggered a crash of this process."""
         notes = self._notes
         while notes and notes[0][0] <= self._done:

@@ -138,7 +138,7 @@ STORIES: dict[str, Callable[[World], Story]] = {
 }
 
 
-def tell(
+def narrate_story(
     name: str,
     make: ProcessFactory,
     write: Callable[[str], None],
@@ -170,7 +170,7 @@ def write_all(folder: Path, make: ProcessFactory) -> list[Path]:
     paths: list[Path] = []
     for name in STORIES:
         lines: list[str] = []
-        tell(name, make, lines.append)
+        narrate_story(name, make, lines.append)
         path = folder / f"{name}.txt"
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         paths.append(path)

@@ -65,7 +65,7 @@ class Group:
         self.me = me
         self.feed = DeliveryStream(options.bounds.deliveries_len_max) if machine is None else None
         self.machine: StateMachine = machine if machine is not None else self.feed  # type: ignore[assignment]
-        self.news = PrimaryViewEvents()
+        self.primary_events = PrimaryViewEvents()
         self.stopped = asyncio.Event()  # set when the member failed or was closed
         self.error: BaseException | None = None  # why this member failed
         self.diverged_count = 0
@@ -89,7 +89,7 @@ class Group:
         directory belongs to a member already: that member continues with `join`. Contacts that do not answer are
         skipped: they may start later.
         """
-        options.judge()
+        options.validate()
         me = ProcessId(options.name, secrets.randbits(32) or 1)
         await refuse_if_founded(options, me)
         store: AnyStore = MemoryStore(founding_image(me), secrets.token_hex(16))
@@ -103,7 +103,7 @@ class Group:
     @classmethod
     async def join(cls, options: Options, machine: StateMachine | None = None) -> Group:
         """Join a group, or resume membership from disk. Retries for ever; never founds a group."""
-        options.judge()
+        options.validate()
         me = ProcessId(options.name, secrets.randbits(32) or 1)
         store: AnyStore = MemoryStore()
         if options.data is not None:
@@ -212,7 +212,7 @@ class Group:
     @property
     def primary(self) -> View | None:
         """The primary view that this process is in now, or None."""
-        return self.news.view
+        return self.primary_events.view
 
     @property
     def is_catching_up(self) -> bool:
@@ -222,14 +222,14 @@ class Group:
 
     def views(self) -> AsyncIterator[View | None]:
         """Yields the current primary view (or None), then each change."""
-        return self.news.one_by_one()
+        return self.primary_events.changes()
 
     def on_primary(self, callback: Callable[[View | None], None]) -> None:
         """Call `callback` at each change of the primary view: with the view, or with None when it was lost.
 
         The callback runs inside the member. If it raises, the member stops; if it is slow, the member is slow.
         """
-        self.news.on_change(callback)
+        self.primary_events.on_change(callback)
 
     @property
     def recoveries(self) -> tuple[Recovery, ...]:
@@ -246,11 +246,11 @@ class Group:
         while self.primary is None or len(self.primary.members) != count:
             if self.error is not None:
                 raise self.error
-            await self.news.changed.wait()
+            await self.primary_events.changed.wait()
         return self.primary
 
     def primary_changed(self, view: View | None) -> None:
-        self.news.tell(view)
+        self.primary_events.publish(view)
 
     def diverged(self, effect: Diverged) -> None:
         self.diverged_count += 1
@@ -277,7 +277,7 @@ class Group:
     def failed(self, error: BaseException) -> None:
         self.error = error
         self._open = False
-        self.news.close()
+        self.primary_events.close()
         self._abandon(f"this member stopped: {error}")
 
     async def leave(self, within_s: float = 5.0) -> None:
@@ -300,7 +300,7 @@ class Group:
             return
         self._closed, self._open = True, False
         await self.driver.close()
-        self.news.close()
+        self.primary_events.close()
         self._abandon("this member was closed")
 
     def _abandon(self, why: str) -> None:

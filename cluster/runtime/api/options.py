@@ -63,7 +63,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     order_log: Path | None = None  # file with one line per delivered entry
     trace: Path | None = None  # trace file with every action of every layer, for `python -m cluster check`; slow
 
-    def judge(self) -> None:
+    def validate(self) -> None:
         """Raises ValueError for invalid options."""
         if not 0 < len(self.name) <= NAME_LEN_MAX:
             raise ValueError(f"the name of a process has 1 to {NAME_LEN_MAX} characters, not {len(self.name)}")

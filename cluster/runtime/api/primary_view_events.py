@@ -36,7 +36,7 @@ class PrimaryViewEvents:
     def on_change(self, callback: Callable[[View | None], None]) -> None:
         self._callbacks.append(callback)
 
-    def tell(self, view: View | None) -> None:
+    def publish(self, view: View | None) -> None:
         self.view = view
         self.since = time.monotonic()
         self.count += view is not None
@@ -51,7 +51,7 @@ class PrimaryViewEvents:
         self.closed = True
         if self.view is not None:
             try:
-                self.tell(None)
+                self.publish(None)
             except Exception:
                 log.exception("a primary view callback raised when the member closed")
         self._ring()
@@ -60,7 +60,7 @@ class PrimaryViewEvents:
         self.changed.set()
         self.changed = asyncio.Event()
 
-    async def one_by_one(self) -> AsyncIterator[View | None]:
+    async def changes(self) -> AsyncIterator[View | None]:
         """Yield the current view, then each change, until close."""
         seen: deque[View | None] = deque([self.view], maxlen=VIEWS_KEPT)
         self._listeners.append(seen)

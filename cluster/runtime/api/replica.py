@@ -48,11 +48,11 @@ class Replica:
         self.restarts = 0  # restarts because of divergence
         self.error: BaseException | None = None  # why this replica failed
         self._empty = empty  # snapshot of the machine before the first entry
-        self._news = PrimaryViewEvents()
+        self._primary_events = PrimaryViewEvents()
         self._closing = False
         self._running = asyncio.Event()
         self._adopt(group)
-        self._guard = asyncio.get_running_loop().create_task(self._guarded())
+        self._guard = asyncio.get_running_loop().create_task(self._restart_on_divergence())
 
     @classmethod
     async def found(cls, options: Options, machine: StateMachine) -> Replica:
@@ -62,7 +62,7 @@ class Replica:
 
     @classmethod
     async def join(cls, options: Options, machine: StateMachine) -> Replica:
-        """Join a group, or resume from disk. Retries for ever; never founds a group. `machine` is in its initial state."""
+        """Join a group, or resume from disk. Retries for ever; never founds a group. `machine` must be unused."""
         empty = machine.snapshot()
         return cls(options, machine, await Group.join(options, machine), empty)
 
@@ -99,7 +99,7 @@ class Replica:
     @property
     def primary(self) -> View | None:
         """The primary view that this replica is in now, or None. Outside a primary view nothing is applied."""
-        return self._news.view
+        return self._primary_events.view
 
     @property
     def position(self) -> int:
@@ -117,33 +117,33 @@ class Replica:
 
     def views(self) -> AsyncIterator[View | None]:
         """Yields the current primary view (or None), then each change."""
-        return self._news.one_by_one()
+        return self._primary_events.changes()
 
     def on_primary(self, callback: Callable[[View | None], None]) -> None:
         """Call `callback` at each change of the primary view: with the view, or with None when it was lost.
 
         The callback runs inside the member. If it raises, the member stops; if it is slow, the member is slow.
         """
-        self._news.on_change(callback)
+        self._primary_events.on_change(callback)
 
     async def primary_of(self, count: int) -> View:
         """Wait until this replica is in a primary view of `count` members."""
         while self.primary is None or len(self.primary.members) != count:
-            if self._news.closed:
+            if self._primary_events.closed:
                 raise self.error or ConnectionError("this replica was closed")
-            await self._news.changed.wait()
+            await self._primary_events.changed.wait()
         return self.primary
 
     # ---- restart after divergence
 
     def _adopt(self, group: Group) -> None:
         self.group = group
-        group.on_primary(self._news.tell)
+        group.on_primary(self._primary_events.publish)
         if group.primary is not None:
-            self._news.tell(group.primary)
+            self._primary_events.publish(group.primary)
         self._running.set()
 
-    async def _guarded(self) -> None:
+    async def _restart_on_divergence(self) -> None:
         """Restart the replica whenever its state has diverged."""
         while True:
             await self.group.stopped.wait()
@@ -154,13 +154,13 @@ class Replica:
                 return
             self._running.clear()
             try:
-                await self._start_anew()
+                await self._restart()
             except Exception as error:
                 log.critical("this replica could not restart: %s", error)
                 self._stopped(error)
                 return
 
-    async def _start_anew(self) -> None:
+    async def _restart(self) -> None:
         old = self.group
         log.critical("%s restarts with an empty state: %s", old.me, old.error)
         await old.close()
@@ -175,7 +175,7 @@ class Replica:
 
     def _stopped(self, error: BaseException | None) -> None:
         self.error = error
-        self._news.close()
+        self._primary_events.close()
         self._running.set()  # waiting callers get their error from the group
 
     # ---- stop

@@ -127,7 +127,7 @@ def _read(directory: Path, in_use: bool) -> tuple[Meta, Image, int, str]:
     connection = database_file.connect_read_only(directory)
     try:
         connection.execute("BEGIN")  # one consistent snapshot for all reads
-        database_file.whole_pages(file, connection)
+        database_file.check_pages(file, connection)
         meta = database_file.read_meta(file, connection)
         runs = connection.execute("SELECT count(*) FROM runs WHERE position >= ?", (meta.base,)).fetchone()[0]
         return meta, read_image(file, connection, meta)[0], runs, damage
@@ -170,7 +170,7 @@ def _lines(holding: DiskContents) -> Iterator[str]:
     if holding.damage:
         yield f"DAMAGED       {holding.damage}"
     for recovery in holding.recoveries:
-        yield from marked(recovery)
+        yield from recovery_lines(recovery)
     state = "a node runs on it" if holding.in_use else "closed in order" if holding.clean else "left by a crash"
     yield f"directory     {holding.directory} ({state})"
     yield f"cluster       {holding.cluster_id}"
@@ -196,7 +196,7 @@ def _lines(holding: DiskContents) -> Iterator[str]:
         yield f"  {entry.position:>10}  {entry.label}  {entry.kind}, {entry.size} bytes: {entry.text}"
 
 
-def marked(recovery: Recovery) -> Iterator[str]:
+def recovery_lines(recovery: Recovery) -> Iterator[str]:
     """The lines about a recovery, as every status shows them."""
     lost = ", ".join(map(str, recovery.given_up)) or "nobody"
     yield f"RECOVERED     at {recovery.at} by an operator, without {lost}"

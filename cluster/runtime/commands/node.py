@@ -38,7 +38,7 @@ LOAD = ".load "  # entries to keep in flight, and the pause after each in second
 _encode = msgspec.json.Encoder().encode
 
 
-def tell(event: str, **fields: object) -> None:
+def print_event(event: str, **fields: object) -> None:
     sys.stdout.buffer.write(_encode({"event": event, "at": time.monotonic(), **fields}) + b"\n")
     sys.stdout.buffer.flush()
 
@@ -91,11 +91,11 @@ async def run(options: Options, arguments: argparse.Namespace) -> int:
     confirmed = arguments.confirmed.open("ab", buffering=0) if arguments.confirmed else None
     load = GeneratedLoad(group, arguments.size, confirmed)
     load.outstanding = arguments.load
-    tell("listening", name=str(group.me), addresses=group.addresses)
+    print_event("listening", name=str(group.me), addresses=group.addresses)
     tasks = [
-        loop.create_task(_tell_views(group)),
+        loop.create_task(_print_views(group)),
         loop.create_task(_read_lines(group, load, stop)),
-        loop.create_task(_tell_status(group, machine, load)),
+        loop.create_task(_print_status(group, machine, load)),
         loop.create_task(_until_stopped(group, stop)),
     ]
     load.fill()
@@ -104,7 +104,7 @@ async def run(options: Options, arguments: argparse.Namespace) -> int:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await group.close()
-    tell("closed", error=str(group.error or ""), **_status(group, machine))
+    print_event("closed", error=str(group.error or ""), **_status(group, machine))
     if confirmed is not None:
         confirmed.close()
     return 0 if group.error is None else 1
@@ -127,15 +127,15 @@ async def _until_stopped(group: Group, stop: asyncio.Event) -> None:
     stop.set()
 
 
-async def _tell_views(group: Group) -> None:
+async def _print_views(group: Group) -> None:
     async for view in group.views():
         members = [str(member) for member in view.members] if view is not None else None
-        tell("primary", view=str(view.id) if view is not None else None, members=members)
+        print_event("primary", view=str(view.id) if view is not None else None, members=members)
 
 
-async def _tell_status(group: Group, machine: CounterMachine, load: GeneratedLoad) -> None:
+async def _print_status(group: Group, machine: CounterMachine, load: GeneratedLoad) -> None:
     while True:
-        tell("status", **_status(group, machine))
+        print_event("status", **_status(group, machine))
         load.fill()
         await asyncio.sleep(TELL_EVERY_S)
 
@@ -157,6 +157,6 @@ async def _read_lines(group: Group, load: GeneratedLoad, stop: asyncio.Event) ->
             load.fill()
         elif text:
             try:
-                tell("confirmed", entry=text, number=await group.broadcast(text.encode()))
+                print_event("confirmed", entry=text, number=await group.broadcast(text.encode()))
             except NotDelivered as error:
-                tell("refused", entry=text, reason=str(error))
+                print_event("refused", entry=text, reason=str(error))

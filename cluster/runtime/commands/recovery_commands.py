@@ -73,7 +73,7 @@ def recover(directories: list[Path], write: Callable[[str], None], ask: Callable
             raise CannotRecover(
                 "two of these directories belong to one process: one is a copy of the other. Name the later one."
             )
-        begun = _begun(stores)
+        begun = _interrupted_recovery(stores)
         if begun is not None:
             _finish(stores, begun)
             write(f"finished the recovery of {begun.at}: the group is '{begun.new_cluster_id}' on all these disks now")
@@ -108,7 +108,7 @@ def recover(directories: list[Path], write: Callable[[str], None], ask: Callable
         return 0
 
 
-def _begun(stores: list[Store]) -> Recovery | None:
+def _interrupted_recovery(stores: list[Store]) -> Recovery | None:
     """An interrupted recovery that only some of these disks have."""
     ids = {store.cluster_id for store in stores}
     if len(ids) == 1:

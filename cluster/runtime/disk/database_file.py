@@ -214,8 +214,8 @@ def check(directory: Path) -> Meta:
     connection = connect_read_only(directory)
     try:
         if had_log:
-            _whole_log(file, log)
-        whole_pages(file, connection)
+            _check_log(file, log)
+        check_pages(file, connection)
         meta = read_meta(file, connection)
     except sqlite3.Error as error:
         raise refusal(file, error, "reading") from error
@@ -231,7 +231,7 @@ def connect_read_only(directory: Path) -> sqlite3.Connection:
     file = directory / FILE
     connection = _open(file, "ro")
     try:
-        _known_schema(file, connection)
+        _check_schema(file, connection)
         return connection
     except sqlite3.Error as error:
         connection.close()
@@ -253,7 +253,7 @@ def _open(file: Path, mode: str) -> sqlite3.Connection:
         raise refusal(file, error, "opening") from error
 
 
-def _known_schema(file: Path, connection: sqlite3.Connection) -> None:
+def _check_schema(file: Path, connection: sqlite3.Connection) -> None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application != APPLICATION_ID:
@@ -270,7 +270,7 @@ def _known_schema(file: Path, connection: sqlite3.Connection) -> None:
         raise damaged(file, f"schema version {version} does not exist")
 
 
-def _whole_log(file: Path, log: Path) -> None:
+def _check_log(file: Path, log: Path) -> None:
     """Check the log after a connection has read it: the shared memory says how much of it SQLite accepted."""
     if not has_sound_header(log):
         raise damaged(log, "its header (first 32 bytes) is wrong, so nothing of it can be read")
@@ -286,7 +286,7 @@ def frames_taken(file: Path) -> int:
     return int.from_bytes(head[16:20], sys.byteorder)
 
 
-def whole_pages(file: Path, connection: sqlite3.Connection) -> None:
+def check_pages(file: Path, connection: sqlite3.Connection) -> None:
     found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
     if found != ["ok"]:
         raise damaged(file, "; ".join(str(line) for line in found))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cluster.durable import Record
 
-    Told = Callable[[Exception | None], None]
+    WriteCallback = Callable[[Exception | None], None]
 
 
 class WritableStore(Protocol):
@@ -34,31 +34,31 @@ class Writer:
     def __init__(self, store: WritableStore) -> None:
         self._store = store
         self._loop = asyncio.get_running_loop()
-        self._orders: SimpleQueue[tuple[Callable[[], None], Told] | None] = SimpleQueue()
-        self._ended = self._loop.create_future()
+        self._calls: SimpleQueue[tuple[Callable[[], None], WriteCallback] | None] = SimpleQueue()
+        self._closed = self._loop.create_future()
         # A daemon: a process that ends without closing it leaves the disk as after a power failure.
         Thread(target=self._work, name="cluster-store", daemon=True).start()
 
-    def write(self, records: Sequence[Record], told: Told) -> None:
-        """Write the records, then call `told` in the loop: with None, or with the error."""
-        self._orders.put((lambda: self._store.write(records), told))
+    def write(self, records: Sequence[Record], done: WriteCallback) -> None:
+        """Write the records, then call `done` in the loop: with None, or with the error."""
+        self._calls.put((lambda: self._store.write(records), done))
 
-    def do(self, what: Callable[[], None], told: Told) -> None:
-        """Run another store call in the thread, in call order; then call `told` as `write` does."""
-        self._orders.put((what, told))
+    def do(self, what: Callable[[], None], done: WriteCallback) -> None:
+        """Run another store call in the thread, in call order; then call `done` as `write` does."""
+        self._calls.put((what, done))
 
     async def close(self) -> None:
         """Close the store after all queued calls."""
-        self._orders.put(None)
-        error = await self._ended
+        self._calls.put(None)
+        error = await self._closed
         if error is not None:
             raise error
 
     def _work(self) -> None:
-        while (order := self._orders.get()) is not None:
-            what, told = order
-            self._tell(told, self._attempt(what))
-        self._tell(self._ended.set_result, self._attempt(self._store.close))
+        while (call := self._calls.get()) is not None:
+            what, done = call
+            self._call_in_loop(done, self._attempt(what))
+        self._call_in_loop(self._closed.set_result, self._attempt(self._store.close))
 
     @staticmethod
     def _attempt(what: Callable[[], None]) -> Exception | None:
@@ -68,6 +68,6 @@ class Writer:
             return error
         return None
 
-    def _tell(self, told: Told, error: Exception | None) -> None:
+    def _call_in_loop(self, done: WriteCallback, error: Exception | None) -> None:
         with suppress(RuntimeError):  # the loop is closed: no caller waits
-            self._loop.call_soon_threadsafe(told, error)
+            self._loop.call_soon_threadsafe(done, error)

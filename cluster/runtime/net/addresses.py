@@ -30,7 +30,7 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def show_address(host: str, port: int) -> str:
+def format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -57,7 +57,7 @@ class AddressBook:
         """The addresses of all known processes."""
         return [address for addresses in self._known.values() for address in addresses]
 
-    def said_of_itself(self, name: str, addresses: Iterable[str]) -> bool:
+    def learn_own_report(self, name: str, addresses: Iterable[str]) -> bool:
         """Store the addresses that a process reported about itself; returns whether they are new."""
         self._first_hand.add(name)
         self._forgotten.pop(name, None)

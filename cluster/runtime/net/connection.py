@@ -84,7 +84,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         """The name of the peer if it refused the connection."""
         return self._handshake.refused_by
 
-    def knocked(self) -> None:
+    def on_accepted(self) -> None:
         """Accepted. A failing TLS handshake triggers neither `connection_made` nor a close event, so start a timer."""
         self._limit = self._loop.call_later(self._bounds.handshake_s + TLS_ENDS_S, self._too_slow)
 
@@ -96,12 +96,12 @@ class PeerConnection(asyncio.BufferedProtocol):
         if self._limit is not None:
             self._limit.cancel()
         self._limit = self._loop.call_later(self._bounds.handshake_s, self._too_slow)
-        self._say(self._handshake.open())
+        self._send_handshake(self._handshake.open())
 
     def _too_slow(self) -> None:
         self.fail(HandshakeFailed(SLOW, f"no handshake within {self._bounds.handshake_s:g} s"))
 
-    def _say(self, message: bytes) -> None:
+    def _send_handshake(self, message: bytes) -> None:
         if message and self._transport is not None:
             self._transport.write(LENGTH.pack(len(message)) + message)
 
@@ -130,7 +130,7 @@ class PeerConnection(asyncio.BufferedProtocol):
                 counters.ejected += 1
             self.fail(HandshakeFailed(GARBAGE, str(error)))
         except PeerRefused as unwanted:
-            self._say(unwanted.answer)
+            self._send_handshake(unwanted.answer)
             self.fail(unwanted, at_once=False)
         except HandshakeFailed as failed:
             self.fail(failed)
@@ -139,7 +139,7 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def _shake(self, text: memoryview) -> None:
         handshake = self._handshake
-        self._say(handshake.receive(text))
+        self._send_handshake(handshake.receive(text))
         if handshake.peer is None:
             return
         if self._limit is not None:

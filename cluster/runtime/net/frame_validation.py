@@ -41,44 +41,44 @@ def validate_frame(payload: Payload) -> None:
             return
         body = ordered.body
         if type(body) is Batch:
-            _vet_pack(body.pack, CHECKPOINT)
+            _check_pack(body.pack, CHECKPOINT)
         elif type(body) is Summary:
-            _vet_summary(body)
+            _check_summary(body)
         elif type(body) is Info:
             for view in (body.act, *body.amb):
                 if view is not None:
-                    _vet_view(view)
+                    _check_view(view)
     elif kind is Supply:
-        _vet_supply(payload)  # type: ignore[arg-type]
+        _check_supply(payload)  # type: ignore[arg-type]
     elif kind is ViewMsg:
-        _vet_view(payload.view)  # type: ignore[union-attr]
+        _check_view(payload.view)  # type: ignore[union-attr]
 
 
-def _vet_pack(pack: Pack, *kinds: str) -> None:
+def _check_pack(pack: Pack, *kinds: str) -> None:
     if not pack.is_sound:
         raise BadFrame(f"malformed entries in a pack of {pack.count}")
     if pack.others:
         for entry in pack.entries():
             if entry.kind != APPLICATION:
-                _vet_entry(entry, *kinds)
+                _check_entry(entry, *kinds)
 
 
-def _vet_summary(summary: Summary) -> None:
+def _check_summary(summary: Summary) -> None:
     if not 0 <= summary.base <= summary.next_confirm < POSITION_MAX:
         raise BadFrame(f"invalid summary: base {summary.base}, confirmed up to {summary.next_confirm}")
-    _vet_labelled(entry for _, entry in (*summary.tail, *summary.loose))
+    _check_labelled(entry for _, entry in (*summary.tail, *summary.loose))
 
 
-def _vet_supply(supply: Supply) -> None:
+def _check_supply(supply: Supply) -> None:
     if not (0 <= supply.piece < supply.pieces <= PIECES_MAX and 0 <= supply.position < POSITION_MAX):
         raise BadFrame(f"invalid state transfer piece {supply.piece} of {supply.pieces} at {supply.position}")
     for run in supply.runs:
         if not run.pack.count:
             raise BadFrame("empty run")
-        _vet_pack(run.pack, CHECKPOINT, VIEW)
+        _check_pack(run.pack, CHECKPOINT, VIEW)
 
 
-def _vet_view(view: View) -> None:
+def _check_view(view: View) -> None:
     """Check that the view has members and that its id matches its content."""
     members = view.members
     if not 0 < len(members) == len(view.start_ids) <= PROCESSES_MAX or any(
@@ -89,19 +89,19 @@ def _vet_view(view: View) -> None:
         raise BadFrame("the view id does not match the view")
 
 
-def _vet_labelled(entries: Iterable[Entry]) -> None:
+def _check_labelled(entries: Iterable[Entry]) -> None:
     for entry in entries:
         if entry.kind != APPLICATION:
-            _vet_entry(entry, CHECKPOINT, VIEW)
+            _check_entry(entry, CHECKPOINT, VIEW)
 
 
-def _vet_entry(entry: Entry, *kinds: str) -> None:
+def _check_entry(entry: Entry, *kinds: str) -> None:
     if entry.kind not in kinds:
         raise BadFrame(f"unexpected entry kind {entry.kind[:20]!r}")
     try:
         if entry.kind == CHECKPOINT:
             _decode_checkpoint(entry.body)
         else:
-            _vet_view(_decode_view(entry.body))
+            _check_view(_decode_view(entry.body))
     except UNREADABLE as error:
         raise BadFrame(f"malformed entry of kind {entry.kind!r}: {error}") from None

@@ -208,7 +208,7 @@ class Handshake:
             peer = _decode_identity(proof.who)
         except UNREADABLE as error:
             raise HandshakeFailed(GARBAGE, f"invalid identity: {error}") from None
-        _judge(peer)
+        _check_identity(peer)
         kind, reason = _foreign(peer, self._identity)
         if not reason:
             kind, reason = REFUSED, self._decide(peer)
@@ -237,7 +237,7 @@ class PeerRefused(HandshakeFailed):
         self.answer = answer
 
 
-def _judge(peer: PeerIdentity) -> None:
+def _check_identity(peer: PeerIdentity) -> None:
     process = peer.process
     if not process.name or len(process.name) > NAME_LEN_MAX or process.incarnation < 0 or peer.boot < 1:
         name = process.name[:NAME_LEN_MAX]

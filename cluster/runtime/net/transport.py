@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cluster.messages import Ack, Data, LinkAck
 from cluster.runtime.disk.rows import RECOVERIES_MAX, RECOVERY_LEN_MAX, all_recoveries
-from cluster.runtime.net.addresses import AddressBook, parse_address, show_address
+from cluster.runtime.net.addresses import AddressBook, format_address, parse_address
 from cluster.runtime.net.connection import PeerConnection
 from cluster.runtime.net.dialing import Dialer
 from cluster.runtime.net.frame_validation import validate_frame
@@ -59,9 +59,9 @@ class TransportListener(Protocol):
     def disconnected(self, peer: ProcessId) -> None: ...
     def received(self, peer: ProcessId, frame: Frame) -> None: ...
     def turn(self) -> None: ...
-    def belongs(self, founding: str) -> None: ...
-    def learned(self, recoveries: tuple[Recovery, ...]) -> None: ...
-    def needs(self, name: str) -> bool: ...
+    def on_founding(self, founding: str) -> None: ...
+    def on_recoveries(self, recoveries: tuple[Recovery, ...]) -> None: ...
+    def is_needed(self, name: str) -> bool: ...
 
 
 class CannotListen(Exception):
@@ -129,7 +129,7 @@ class Transport:
                     "this machine does not have the address"
                 ) from None
             self._servers.append(server)
-            bound += [show_address(*socket.getsockname()[:2]) for socket in server.sockets]
+            bound += [format_address(*socket.getsockname()[:2]) for socket in server.sockets]
         self.addresses = self.options.advertise or tuple(bound)
 
     async def start(self) -> None:
@@ -137,7 +137,7 @@ class Transport:
             await server.start_serving()
         for contact in self.options.contacts:
             self._dialing.contact(contact)
-        self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._look_for_silence)
+        self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._close_silent_connections)
 
     def hang_up(self) -> None:
         """Close everything at once; accept and dial no more."""
@@ -166,7 +166,7 @@ class Transport:
         for server in self._servers:
             await server.wait_closed()
 
-    def know(self, names: Iterable[str]) -> None:
+    def keep_connected(self, names: Iterable[str]) -> None:
         """Keep a connection to the processes of these names."""
         for name in names:
             if name != self.me.name:
@@ -203,7 +203,7 @@ class Transport:
                 HandshakeFailed(CROWD, f"more than {self.options.bounds.strangers_max} connections in handshake")
             )
         else:
-            connection.knocked()
+            connection.on_accepted()
         return connection
 
     def of_name(self, name: str) -> PeerConnection | None:
@@ -257,12 +257,12 @@ class Transport:
         self.counters.opened += 1
         self.connections[peer] = connection
         if identity.group and not self.group:
-            self._belong(identity.group, connection)
+            self._adopt_founding(identity.group, connection)
         self._dialing.reached(peer.name)
-        news = self.book.said_of_itself(peer.name, identity.addresses)
+        news = self.book.learn_own_report(peer.name, identity.addresses)
         self.listener.connected(peer)
         if news:
-            self._tell_addresses()
+            self._send_addresses()
         else:
             connection.put(self._writer.parts(self.book.all(self.addresses)))
         if self.recoveries:
@@ -282,7 +282,7 @@ class Transport:
         else:
             held.close(at_once=False)
 
-    def _learn(self, past: RecoveryNotice) -> None:
+    def _learn_recoveries(self, past: RecoveryNotice) -> None:
         """Store recoveries that a peer knows and forward them, so that every member knows them."""
         if len(past.recoveries) > RECOVERIES_MAX:
             raise BadFrame(f"{len(past.recoveries)} recoveries; at most {RECOVERIES_MAX} are accepted")
@@ -292,18 +292,18 @@ class Transport:
         if marks != self.recoveries:
             self.recoveries = marks
             log.warning("this group was recovered without a majority, and may have lost entries: %s", marks[-1])
-            self.listener.learned(marks)
+            self.listener.on_recoveries(marks)
             parts = self._writer.parts(RecoveryNotice(marks))
             for connection in self.connections.values():
                 connection.put(parts)
 
-    def _belong(self, group: str, teller: PeerConnection) -> None:
+    def _adopt_founding(self, group: str, informant: PeerConnection) -> None:
         """Adopt the founding. Drop peers that have none: they must shake hands again, as theirs may be another one."""
         self.group = group
-        log.info("belongs to the founding %s of the cluster, as reported by %s", group[:12], teller.peer)
-        self.listener.belongs(group)
+        log.info("belongs to the founding %s of the cluster, as reported by %s", group[:12], informant.peer)
+        self.listener.on_founding(group)
         for other in [*self.connections.values(), *self._strangers]:
-            if other is not teller and (other.identity is None or not other.identity.group):
+            if other is not informant and (other.identity is None or not other.identity.group):
                 other.close()
 
     def arrived(self, connection: PeerConnection, frame: Travelling) -> None:
@@ -316,10 +316,10 @@ class Transport:
             self.listener.received(connection.peer, frame)
         elif isinstance(frame, Addresses):
             if self.book.learn(frame):
-                self.know(self.book.names)
-                self._tell_addresses()
+                self.keep_connected(self.book.names)
+                self._send_addresses()
         elif isinstance(frame, RecoveryNotice):
-            self._learn(frame)
+            self._learn_recoveries(frame)
         else:
             self.listener.received(connection.peer, frame)
 
@@ -331,7 +331,7 @@ class Transport:
         if connection.identity is not None and self.connections.get(connection.peer) is connection:
             del self.connections[connection.peer]
             if failed is not None and failed.kind == GARBAGE:
-                self._shut_out(connection.peer)
+                self._refuse_for_a_while(connection.peer)
             self.book.lost(connection.peer.name)
             self.listener.disconnected(connection.peer)
             if not self._closing:
@@ -340,7 +340,7 @@ class Transport:
     def gone(self, connection: PeerConnection) -> None:
         self._replaced.discard(connection)
 
-    def _shut_out(self, peer: ProcessId) -> None:
+    def _refuse_for_a_while(self, peer: ProcessId) -> None:
         now = self._loop.time()
         self._ejected = {known: until for known, until in self._ejected.items() if now < until}
         if len(self._ejected) < ADDRESSES_MAX:
@@ -359,7 +359,7 @@ class Transport:
             )
             log.warning("closed the connection of %s: %s", whose, failed)
 
-    def _tell_addresses(self) -> None:
+    def _send_addresses(self) -> None:
         parts = self._writer.parts(self.book.all(self.addresses))
         for connection in self.connections.values():
             connection.put(parts)
@@ -386,9 +386,9 @@ class Transport:
                 else:
                     connection.put(parts, patient=True)
                     if self._patience is None:
-                        self._patience = self._loop.call_later(PATIENCE_S, self._lose_patience)
+                        self._patience = self._loop.call_later(PATIENCE_S, self._flush_patient_frames)
 
-    def _lose_patience(self) -> None:
+    def _flush_patient_frames(self) -> None:
         self._patience = None
         self._unflushed = list(self.connections.values())
         self.flush()
@@ -415,7 +415,7 @@ class Transport:
             connection.spoke = False
         self._spoke.clear()
 
-    def _look_for_silence(self) -> None:
+    def _close_silent_connections(self) -> None:
         loop = asyncio.get_running_loop()
         now, silence = loop.time(), self.options.bounds.silence_s
         for connection in list(self.connections.values()):
@@ -423,4 +423,4 @@ class Transport:
                 self.counters.closed_silent += 1
                 log.info("nothing received from %s for %.1f s", connection.peer, silence)
                 connection.close()
-        self._sweep = loop.call_later(SWEEP_S, self._look_for_silence)
+        self._sweep = loop.call_later(SWEEP_S, self._close_silent_connections)

@@ -72,13 +72,13 @@ class FrameWriter:
             body = self._body_bytes
             length = DATA_HEAD.size - LENGTH.size + len(body)
             if length > self.frame_len_max:
-                self._judge(length, frame)
+                self._check_length(length, frame)
             return DATA_HEAD.pack(length, DATA_TAG, UINT64, frame.stream, UINT64, frame.seqno), body
         text = encode(frame)
-        self._judge(len(text), frame)
+        self._check_length(len(text), frame)
         return (LENGTH.pack(len(text)) + text,)
 
-    def _judge(self, length: int, frame: Frame | Addresses | RecoveryNotice) -> None:
+    def _check_length(self, length: int, frame: Frame | Addresses | RecoveryNotice) -> None:
         if length > self.frame_len_max:
             what = type(frame.body if type(frame) is Data else frame).__name__
             raise BadFrame(f"cannot send a {what} of {length} bytes; frames have at most {self.frame_len_max} bytes")
@@ -101,13 +101,13 @@ class Splitter:
     Afterwards the buffer shrinks to its usual size.
     """
 
-    __slots__ = ("_buffer", "_filled", "_wanted", "frame_len_max")
+    __slots__ = ("_buffer", "_bytes_needed", "_filled", "frame_len_max")
 
     def __init__(self, frame_len_max: int) -> None:
         self.frame_len_max = frame_len_max
         self._buffer = memoryview(bytearray(self._usual))
         self._filled = 0
-        self._wanted = LENGTH.size  # bytes needed before the next frame can be split off
+        self._bytes_needed = LENGTH.size  # bytes needed before the next frame can be split off
 
     @property
     def _usual(self) -> int:
@@ -120,7 +120,7 @@ class Splitter:
     def room(self) -> memoryview:
         """The buffer space for the next bytes. Never empty."""
         if self._filled == len(self._buffer):
-            self._move(self._filled, min(self._wanted, 2 * len(self._buffer)))
+            self._move(self._filled, min(self._bytes_needed, 2 * len(self._buffer)))
         return self._buffer[self._filled :]
 
     def _move(self, count: int, size: int) -> None:
@@ -135,18 +135,18 @@ class Splitter:
         The limit may change between two frames.
         """
         self._filled = end = self._filled + count
-        if end < self._wanted:
+        if end < self._bytes_needed:
             return
         view, at = self._buffer, 0
         while True:
             if end - at < LENGTH.size:
-                self._wanted = LENGTH.size
+                self._bytes_needed = LENGTH.size
                 break
             (length,) = LENGTH.unpack_from(view, at)
             if length > self.frame_len_max:
                 raise BadFrame(f"a frame of {length} bytes is announced; at most {self.frame_len_max} are allowed")
             if end - at - LENGTH.size < length:
-                self._wanted = LENGTH.size + length
+                self._bytes_needed = LENGTH.size + length
                 break
             at += LENGTH.size + length
             yield view[at - length : at]

@@ -20,7 +20,7 @@ _PLAIN = re.compile(r"[^\s\"=\\]*")
 
 
 def fields(event: str, **values: object) -> str:
-    return " ".join(f"{key}={_shown(str(value))}" for key, value in {"event": event, **values}.items())
+    return " ".join(f"{key}={_quote(str(value))}" for key, value in {"event": event, **values}.items())
 
 
 def of_view(view: View) -> dict[str, object]:
@@ -32,5 +32,5 @@ def of_set(processes: Iterable[ProcessId]) -> str:
     return ",".join(map(str, processes))
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     return text if _PLAIN.fullmatch(text) else msgspec.json.encode(text).decode()

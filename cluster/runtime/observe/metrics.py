@@ -47,7 +47,7 @@ class GroupCollector(Collector):
         yield _gauge(
             "cluster_primary_since_seconds",
             "Seconds since this member entered or left the primary view",
-            time.monotonic() - group.news.since,
+            time.monotonic() - group.primary_events.since,
         )
         yield _gauge(
             "cluster_primary_members", "Members of the primary view", len(group.primary.members) if group.primary else 0
@@ -57,7 +57,7 @@ class GroupCollector(Collector):
         yield _counter("cluster_views", "Views delivered", watch.views)
         yield _counter("cluster_view_change_seconds", "Total time from start_change to view", watch.change_s_sum)
         yield _gauge("cluster_view_change_seconds_max", "Longest time from start_change to view", watch.change_s_max)
-        yield _counter("cluster_primary_views", "Primary views established", group.news.count)
+        yield _counter("cluster_primary_views", "Primary views established", group.primary_events.count)
         yield _counter("cluster_suspicions", "Processes that the failure detector began to suspect", watch.suspicions)
         yield _gauge("cluster_recoveries", "Operator recoveries without a majority", len(group.recoveries))
         yield _counter(

@@ -77,13 +77,15 @@ def run_toy(task: SeedTask, make: type[Toy] | partial[Toy] = Toy) -> RunResult:
 def test_exploring_stops_at_the_first_failure_and_when_the_time_is_up() -> None:
     told: list[str] = []
     tasks = [SeedTask(seed, 3, 4) for seed in range(10)]
-    good = explore(iter(tasks), lambda some: map(run_toy, some), goes_on=lambda: True, tell=told.append, tell_every=5)
+    good = explore(
+        iter(tasks), lambda some: map(run_toy, some), goes_on=lambda: True, on_progress=told.append, progress_every=5
+    )
     assert (good.runs, good.failed, len(told)) == (10, None, 2)
     assert "Partition" in good.coverage() or "Crash" in good.coverage()
-    none = explore(iter(tasks), lambda some: map(run_toy, some), goes_on=lambda: False, tell=told.append)
+    none = explore(iter(tasks), lambda some: map(run_toy, some), goes_on=lambda: False, on_progress=told.append)
     assert none.runs == 1
     bad = explore(
-        iter(tasks), lambda some: (run_toy(task, TWICE) for task in some), goes_on=lambda: True, tell=told.append
+        iter(tasks), lambda some: (run_toy(task, TWICE) for task in some), goes_on=lambda: True, on_progress=told.append
     )
     assert bad.failed is not None
     assert bad.runs <= 10

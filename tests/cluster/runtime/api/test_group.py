@@ -169,7 +169,7 @@ def test_two_who_dial_each_other_end_with_one_connection() -> None:
             a.driver.transport._dialing.contact(b.addresses[0])
             await a.primary_of(2)
             await b.broadcast(b"x")
-            await eventually(lambda: not a.driver.transport._dialing._errands and not b.driver.transport._strangers)
+            await eventually(lambda: not a.driver.transport._dialing._dials and not b.driver.transport._strangers)
             assert len(a.driver.transport.connections) == len(b.driver.transport.connections) == 1
 
     run(story)

@@ -146,7 +146,7 @@ def test_recover_two_of_five(place: Path, capsys: pytest.CaptureFixture[str]) ->
     cluster_id = out.split("The group is '")[1].split("'")[0]
 
     for name in "cd":  # those who go on have to be told the new id
-        with pytest.raises(ForeignDisk, match="tell this node the new id"):
+        with pytest.raises(ForeignDisk, match="configure this node with the new id"):
             open_store(disk(world, name).directory, name)
         disk(world, name).reset(cluster_id)
         world.restart(name)

@@ -24,7 +24,7 @@ def options(name: str, *contacts: str, data: Path | None = None, listen: str = "
 
 
 def called(group: Group) -> set[str]:
-    return {errand.name for errand in group.driver.transport._dialing._errands.values()}
+    return {dial.name for dial in group.driver.transport._dialing._dials.values()}
 
 
 def test_who_left_is_not_called_for_ever_and_may_come_back() -> None:
@@ -72,10 +72,10 @@ def test_what_was_forgotten_is_not_believed_again_of_others() -> None:
     assert "c" not in book.names
     assert book.learn(Addresses((("c", there),)))
     book.forget("c")
-    assert book.said_of_itself("c", there)
+    assert book.learn_own_report("c", there)
     assert book["c"] == there
     for number in range(2 * ADDRESSES_MAX):
-        book.said_of_itself(f"n{number}", here)
+        book.learn_own_report(f"n{number}", here)
         book.forget(f"n{number}")
     assert len(book._forgotten) <= ADDRESSES_MAX
 

@@ -56,7 +56,7 @@ class Told:
     def process(self, name: str) -> None:
         self.called.add(name)
 
-    def learned(self, recoveries: tuple[Recovery, ...]) -> None:
+    def on_recoveries(self, recoveries: tuple[Recovery, ...]) -> None:
         self.learned_last = recoveries
 
     def put(self, parts: tuple[bytes, ...]) -> None:
