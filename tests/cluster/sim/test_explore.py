@@ -1,4 +1,4 @@
-"""Seeds with the toy process: runs are live, the wrong ones fail, a failure shrinks, the same seed is the same run."""
+"""Exploration with the toy process: correct runs are live, faulty ones fail and shrink, equal seeds give equal runs."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def test_exploring_stops_at_the_first_failure_and_when_the_time_is_up() -> None:
     assert bad.runs <= 10
 
 
-def test_clauses_that_were_never_met_are_shown() -> None:
+def test_clauses_never_exercised_are_shown() -> None:
     report = ExplorationReport()
     report.add(RunResult(1, None, 1, 1, 1.0, {"Crash": 2}, {"TO deliver": 3, "TO never": 0}))
     assert "1 of 2 clauses exercised" in report.coverage()
 
 
-def test_a_mutant_is_hunted_until_it_is_caught_and_taken_back() -> None:
+def test_a_mutant_is_hunted_until_caught_and_then_undone() -> None:
     mutant = Mutant("answers twice", "tests.cluster.sim.toy", '2 if self.fault == "twice" else 1', "2", "two answers")
     caught = hunt(mutant, range(50), lambda seed: run_toy(SeedTask(seed, 3, 3)))
     assert caught.by == "Broken"

@@ -1,6 +1,6 @@
-"""The golden conversations: told again, they are what is in the files that `python -m cluster sim --stories` wrote.
+"""Golden scenarios: narrated again, they equal the files that `python -m cluster sim --stories` wrote.
 
-The specifications judge them too, and all of them end in a group that is whole.
+The specifications check them too, and all of them end in a complete group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
-def test_a_story_is_told_as_it_was(name: str) -> None:
+def test_a_scenario_equals_its_golden_file(name: str) -> None:
     lines: list[str] = []
     judge = Specifications("a")
     narrate_story(name, Process, lines.append, judge=judge)
@@ -30,7 +30,7 @@ def test_a_story_is_told_as_it_was(name: str) -> None:
     )
 
 
-def test_a_story_that_goes_wrong_is_not_told() -> None:
+def test_a_violation_stops_the_narration() -> None:
     undo = next(mutant for mutant in MUTANTS if mutant.name == "an attempt of the past").apply()
     try:
         with pytest.raises(Violation, match="the one that p was told of is cur and client-cur"):
@@ -39,11 +39,11 @@ def test_a_story_that_goes_wrong_is_not_told() -> None:
         undo()
 
 
-def test_no_file_without_a_story() -> None:
+def test_every_golden_file_has_a_scenario() -> None:
     assert sorted(path.stem for path in GOLDEN.iterdir()) == sorted(STORIES)
 
 
-def test_more_detail_tells_more() -> None:
+def test_more_detail_writes_more_lines() -> None:
     counts: list[int] = []
     for detail in Detail:
         lines: list[str] = []

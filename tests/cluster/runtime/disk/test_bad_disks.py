@@ -1,6 +1,6 @@
-"""A disk that is really full, or slow, under a real process: the others go on; it comes back, or stops and says why.
+"""Really full or slow disks under real processes: the others continue; the member resumes, or stops with a clear error.
 
-A process does not start on a disk that is damaged or not its own: it says what it is and what to do.
+A process refuses to start on a damaged or foreign disk, and says what it is and what to do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_full_disk_is_waited_for_while_the_others_go_on(tmp_path: Path) -> None:
+def test_a_member_waits_for_a_full_disk_while_the_others_continue(tmp_path: Path) -> None:
     folder = tmp_path / "data-c"
     before = small_disk(folder)
     with Cluster(tmp_path, durable=True) as cluster:
@@ -62,7 +62,7 @@ def test_a_disk_that_stays_full_stops_its_member_with_a_clear_error(tmp_path: Pa
         cluster.quiet().stop().judge()
 
 
-def test_a_disk_that_is_slow_slows_and_one_that_stands_still_is_left_behind(tmp_path: Path) -> None:
+def test_a_slow_disk_slows_the_group_and_a_stuck_one_is_excluded(tmp_path: Path) -> None:
     disks = Preloaded(tmp_path, "slowdisk")
     with Cluster(tmp_path, durable=True) as cluster:
         for name in "ab":
@@ -70,7 +70,7 @@ def test_a_disk_that_is_slow_slows_and_one_that_stands_still_is_left_behind(tmp_
         c = cluster.start("c", before=disks.before("c"))
         cluster.wait_for_primary("abc").load(2).wait_until_confirmed_at("abc", 10)
         disks.set("c", 100)
-        cluster.wait_until_confirmed_at("abc", 10)  # all wait for the slowest, which keeps up
+        cluster.wait_until_confirmed_at("abc", 10)  # all wait for the slowest member, which keeps up
         disks.set("c", 5_000)
         cluster.wait_for_primary("ab").wait_until_confirmed_at("ab", 20)
         assert c.process.poll() is None

@@ -1,4 +1,4 @@
-"""A disk that is not what it should be is refused, with what it is and what to do, and stays as it was found."""
+"""A damaged, foreign or full disk is refused with a message that says what to do, and is left unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def filled(directory: Path, transactions: int = 12) -> dict[str, object]:
-    """A disk with something in every table, closed."""
+    """A closed disk with rows in every table."""
     store = open_store(directory)
     write(store, transactions)
     said = contents(store.load())
@@ -59,7 +59,7 @@ def write(store: Store, transactions: int) -> None:
 
 
 def crashed(directory: Path, to: Path) -> None:
-    """What a crash at this moment would leave of the disk."""
+    """A copy of the disk as a crash at this moment would leave it."""
     to.mkdir()
     for file in directory.glob("group.db*"):
         if not file.name.endswith("-shm"):
@@ -67,19 +67,19 @@ def crashed(directory: Path, to: Path) -> None:
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    """An empty log, as SQLite leaves where somebody looked, is none."""
+    """The files of a disk. An empty log, which SQLite leaves after a read-only open, does not count."""
     found = {name: directory / name for name in ("group.db", "group.db-wal")}
     return {name: file.read_bytes() for name, file in found.items() if file.exists() and file.stat().st_size}
 
 
 def log_end(directory: Path) -> int:
-    """Where the log will be written next."""
+    """The offset of the next write to the log."""
     return 32 + frames_taken(directory / "group.db") * (24 + 4096)
 
 
 def refused(directory: Path, kind: type[StoreError], *words: str) -> None:
     before = files(directory)
-    for _ in range(2):  # and again, the second time
+    for _ in range(2):  # a second attempt gets the same error
         with pytest.raises(kind) as caught:
             open_store(directory)
         for word in words:
@@ -173,7 +173,7 @@ def test_a_log_without_its_database(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_one_left_that_was_killed_while_it_made_its_disk(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_creation_are_removed(tmp_path: Path) -> None:
     """Above all its journal: SQLite would roll the new database back with it."""
     for name in ("group.db.new", "group.db.new-journal", "group.db.new-wal"):
         (tmp_path / name).write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" * 600)
@@ -182,8 +182,8 @@ def test_what_one_left_that_was_killed_while_it_made_its_disk(tmp_path: Path) ->
     assert not [*tmp_path.glob("group.db.new*"), *tmp_path.glob("*-journal")]
 
 
-def test_a_disk_never_has_a_journal_that_only_a_writer_could_undo(tmp_path: Path) -> None:
-    """It has a write-ahead log from its first moment: a disk can be looked at, whenever its process was killed."""
+def test_a_disk_never_has_a_rollback_journal(tmp_path: Path) -> None:
+    """It has a write-ahead log from the start, so a read-only open works whenever its process was killed."""
     database_file.create(tmp_path, DiskIdentity("shop", "a", 7, False), "")
     connection = database_file.connect_read_only(tmp_path)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -206,7 +206,7 @@ def test_a_torn_end_of_the_log_is_a_crash_and_not_damage(tmp_path: Path) -> None
 
 
 def test_a_changed_byte_in_the_log(tmp_path: Path) -> None:
-    """It is noticed, or it says nothing, or it is in the last transaction: then it looks like a crash within it."""
+    """It is detected, or has no effect, or is in the last transaction: then it looks like a crash."""
     store = open_store(tmp_path / "disk")
     write(store, 12)
     before, last = contents(store.load()), log_end(tmp_path / "disk")
@@ -230,7 +230,7 @@ def test_a_changed_byte_in_the_log(tmp_path: Path) -> None:
     store.close()
 
 
-def test_any_changed_byte_is_noticed_or_says_nothing(tmp_path: Path) -> None:
+def test_any_changed_byte_is_detected_or_has_no_effect(tmp_path: Path) -> None:
     said = filled(tmp_path / "disk")
     content = (tmp_path / "disk/group.db").read_bytes()
     chance = random.Random(5)
@@ -251,7 +251,7 @@ def test_any_changed_byte_is_noticed_or_says_nothing(tmp_path: Path) -> None:
 
 
 def test_no_space_while_running(tmp_path: Path) -> None:
-    """SQLite's own limit stands for the disk's. Nothing is half-written, and it goes on when there is space."""
+    """SQLite's own limit simulates a full disk. Nothing is half-written, and writes succeed when there is space."""
     store = open_store(tmp_path)
     pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
     store._connection.execute(f"PRAGMA max_page_count = {pages + 3}")
@@ -272,7 +272,7 @@ def test_no_space_while_running(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte, where the machine lets us make one."""
+    """A file system of one megabyte, if the machine permits it."""
     place = tmp_path / "small"
     place.mkdir()
     made = subprocess.run(
