@@ -42,8 +42,8 @@ class Fault(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("at", "lasts")}
-        told = ", ".join(f"{name} {value}" for name, value in fields.items())
-        return f"{type(self).__name__}({told}) for {self.lasts:.2f} s"
+        shown = ", ".join(f"{name} {value}" for name, value in fields.items())
+        return f"{type(self).__name__}({shown}) for {self.lasts:.2f} s"
 
 
 # ---- the network

@@ -54,5 +54,5 @@ def hunt(mutant: AnyMutant, seeds: Iterable[int], run_seed: Callable[[int], RunR
 
 def row(caught: MutantResult) -> str:
     """A table line: layer, mutant, the check that caught it, number of seeds, and the seed."""
-    told = f"{caught.layer:<18} {caught.name:<42} {caught.by or 'nobody':<16} {caught.seeds:>4}"
-    return f"{told}  seed {caught.seed}" if caught.by else told
+    line = f"{caught.layer:<18} {caught.name:<42} {caught.by or 'survived':<16} {caught.seeds:>4}"
+    return f"{line}  seed {caught.seed}" if caught.by else line

@@ -171,7 +171,7 @@ def _lines(holding: DiskContents) -> Iterator[str]:
         yield f"DAMAGED       {holding.damage}"
     for recovery in holding.recoveries:
         yield from recovery_lines(recovery)
-    state = "a node runs on it" if holding.in_use else "closed in order" if holding.clean else "left by a crash"
+    state = "in use by a node" if holding.in_use else "closed cleanly" if holding.clean else "left by a crash"
     yield f"directory     {holding.directory} ({state})"
     yield f"cluster       {holding.cluster_id}"
     founder = ", the founder" if holding.founder else ""
@@ -179,12 +179,12 @@ def _lines(holding: DiskContents) -> Iterator[str]:
     yield f"founding      {holding.founding or 'not known'}"
     yield f"boot          {holding.boot}"
     yield f"epoch         {holding.epoch}"
-    yield f"act           {holding.act or 'none: it was never told of a primary view'}"
+    yield f"act           {holding.act or 'none: no primary view is known'}"
     yield "amb           " + (", ".join(map(str, holding.amb)) or "none")
     yield f"high primary  {holding.high_primary or 'none'}"
     yield f"order         {holding.log_base}..{holding.log_end} in {holding.runs} runs"
     yield f"confirmed     below {holding.next_confirm}, as far as the disk knows"
-    yield f"in no order   {holding.labelled} own entries"
+    yield f"not ordered   {holding.labelled} own entries"
     if holding.snapshot is not None:
         yield f"snapshot      at {holding.snapshot.position}, {holding.snapshot.size:,} bytes"
     else:
@@ -198,7 +198,7 @@ def _lines(holding: DiskContents) -> Iterator[str]:
 
 def recovery_lines(recovery: Recovery) -> Iterator[str]:
     """The lines about a recovery, as every status shows them."""
-    lost = ", ".join(map(str, recovery.given_up)) or "nobody"
+    lost = ", ".join(map(str, recovery.given_up)) or "losses"
     yield f"RECOVERED     at {recovery.at} by an operator, without {lost}"
     yield f"              '{recovery.old_cluster_id}' became '{recovery.new_cluster_id}'"
-    yield f"              what only those had is lost; the order went on from {recovery.position}"
+    yield f"              entries that only they had are lost; the order continued from {recovery.position}"

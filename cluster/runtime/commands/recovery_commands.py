@@ -83,7 +83,7 @@ def recover(directories: list[Path], write: Callable[[str], None], ask: Callable
         write(_warning(stores, plan))
         if (
             ask is not None
-            and ask(f"Type the cluster id ({leader.cluster_id}) to go on: ").strip() != leader.cluster_id
+            and ask(f"Type the cluster id ({leader.cluster_id}) to continue: ").strip() != leader.cluster_id
         ):
             write("nothing was changed")
             return 1
@@ -135,7 +135,7 @@ def _finish(stores: list[Store], mark: Recovery) -> None:
 
 
 def _warning(stores: list[Store], plan: RecoveryPlan) -> str:
-    others = ", ".join(str(store.me) for store in stores if store.me != plan.leader) or "nobody"
+    others = ", ".join(str(store.me) for store in stores if store.me != plan.leader) or "none"
     lost = ", ".join(map(str, plan.given_up))
     return f"""\
 This is the last resort, for a group that has lost the majority of its members for good.

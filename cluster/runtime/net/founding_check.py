@@ -51,7 +51,7 @@ async def refuse_if_founded(options: Options, me: ProcessId) -> None:
 
 
 async def _ask(options: Options, me: ProcessId, contact: str) -> str:
-    """Why founding is wrong according to this contact; empty if there is no reason."""
+    """Why this contact forbids the founding; empty if it does not."""
     host, port = parse_address(contact)
     tls = options.tls.client if options.tls else None
     writer: asyncio.StreamWriter | None = None

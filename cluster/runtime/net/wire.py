@@ -81,7 +81,7 @@ class FrameWriter:
     def _check_length(self, length: int, frame: Frame | Addresses | RecoveryNotice) -> None:
         if length > self.frame_len_max:
             what = type(frame.body if type(frame) is Data else frame).__name__
-            raise BadFrame(f"cannot send a {what} of {length} bytes; frames have at most {self.frame_len_max} bytes")
+            raise BadFrame(f"cannot send {what} of {length} bytes; frames have at most {self.frame_len_max} bytes")
 
 
 _decode: Callable[[bytes | memoryview], Travelling] = msgspec.msgpack.Decoder(Travelling).decode

@@ -244,7 +244,7 @@ def test_check_reports_the_violation(tmp_path: Path) -> None:
         (["--key-file", "KEY"], "needs the address of a member"),
         (["--key-file", "nowhere", "--found"], "cannot be read"),
         (["--key-file", "OPEN", "--found"], "chmod 600"),
-        (["--key-file", "KEY", "--join", "nonsense"], "is no address"),
+        (["--key-file", "KEY", "--join", "nonsense"], "is not an address"),
         (["--key-file", "KEY", "--found", "--listen", "192.0.2.1:7"], "cannot listen on 192.0.2.1:7"),
         (["--key-file", "KEY", "--found", "--tls-cert", "x"], "needs all of"),
         (["--key-file", "KEY", "--found", "--heartbeat", "0.5"], "heartbeat < suspect_min <= suspect_max"),

@@ -43,8 +43,8 @@ def layers() -> Iterator[str]:
 
 def test_every_layer_has_mutants() -> None:
     assert set(layers()) == {
-        f"cluster.{name}" for name in ("links", "detector", "membership", "within_view", "virtual_synchrony",
-        "self_delivery", "view_order", "atop", "sequencer", "primary", "total_order", "replica")
+        f"cluster.{name}" for name in ("links", "detector", "membership", "fifo_multicast", "virtual_synchrony",
+        "endpoint", "view_order", "adaptive_order", "sequencer", "primary", "total_order", "replica")
     }  # fmt: skip
 
 

@@ -301,7 +301,7 @@ def test_a_data_directory_is_founded_once_and_resumed(tmp_path: Path) -> None:
 def test_an_address_in_use_is_reported() -> None:
     async def story() -> None:
         async with await Group.found(options("a")) as a:
-            with pytest.raises(CannotListen, match="another process may have this port"):
+            with pytest.raises(CannotListen, match="another process may use this port"):
                 await Group.found(options("b", listen=a.addresses))
 
     run(story)
@@ -312,9 +312,9 @@ def test_an_address_in_use_is_reported() -> None:
     [
         ({"name": ""}, "1 to 64 characters"),
         ({"key": b"short"}, "at least 16 bytes"),
-        ({"listen": ()}, "listen somewhere"),
-        ({"contacts": ("nonsense",)}, "is no address"),
-        ({"listen": ("0.0.0.0:0",)}, "say which others reach it at"),
+        ({"listen": ()}, "listen is empty"),
+        ({"contacts": ("nonsense",)}, "is not an address"),
+        ({"listen": ("0.0.0.0:0",)}, "set the address that peers connect to"),
     ],
     ids=["name", "key", "listen", "contacts", "everywhere"],
 )

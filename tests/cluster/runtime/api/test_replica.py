@@ -133,7 +133,7 @@ def test_a_diverged_replica_takes_the_state_of_the_others(
             assert any(replica.group.diverged_count for replica in well)
 
     run(story)
-    assert "starts anew: the state of this replica at position" in caplog.text
+    assert "restarts with an empty state: the state of this replica at position" in caplog.text
     assert (tmp_path / "abc"[wrong] / ASIDE / "group.db").exists()
     assert not (tmp_path / "abc"[wrong - 1] / ASIDE).exists()
 

@@ -72,7 +72,7 @@ def test_inspect_shows_what_a_running_node_has_on_disk(place: Path, capsys: pyte
     assert held.me is not None
     assert held.image.snapshot is not None
     for expected in (
-        "(a node runs on it)",
+        "(in use by a node)",
         "cluster       shop",
         f"process       a, incarnation {held.me.incarnation}, the founder",
         "boot          1",
@@ -116,7 +116,7 @@ def test_inspect_shows_what_can_be_read_of_a_damaged_disk(place: Path, capsys: p
     code, out, _ = shown(capsys, "inspect", log.parent)
     assert code == 1
     assert out.startswith("DAMAGED       ")
-    assert "cannot be read any more" in out
+    assert "are unreadable" in out
     assert "process       a, incarnation" in out
     (log.parent / "group.db").write_bytes(b"nonsense" * 1000)
     code, out, err = shown(capsys, "inspect", log.parent)
@@ -203,7 +203,7 @@ def test_recover_refuses_unneeded_and_impossible_recoveries(place: Path, capsys:
     other = open_store(place / "other", cluster_id="bank")
     other.close()
     _, _, err = shown(capsys, "recover", "--yes", directories[2], place / "other")
-    assert "disks of different groups" in err
+    assert "belong to different groups" in err
 
 
 def test_an_interrupted_recovery_can_be_finished(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,4 +225,4 @@ def test_an_interrupted_recovery_can_be_finished(place: Path, capsys: pytest.Cap
         store.close()
     assert marks[0] == marks[1]
     _, _, err = shown(capsys, "recover", "--yes", directories[2], place / "e")
-    assert "had no part in the recovery" in err
+    assert "took no part in the recovery" in err

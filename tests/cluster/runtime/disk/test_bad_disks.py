@@ -33,7 +33,7 @@ def test_a_member_waits_for_a_full_disk_while_the_others_continue(tmp_path: Path
         c = cluster.start("c", "--size", "20000", "--disk-wait", "60", before=before)
         cluster.wait_for_primary("abc").load(4).wait_until_confirmed_at("abc", 20)
         filler = fill(c.process, folder)
-        wait_for(lambda: "waits for its disk" in c.stderr, "c notices that its disk is full", 60.0)
+        wait_for(lambda: "the disk is full" in c.stderr, "c notices that its disk is full", 60.0)
         cluster.wait_for_primary("ab").wait_until_confirmed_at("ab", 20)
         assert c.process.poll() is None
         filler.unlink()
@@ -52,7 +52,7 @@ def test_a_disk_that_stays_full_stops_its_member_with_a_clear_error(tmp_path: Pa
         fill(c.process, folder)
         assert c.process.wait(60) == 1
         assert "this member stops: the disk was full for" in c.stderr
-        assert "Make room" in c.stderr
+        assert "Free some space" in c.stderr
         assert "Traceback" not in c.stderr
         wait_for(lambda: c.events[-1]["event"] == "closed", "c says why it ended")
         assert "no space left" in c.events[-1]["error"]
@@ -101,9 +101,9 @@ def spoil(disk: Path, how: str) -> None:
     [
         ("damaged", (), ("is damaged", "Move the directory away", "joins as a new process")),
         ("no database", (), ("is damaged", "Move the directory away")),
-        ("of another program", (), ("not of a group", "a directory of its own")),
+        ("of another program", (), ("of another program", "its own directory")),
         ("of another node", ("--name", "b"), ("belongs to the node 'a'", "this node is 'b'")),
-        ("of another cluster", ("--cluster", "shop"), ("of the cluster 'cluster'", "to be in 'shop'")),
+        ("of another cluster", ("--cluster", "shop"), ("belongs to the cluster 'cluster'", "configured for 'shop'")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -117,7 +117,7 @@ def test_a_transaction_is_synced_to_disk(tmp_path: Path) -> None:
     assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
     store.close()
-    with pytest.raises(ValueError, match="was closed: open it again"):
+    with pytest.raises(ValueError, match="is closed: open it again"):
         store.write([Boot(1)])
 
 
@@ -134,7 +134,7 @@ def test_a_run_that_is_labelled_and_ordered_at_once_is_written_once(tmp_path: Pa
 def test_a_record_that_does_not_fit_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.write([Appended(0, run(1, 3)), Labelled(run(4))])
-    with pytest.raises(ValueError, match=r"goes on at position 7, but the order on disk is 0\.\.4"):
+    with pytest.raises(ValueError, match=r"continues at position 7, but the order on disk is 0\.\.4"):
         store.write([Boot(9), Appended(3, run(4)), Appended(7, run(5))])
     store.write([Appended(3, run(4))])
     found = store.load()

@@ -100,14 +100,16 @@ def test_the_disk_of_another_node(tmp_path: Path) -> None:
 
 def test_the_disk_of_another_cluster(tmp_path: Path) -> None:
     open_store(tmp_path, cluster_id="bank").close()
-    refused(tmp_path, ForeignDisk, "of the cluster 'bank'", "to be in 'shop'", "Right directory?")
+    refused(
+        tmp_path, ForeignDisk, "belongs to the cluster 'bank'", "configured for 'shop'", "Is it the right directory?"
+    )
 
 
 def test_a_database_of_another_program(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "group.db")
     connection.execute("CREATE TABLE meta (x)")
     connection.close()
-    refused(tmp_path, ForeignDisk, "not of a group", "a directory of its own")
+    refused(tmp_path, ForeignDisk, "of another program", "its own directory")
 
 
 def test_a_later_schema(tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ def test_a_later_schema(tmp_path: Path) -> None:
 
 def test_two_processes_on_one_directory(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    with pytest.raises(DiskInUse, match=f"in use by process {os.getpid()}.*a directory of its own"):
+    with pytest.raises(DiskInUse, match=f"in use by process {os.getpid()}.*give this node another directory"):
         open_store(tmp_path)
     code = "import sys; from tests.cluster.runtime.disk.test_store import *; open_store(Path(sys.argv[1]))"
     other = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
@@ -131,7 +133,7 @@ def test_two_processes_on_one_directory(tmp_path: Path) -> None:
 
 
 def test_no_disk_at_all(tmp_path: Path) -> None:
-    with pytest.raises(NoDisk, match="Is this the directory of a node"):
+    with pytest.raises(NoDisk, match="Is this the data directory of a node"):
         Store.open_any(tmp_path)
 
 
@@ -152,7 +154,7 @@ def test_a_truncated_file(tmp_path: Path, keep: float) -> None:
     filled(tmp_path)
     file = tmp_path / "group.db"
     os.truncate(file, int(file.stat().st_size * keep))
-    refused(tmp_path, DamagedDisk, "damaged", "joins as a new process", "Do not put an older copy in its place")
+    refused(tmp_path, DamagedDisk, "damaged", "joins as a new process", "Do not restore an older copy")
 
 
 def test_a_database_without_its_log(tmp_path: Path) -> None:
@@ -257,7 +259,7 @@ def test_no_space_while_running(tmp_path: Path) -> None:
     store._connection.execute(f"PRAGMA max_page_count = {pages + 3}")
     image = Image()
     large = Snapshotted(0, (), b"x" * 100_000)
-    with pytest.raises(DiskFull, match=r"no space left .* Nothing of the transaction was written\. Make room"):
+    with pytest.raises(DiskFull, match=r"no space left .* Nothing of the transaction was written\. Free some space"):
         store.write([Boot(5), Labelled(run(1)), large])
     assert contents(store.load()) == contents(image)
     store.write([Boot(3), Labelled(run(7))])
@@ -302,7 +304,7 @@ def test_a_real_disk_that_fills_up_and_has_space_again(small_disk: Path) -> None
     else:
         pytest.fail("the disk never got full")
     assert contents(store.load()) == contents(image)
-    with pytest.raises(DiskFull, match="Make room"):
+    with pytest.raises(DiskFull, match="Free some space"):
         store.write(records)
     ballast.unlink()
     store.write(records)
@@ -316,7 +318,7 @@ def test_a_real_disk_that_fills_up_and_has_space_again(small_disk: Path) -> None
 def test_a_disk_that_is_full_from_the_start(small_disk: Path) -> None:
     with pytest.raises(OSError, match="No space"):
         (small_disk / "ballast").write_bytes(b"x" * 2_000_000)
-    with pytest.raises(DiskFull, match="Make room"):
+    with pytest.raises(DiskFull, match="Free some space"):
         open_store(small_disk)
     (small_disk / "ballast").unlink()
     open_store(small_disk).close()
@@ -325,7 +327,7 @@ def test_a_disk_that_is_full_from_the_start(small_disk: Path) -> None:
 def test_a_read_only_disk(small_disk: Path) -> None:
     filled(small_disk, 3)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    with pytest.raises(DiskUnwritable, match="mounted for writing"):
+    with pytest.raises(DiskUnwritable, match="on a writable file system"):
         open_store(small_disk)
-    with pytest.raises(DiskUnwritable, match="mounted for writing"):
+    with pytest.raises(DiskUnwritable, match="on a writable file system"):
         open_store(small_disk / "new")

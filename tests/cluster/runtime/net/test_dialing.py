@@ -83,7 +83,7 @@ def test_forgotten_addresses_are_not_relearned_from_peers() -> None:
 @pytest.mark.parametrize(
     ("name", "key", "words"),
     [
-        ("b", b"j" * 32, "has it another cluster key?"),
+        ("b", b"j" * 32, "does it have another cluster key?"),
         ("a", KEY, "this process is also called a"),
     ],
 )

@@ -141,6 +141,6 @@ def test_on_the_command_line(tmp_path: Path) -> None:
             cwd=TOP, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=30,
         )  # fmt: skip
         assert done.returncode == 2
-        assert "exists, and is not founded again" in done.stderr
+        assert "already exists and cannot be founded again" in done.stderr
         assert "Traceback" not in done.stderr
         cluster.quiet().stop()

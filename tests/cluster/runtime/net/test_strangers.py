@@ -279,7 +279,7 @@ def test_a_member_that_violates_the_protocol_is_refused_for_a_while() -> None:
                 await eventually(lambda member=member: member.driver.transport.counters.ejected > 0)  # type: ignore[misc]
                 await member.primary_of(2)
             await a.broadcast(b"goes on")
-            await eventually(lambda: "shut out" in c.driver.transport.refused_last)
+            await eventually(lambda: "violated the protocol" in c.driver.transport.refused_last)
             for member in (a, b, c):
                 await member.primary_of(3)  # a second later it may reconnect, and behaves
             assert a.error is b.error is None
