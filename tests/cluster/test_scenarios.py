@@ -149,7 +149,7 @@ def test_what_is_not_on_the_local_disk_no_state_machine_sees(world: World) -> No
 
 
 def test_the_specifications_see_what_a_state_machine_saw_before_the_write() -> None:
-    undo = next(mutant for mutant in MUTANTS if mutant.name == "seen before it is on disk").apply()
+    undo = next(mutant for mutant in MUTANTS if mutant.name == "applied before it is on disk").apply()
     try:
         with pytest.raises(Violation, match="the entry is on the disk of p"), judged(DEFAULT) as world:
             _power_fails_before_the_write(world)
@@ -229,7 +229,7 @@ def test_as_soon_as_the_rules_allow_a_primary_view_there_is_one(seed: int) -> No
 
 
 def test_the_specifications_see_what_a_scenario_does_not_look_at() -> None:
-    undo = next(mutant for mutant in MUTANTS if mutant.name == "an attempt of the past").apply()
+    undo = next(mutant for mutant in MUTANTS if mutant.name == "an outdated attempt stays current").apply()
     try:
         with (
             pytest.raises(Violation, match="the one that p was told of is cur and client-cur"),

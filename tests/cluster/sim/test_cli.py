@@ -77,7 +77,7 @@ def test_check_accepts_a_simulated_trace(tmp_path: Path, capsys: pytest.CaptureF
 def test_mutants_are_hunted_from_their_known_seed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rare = next(mutant for mutant in MUTANTS if mutant.name == "who has moved on is forgotten")
+    rare = next(mutant for mutant in MUTANTS if mutant.name == "the cut of a process that moved on is lost")
     assert rare.shown_by > command_line.MUTANT_SEEDS
     monkeypatch.setattr(command_line, "MUTANTS", (rare,))
     assert main(["sim", "--mutants"]) == 0

@@ -27,7 +27,7 @@ SEEDS_MAX = 30
 def test_a_mutant_is_caught(mutant: Mutant) -> None:
     seeds = range(mutant.shown_by, mutant.shown_by + SEEDS_MAX)
     caught = hunt(mutant, seeds, lambda seed: run_task(SeedTask(seed, 3, 7)))
-    assert caught.by, f"nobody noticed that {mutant.wrong}"
+    assert caught.by, f"not caught: {mutant.wrong}"
 
 
 def test_every_layer_has_enough_mutants() -> None:

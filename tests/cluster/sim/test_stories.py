@@ -31,7 +31,7 @@ def test_a_scenario_equals_its_golden_file(name: str) -> None:
 
 
 def test_a_violation_stops_the_narration() -> None:
-    undo = next(mutant for mutant in MUTANTS if mutant.name == "an attempt of the past").apply()
+    undo = next(mutant for mutant in MUTANTS if mutant.name == "an outdated attempt stays current").apply()
     try:
         with pytest.raises(Violation, match="the one that p was told of is cur and client-cur"):
             narrate_story("partition", Process, lambda _line: None, judge=Specifications("a"))
