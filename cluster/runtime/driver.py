@@ -75,10 +75,10 @@ Kept = TypeVar("Kept")
 class DriverListener(SubmissionListener, Protocol):
     """Receives what the driver reports: the group."""
 
-    def primary_changed(self, view: View | None) -> None: ...
-    def diverged(self, effect: Diverged) -> None: ...
-    def outvoted(self, effect: Outvoted) -> MemberStops: ...
-    def failed(self, error: BaseException) -> None: ...
+    def on_primary_changed(self, view: View | None) -> None: ...
+    def on_diverged(self, effect: Diverged) -> None: ...
+    def on_outvoted(self, effect: Outvoted) -> MemberStops: ...
+    def on_failed(self, error: BaseException) -> None: ...
 
 
 class Driver:
@@ -175,17 +175,17 @@ class Driver:
         log.error("this member stops: %s", error, exc_info=None if isinstance(error, MemberStops) else error)
         self._stopped = True
         self.transport.hang_up()
-        self.above.failed(error)
+        self.above.on_failed(error)
 
     # ---- inputs
 
-    def connected(self, peer: ProcessId) -> None:
+    def on_connected(self, peer: ProcessId) -> None:
         self._input(lambda now: self.process.connected(now, peer))
 
-    def disconnected(self, peer: ProcessId) -> None:
+    def on_disconnected(self, peer: ProcessId) -> None:
         self._input(lambda now: self.process.disconnected(now, peer))
 
-    def received(self, peer: ProcessId, frame: Frame) -> None:
+    def on_received(self, peer: ProcessId, frame: Frame) -> None:
         if self._stopped:
             return
         try:
@@ -409,12 +409,12 @@ class Driver:
         if isinstance(effect, Delivered):
             self.submissions.one_ended(effect)
         elif isinstance(effect, PrimaryChanged):
-            self.above.primary_changed(effect.view)
+            self.above.on_primary_changed(effect.view)
         elif isinstance(effect, KnownPeers):
             self.transport.keep_connected(peer.name for peer in effect.peers)
         elif isinstance(effect, Diverged):
-            self.above.diverged(effect)
+            self.above.on_diverged(effect)
         elif isinstance(effect, Ejected):
             self.transport.eject(effect.peer, effect.reason)
         elif isinstance(effect, Outvoted):
-            raise self.above.outvoted(effect)
+            raise self.above.on_outvoted(effect)

@@ -33,8 +33,8 @@ Handle = asyncio.Future[object] | Callable[[Delivered], None] | None
 class SubmissionListener(Protocol):
     """Receives completions and free capacity: the group."""
 
-    def ended(self, future: asyncio.Future[object], effect: Delivered) -> None: ...
-    def roomy(self) -> None: ...
+    def on_ended(self, future: asyncio.Future[object], effect: Delivered) -> None: ...
+    def on_room(self) -> None: ...
 
 
 class Submissions:
@@ -125,7 +125,7 @@ class Submissions:
         for ticket, handle, result in zip(tickets, handles, run.results, strict=True):
             if handle is not None:
                 if isinstance(handle, asyncio.Future):
-                    self._above.ended(handle, Delivered(ticket, True, position, "", result))
+                    self._above.on_ended(handle, Delivered(ticket, True, position, "", result))
                 else:
                     handle(Delivered(ticket, True, position, "", result))
             position += 1
@@ -139,7 +139,7 @@ class Submissions:
             self.refused += 1
         self._batch_ended(end.ticket)
         if isinstance(handle, asyncio.Future):
-            self._above.ended(handle, end)
+            self._above.on_ended(handle, end)
         elif handle is not None:
             handle(end)
 
@@ -150,4 +150,4 @@ class Submissions:
             _, size, began = batches.popleft()
             self.outstanding_bytes -= size
             self.latency.add(time.monotonic() - began)
-            self._above.roomy()
+            self._above.on_room()

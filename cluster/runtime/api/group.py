@@ -186,7 +186,7 @@ class Group:
             own.outstanding < self._len_max and own.outstanding_bytes + len(entry) <= self._bytes_max
         )
 
-    def ended(self, future: asyncio.Future[object], effect: Delivered) -> None:
+    def on_ended(self, future: asyncio.Future[object], effect: Delivered) -> None:
         if future.done():
             return
         if effect.delivered:
@@ -194,7 +194,7 @@ class Group:
         else:
             future.set_exception(NotDelivered(effect.reason))
 
-    def roomy(self) -> None:
+    def on_room(self) -> None:
         """A batch completed: wake the callers that wait for capacity."""
         room, self._room = self._room, []
         for waiter in room:
@@ -249,17 +249,17 @@ class Group:
             await self.primary_events.changed.wait()
         return self.primary
 
-    def primary_changed(self, view: View | None) -> None:
+    def on_primary_changed(self, view: View | None) -> None:
         self.primary_events.publish(view)
 
-    def diverged(self, effect: Diverged) -> None:
+    def on_diverged(self, effect: Diverged) -> None:
         self.diverged_count += 1
         log.critical(
             "the state digest of %s at position %d is %s, the own digest was %s: one of the two replicas is wrong",
             effect.process, effect.position, effect.theirs, effect.ours,
         )  # fmt: skip
 
-    def outvoted(self, effect: Outvoted) -> StateDiverged:
+    def on_outvoted(self, effect: Outvoted) -> StateDiverged:
         return StateDiverged(
             f"the state of this replica at position {effect.position} is {effect.ours}, but the one that counts is "
             f"{effect.theirs}, which {' '.join(map(str, effect.kept))} have. Its answers may have been wrong. Start it "
@@ -274,7 +274,7 @@ class Group:
     async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
-    def failed(self, error: BaseException) -> None:
+    def on_failed(self, error: BaseException) -> None:
         self.error = error
         self._open = False
         self.primary_events.close()
@@ -309,7 +309,7 @@ class Group:
             self._abandon_one(handle, NotDelivered(why), why)
         for handle in in_doubt:
             self._abandon_one(handle, InDoubt(why), IN_DOUBT + why)
-        self.roomy()
+        self.on_room()
         if self.feed is not None:
             self.feed.close()
         self.stopped.set()

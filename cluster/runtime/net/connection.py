@@ -35,12 +35,12 @@ class ConnectionOwner(Protocol):
 
     counters: Counters
 
-    def opened(self, connection: PeerConnection) -> None: ...
-    def arrived(self, connection: PeerConnection, frame: Travelling) -> None: ...
-    def handled(self) -> None: ...
-    def closed(self, connection: PeerConnection) -> None: ...
-    def gone(self, connection: PeerConnection) -> None: ...
-    def wants_flush(self, connection: PeerConnection) -> None: ...
+    def on_opened(self, connection: PeerConnection) -> None: ...
+    def on_frame(self, connection: PeerConnection, frame: Travelling) -> None: ...
+    def on_read_done(self) -> None: ...
+    def on_closed(self, connection: PeerConnection) -> None: ...
+    def on_disposed(self, connection: PeerConnection) -> None: ...
+    def on_data_queued(self, connection: PeerConnection) -> None: ...
 
 
 class PeerConnection(asyncio.BufferedProtocol):
@@ -124,7 +124,7 @@ class PeerConnection(asyncio.BufferedProtocol):
                     self._shake(text)
                 else:
                     counters.frames_received += 1
-                    owner.arrived(self, decode_frame(text))
+                    owner.on_frame(self, decode_frame(text))
         except BadFrame as error:
             if self.identity is not None:
                 counters.ejected += 1
@@ -135,7 +135,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         except HandshakeFailed as failed:
             self.fail(failed)
         self.heard_at = self._loop.time()
-        owner.handled()
+        owner.on_read_done()
 
     def _shake(self, text: memoryview) -> None:
         handshake = self._handshake
@@ -150,7 +150,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self.opened_at = self.heard_at = self._loop.time()
         if not self.done.done():
             self.done.set_result(None)
-        self._owner.opened(self)
+        self._owner.on_opened(self)
 
     # ---- sending
 
@@ -159,7 +159,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._parts += parts
         if not patient and not self._flushes:
             self._flushes = True
-            self._owner.wants_flush(self)
+            self._owner.on_data_queued(self)
 
     def flush(self) -> bool:
         """Write everything queued. False: the peer does not read and too much is queued for it."""
@@ -219,7 +219,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        self._owner.gone(self)
+        self._owner.on_disposed(self)
         if not self.is_closed:
             self.is_closed = True
             if self._limit is not None:
@@ -234,4 +234,4 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._parts = []
         if not self.done.done():
             self.done.set_result(None)
-        self._owner.closed(self)
+        self._owner.on_closed(self)

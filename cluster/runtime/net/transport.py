@@ -55,9 +55,9 @@ log = logging.getLogger("cluster.transport")
 class TransportListener(Protocol):
     """Receives peers, frames and group information: the driver."""
 
-    def connected(self, peer: ProcessId) -> None: ...
-    def disconnected(self, peer: ProcessId) -> None: ...
-    def received(self, peer: ProcessId, frame: Frame) -> None: ...
+    def on_connected(self, peer: ProcessId) -> None: ...
+    def on_disconnected(self, peer: ProcessId) -> None: ...
+    def on_received(self, peer: ProcessId, frame: Frame) -> None: ...
     def turn(self) -> None: ...
     def on_founding(self, founding: str) -> None: ...
     def on_recoveries(self, recoveries: tuple[Recovery, ...]) -> None: ...
@@ -246,7 +246,7 @@ class Transport:
 
     # ---- connection events
 
-    def opened(self, connection: PeerConnection) -> None:
+    def on_opened(self, connection: PeerConnection) -> None:
         self._strangers.discard(connection)
         identity = connection.identity
         assert identity is not None
@@ -260,7 +260,7 @@ class Transport:
             self._adopt_founding(identity.group, connection)
         self._dialing.reached(peer.name)
         news = self.book.learn_own_report(peer.name, identity.addresses)
-        self.listener.connected(peer)
+        self.listener.on_connected(peer)
         if news:
             self._send_addresses()
         else:
@@ -306,14 +306,14 @@ class Transport:
             if other is not informant and (other.identity is None or not other.identity.group):
                 other.close()
 
-    def arrived(self, connection: PeerConnection, frame: Travelling) -> None:
+    def on_frame(self, connection: PeerConnection, frame: Travelling) -> None:
         if type(frame) is Data:
             if type(frame.body) is not Ack:
                 validate_frame(frame.body)
                 if not connection.spoke:
                     connection.spoke = True
                     self._spoke.append(connection)
-            self.listener.received(connection.peer, frame)
+            self.listener.on_received(connection.peer, frame)
         elif isinstance(frame, Addresses):
             if self.book.learn(frame):
                 self.keep_connected(self.book.names)
@@ -321,9 +321,9 @@ class Transport:
         elif isinstance(frame, RecoveryNotice):
             self._learn_recoveries(frame)
         else:
-            self.listener.received(connection.peer, frame)
+            self.listener.on_received(connection.peer, frame)
 
-    def closed(self, connection: PeerConnection) -> None:
+    def on_closed(self, connection: PeerConnection) -> None:
         self._strangers.discard(connection)
         failed = connection.reason
         if failed is not None:
@@ -333,11 +333,11 @@ class Transport:
             if failed is not None and failed.kind == GARBAGE:
                 self._refuse_for_a_while(connection.peer)
             self.book.lost(connection.peer.name)
-            self.listener.disconnected(connection.peer)
+            self.listener.on_disconnected(connection.peer)
             if not self._closing:
                 self._dialing.process(connection.peer.name)
 
-    def gone(self, connection: PeerConnection) -> None:
+    def on_disposed(self, connection: PeerConnection) -> None:
         self._replaced.discard(connection)
 
     def _refuse_for_a_while(self, peer: ProcessId) -> None:
@@ -393,11 +393,11 @@ class Transport:
         self._unflushed = list(self.connections.values())
         self.flush()
 
-    def handled(self) -> None:
+    def on_read_done(self) -> None:
         """Everything that arrived in one read was handed on: send the responses."""
         self.listener.turn()
 
-    def wants_flush(self, connection: PeerConnection) -> None:
+    def on_data_queued(self, connection: PeerConnection) -> None:
         self._unflushed.append(connection)
 
     def flush(self) -> None:

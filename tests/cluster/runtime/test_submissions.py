@@ -12,9 +12,9 @@ class Nobody:
     def __init__(self) -> None:
         self.rooms = 0
 
-    def ended(self, *_: object) -> None: ...
+    def on_ended(self, *_: object) -> None: ...
 
-    def roomy(self) -> None:
+    def on_room(self) -> None:
         self.rooms += 1
 
 

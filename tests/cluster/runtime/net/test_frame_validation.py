@@ -62,7 +62,7 @@ class RecordingStub:
     def put(self, parts: tuple[bytes, ...]) -> None:
         self.put_bytes = sum(map(len, parts))
 
-    def received(self, _peer: ProcessId, frame: Frame) -> None:
+    def on_received(self, _peer: ProcessId, frame: Frame) -> None:
         raise AssertionError(f"{frame} is no part of the protocol")
 
 
@@ -80,7 +80,7 @@ def receive_all(frames: list[Addresses | RecoveryNotice]) -> tuple[Transport, Re
         for frame in frames:
             text = b"".join(writer.parts(frame))[LENGTH.size :]
             try:
-                transport.arrived(connection, decode_frame(text))
+                transport.on_frame(connection, decode_frame(text))
             except BadFrame:
                 break
         return transport, told
