@@ -146,7 +146,7 @@ class Driver:
     async def start(self) -> None:
         await self.transport.listen()
         self.process.start(time.monotonic())
-        self._soon()
+        self._schedule_turn()
         await self.transport.start()
 
     async def close(self) -> None:
@@ -207,17 +207,17 @@ class Driver:
 
         One thread writes, in call order. So the id is on disk before anything received from that group.
         """
-        self._keep(self.store.belong_to, founding)
+        self._store_value(self.store.belong_to, founding)
 
     def on_recoveries(self, recoveries: tuple[Recovery, ...]) -> None:
-        self._keep(self.store.learn_recoveries, recoveries)
+        self._store_value(self.store.learn_recoveries, recoveries)
 
     def is_needed(self, name: str) -> bool:
         """Whether a process of this name is in a primary view that may still decide. True if no view is known."""
         used = self.process.primary.use
         return not used or any(member.name == name for view in used for member in view.members)
 
-    def _keep(self, keep: Callable[[Kept], None], what: Kept) -> None:
+    def _store_value(self, keep: Callable[[Kept], None], what: Kept) -> None:
         if self._writer is None:
             keep(what)
         elif not self._stopped:
@@ -238,18 +238,18 @@ class Driver:
             self._fail(error)
             return
         self._rearm = True
-        self._soon()
+        self._schedule_turn()
 
     def submit(self, body: bytes, handle: Handle) -> None:
         """Submit an entry for ordering. It leaves at the end of the turn at the earliest."""
         self.submissions.put(body, handle)
         if not self.turn_due:
-            self._soon()
+            self._schedule_turn()
 
     def leave(self) -> None:
         self._input(self.process.leave)
 
-    def _soon(self) -> None:
+    def _schedule_turn(self) -> None:
         self._dirty = True
         if not self.turn_due and not self._stopped:
             self.turn_due = True
@@ -284,7 +284,7 @@ class Driver:
             self._fail(error)
         self.turn_due = False
         if self._dirty or self.submissions.may_leave:
-            self._soon()
+            self._schedule_turn()
 
     def withdraw(self, handle: Handle) -> bool:
         """Cancel the submission of this handle if that is still possible."""
@@ -293,7 +293,7 @@ class Driver:
         ticket = self.submissions.ticket_of(handle)
         if ticket is None or not self.process.withdraw(time.monotonic(), ticket):
             return False
-        self._soon()
+        self._schedule_turn()
         return True
 
     def _arm(self) -> None:

@@ -274,7 +274,7 @@ def test_a_member_that_violates_the_protocol_is_refused_for_a_while() -> None:
             for member in (a, b, c):
                 await member.primary_of(3)
             c.driver.process.primary.below.send(Batch(999, pack([Entry(APPLICATION, b"from nowhere")])))
-            c.driver._soon()
+            c.driver._schedule_turn()
             for member in (a, b):
                 await eventually(lambda member=member: member.driver.transport.counters.ejected > 0)  # type: ignore[misc]
                 await member.primary_of(2)
