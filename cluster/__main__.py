@@ -1,8 +1,7 @@
-"""Command line of the group communication library: ``python -m cluster``.
+"""Command line of the group communication library: ``python -m cluster COMMAND``.
 
-- `sim` runs the protocol stack in a fault-injecting simulator.
-- `node` and `chat` are members of a real group. `check` verifies the traces that members recorded.
-- `inspect` and `recover` work on the disks of real nodes.
+`sim` tests the stack in a simulated network. `node` and `chat` run members of a real group, and `check` verifies the
+traces that members recorded. `inspect` and `recover` work on the data directories of nodes. `key` makes a cluster key.
 """
 
 import argparse
@@ -20,11 +19,11 @@ from cluster.sim import command_line
 from cluster.sim.explore import SeedTask
 from cluster.sim.run import RunResult
 
-WAITING_PER_JOB = 4  # tasks queued ahead for each worker process, so that no worker is idle
+WAITING_PER_JOB = 4  # tasks queued for each worker process, so that no worker is idle
 
 
 def spread(function: Callable[[SeedTask], RunResult], tasks: Iterator[SeedTask], jobs: int) -> Iterator[RunResult]:
-    """Runs the tasks in `jobs` processes and yields the results in task order. The task iterator may be endless."""
+    """Run the tasks in worker processes and yield the results in task order. `tasks` may be infinite."""
     if jobs == 1:
         yield from map(function, tasks)
         return
@@ -58,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except BrokenPipeError:  # the reader of our output closed the pipe
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except KeyboardInterrupt:

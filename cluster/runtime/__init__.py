@@ -1,1 +1,1 @@
-"""The stack on real machines: sockets, timers, disks, keys."""
+"""Runs the protocol stack on real machines: sockets, timers, disks and keys."""

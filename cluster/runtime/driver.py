@@ -1,15 +1,15 @@
-"""Runs a process of the stack on the event loop: inputs, effects in their order, one timer.
+"""Runs the protocol stack of one process on the asyncio event loop: inputs, effects in order, one timer.
 
-Inputs of one turn of the loop are handed in as they come; what they bring takes place at the end of the turn, so that
-everything for one peer leaves in one write and everything for the disk in one transaction. Effects behind a `Persist`
-wait until it is durable; what is to be written meanwhile goes with the next transaction (group commit). How much can
-wait there is bounded by the window of the view order: nobody's messages become safe without this process.
+The driver hands in inputs as they arrive and performs their effects at the end of the loop turn. So everything for one
+peer leaves in one write, and everything for the disk in one transaction. Effects behind a `Persist` wait until it is
+durable. Records that arrive meanwhile join the next transaction (group commit). The window of the view order bounds how
+much can wait: no member's messages become safe without this process.
 
-A process that comes back may have thousands of entries to deliver. It does so for a few milliseconds in each turn, as
-its timer, and connections and timers of others have theirs in between: no peer misses it, and no deadline of the
-application waits for it to catch up.
+A process that restarts may have thousands of entries to deliver. The driver delivers them for a few milliseconds per
+turn, from its timer. Connections and other timers run in between, so peers do not suspect this process and application
+deadlines are met while it catches up.
 
-Entries that this member submits collect in `submissions`, which says when the next batch of them leaves.
+Entries submitted here collect in `submissions`, which decides when the next batch leaves.
 Above: group.  Below: transport, store, `cluster.stack.Process`.
 """
 
@@ -61,11 +61,11 @@ if TYPE_CHECKING:
     from cluster.runtime.disk.rows import Recovery
     from cluster.runtime.submissions import Handle
 
-WRITE_AGAIN_S = 0.5  # after the disk refused
-EARLY_S = 0.0005  # a deadline this close is reached: timers of the loop count milliseconds
-CATCH_UP_S = 0.003  # of the past at once
-DRAIN_S = 2.0  # how long a process that ends waits for its disk
-EFFECTS_MAX = 200_000  # that may wait for the disk
+WRITE_AGAIN_S = 0.5  # delay before a failed write is retried
+EARLY_S = 0.0005  # a deadline this close counts as reached: loop timers have millisecond resolution
+CATCH_UP_S = 0.003  # time per turn for delivering the backlog
+DRAIN_S = 2.0  # how long a process that closes waits for its disk
+EFFECTS_MAX = 200_000  # bound on the effects that wait for the disk
 
 log = logging.getLogger("cluster.driver")
 
@@ -73,15 +73,17 @@ Kept = TypeVar("Kept")
 
 
 class DriverListener(SubmissionListener, Protocol):
-    """Who is told what comes of it: the group."""
+    """Receives what the driver reports: the group."""
 
-    def primary_changed(self, view: View | None) -> None: ...
-    def diverged(self, effect: Diverged) -> None: ...
-    def outvoted(self, effect: Outvoted) -> MemberStops: ...
-    def failed(self, error: BaseException) -> None: ...
+    def on_primary_changed(self, view: View | None) -> None: ...
+    def on_diverged(self, effect: Diverged) -> None: ...
+    def on_outvoted(self, effect: Outvoted) -> MemberStops: ...
+    def on_failed(self, error: BaseException) -> None: ...
 
 
 class Driver:
+    """Drives one `cluster.stack.Process`: feeds it inputs, performs its effects, wakes it at its deadlines."""
+
     def __init__(
         self,
         options: Options,
@@ -117,21 +119,21 @@ class Driver:
         )
         self.transport = Transport(options, me, self.process.boot, store.founding, self)
         self.transport.recoveries = store.recoveries
-        self.writes = 0  # transactions
+        self.writes = 0  # committed transactions
         self.write_failing = False
         self._refused_since = 0.0
         self.submissions = Submissions(above)
         self._writer = Writer(store) if self._durable else None
         self._loop = asyncio.get_running_loop()
-        self._effects: deque[Effect] = deque()  # that wait for the disk
-        self._done = 0  # effects that took place
+        self._effects: deque[Effect] = deque()  # effects that wait for the disk
+        self._done = 0  # effects performed so far
         self._writing = False
-        self._idle = asyncio.Event()  # nothing waits for the disk, since this was last cleared
+        self._idle = asyncio.Event()  # set when nothing waits for the disk
         self.turn_due = False
-        self._dirty = False  # there was an input whose effects are still to come
+        self._dirty = False  # an input arrived whose effects are not performed yet
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
-        self._rearm = True  # an input came that may have moved the next deadline
+        self._rearm = True  # an input may have moved the next deadline
         self._stopped = False
 
     def _record(self, action: Action) -> None:
@@ -139,12 +141,12 @@ class Driver:
         context = self.process.context
         self.recorder.note(action, context.taken + len(context.outbox))
 
-    # ---- life
+    # ---- start and stop
 
     async def start(self) -> None:
         await self.transport.listen()
         self.process.start(time.monotonic())
-        self._soon()
+        self._schedule_turn()
         await self.transport.start()
 
     async def close(self) -> None:
@@ -161,7 +163,7 @@ class Driver:
         self.watch.close()
 
     async def _drained(self) -> None:
-        """Until what is on its way to the disk is there, and what waited for it is said; not for ever."""
+        """Wait until pending writes are durable and the effects behind them performed, at most `DRAIN_S`."""
         self._idle.clear()
         if self._effects and not self._stopped:
             with suppress(TimeoutError):
@@ -169,21 +171,21 @@ class Driver:
                     await self._idle.wait()
 
     def _fail(self, error: BaseException) -> None:
-        """The process cannot go on: what it did last may be half done."""
+        """Stop the process: its last step may be half done, so it cannot continue."""
         log.error("this member stops: %s", error, exc_info=None if isinstance(error, MemberStops) else error)
         self._stopped = True
         self.transport.hang_up()
-        self.above.failed(error)
+        self.above.on_failed(error)
 
     # ---- inputs
 
-    def connected(self, peer: ProcessId) -> None:
+    def on_connected(self, peer: ProcessId) -> None:
         self._input(lambda now: self.process.connected(now, peer))
 
-    def disconnected(self, peer: ProcessId) -> None:
+    def on_disconnected(self, peer: ProcessId) -> None:
         self._input(lambda now: self.process.disconnected(now, peer))
 
-    def received(self, peer: ProcessId, frame: Frame) -> None:
+    def on_received(self, peer: ProcessId, frame: Frame) -> None:
         if self._stopped:
             return
         try:
@@ -197,36 +199,37 @@ class Driver:
             self._dirty = True
             if kind is type(frame):
                 self._rearm = True
-        elif self.process.context.outbox:  # most acknowledgements but the last one change nothing
+        elif self.process.context.outbox:  # most acknowledgements change nothing and produce no effects
             self._dirty = True
 
-    def belongs(self, founding: str) -> None:
-        """This process was told which founding of the cluster it belongs to, by the first member that it met.
+    def on_founding(self, founding: str) -> None:
+        """Store the id of the cluster's founding, as the first member that this process met reported it.
 
-        One thread writes, in the order of the calls: it is on disk before anything that comes from that group.
+        One thread writes, in call order. So the id is on disk before anything received from that group.
         """
-        self._keep(self.store.belong_to, founding)
+        self._store_value(self.store.belong_to, founding)
 
-    def learned(self, recoveries: tuple[Recovery, ...]) -> None:
-        self._keep(self.store.learn_recoveries, recoveries)
+    def on_recoveries(self, recoveries: tuple[Recovery, ...]) -> None:
+        self._store_value(self.store.learn_recoveries, recoveries)
 
-    def needs(self, name: str) -> bool:
-        """Whether a process of this name is in a primary view that may still decide. One who knows none needs all."""
+    def is_needed(self, name: str) -> bool:
+        """Whether a process of this name is in a primary view that may still decide. True if no view is known."""
         used = self.process.primary.use
         return not used or any(member.name == name for view in used for member in view.members)
 
-    def _keep(self, keep: Callable[[Kept], None], what: Kept) -> None:
+    def _store_value(self, keep: Callable[[Kept], None], what: Kept) -> None:
         if self._writer is None:
             keep(what)
         elif not self._stopped:
-            self._writer.do(lambda: keep(what), self._told)
+            self._writer.do(lambda: keep(what), self._on_kept)
 
-    def _told(self, error: Exception | None) -> None:
+    def _on_kept(self, error: Exception | None) -> None:
+        """Stop if the store could not save the founding or the recoveries."""
         if error is not None and not self._stopped:
             self._fail(DiskRefuses(str(error)) if isinstance(error, StoreError) else error)
 
     def _input(self, hand_in: Callable[[float], None]) -> None:
-        """An input that may move the next deadline. A process that raises is in no state that anybody described."""
+        """Hand in an input that may move the next deadline. If the process raises, its state is undefined: stop."""
         if self._stopped:
             return
         try:
@@ -235,35 +238,36 @@ class Driver:
             self._fail(error)
             return
         self._rearm = True
-        self._soon()
+        self._schedule_turn()
 
     def submit(self, body: bytes, handle: Handle) -> None:
-        """Put an entry into the order; it waits for the end of the turn at least."""
+        """Submit an entry for ordering. It leaves at the end of the turn at the earliest."""
         self.submissions.put(body, handle)
         if not self.turn_due:
-            self._soon()
+            self._schedule_turn()
 
     def leave(self) -> None:
         self._input(self.process.leave)
 
-    def _soon(self) -> None:
+    def _schedule_turn(self) -> None:
         self._dirty = True
         if not self.turn_due and not self._stopped:
             self.turn_due = True
             self._loop.call_soon(self.turn)
 
-    # ---- the end of a turn
+    # ---- end of a turn
 
     def turn(self) -> None:
-        """Do what the inputs since the last time brought. After each chunk of bytes, or at the end of a turn."""
+        """Perform the effects of all inputs since the last call. Called after each read and at the end of a turn."""
         self.turn_due = False
         if self._stopped or not (self._dirty or self.submissions.waiting):
             return
         self._dirty = False
-        self.turn_due = True  # what is submitted meanwhile is part of this turn
+        self.turn_due = True  # submissions made meanwhile belong to this turn
         try:
             submissions = self.submissions
-            if submissions.outstanding and self.process.context.outbox:  # an end may bring the next submission
+            # a completed entry may trigger the next submission
+            if submissions.outstanding and self.process.context.outbox:
                 self._perform(self.process.take(more=True))
             while submissions.may_leave:
                 submissions.leave(self.process.submit_all)
@@ -280,20 +284,20 @@ class Driver:
             self._fail(error)
         self.turn_due = False
         if self._dirty or self.submissions.may_leave:
-            self._soon()
+            self._schedule_turn()
 
     def withdraw(self, handle: Handle) -> bool:
-        """Take back what was submitted under this handle, as far as that is possible."""
+        """Cancel the submission of this handle if that is still possible."""
         if self.submissions.take_back(handle):
             return True
         ticket = self.submissions.ticket_of(handle)
         if ticket is None or not self.process.withdraw(time.monotonic(), ticket):
             return False
-        self._soon()
+        self._schedule_turn()
         return True
 
     def _arm(self) -> None:
-        """What ordinary traffic makes due (acknowledgements of the links) waits for the next heartbeat at most."""
+        """Set the timer. Deadlines from ordinary traffic (link acknowledgements) may wait for the next heartbeat."""
         self._rearm = False
         deadline = self.process.next_deadline()
         if deadline < self._timer_at:
@@ -303,7 +307,7 @@ class Driver:
             self._timer = self._loop.call_later(max(0.0, deadline - time.monotonic()), self._wake)
 
     def _disarm(self) -> None:
-        """For good. A member that ends takes no further step of what it missed: it would be writing all the while."""
+        """Stop the timer for good. A closing member stops delivering its backlog, which would keep it writing."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at = None, -inf
@@ -329,14 +333,14 @@ class Driver:
             self._done += len(effects)
             if self.recorder is not None:
                 self.recorder.write_up_to(self._done)
-            self._do_all(effects)
+            self._perform_now(effects)
             return
         self._effects.extend(effects)
         if not self._writing:
-            self._go_on()
+            self._perform_until_write()
 
-    def _go_on(self) -> None:
-        """Do what needs no disk, up to the first record; then write that, and all records behind it, at once."""
+    def _perform_until_write(self) -> None:
+        """Perform effects up to the first record, then write it and all records behind it in one transaction."""
         waiting = self._effects
         first = next((at for at, effect in enumerate(waiting) if type(effect) is Persist), len(waiting))
         self._finish(first)
@@ -346,11 +350,11 @@ class Driver:
             self._write(records, len(waiting))
 
     def _finish(self, count: int) -> None:
-        """The next `count` effects: their records are on disk."""
+        """Perform the next `count` effects, whose records are durable."""
         self._done += count
         if self.recorder is not None:
             self.recorder.write_up_to(self._done)
-        self._do_all([self._effects.popleft() for _ in range(count)])
+        self._perform_now([self._effects.popleft() for _ in range(count)])
 
     def _write(self, records: list[Record], count: int) -> None:
         if self._stopped or self._writer is None:
@@ -365,10 +369,10 @@ class Driver:
             return
         self.writes += 1
         self.write_failing = self._writing = False
-        self._dirty = self.turn_due = True  # what is submitted meanwhile is part of the turn below
+        self._dirty = self.turn_due = True  # submissions made meanwhile belong to the turn below
         try:
             self._finish(count)
-            self._go_on()
+            self._perform_until_write()
             self.process.performed(time.monotonic(), self._done)
         except Exception as problem:
             self._fail(problem)
@@ -378,12 +382,12 @@ class Driver:
             self._idle.set()
 
     def _refused(self, error: BaseException, records: list[Record], count: int) -> None:
-        """A full disk may have room again: that is waited for. After any other failure nobody knows what is there."""
+        """Retry while the disk is full. Stop after any other failure, since what was written is unknown."""
         now, wait_s = time.monotonic(), self.options.bounds.disk_wait_s
         if not self.write_failing:
             self.write_failing, self._refused_since = True, now
             if isinstance(error, DiskFull):
-                log.error("this member waits for its disk, at most %g s: %s", wait_s, error)
+                log.error("the disk is full; this member retries for at most %g s: %s", wait_s, error)
         if not isinstance(error, DiskFull):
             self._fail(DiskRefuses(str(error)) if isinstance(error, StoreError) else error)
         elif now - self._refused_since > wait_s or len(self._effects) > EFFECTS_MAX:
@@ -391,7 +395,7 @@ class Driver:
         else:
             self._loop.call_later(WRITE_AGAIN_S, self._write, records, count)
 
-    def _do_all(self, effects: list[Effect]) -> None:
+    def _perform_now(self, effects: list[Effect]) -> None:
         send = self.transport.send
         for effect in effects:
             if type(effect) is Send:
@@ -399,18 +403,18 @@ class Driver:
             elif type(effect) is DeliveredRun:
                 self.submissions.run_ended(effect)
             elif type(effect) is not Persist:
-                self._do_rare(effect)
+                self._perform_rare(effect)
 
-    def _do_rare(self, effect: Effect) -> None:
+    def _perform_rare(self, effect: Effect) -> None:
         if isinstance(effect, Delivered):
             self.submissions.one_ended(effect)
         elif isinstance(effect, PrimaryChanged):
-            self.above.primary_changed(effect.view)
+            self.above.on_primary_changed(effect.view)
         elif isinstance(effect, KnownPeers):
-            self.transport.know(peer.name for peer in effect.peers)
+            self.transport.keep_connected(peer.name for peer in effect.peers)
         elif isinstance(effect, Diverged):
-            self.above.diverged(effect)
+            self.above.on_diverged(effect)
         elif isinstance(effect, Ejected):
             self.transport.eject(effect.peer, effect.reason)
         elif isinstance(effect, Outvoted):
-            raise self.above.outvoted(effect)
+            raise self.above.on_outvoted(effect)

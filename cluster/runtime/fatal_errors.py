@@ -1,15 +1,15 @@
-"""Why a member stops by itself, in words that need no traceback: others go on without it, and an operator can act."""
+"""Errors that stop a member without a program defect. An operator can act on them; the other members continue."""
 
 from __future__ import annotations
 
 
 class MemberStops(Exception):
-    """Base: this member cannot go on, and nothing is wrong with the program."""
+    """Base class: this member cannot continue. Reported without a traceback."""
 
 
 class DiskRefuses(MemberStops):
-    """The disk did not take what had to be on it. Nothing that depends on it has left this member."""
+    """The disk did not store records that had to be durable. Nothing that depends on them has left this member."""
 
 
 class StateDiverged(MemberStops):
-    """The state of this replica is not that of the others."""
+    """The state of this replica differs from the state of the other replicas."""

@@ -1,9 +1,9 @@
-"""What this member submitted and what has no end yet: entries that wait, and batches that are under way.
+"""Batching of submitted entries: queues entries, decides when a batch leaves, and tracks batches in flight.
 
-Batches are made by the load itself: nothing under way, and an entry leaves at once; otherwise entries collect until a
-batch has ended, or until they are worth one beside it. A crowd of them leaves in pieces: while the others work on the
-first, the next is made, and none of them waits for the work of all.
-Above: driver, which hands batches to the process.  Beside: group, which says how much may be outstanding.
+The load decides the batch size. With no batch in flight an entry leaves at once. Otherwise entries collect until a
+batch completes, or until there are enough for another batch in flight. A large backlog leaves in several batches: the
+other members work on the first while the next is made, so no entry waits for the whole backlog.
+Above: driver, which hands batches to the process.  Neighbours: group, which bounds the outstanding entries.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ from cluster.submission_index import NO_TICKET
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-UNDER_WAY_MAX = 4  # batches of this process
-BESIDE_FROM = 128  # entries that are worth a batch beside one that is under way
-HALVE_FROM = 384  # entries that leave as two batches at least, where nothing is under way
-PIECE_MAX = 512  # entries in one batch
+UNDER_WAY_MAX = 4  # batches in flight at most
+BESIDE_FROM = 128  # queued entries that start another batch while one is in flight
+HALVE_FROM = 384  # queued entries from which on they are split into two batches, when none is in flight
+PIECE_MAX = 512  # entries per batch at most
 
 Handle = asyncio.Future[object] | Callable[[Delivered], None] | None
 
 
 class SubmissionListener(Protocol):
-    """Who is told of ends: the group."""
+    """Receives completions and free capacity: the group."""
 
-    def ended(self, future: asyncio.Future[object], effect: Delivered) -> None: ...
-    def roomy(self) -> None: ...
+    def on_ended(self, future: asyncio.Future[object], effect: Delivered) -> None: ...
+    def on_room(self) -> None: ...
 
 
 class Submissions:
+    """The outstanding entries of this process."""
+
     __slots__ = (
         "_above", "_under_way", "_waiting", "_waiting_since", "batch_lengths", "batches", "delivered", "handles",
         "latency", "outstanding", "outstanding_bytes", "refused", "waiting_handles",
@@ -45,15 +47,15 @@ class Submissions:
 
     def __init__(self, above: SubmissionListener) -> None:
         self._above = above
-        self._waiting: list[bytes] = []  # not with the process yet
+        self._waiting: list[bytes] = []  # entries not handed to the process yet
         self.waiting_handles: list[Handle] = []
-        self.handles: dict[int, Handle] = {}  # whom to tell of the end of a submission, by ticket
-        self.outstanding = 0  # submissions that have no end yet
-        self.outstanding_bytes = 0  # of these; what belongs to one batch is given back together
+        self.handles: dict[int, Handle] = {}  # completion handle of each submission, by ticket
+        self.outstanding = 0  # submissions without an outcome
+        self.outstanding_bytes = 0  # their bytes; the bytes of a batch are released together
         self.delivered = self.refused = self.batches = 0
         self.latency = BucketHistogram(WAITING_S)
-        self.batch_lengths = BucketHistogram(BATCH_LENGTHS)  # entries in each
-        # of each batch that is under way: its last ticket, its bytes, and when its first entry was submitted
+        self.batch_lengths = BucketHistogram(BATCH_LENGTHS)  # entries per batch
+        # for each batch in flight: its last ticket, its bytes, and when its first entry was submitted
         self._under_way: deque[tuple[int, int, float]] = deque()
         self._waiting_since = 0.0
 
@@ -76,7 +78,7 @@ class Submissions:
         return waiting > 0 and (not under_way or (under_way < UNDER_WAY_MAX and waiting >= BESIDE_FROM))
 
     def leave(self, submit: Callable[[float, list[bytes]], Sequence[int]]) -> None:
-        """The next batch, to the process."""
+        """Hand the next batch to the process."""
         bodies, handles = self._waiting, self.waiting_handles
         length = len(bodies)
         if length >= HALVE_FROM:
@@ -91,7 +93,7 @@ class Submissions:
         self.batch_lengths.add(length)
 
     def take_back(self, handle: Handle) -> bool:
-        """What was put under this handle, if it waits here."""
+        """Remove the queued entry of this handle; False if it has left already."""
         if handle not in self.waiting_handles:
             return False
         at = self.waiting_handles.index(handle)
@@ -104,16 +106,16 @@ class Submissions:
         return next((ticket for ticket, held in self.handles.items() if held is handle), None)
 
     def abandon(self) -> tuple[list[Handle], list[Handle]]:
-        """Nothing comes of any of them any more: whose entries never left, and of whose nobody knows."""
+        """Drop everything: returns the handles of entries that never left, and of entries whose outcome is unknown."""
         unsent, self._waiting, self.waiting_handles = self.waiting_handles, [], []
         in_doubt = list(self.handles.values())
         self.handles.clear()
         return unsent, in_doubt
 
-    # ---- ends
+    # ---- completions
 
     def run_ended(self, run: DeliveredRun) -> None:
-        """Entries of this process were delivered: whoever waits for one of them is told."""
+        """Complete the submissions of this process that are in a delivered run."""
         tickets, position = run.tickets, run.position
         handles = list(map(self.handles.pop, tickets, repeat(None)))
         count = len(tickets) - tickets.count(NO_TICKET)
@@ -123,7 +125,7 @@ class Submissions:
         for ticket, handle, result in zip(tickets, handles, run.results, strict=True):
             if handle is not None:
                 if isinstance(handle, asyncio.Future):
-                    self._above.ended(handle, Delivered(ticket, True, position, "", result))
+                    self._above.on_ended(handle, Delivered(ticket, True, position, "", result))
                 else:
                     handle(Delivered(ticket, True, position, "", result))
             position += 1
@@ -137,15 +139,15 @@ class Submissions:
             self.refused += 1
         self._batch_ended(end.ticket)
         if isinstance(handle, asyncio.Future):
-            self._above.ended(handle, end)
+            self._above.on_ended(handle, end)
         elif handle is not None:
             handle(end)
 
     def _batch_ended(self, ticket: int) -> None:
-        """Everything up to this ticket has its end."""
+        """Release the batches whose last ticket is at or below this one."""
         batches = self._under_way
         while batches and ticket >= batches[0][0]:
             _, size, began = batches.popleft()
             self.outstanding_bytes -= size
             self.latency.add(time.monotonic() - began)
-            self._above.roomy()
+            self._above.on_room()

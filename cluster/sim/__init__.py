@@ -1,1 +1,1 @@
-"""A world for the group stack: virtual network, clock and disk, driven by one seed, that tries to break it."""
+"""Deterministic simulator of the group stack: virtual network, clock and disks, with faults drawn from one seed."""

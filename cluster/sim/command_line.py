@@ -1,7 +1,6 @@
-"""``python -m cluster sim``: explore seeds, replay one, tell its story, shrink it.
+"""``python -m cluster sim``: explore seeds, replay one, narrate it, shrink it, or hunt mutants.
 
-Pure but for the files that it is told to write: the clock, the spreading of runs over processors and the place where
-text goes are handed in.
+Pure except for the files that it is told to write: the caller supplies the clock, the worker processes and the output.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ MUTANT_SEEDS = 300
 
 
 class TaskRunner(Protocol):
-    """Runs the tasks on so many processors and gives their outcomes in the order of the tasks."""
+    """Runs tasks in `jobs` processes and yields their results in task order."""
 
     def __call__(
         self, function: Callable[[SeedTask], RunResult], tasks: Iterator[SeedTask], jobs: int
@@ -44,22 +43,22 @@ class TaskRunner(Protocol):
 def _nodes(text: str) -> tuple[int, int]:
     low, dots, high = text.partition("..")
     if not (low.isdecimal() and (high.isdecimal() if dots else not high)):
-        raise argparse.ArgumentTypeError(f"a number or a range such as 3..7, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number or a range such as 3..7, not {text!r}")
     found = int(low), int(high or low)
     if not 1 <= found[0] <= found[1] <= len(NAMES):
-        raise argparse.ArgumentTypeError(f"between 1 and {len(NAMES)} nodes, lowest first, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected 1 to {len(NAMES)} nodes, lowest first, not {text!r}")
     return found
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number from 1 on, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, not {text!r}")
     return int(text)
 
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a whole number from 0 on, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 0, not {text!r}")
     return int(text)
 
 
@@ -69,26 +68,32 @@ def _minutes(text: str) -> float:
     except ValueError:
         minutes = 0.0
     if not 0.0 < minutes < 1e6:
-        raise argparse.ArgumentTypeError(f"a number of minutes above 0, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number of minutes above 0, not {text!r}")
     return minutes
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seeds", type=_positive, metavar="N", help=f"how many seeds to run (else {SEEDS_DEFAULT})")
     parser.add_argument(
-        "--seed-from", type=_seed, metavar="S", help="the first of them (else 0, or where a mutant shows)"
+        "--seeds", type=_positive, metavar="N", help=f"number of seeds to run (default {SEEDS_DEFAULT})"
     )
-    parser.add_argument("--nodes", type=_nodes, default=(3, 7), metavar="3..7", help="how many nodes a run has")
-    parser.add_argument("--minutes", type=_minutes, metavar="M", help="explore for so long")
-    parser.add_argument("--jobs", type=_positive, default=1, metavar="J", help="run on so many processors")
-    parser.add_argument("--seed", type=_seed, metavar="S", help="run this seed alone")
-    parser.add_argument("--narrate", action="store_true", help="tell the story of the run (with --seed, or --story)")
-    parser.add_argument("--shrink", action="store_true", help="reduce the plan of a seed that fails (with --seed)")
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions, for 'check' (with --seed)")
-    parser.add_argument("--hash", action="store_true", help="print a digest of the trace of each seed")
-    parser.add_argument("--mutants", action="store_true", help="run wrong versions of the layers and say who noticed")
-    parser.add_argument("--story", choices=sorted(stories.STORIES), help="tell one of the fixed stories")
-    parser.add_argument("--stories", type=Path, metavar="DIR", help="write all fixed stories to files in this folder")
+    parser.add_argument(
+        "--seed-from", type=_seed, metavar="S", help="first seed (default 0, or the mutant's known seed)"
+    )
+    parser.add_argument("--nodes", type=_nodes, default=(3, 7), metavar="3..7", help="number of nodes in a run")
+    parser.add_argument("--minutes", type=_minutes, metavar="M", help="time limit of the exploration")
+    parser.add_argument("--jobs", type=_positive, default=1, metavar="J", help="number of worker processes")
+    parser.add_argument("--seed", type=_seed, metavar="S", help="run only this seed")
+    parser.add_argument("--narrate", action="store_true", help="narrate the run (with --seed or --story)")
+    parser.add_argument("--shrink", action="store_true", help="reduce the plan of a failing seed (with --seed)")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions for 'check' (with --seed)")
+    parser.add_argument("--hash", action="store_true", help="print a digest of each seed's trace")
+    parser.add_argument(
+        "--mutants", action="store_true", help="run mutants of the layers and report which check catches each"
+    )
+    parser.add_argument("--story", choices=sorted(stories.STORIES), help="narrate one of the fixed scenarios")
+    parser.add_argument(
+        "--stories", type=Path, metavar="DIR", help="write all fixed scenarios to files in this directory"
+    )
 
 
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -97,9 +102,9 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
         if getattr(options, name) and not one_seed and not (name == "narrate" and options.story):
             parser.error(f"--{name} needs --seed")
     if one_seed and (options.seeds is not None or options.minutes is not None):
-        parser.error("--seed runs one seed: it goes neither with --seeds nor with --minutes")
+        parser.error("--seed runs one seed: do not combine it with --seeds or --minutes")
     if options.hash and options.minutes is not None:
-        parser.error("--hash goes with --seed or --seeds, not with --minutes")
+        parser.error("--hash works with --seed or --seeds, not with --minutes")
 
 
 def main(
@@ -112,7 +117,7 @@ def main(
 ) -> int:
     _check(options, parser)
     if options.story:
-        stories.tell(options.story, Process, write, Detail.STORY if options.narrate else Detail.CONVERSATION)
+        stories.narrate_story(options.story, Process, write, Detail.STORY if options.narrate else Detail.CONVERSATION)
         return 0
     if options.stories:
         for path in stories.write_all(options.stories, Process):
@@ -149,12 +154,12 @@ def _explore(
         _tasks(options),
         lambda tasks: spread(run_task, tasks, options.jobs),
         goes_on=lambda: clock() < limit,
-        tell=lambda text: write(f"{clock() - start:7.1f} s  {text}"),
+        on_progress=lambda text: write(f"{clock() - start:7.1f} s  {text}"),
     )
     write(report.coverage())
     write(f"\n{report.progress()}, {clock() - start:.1f} s")
     if report.failed is None:
-        write("no violation, and every run was live after healing")
+        write("no violation, and every run was live after the faults healed")
         return 0
     _report_failure(report.failed, SeedTask(report.failed.seed, *options.nodes), write, reduce=True)
     return 1
@@ -167,7 +172,7 @@ def _report_failure(outcome: RunResult, task: SeedTask, write: Callable[[str], N
         plan = make_plan(task.seed, task.nodes_min, task.nodes_max)
         smaller = shrink(plan, same_failure(failure))
         before, after = len(plan.faults) + len(plan.submissions), len(smaller.faults) + len(smaller.submissions)
-        write(f"\nof {before} steps {after} are needed (--seed {task.seed} --shrink --narrate tells their story):")
+        write(f"\n{after} of {before} steps are needed (narrate them with --seed {task.seed} --shrink --narrate):")
         write(str(smaller))
     write("\n" + failure.text)
     write("\n" + failure.line(task.seed, task.options))
@@ -219,7 +224,7 @@ def _update(digest: blake2b, line: str) -> None:
 
 
 def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
-    """Without other wishes, each mutant is hunted from the seed on that is known to show it."""
+    """Hunt each mutant, by default starting at the seed that is known to catch it."""
     seeds_max = options.seeds or MUTANT_SEEDS
     caught = []
     for mutant in MUTANTS:
@@ -230,7 +235,7 @@ def _hunt(options: argparse.Namespace, write: Callable[[str], None]) -> int:
             write(row(caught[-1]))
     survivors = [one.name for one in caught if not one.by]
     write(f"\n{len(caught) - len(survivors)} of {len(caught)} caught, each within {seeds_max} seeds\n")
-    write("the same protocol after all:")
+    write("equivalent mutants:")
     for mutant in MUTANTS:
         if mutant.equivalent:
             write(f"  {mutant.layer}, {mutant.name}: {mutant.equivalent}")

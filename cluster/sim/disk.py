@@ -1,7 +1,7 @@
-"""The disk of a simulated node: the records written so far, as the image that they leave.
+"""Disk of a simulated node: applies records to an in-memory image.
 
-A record is there when its write took place, and a write takes place before the next effect of the process does. A crash
-in the middle of a write leaves no part of that record: a store tells a torn record by its checksum and drops it.
+A record is durable when its write is performed, and a write is performed before the next effect of the process. A crash
+in the middle of a write leaves no part of the record: a store detects a torn record by its checksum and drops it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ _DECODER: msgspec.msgpack.Decoder[Records] = msgspec.msgpack.Decoder(Records)
 
 
 class SimDisk:
+    """The disk of one node."""
+
     __slots__ = ("_coded", "image", "lost_count", "written_count")
 
     def __init__(self, *, coded: bool = False) -> None:
-        self._coded = coded  # records pass through their wire form, so that what cannot be stored is found
-        self.image = Image()  # to be looked at; `read` gives a copy
+        self._coded = coded  # encode and decode every record, to find records that cannot be stored
+        self.image = Image()  # for inspection; `read` gives a copy
         self.written_count = 0
         self.lost_count = 0
 
@@ -34,12 +36,12 @@ class SimDisk:
         if self._coded:
             back = _DECODER.decode(_ENCODER.encode(record))
             if back != record:
-                raise ValueError(f"a record changed on its way to the disk: {record!r} became {back!r}")
+                raise ValueError(f"a record changed when it was encoded and decoded: {record!r} became {back!r}")
             record = back
         self.image.apply(record)
 
     def read(self) -> Image:
-        """What is there now, apart from what will be written later."""
+        """A copy of the current content."""
         image = Image()
         for name in Image.__slots__:
             value = getattr(self.image, name)
@@ -47,7 +49,7 @@ class SimDisk:
         return image
 
     def found(self, founder: ProcessId) -> None:
-        """The disk of a process that founds a group: it was alone in v_0, and registered it."""
+        """Initialise the disk of a founder: alone in v_0, which is registered."""
         self.image = founding_image(founder)
 
     @property
@@ -55,6 +57,6 @@ class SimDisk:
         return self.image.boot
 
     def lose(self) -> None:
-        """All gone."""
+        """Lose all content."""
         self.image = Image()
         self.lost_count += 1

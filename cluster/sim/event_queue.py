@@ -1,4 +1,4 @@
-"""Virtual time: a queue of what happens when. Equal times keep the order in which they were asked for."""
+"""Virtual-time event queue. Events with equal times run in the order in which they were scheduled."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ if TYPE_CHECKING:
 
 
 class TooManyEvents(Exception):
-    """The world had more events than a run may have: somebody talks without end."""
+    """The run exceeded its event limit, for example because two processes message each other without end."""
 
 
 class EventQueue:
+    """The clock and the pending events of a world."""
+
     __slots__ = ("_asked", "_heap", "handled", "handled_max", "now")
 
     def __init__(self, handled_max: int = 500_000) -> None:
@@ -24,7 +26,7 @@ class EventQueue:
         self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
 
     def at(self, time: float, action: Callable[..., None], *arguments: Any) -> None:
-        """Do this at `time`, or at once (after what is due already) where `time` has passed."""
+        """Schedule the action at `time`, or after the events that are due already if `time` has passed."""
         self._asked += 1
         heappush(self._heap, (max(self.now, time), self._asked, action, arguments))
 
@@ -32,14 +34,14 @@ class EventQueue:
         self.at(self.now + delay, action, *arguments)
 
     def step(self) -> None:
-        """Let the one thing happen that is next."""
+        """Run the next event."""
         if self._heap:
             self.handled += 1
             self.now, _, action, arguments = heappop(self._heap)
             action(*arguments)
 
     def run_until(self, time: float) -> None:
-        """Let everything happen that is due up to `time`, and leave the clock there."""
+        """Run all events up to `time`, then set the clock to it."""
         heap = self._heap
         while heap and heap[0][0] <= time:
             self.handled += 1

@@ -1,8 +1,7 @@
-"""Exploring: many seeds, what they met, and the first one that fails.
+"""Explores many seeds: sums up fault and clause coverage, and stops at the first failure.
 
-Pure: whoever calls decides how runs are spread over processors and when the time is up. A report adds up the faults
-that took effect and the clauses of the specifications that were exercised, so that a run of many seeds also shows what
-it never looked at.
+Pure: the caller decides how runs are distributed over processors and when the time is up. A report adds up the faults
+that took effect and the specification clauses that were exercised, so that it also shows what was never tested.
 Above: the command line.  Below: run.
 """
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SeedTask(msgspec.Struct, frozen=True):
-    """One seed to run, as it travels to whoever runs it."""
+    """One seed to run, in a form that can be sent to a worker process."""
 
     seed: int
     nodes_min: int
@@ -28,14 +27,14 @@ class SeedTask(msgspec.Struct, frozen=True):
 
     @property
     def options(self) -> str:
-        """What has to be said besides the seed to see the same run."""
+        """The options needed besides the seed to repeat the run."""
         if (self.nodes_min, self.nodes_max) == (3, 7):
             return ""
         return f" --nodes {self.nodes_min}..{self.nodes_max}"
 
 
 class ExplorationReport:
-    """What the runs so far have shown."""
+    """Coverage of the runs so far."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -55,7 +54,7 @@ class ExplorationReport:
         self.sometimes.update(outcome.sometimes)
         self.runs_with.update(outcome.sometimes.keys())
         for clause, count in outcome.clauses.items():
-            self.clauses[clause] += count  # also where it is 0: a clause that was never met is to be seen
+            self.clauses[clause] += count  # also if it is 0: the report shows clauses that were never exercised
         if outcome.failure is not None and self.failed is None:
             self.failed = outcome
 
@@ -63,7 +62,7 @@ class ExplorationReport:
         return f"{self.runs} runs, {self.steps} actions, {self.seconds:.0f} virtual seconds"
 
     def coverage(self) -> str:
-        """Two tables: what took effect (times, and in how many runs), and which clauses decided how often."""
+        """Two tables: faults that took effect (times, and in how many runs), and how often each clause decided."""
         lines = ["what happened in the runs", f"  {'times':>9} {'runs':>7}"]
         lines += [f"  {self.sometimes[what]:>9} {self.runs_with[what]:>7}  {what}" for what in sorted(self.sometimes)]
         if self.clauses:
@@ -79,15 +78,15 @@ def explore(
     outcomes: Callable[[Iterator[SeedTask]], Iterator[RunResult]],
     *,
     goes_on: Callable[[], bool],
-    tell: Callable[[str], None],
-    tell_every: int = 100,
+    on_progress: Callable[[str], None],
+    progress_every: int = 100,
 ) -> ExplorationReport:
-    """Run these until one fails, none is left, or the time is up. `outcomes` runs them, in their order."""
+    """Run tasks until one fails, none is left, or the time is up. `outcomes` runs them and yields results in order."""
     report = ExplorationReport()
     for outcome in outcomes(tasks):
         report.add(outcome)
         if report.failed is not None or not goes_on():
             break
-        if report.runs % tell_every == 0:
-            tell(report.progress())
+        if report.runs % progress_every == 0:
+            on_progress(report.progress())
     return report

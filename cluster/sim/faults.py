@@ -1,7 +1,7 @@
-"""What can go wrong in a run: each fault a small class that says what it does and how it heals.
+"""Fault types of the simulator: each class injects one kind of fault and heals it.
 
-A fault begins at a time and ends some time later. It does nothing where it does not apply (a crash of what does not
-run), so that any part of a schedule is a schedule too. What really took effect is counted in `World.sometimes`.
+A fault begins at a time and ends some time later. It does nothing where it does not apply (a crash of a stopped
+process), so any subset of a schedule is a valid schedule. `World.sometimes` counts the faults that took effect.
 Above: plan.  Below: the world.
 """
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class Fault(msgspec.Struct, frozen=True):
+    """Base class: `begin` injects the fault, `end` heals it."""
+
     at: float
     lasts: float
 
@@ -24,10 +26,10 @@ class Fault(msgspec.Struct, frozen=True):
         raise NotImplementedError
 
     def end(self, world: World) -> None:
-        """How it heals."""
+        """Heal the fault."""
 
     def end_later(self, world: World) -> None:
-        """After its time, unless everything has been healed by then."""
+        """Schedule the end, unless everything is healed before."""
         world.events.after(self.lasts, self._end, world)
 
     def _end(self, world: World) -> None:
@@ -40,15 +42,15 @@ class Fault(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("at", "lasts")}
-        told = ", ".join(f"{name} {value}" for name, value in fields.items())
-        return f"{type(self).__name__}({told}) for {self.lasts:.2f} s"
+        shown = ", ".join(f"{name} {value}" for name, value in fields.items())
+        return f"{type(self).__name__}({shown}) for {self.lasts:.2f} s"
 
 
 # ---- the network
 
 
 class Partition(Fault, frozen=True):
-    """Only who is in one group can talk."""
+    """Only nodes of the same group can communicate."""
 
     groups: tuple[str, ...]
 
@@ -78,7 +80,7 @@ class Cuts(Fault, frozen=True):
 
 
 class BrokenConnection(Fault, frozen=True):
-    """A connection breaks, and may be made again at once."""
+    """A connection breaks and may be re-established at once."""
 
     one: str
     other: str
@@ -89,7 +91,7 @@ class BrokenConnection(Fault, frozen=True):
 
 
 class SecondConnection(Fault, frozen=True):
-    """Both dial: another connection takes the place of the one that is there, and nobody was lost."""
+    """Both nodes dial: a new connection replaces the existing one, and no peer was lost."""
 
     one: str
     other: str
@@ -100,7 +102,7 @@ class SecondConnection(Fault, frozen=True):
 
 
 class FlakyConnection(Fault, frozen=True):
-    """A connection breaks again and again."""
+    """A connection breaks repeatedly."""
 
     one: str
     other: str
@@ -117,7 +119,7 @@ class FlakyConnection(Fault, frozen=True):
 
 
 class SlowLink(Fault, frozen=True):
-    """Everything between two nodes takes this many times as long."""
+    """Delays between two nodes are multiplied by a factor."""
 
     one: str
     other: str
@@ -135,7 +137,7 @@ class SlowLink(Fault, frozen=True):
 
 
 class Pause(Fault, frozen=True):
-    """A process stands still; its connections do not."""
+    """A process pauses; its connections stay open."""
 
     node: str
 
@@ -182,7 +184,7 @@ class SlowDisk(Fault, frozen=True):
 
 
 class ClockJump(Fault, frozen=True):
-    """The clock of a node leaps forward, or stands still until its time has come again."""
+    """The clock of a node jumps forward, or stands still until the old time is reached again."""
 
     node: str
     seconds: float
@@ -193,7 +195,7 @@ class ClockJump(Fault, frozen=True):
 
 
 class Crash(Fault, frozen=True):
-    """A process ends between two inputs. `silent`: its peers are not told, as when the power fails."""
+    """A process crashes between two inputs. `silent`: its peers get no disconnect, as in a power failure."""
 
     node: str
     silent: bool
@@ -207,7 +209,7 @@ class Crash(Fault, frozen=True):
 
 
 class CrashInside(Fault, frozen=True):
-    """A process ends in the middle of its effects: some took place, the others never do."""
+    """A process crashes between two effects of one step: the remaining effects never happen."""
 
     node: str
     effects: int
@@ -223,7 +225,7 @@ class CrashInside(Fault, frozen=True):
 
 
 class DiskLoss(Fault, frozen=True):
-    """A process ends and its disk is lost. Who starts there later is another process."""
+    """A process crashes and its disk is lost. The node restarts as a new process."""
 
     node: str
 
@@ -236,7 +238,7 @@ class DiskLoss(Fault, frozen=True):
 
 
 class TotalCrash(Fault, frozen=True):
-    """All processes end at once; each starts again in its own time."""
+    """All processes crash at once; each restarts at its own time."""
 
     order: str
     apart: float
@@ -258,7 +260,7 @@ def _start_again(world: World, name: str) -> None:
 
 
 class Leave(Fault, frozen=True):
-    """A process says goodbye, for ever."""
+    """A process leaves the group for good."""
 
     node: str
 
@@ -269,7 +271,7 @@ class Leave(Fault, frozen=True):
 
 
 class Join(Fault, frozen=True):
-    """A new node starts, which knows one or some of the others."""
+    """A new node starts, with one or more contacts."""
 
     node: str
 
@@ -280,9 +282,9 @@ class Join(Fault, frozen=True):
 
 
 class Ambush(Fault, frozen=True):
-    """Another fault, at the next moment when some process does something: in the middle of a view change, say."""
+    """Triggers another fault at the next occurrence of an action, for example during a view change."""
 
-    action: str  # its name in cluster.actions
+    action: str  # class name in cluster.actions
     fault: SimpleFault
 
     def begin(self, world: World) -> None:
@@ -291,7 +293,7 @@ class Ambush(Fault, frozen=True):
     def _spring(self, world: World, process: ProcessId) -> None:
         world.sometimes[f"Ambush at {self.action}"] += 1
         fault = self.fault
-        if isinstance(fault, CrashInside) and not fault.node:  # whoever did it
+        if isinstance(fault, CrashInside) and not fault.node:  # the process that acted
             fault = CrashInside(fault.at, fault.lasts, process.name, fault.effects)
         fault.begin(world)
         fault.end_later(world)

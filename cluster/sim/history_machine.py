@@ -1,6 +1,6 @@
-"""The state machine of the simulated replicas: a history, and the chain of its hashes.
+"""State machine of simulated replicas: the history of entries and its hash chain.
 
-Equal states are equal histories, so replicas that agree on a digest applied the same entries in the same order.
+Equal states mean equal histories, so replicas with equal digests applied the same entries in the same order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _HistoryState(msgspec.Struct, array_like=True):
 
 
 class History:
-    """Applies anything. `bodies` keeps what was applied, unless a run is too long for that."""
+    """Accepts any entry. `bodies` keeps the applied entries, unless the run is too long for that."""
 
     __slots__ = ("bodies", "chain", "count", "keep_bodies")
 
@@ -32,7 +32,7 @@ class History:
         self.bodies: list[bytes] = []
 
     def apply(self, position: int, origin: ProcessId, body: bytes) -> object:
-        """The result is the number of the entry in this history."""
+        """Returns the number of the entry in this history."""
         self._link(b"%d %s.%d " % (position, origin.name.encode(), origin.incarnation) + body)
         if self.keep_bodies:
             self.bodies.append(body)

@@ -1,8 +1,8 @@
-"""Wrong versions of the layers, one line each, and how long each of them goes uncaught.
+"""Mutation testing of the layers: runs seeds against each mutant until a check catches it.
 
-A checker is worth what it catches. A mutant replaces one piece of a layer for the time of its runs; seeds are run until
-one of them fails. A mutant that survives is either shown to be the same protocol, or a hole to close.
-Below: run, mutation, catalogue.
+A mutant replaces one piece of a layer while its runs last. A mutant that survives is either an equivalent protocol,
+with a reason, or a gap in the checks.
+Below: run, mutation, mutant_catalogue.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AnyMutant(Protocol):
-    """A change to a layer (`mutation.Mutant`). `apply` makes it, and returns what takes it back."""
+    """A change to a layer (`mutation.Mutant`). `apply` makes the change and returns a function that undoes it."""
 
     @property
     def name(self) -> str: ...
@@ -28,11 +28,13 @@ class AnyMutant(Protocol):
 
 
 class MutantResult(msgspec.Struct, frozen=True):
+    """How a mutant was caught, or that it survived."""
+
     name: str
     layer: str
-    by: str  # the specification, or "" where nobody noticed
-    seeds: int  # that were run
-    seed: int = -1  # the one in which it was noticed
+    by: str  # the check that caught it; empty if it survived
+    seeds: int  # number of seeds that were run
+    seed: int = -1  # the seed that caught it
 
 
 def hunt(mutant: AnyMutant, seeds: Iterable[int], run_seed: Callable[[int], RunResult]) -> MutantResult:
@@ -51,6 +53,6 @@ def hunt(mutant: AnyMutant, seeds: Iterable[int], run_seed: Callable[[int], RunR
 
 
 def row(caught: MutantResult) -> str:
-    """A line of the table: layer, mutant, who noticed, after how many seeds, and in which of them."""
-    told = f"{caught.layer:<18} {caught.name:<42} {caught.by or 'nobody':<16} {caught.seeds:>4}"
-    return f"{told}  seed {caught.seed}" if caught.by else told
+    """A table line: layer, mutant, the check that caught it, number of seeds, and the seed."""
+    line = f"{caught.layer:<18} {caught.name:<42} {caught.by or 'survived':<16} {caught.seeds:>4}"
+    return f"{line}  seed {caught.seed}" if caught.by else line

@@ -1,7 +1,7 @@
-"""How a layer is made wrong: one piece of its source replaced, compiled, and put in place of what it was.
+"""Applies a mutant: replaces one piece of a layer's source, compiles it, and swaps the code objects.
 
-Only code objects are exchanged, so that instances, subclasses and other modules keep what they hold, and everything can
-be put back.
+Only code objects are swapped, so instances, subclasses and other modules keep their references, and the change can be
+undone.
 """
 
 from __future__ import annotations
@@ -18,26 +18,28 @@ if TYPE_CHECKING:
 
 
 class Mutant(msgspec.Struct, frozen=True):
-    """In `module`, the text `was` (which occurs there once) becomes `becomes`. `wrong` says what that breaks."""
+    """In `module`, the text `was` (which occurs once) becomes `becomes`. `wrong` says what that breaks."""
 
     name: str
     module: str
     was: str
     becomes: str
     wrong: str
-    equivalent: str = ""  # why it is the same protocol after all, where it is
-    shown_by: int = 0  # a seed that is known to show it, or from which on one soon does
+    equivalent: str = ""  # why the mutant is an equivalent protocol, if it is
+    shown_by: int = 0  # a seed that catches it, or shortly before one that does
 
     @property
     def layer(self) -> str:
         return self.module.removeprefix("cluster.")
 
     def apply(self) -> Callable[[], None]:
-        """Make the layer wrong. What is returned makes it right again."""
+        """Apply the mutant. Returns a function that undoes it."""
         module = import_module(self.module)
         source = inspect.getsource(module)
         if source.count(self.was) != 1:
-            raise ValueError(f"mutant {self.name}: {self.was!r} is in {self.module} {source.count(self.was)} times")
+            raise ValueError(
+                f"mutant {self.name}: {self.was!r} occurs {source.count(self.was)} times in {self.module}, not once"
+            )
         changed = compile(source.replace(self.was, self.becomes), str(module.__file__), "exec", dont_inherit=True)
         codes = dict(_codes(changed))
         before: list[tuple[FunctionType, CodeType]] = []
@@ -57,7 +59,7 @@ class Mutant(msgspec.Struct, frozen=True):
 
 
 def _codes(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
-    """The code of every function that a module defines, by qualified name, which getters share with their setters."""
+    """The code of every function of a module, by qualified name and index: getters and setters share a name."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield (constant.co_qualname, constant.co_argcount), constant

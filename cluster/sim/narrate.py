@@ -1,8 +1,8 @@
-"""A run told as a story, in the papers' vocabulary: who sends what to whom, what each process sees.
+"""Narrates a run as text, in the papers' vocabulary: frames sent and actions seen by each process.
 
-One line for each thing that happens, in more or less detail. Heartbeats that say nothing new, bare acknowledgements of
-the links, and actions that the frames tell already (send and deliver of the links) are left out, unless everything is
-asked for. The text is a function of the run alone, so that a story can be kept in a file and compared.
+One line per event, in three levels of detail. Heartbeats without news, bare link acknowledgements, and actions that the
+frames show already (send and deliver of the links) are left out below full detail. The text depends on the run alone,
+so it can be kept in a file and compared.
 Below: the world, as one of its listeners.
 """
 
@@ -42,34 +42,36 @@ if TYPE_CHECKING:
 
     from cluster.actions import Action
 
-TOLD_OTHERWISE = (  # by frames, and by BRCV
+SHOWN_ELSEWHERE = (  # actions already shown by frames and by BRCV
     actions.LinkSend, actions.LinkDeliver, actions.LinkLive, actions.GcsSend, actions.VsSend, *actions.SEEN,
 )  # fmt: skip
 INSIDE = (
-    *TOLD_OTHERWISE, actions.LinkReliable, actions.Block, actions.BlockOk, actions.GcsDeliver, actions.VsReceive,
+    *SHOWN_ELSEWHERE, actions.LinkReliable, actions.Block, actions.BlockOk, actions.GcsDeliver, actions.VsReceive,
     actions.VsSafe, actions.DvsSend, actions.DvsReceive, actions.DvsSafe, actions.StateDigest,
 )  # fmt: skip
 ARROW = "->"
 
 
 class Detail(Enum):
+    """How much a narration shows."""
+
     CONVERSATION = "what is sent, and what comes of it"
     STORY = "also what each layer sees"
     EVERYTHING = "nothing left out"
 
 
 class Narrator:
-    """Writes a line for everything worth telling, at this detail. The same to several at once is one line."""
+    """Writes a line for each relevant event. The same frame to several peers is one line."""
 
     def __init__(self, write: Callable[[str], None], detail: Detail = Detail.STORY) -> None:
         self.muted = False
         self._write = write
         self._everything = detail is Detail.EVERYTHING
         self._conversation = detail is Detail.CONVERSATION
-        self._left_out = {Detail.CONVERSATION: INSIDE, Detail.STORY: TOLD_OTHERWISE, Detail.EVERYTHING: ()}[detail]
+        self._left_out = {Detail.CONVERSATION: INSIDE, Detail.STORY: SHOWN_ELSEWHERE, Detail.EVERYTHING: ()}[detail]
         self._proposals: dict[ProcessId, object] = {}
         self._streamed: dict[tuple[ProcessId, ProcessId], tuple[int, int]] = {}
-        self._held: tuple[float, ProcessId, str] | None = None  # a frame, in case the next one is the same to another
+        self._held: tuple[float, ProcessId, str] | None = None  # pending: the next one may differ only in its peer
         self._held_to: list[ProcessId] = []
 
     def remark(self, time: float, text: str) -> None:
@@ -77,20 +79,20 @@ class Narrator:
 
     def action(self, time: float, process: ProcessId, action: Action) -> None:
         if not isinstance(action, self._left_out):
-            self._line(f"{time:9.4f}  {process!s:<4} {told_action(action)}")
+            self._line(f"{time:9.4f}  {process!s:<4} {describe_action(action)}")
 
     def frame(self, time: float, sender: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None:
         if not self._everything and not self._is_news(sender, to, frame):
             return
         again = " again" if isinstance(frame, Data) and self._is_repeated(sender, to, frame) else ""
-        held = (time, sender, told_frame(frame) + again)
+        held = (time, sender, describe_frame(frame) + again)
         if held != self._held or self._everything:
             self.flush()
             self._held = held
         self._held_to.extend(to)
 
     def flush(self) -> None:
-        """Tell what is held back: at the end of a story."""
+        """Write the pending frame: at the end of a narration."""
         if self._held is not None:
             time, sender, text = self._held
             to = self._held_to
@@ -127,7 +129,7 @@ def names(processes: Iterable[ProcessId]) -> str:
     return " ".join(map(str, processes))
 
 
-def told_frame(frame: Frame) -> str:
+def describe_frame(frame: Frame) -> str:
     match frame:
         case Proposal(leaving=True):
             return "leaving"
@@ -136,20 +138,20 @@ def told_frame(frame: Frame) -> str:
         case Hello(boot=boot, stream=stream, seqno=seqno):
             return f"hello from life {boot}" + (f", has stream {stream} up to {seqno}" if stream else "")
         case Data(body=body):
-            return told(body)
+            return describe(body)
         case LinkAck(stream=stream, seqno=seqno):
             return f"has stream {stream} up to {seqno}"
 
 
-def told(message: Message) -> str:
-    """A message, in the papers' words."""
+def describe(message: Message) -> str:
+    """A message in the papers' words."""
     match message:
         case ViewMsg(view=view):
             return f"view_msg {view}"
         case AppMsg(body=body):
-            return told(body)
+            return describe(body)
         case FwdMsg(origin=origin, view_id=view_id, body=body, index=index):
-            return f"fwd_msg {index} of {origin} in {view_id}: {told(body)}"
+            return f"fwd_msg {index} of {origin} in {view_id}: {describe(body)}"
         case SyncMsg(cid=cid, view_id=view_id, cut=cut):
             return f"sync_msg cid {cid} in {view_id} cut {numbers(cut)}"
         case Ack(view_id=view_id, count=count, safe=safe):
@@ -162,29 +164,29 @@ def told(message: Message) -> str:
         case Slot(body=None, dist_id=dist, seqno=seqno, count=count):
             return f"null, {count} slots from {dist}#{seqno}"
         case Slot(body=body, dist_id=dist, seqno=seqno) if body is not None:
-            return f"slot {dist}#{seqno}: {told(body)}"
+            return f"slot {dist}#{seqno}: {describe(body)}"
         case Plain(body=body):
-            return f"to be placed: {told(body)}"
+            return f"to be placed: {describe(body)}"
         case Sequence(senders=senders):
             return f"sequence {numbers(senders)}"
-    return _told_client(message)
+    return _describe_client(message)
 
 
-def _told_client(message: Message) -> str:
+def _describe_client(message: Message) -> str:
     match message:
         case Info(act=act, amb=amb):
             return f"info act {act or 'none'}, amb {{{' '.join(map(str, amb))}}}"
         case Registered():
             return "registered"
         case Batch(seqno=seqno, pack=pack):
-            return f"batch from {seqno}: {' '.join(map(told_entry, pack.entries()))}"
+            return f"batch from {seqno}: {' '.join(map(describe_entry, pack.entries()))}"
         case Summary(base=base, next_confirm=confirm, tail=tail, loose=loose, high_primary=high):
             known = f"next {confirm}, order from {base} to {confirm + len(tail)}"
             return f"summary {known}, high {high or 'none'}, {len(loose)} labels without a place"
     return repr(message)
 
 
-def told_entry(entry: Entry) -> str:
+def describe_entry(entry: Entry) -> str:
     return {"v": "the view", "c": "checkpoint"}.get(entry.kind) or repr(entry.body)[1:]
 
 
@@ -226,22 +228,22 @@ _PAPER_NAMES = {
 }
 
 
-def told_action(action: Action) -> str:
+def describe_action(action: Action) -> str:
     name = _PAPER_NAMES.get(type(action), type(action).__name__)
-    fields = [f"{_told_value(getattr(action, field))}" for field in action.__struct_fields__]
+    fields = [f"{_describe_value(getattr(action, field))}" for field in action.__struct_fields__]
     return f"{name}({', '.join(text for text in fields if text)})"
 
 
-def _told_value(value: object) -> str:
+def _describe_value(value: object) -> str:
     match value:
         case View() | ViewId() | Label() | ProcessId():
             return str(value)
         case Message():
-            return told(value)
+            return describe(value)
         case Entry():
-            return told_entry(value)
+            return describe_entry(value)
         case bytes():
             return repr(value)[1:]
         case tuple():
-            return "{" + " ".join(map(_told_value, value)) + "}"
+            return "{" + " ".join(map(_describe_value, value)) + "}"
     return str(value)

@@ -1,11 +1,10 @@
-"""The network between simulated nodes: one connection for each pair, first in first out each way, that may break.
+"""Simulated network: one FIFO connection per pair of nodes, which may stall, break and reconnect.
 
-A frame takes a random time; two links know nothing of each other, so frames of different links overtake. A direction
-that is cut stalls, as TCP does: what is on its way arrives late, after the cut has healed, or never, because the
-connection was given up first. A connection that breaks loses what is on its way, and each end hears of it in its own
-time; a pair of which one knows the other connects again some time later. A connection needs both directions. Where both
-dial, a new connection takes the place of one that works: each end goes over to it in its own time, and reads the old
-one no more.
+A frame takes a random time. Links are independent, so frames of different links overtake each other. A cut direction
+stalls, as TCP does: frames in flight arrive late, after the cut has healed, or never, because the connection was given
+up first. A broken connection loses its frames in flight, and each end learns of it at its own time. A pair in which one
+knows the other reconnects some time later. A connection needs both directions. If both nodes dial, a new connection
+replaces a working one: each end switches to it at its own time and stops reading the old one.
 Above: nodes.
 """
 
@@ -26,22 +25,22 @@ if TYPE_CHECKING:
     from cluster.sim.event_queue import EventQueue
     from cluster.sim.seeded_random import SeededRandom
 
-DIAL_BACKOFF_MAX = 8  # times the usual pause
+DIAL_BACKOFF_MAX = 8  # factor on the usual delay
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 
 
 class Delays(msgspec.Struct, frozen=True):
-    """How long things take, in seconds. With `jitter` and `spike_share` 0 every frame takes `base`."""
+    """Delays in seconds. With `jitter` and `spike_share` 0 every frame takes `base`."""
 
     base: float = 0.001
-    jitter: float = 0.0  # mean of what comes on top
-    spike_share: float = 0.0  # how many frames meet a queue on the way
-    spike: float = 0.0  # and the mean of what that costs
-    notice_max: float = 0.01  # until an end hears that its connection broke
-    dial: float = 0.05  # between two attempts to connect
-    give_up_min: float = 1.0  # a stalled connection is given up after this at the earliest
+    jitter: float = 0.0  # mean of the additional delay
+    spike_share: float = 0.0  # share of frames that meet a queue on the way
+    spike: float = 0.0  # mean delay of that queue
+    notice_max: float = 0.01  # until an end learns that its connection broke
+    dial: float = 0.05  # between two connection attempts
+    give_up_min: float = 1.0  # minimum time before a stalled connection is given up
     give_up_max: float = 8.0
 
 
@@ -56,8 +55,8 @@ class NetworkNode(Protocol):
     @property
     def pid(self) -> ProcessId: ...
     @property
-    def answers(self) -> bool: ...  # a process runs there, and does so now
-    def wants(self, name: str) -> bool: ...  # a process there would connect to this one
+    def answers(self) -> bool: ...  # whether a process runs there and is not paused
+    def wants(self, name: str) -> bool: ...  # whether a process there would connect to this one
     def connect(self, peer: ProcessId, channel: OneWayChannel, life: int) -> None: ...
     def disconnect(self, peer: ProcessId, life: int) -> None: ...
     def frame(self, sender: ProcessId, frame: Frame) -> None: ...
@@ -72,16 +71,16 @@ class OneWayChannel:
         self.wire = wire
         self.source = source
         self.destination = destination
-        self.cuts = 0  # how many faults hold it up now
+        self.cuts = 0  # number of active cuts
         self.slowness = 1.0  # factor on delays
         self.in_flight: deque[Frame] = deque()
-        self.last = 0.0  # when the last frame arrives
-        self.opened = 0.0  # when the destination has heard of the connection
-        self.turn = 0  # arrivals that were planned before the last cut, heal or break no longer count
+        self.last = 0.0  # arrival time of the last frame
+        self.opened = 0.0  # when the destination learns of the connection
+        self.turn = 0  # generation: arrivals scheduled before the last cut, heal or break are void
 
 
 class Wire:
-    """The two directions between two nodes, and the connection on them, if there is one."""
+    """The two directions between two nodes, and their connection, if any."""
 
     __slots__ = ("back", "chance", "dialing", "ends", "failed", "first", "forth", "life", "pids", "up")
 
@@ -91,11 +90,11 @@ class Wire:
         self.forth = OneWayChannel(self, one, other)
         self.back = OneWayChannel(self, other, one)
         self.up = False
-        self.life = 0  # number of the connection: up now, or the next one
-        self.first = 0  # number of the one since which there always was one: others took its place
-        self.pids = (one.pid, other.pid)  # who talks on the connection
+        self.life = 0  # number of the current connection, or of the next one
+        self.first = 0  # number of the first connection of an unbroken chain of replacements
+        self.pids = (one.pid, other.pid)  # the processes at the two ends
         self.dialing = False
-        self.failed = 0  # attempts in a row
+        self.failed = 0  # consecutive failed attempts
 
     @property
     def cut(self) -> bool:
@@ -103,18 +102,20 @@ class Wire:
 
 
 class SimNetwork:
+    """All wires of a world."""
+
     def __init__(
         self, events: EventQueue, chance: SeededRandom, delays: Delays, sometimes: Counter[str], *, coded: bool = False
     ) -> None:
         self.events = events
         self.delays = delays
         self._chance = chance
-        self._coded = coded  # frames pass through their wire form, so that what cannot travel is found
+        self._coded = coded  # encode and decode every frame, to find frames that cannot be sent
         self._sometimes = sometimes
         self._wires: dict[tuple[str, str], Wire] = {}
         self._ends: dict[str, NetworkNode] = {}
 
-    # ---- the shape of the network
+    # ---- topology
 
     def add(self, end: NetworkNode) -> None:
         for name in sorted(self._ends):
@@ -136,7 +137,7 @@ class SimNetwork:
         return wire.forth if wire.forth.source.name == source else wire.back
 
     def pairs_between(self, groups: Iterable[Iterable[str]]) -> list[tuple[str, str]]:
-        """The directed pairs with their ends in different groups."""
+        """The directed pairs whose ends are in different groups."""
         found: list[tuple[str, str]] = []
         for one, other in combinations([sorted(group) for group in groups], 2):
             found.extend((a, b) for a in one for b in other)
@@ -146,7 +147,7 @@ class SimNetwork:
     # ---- frames
 
     def carry(self, channel: OneWayChannel, life: int, frame: Frame) -> None:
-        """The source sends on the connection with the number `life`, as far as it knows."""
+        """Send a frame on the connection that the source believes is current: number `life`."""
         wire = channel.wire
         if not wire.up or wire.life != life:
             self._sometimes["frame sent into a broken connection"] += 1
@@ -154,7 +155,7 @@ class SimNetwork:
         if self._coded:
             back = _DECODER.decode(_ENCODER.encode(frame))
             if back != frame:
-                raise ValueError(f"a frame changed on its way: {frame!r} became {back!r}")
+                raise ValueError(f"a frame changed when it was encoded and decoded: {frame!r} became {back!r}")
             frame = back
         channel.in_flight.append(frame)
         if not channel.cuts:
@@ -186,7 +187,7 @@ class SimNetwork:
     # ---- connections
 
     def dial(self, one: str, other: str) -> None:
-        """Connect these two as soon as it is possible, and again whenever they lose each other."""
+        """Connect these two as soon as possible, and again whenever the connection is lost."""
         if one in self._ends and other in self._ends:
             wire = self.wire(one, other)
             wire.failed = 0
@@ -216,7 +217,7 @@ class SimNetwork:
         self._connect(wire)
 
     def replace(self, wire: Wire) -> bool:
-        """A second connection of the same two, in the place of the first. What that carries is never read."""
+        """Replace the connection by a second one of the same two nodes. Frames in flight are lost."""
         if not wire.up or wire.cut or not all(end.answers for end in wire.ends):
             return False
         self._sometimes["frames lost with a connection"] += bool(wire.forth.in_flight or wire.back.in_flight)
@@ -233,7 +234,7 @@ class SimNetwork:
             self._open(wire, wire.back, wire.forth)
 
     def _open(self, wire: Wire, first: OneWayChannel, second: OneWayChannel) -> None:
-        """The source of `first` hears of the connection now, its destination a message delay later."""
+        """The source of `first` learns of the connection now, its destination a message delay later."""
         self._sometimes["connection"] += 1
         later = self.events.now + self._delay(first)
         for channel in (first, second):
@@ -252,9 +253,9 @@ class SimNetwork:
     def break_connection(
         self, wire: Wire, *, silent_for: NetworkNode | None = None, sent_by: NetworkNode | None = None
     ) -> bool:
-        """The connection is no more. Who it is `silent_for` hears of it only when it gives up, or at the next one.
+        """Break the connection. The node `silent_for` learns of it only when it gives up, or at the next connection.
 
-        What it carries is lost, but for what was `sent_by` this end, whose host still delivers it.
+        Frames in flight are lost, except those `sent_by` this end, whose host still delivers them.
         """
         if not wire.up:
             self._drop(wire.forth)
@@ -275,7 +276,7 @@ class SimNetwork:
             if end is silent_for:
                 delay = wire.chance.between(self.delays.give_up_min, self.delays.give_up_max)
             last = incoming.last if incoming.in_flight else self.events.now
-            for life in range(wire.first, wire.life + 1):  # the end may not have gone over to the last one yet
+            for life in range(wire.first, wire.life + 1):  # the end may not have switched to the last one yet
                 self.events.at(max(last, self.events.now + delay), end.disconnect, peer, life)
         wire.life += 1
         self._redial(wire)
@@ -283,14 +284,14 @@ class SimNetwork:
 
     @staticmethod
     def _drop(channel: OneWayChannel) -> None:
-        """What is on its way never arrives."""
+        """Drop the frames in flight."""
         channel.turn += 1
         channel.in_flight.clear()
 
-    # ---- faults of the network
+    # ---- network faults
 
     def cut(self, source: str, destination: str) -> None:
-        """Nothing arrives in this direction any more. Cuts add up: each has to heal."""
+        """Stop this direction. Cuts are counted: each must be mended."""
         channel = self.channel(source, destination)
         channel.cuts += 1
         if channel.cuts > 1:
@@ -312,7 +313,7 @@ class SimNetwork:
             self.break_connection(wire)
 
     def mend(self, source: str, destination: str) -> None:
-        """One cut less in this direction."""
+        """Remove one cut of this direction."""
         channel = self.channel(source, destination)
         if not channel.cuts:
             return
@@ -324,7 +325,7 @@ class SimNetwork:
         self._plan_anew(channel)
 
     def slow_down(self, one: str, other: str, factor: float) -> None:
-        """Everything between the two takes so many times as long, also what is on its way."""
+        """Multiply all delays between the two by `factor`, also of frames in flight."""
         wire = self.wire(one, other)
         for channel in (wire.forth, wire.back):
             channel.slowness = factor
@@ -332,11 +333,11 @@ class SimNetwork:
                 self._plan_anew(channel)
 
     def _plan_anew(self, channel: OneWayChannel) -> None:
-        """What is on its way starts once more from its source."""
+        """Reschedule the frames in flight from their source."""
         channel.turn += 1
         channel.last = max(self.events.now, channel.opened)
         if not channel.wire.up:
-            channel.in_flight.clear()  # what outlived its sender is lost now
+            channel.in_flight.clear()  # frames that outlived their sender are lost now
         for _ in channel.in_flight:
             self._plan_arrival(channel)
 

@@ -1,10 +1,10 @@
-"""A simulated node: a host with a disk and a clock of its own, and the process that runs there, if one does.
+"""Simulated node: a host with its own disk and clock, and the process that runs on it, if any.
 
-The node is the runtime of its process: it hands inputs in one after the other, performs the effects in their order,
-wakes the process at its deadline. A write may take time, and the process goes on handling inputs meanwhile: effects
-behind the write wait for it. What a process reports to the trace takes place between the effects where it was reported,
-so that a crash between two effects also cuts the trace there: what depended on a write that never happened has not been
-seen by anybody. But what the state machine was given is in the trace at once, since it cannot be taken back.
+The node is the runtime of its process: it hands in inputs one by one, performs effects in order, and wakes the process
+at its deadline. A write may take time. The process handles inputs meanwhile, and effects behind the write wait. A
+reported action enters the trace between the effects where it was reported, so a crash between two effects also cuts the
+trace there: nothing that depended on a write that never happened was seen by any observer. What the state machine
+received enters the trace at once, since it cannot be undone.
 Above: the world.  Below: network, disk, the process.
 """
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from cluster.sim.seeded_random import SeededRandom
 
 TICK, FRAME, CONNECT, DISCONNECT, SUBMIT, LEAVE, WRITTEN = range(7)
-FLUSHED_SHARE = 0.7  # of the connections of a process that dies still deliver what it had sent
-ROUNDING = 1e-6  # a deadline this close is reached
+FLUSHED_SHARE = 0.7  # share of a crashed process's connections that still deliver what it sent
+ROUNDING = 1e-6  # a deadline this close counts as reached
 
 
 class SimulatedProcess(Protocol):
-    """The process, as `cluster.stack` describes it: an input, then the effects that it asks for."""
+    """A process as described in `cluster.stack`: inputs, then the effects that they cause."""
 
     @property
     def context(self) -> Context: ...
@@ -54,7 +54,7 @@ class SimulatedProcess(Protocol):
 
 
 class ProcessFactory(Protocol):
-    """Makes a process from what its disk holds: `cluster.stack.Process`, or something that stands for it."""
+    """Makes a process from the content of its disk: `cluster.stack.Process`, or a substitute."""
 
     def __call__(
         self,
@@ -68,11 +68,11 @@ class ProcessFactory(Protocol):
 
 
 class InvalidEffect(Exception):
-    """The process did what no runtime can make sense of."""
+    """The process requested an effect that no runtime can perform."""
 
 
 class NodeObserver(Protocol):
-    """Who sees what happens: the world."""
+    """Sees what happens on a node: the world."""
 
     def step(self, process: ProcessId, action: Action) -> None: ...
     def sent(self, process: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None: ...
@@ -80,6 +80,8 @@ class NodeObserver(Protocol):
 
 
 class SimNode:
+    """A host and its current process."""
+
     __slots__ = (
         "_busy", "_chance", "_clock_last", "_clock_offset", "_crashed", "_done", "_effects", "_events", "_inbox",
         "_make", "_network", "_notes", "_out", "_performing", "_settings", "_sometimes", "_wake_at", "_watch",
@@ -113,19 +115,19 @@ class SimNode:
         self.process: SimulatedProcess | None = None
         self.machine = History()
         self.primary: View | None = None
-        self.pending: dict[int, bytes] = {}  # ticket -> body, of this life
+        self.pending: dict[int, bytes] = {}  # open submissions of this life: ticket -> body
         self.delivered_count = 0
         self.refused_count = 0
         self.known: set[str] = set(contacts)
         self.started_count = 0
         self.paused = False
         self.leaving = False
-        self.gone = False  # for ever
-        self.input_cost = 0.0  # seconds for each input
-        self.write_cost = 0.0  # seconds more where it writes
-        self.write_time = 0.0  # seconds that a write takes, beside which the process handles inputs
-        self.silent_share = 0.5  # of those deaths nobody is told of
-        self.crash_after = -1  # this many effects from now the process dies; -1: not at all
+        self.gone = False  # left or lost for good
+        self.input_cost = 0.0  # seconds per input
+        self.write_cost = 0.0  # additional seconds per write
+        self.write_time = 0.0  # duration of a write; the process handles inputs meanwhile
+        self.silent_share = 0.5  # share of crashes without a disconnect
+        self.crash_after = -1  # crash after this many effects; -1: never
         self._make = make
         self._settings = settings
         self._events = events
@@ -133,24 +135,24 @@ class SimNode:
         self._chance = chance
         self._watch = watch
         self._sometimes = sometimes
-        self._notes: deque[tuple[int, Action]] = deque()  # how many effects come before it
-        self._effects: deque[Effect] = deque()  # that did not take place yet
-        self._done = 0  # effects of this life that took place
-        self._writing = False  # a write is under way
-        self._writable = 0  # of the effects that wait, how many belong to the write that has ended
+        self._notes: deque[tuple[int, Action]] = deque()  # (number of effects before the action, the action)
+        self._effects: deque[Effect] = deque()  # effects not performed yet
+        self._done = 0  # effects performed in this life
+        self._writing = False  # a write is in progress
+        self._writable = 0  # number of waiting effects that belong to the finished write
         self._out: dict[ProcessId, tuple[OneWayChannel, int]] = {}
         self._inbox: deque[tuple[int, Any, Any]] = deque()
         self._busy = False
-        self._performing = False  # what strikes meanwhile waits, as it would for any process
-        self._crashed = False  # this process was there before, and will recover
-        self._wake_at = inf  # in virtual time
+        self._performing = False  # faults that strike meanwhile wait
+        self._crashed = False  # this process existed before and will recover
+        self._wake_at = inf  # virtual time of the next wake-up
         self._clock_offset = 0.0
         self._clock_last = 0.0
 
-    # ---- life and death
+    # ---- start and crash
 
     def start(self) -> None:
-        """A life begins, from what the disk holds."""
+        """Start a process from the content of the disk."""
         if self.process is not None or self.gone:
             return
         self.started_count += 1
@@ -168,7 +170,7 @@ class SimNode:
         self._drain()
 
     def crash(self, *, silent: bool = False, disk_lost: bool = False) -> bool:
-        """The process ends without a word. `silent`: as with the power, nobody is told that connections are gone."""
+        """Crash the process. `silent`: peers get no disconnect, as in a power failure."""
         if self.process is None:
             return False
         self._watch.step(self.pid, Crashed(disk_lost))
@@ -201,7 +203,7 @@ class SimNode:
     # ---- the clock
 
     def clock(self) -> float:
-        """What the process sees: a clock that never goes back, but may leap or stand still."""
+        """The process's clock: it never goes back, but may jump forward or stand still."""
         time = self._events.now + self._clock_offset
         if time < self._clock_last:
             return self._clock_last
@@ -210,7 +212,7 @@ class SimNode:
 
     @property
     def stands_still(self) -> bool:
-        """Whether its clock was set back, and its time has not come again."""
+        """Whether the clock was set back and has not reached its old time again."""
         return self._events.now + self._clock_offset + ROUNDING < self._clock_last
 
     def jump_clock(self, seconds: float) -> None:
@@ -291,7 +293,7 @@ class SimNode:
             self._writing, self._writable = False, what
         self._perform(process)
 
-    # ---- what the network asks of an end
+    # ---- interface of the network
 
     @property
     def answers(self) -> bool:
@@ -301,7 +303,7 @@ class SimNode:
         return self.process is not None and name in self.known
 
     def learn(self, name: str) -> None:
-        """Where another is: call it."""
+        """Learn of another node, and dial it."""
         if name != self.name and name not in self.known:
             self.known.add(name)
             self._network.dial(self.name, name)
@@ -363,10 +365,10 @@ class SimNode:
             self.put(WRITTEN, None, count)
 
     def _perform_until_write(self, process: SimulatedProcess) -> bool:
-        """Effects up to the first that has to wait for a write. Whether anything was written."""
+        """Perform effects up to the first that waits for a write. Returns whether anything was written."""
         effects = self._effects
         written = False
-        while self._tell(process) and effects:
+        while self._publish(process) and effects:
             effect = effects[0]
             kind = type(effect)
             if kind is Persist and self.write_time and not self._writable:
@@ -385,8 +387,8 @@ class SimNode:
                 self._perform_rare(effect)
         return written
 
-    def _tell(self, process: SimulatedProcess) -> bool:
-        """The actions before the next effect take place. False: one of them set off the end of the process."""
+    def _publish(self, process: SimulatedProcess) -> bool:
+        """Publish the actions before the next effect. False: one of them triggered a crash of this process."""
         notes = self._notes
         while notes and notes[0][0] <= self._done:
             self._watch.step(self.pid, notes.popleft()[1])
@@ -395,7 +397,7 @@ class SimNode:
         return True
 
     def _dies_before(self, effect: Effect) -> bool:
-        """Whether the planned crash comes now, with this effect not taking place any more."""
+        """Whether the planned crash happens now, before this effect."""
         if self.crash_after > 0:
             self.crash_after -= 1
             return False

@@ -1,7 +1,7 @@
-"""The plan of a run: everything that chance decides beforehand, made from a seed. A part of a plan is a plan too.
+"""Run plan of the simulator: settings, network, submissions and fault schedule, all drawn from one seed.
 
-Swarm testing: every seed takes its own few kinds of faults, its own settings and its own network, so that a rare
-combination is not drowned by all the others.
+Swarm testing: every seed uses only a few kinds of faults, its own settings and its own network, so that common faults
+do not mask a rare combination. Any subset of a plan is a valid plan.
 Above: run, shrink.  Below: faults.
 """
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAMES = "abcdefg"
-FALL_EVERY = 2.5  # seconds between two falls of many: long enough that each is noticed
-CODED_SHARE = 0.1  # of the runs pass every frame and record through its wire form
+FALL_EVERY = 2.5  # seconds between two permanent losses: long enough that each is detected
+CODED_SHARE = 0.1  # share of runs that encode and decode every frame and record
 AMBUSH_ACTIONS = (
     "StartChange", "MembershipView", "GcsView", "Block", "VsNewView", "DvsNewView", "DvsRegister", "Established",
     "Confirm", "CatchUp", "Recovered", "StateDigest", "Broadcast",
@@ -49,19 +49,23 @@ AMBUSH_ACTIONS = (
 
 
 class Submission(msgspec.Struct, frozen=True):
+    """An entry to submit at a time and node."""
+
     at: float
     node: str
     body: bytes
 
 
 class RunPlan(msgspec.Struct, frozen=True):
+    """Everything that determines a run."""
+
     seed: int
-    names: str  # all nodes that there will ever be; the first one founds the group
-    first: str  # those that start at once
+    names: str  # all nodes of the run; the first one founds the group
+    first: str  # nodes that start at time 0
     settings: Settings
     delays: Delays
     coded: bool
-    lasts: float  # seconds until everything heals
+    lasts: float  # duration of the fault phase in seconds
     faults: tuple[AnyFault, ...]
     submissions: tuple[Submission, ...]
 
@@ -76,6 +80,7 @@ class RunPlan(msgspec.Struct, frozen=True):
 
 
 def make_plan(seed: int, nodes_min: int = 3, nodes_max: int = 7) -> RunPlan:
+    """Draw the plan of a seed."""
     chance = SeededRandom(seed).fork("plan")
     names = NAMES[: nodes_min + chance.below(nodes_max - nodes_min + 1)]
     late = chance.below(2) if len(names) > 3 else 0
@@ -121,7 +126,7 @@ def _delays(chance: SeededRandom) -> Delays:
 
 
 def _submissions(chance: SeededRandom, names: str, lasts: float) -> tuple[Submission, ...]:
-    """Some steady, some in bursts, one node perhaps more than the others."""
+    """Steady submissions and bursts; one node may submit more than the others."""
     count = chance.choice((10, 30, 60, 150))
     loud = chance.choice(names) if chance.hits(0.3) else ""
     found: list[Submission] = []
@@ -136,14 +141,14 @@ def _submissions(chance: SeededRandom, names: str, lasts: float) -> tuple[Submis
 
 
 class _Faults:
-    """The schedule of faults of one run."""
+    """Draws the fault schedule of one run."""
 
     def __init__(self, chance: SeededRandom, names: str, first: str, lasts: float) -> None:
         self.chance = chance
         self.names = names
         self.first = first
         self.lasts = lasts
-        self.for_ever = 0  # how many were lost for ever, of few
+        self.for_ever = 0  # nodes lost for good; bounded
         kinds: tuple[Callable[[float], SimpleFault], ...] = (
             self.partition, self.cuts, self.broken, self.flaky, self.slow_link, self.pause, self.slow_node,
             self.clock_jump, self.crash, self.crash_inside, self.disk_loss, self.total_crash, self.leave,
@@ -171,13 +176,13 @@ class _Faults:
         return tuple(sorted(found, key=lambda fault: fault.at))
 
     def sharpen(self, fault: SimpleFault) -> SimpleFault:
-        """A crash in an ambush hits the one who stepped into it, more often than not."""
+        """Make a crash in an ambush usually hit the process that triggered it."""
         if isinstance(fault, Crash | Pause | SlowNode) and self.chance.hits(0.7):
             return CrashInside(fault.at, fault.lasts, "", self.chance.below(6))
         return fault
 
     def some_time(self) -> float:
-        """Short against the detector, about as long, or long."""
+        """A duration that is short, similar or long compared with the failure detector's timeout."""
         return self.chance.exponential(self.chance.choice((0.05, 0.8, 3.0)))
 
     def pair(self) -> tuple[str, str]:
@@ -253,7 +258,7 @@ class _Faults:
         return found
 
     def slow_disks(self, chance: SeededRandom) -> list[AnyFault]:
-        """In every fourth run disks are slow for a while, and often the process or all of them crash meanwhile."""
+        """Slow disks for a while in every fourth run, often with a crash of one or all processes meanwhile."""
         if not chance.hits(0.25):
             return []
         found: list[AnyFault] = []
@@ -271,7 +276,7 @@ class _Faults:
         return found
 
     def falling(self) -> list[AnyFault]:
-        """One after the other falls, each noticed before the next; two remain."""
+        """Lose nodes one by one, each detected before the next, until two remain."""
         order = self.chance.sample(self.first, len(self.first) - 2)
         start = 1.0 + self.chance.exponential(1.0)
         return [Crash(start + FALL_EVERY * i, 8.0, name, self.chance.hits(0.5)) for i, name in enumerate(order)]

@@ -1,4 +1,4 @@
-"""The simulator around the real stack: `cluster.stack.Process` in every node, the specifications as its judges."""
+"""Runs the real protocol stack (`cluster.stack.Process`) in the simulator, checked by the specifications."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 
 
 def play(plan: RunPlan, listener: FrameListener | None = None) -> RunResult:
+    """Run a plan."""
     return run(plan, Process, Specifications(plan.names[0]), listener)
 
 
 def run_task(task: SeedTask) -> RunResult:
+    """Run the seed of a task."""
     return play(make_plan(task.seed, task.nodes_min, task.nodes_max))
 
 
 def same_failure(wanted: RunFailure) -> Callable[[RunPlan], bool]:
-    """Whether a plan fails in this way too."""
+    """Returns a predicate: whether a plan fails in the same way."""
 
     def fails(plan: RunPlan) -> bool:
         failure = play(plan).failure

@@ -1,8 +1,8 @@
-"""One run of a plan: a phase of faults, then everything heals, then the run has to show that it lives.
+"""One simulation run: a fault phase, healing, then a liveness check.
 
-Live: one primary view of all that are up, every submission of theirs at its end, all replicas equal; in bounded virtual
-time. Where so many were lost for ever that no view of all that are up may be primary (the rule of the primary views,
-read from the disks), nothing of that is asked for.
+Live means: one primary view of all running processes, an outcome for each of their submissions, and equal replicas,
+within bounded virtual time. If so many nodes were lost for good that no view of the running ones may be primary (by the
+primary view rule, read from the disks), liveness is not required.
 Above: explore, shrink.  Below: plan, world.
 """
 
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from cluster.sim.node import ProcessFactory
     from cluster.sim.plan import RunPlan, Submission
 
-VIEW_WITHIN = 0.5  # virtual seconds: much longer than a change of view may take, once it is noticed that one is due
-SILENT_SHARE = 0.4  # of the last crashes nobody is told of
-LIVE_WITHIN = 40.0  # virtual seconds after everything healed
-QUIET = 1.5  # of them without any action at the end: the group is not only whole, but at rest
+VIEW_WITHIN = 0.5  # virtual seconds: much longer than a view change takes once the change is detected
+SILENT_SHARE = 0.4  # share of final crashes without a disconnect
+LIVE_WITHIN = 40.0  # virtual seconds after healing
+QUIET = 1.5  # final virtual seconds without any action: the group is not only complete but quiescent
 
 
 class RunFailure(msgspec.Struct, frozen=True):
-    kind: str  # the specification that was violated, "liveness", or the name of an exception
+    """Why a run failed."""
+
+    kind: str  # the violated specification, "liveness", or the name of an exception
     step: int
     text: str
 
@@ -43,37 +45,39 @@ class RunFailure(msgspec.Struct, frozen=True):
 
 
 class RunResult(msgspec.Struct, frozen=True):
+    """Outcome and coverage of a run."""
+
     seed: int
     failure: RunFailure | None
     steps: int
     events: int
-    seconds: float  # of virtual time
+    seconds: float  # virtual seconds
     sometimes: dict[str, int]
     clauses: dict[str, int]
 
 
 class RunJudge:
-    """A watcher with an opinion: it raises where it sees what may not be. This one judges nothing."""
+    """A watcher that raises on a violation. This base class checks nothing."""
 
     def watch(self, world: World) -> None:
-        """The world that it will see."""
+        """Set the world to check."""
 
     def step(self, process: ProcessId, action: Action) -> None: ...
 
     def after(self, world: World, process: ProcessId) -> None: ...
 
     def finish(self, world: World, live: bool) -> None:
-        """The run is over; `live`: it ended with a group that is whole."""
+        """The run is over; `live`: it ended with a complete group."""
 
     def in_time(self, last_event: float, members: list[ProcessId], *, detection: float, latency: float) -> None:
-        """The last change in a quiet network was then, and left these. They had all the time they could want since."""
+        """Check bounded view change time: the last change in a quiet network was at `last_event` and left `members`."""
 
     def clauses(self) -> dict[str, int]:
-        """What it looked at, and how often."""
+        """How often each clause was exercised."""
         return {}
 
     def verdict(self, _error: Exception) -> str | None:
-        """The name of the specification that this exception says is violated."""
+        """The name of the specification that this exception reports as violated, or None."""
         return None
 
 
@@ -97,7 +101,7 @@ def run(
     failure = None
     try:
         _play(plan, world, judge)
-    except Exception as error:  # whatever the processes raise is a finding
+    except Exception as error:  # any exception of a process is a finding
         failure = RunFailure(*kind_and_text(error, judge, world))
     return RunResult(
         seed=plan.seed,
@@ -140,7 +144,7 @@ def _play(plan: RunPlan, world: World, judge: RunJudge) -> None:
 
 
 def _contacts(plan: RunPlan, name: str, founder: str) -> str:
-    """The founder, but who comes late knows all the others: the founder may be gone by then."""
+    """The founder; a node that joins late knows all others, since the founder may be gone."""
     if name == founder:
         return ""
     return founder if name in plan.first else plan.first
@@ -156,7 +160,7 @@ def _submit(submission: Submission, world: World) -> None:
 
 
 def heal(world: World) -> None:
-    """All faults end; who crashed starts again, but for those that left."""
+    """End all faults and restart crashed nodes, except those that left."""
     world.remark("everything heals")
     world.calm = True
     world.ambushes.clear()
@@ -174,7 +178,7 @@ def heal(world: World) -> None:
 
 
 def _introduce(world: World) -> None:
-    """Who was told of nobody but those that are gone, and is known to nobody, is told of the others by its operator."""
+    """Give a node that knows only departed nodes, and that no node knows, new contacts, as an operator would."""
     running = world.running()
     for node in running:
         others = {other.name for other in running if other is not node}
@@ -184,7 +188,7 @@ def _introduce(world: World) -> None:
 
 
 def _wait_until_live(world: World) -> bool:
-    """Whether the group is whole again, and at rest; raises where the rules allow it, and it is not."""
+    """Whether the group is complete and quiescent again; raises if the rules allow that and it is not."""
     limit = world.events.now + LIVE_WITHIN
     try:
         while True:
@@ -202,9 +206,9 @@ def _wait_until_live(world: World) -> bool:
 
 
 def last_change(world: World, judge: RunJudge) -> None:
-    """One more crash, in a quiet network and in the middle of a multicast: the others are one view in time.
+    """Crash one more node, in a quiet network during a multicast: the others must form one view in time.
 
-    Where it is silent, no connection closes, and the others have nothing to go by but that they hear nothing.
+    If the crash is silent, no connection closes and the others can only rely on the missing heartbeats.
     """
     chance = world.chance.fork("last change")
     silent = world.chance.fork("silent last change").hits(SILENT_SHARE)
@@ -242,7 +246,7 @@ def live(world: World) -> bool:
 
 
 def allowed(world: World) -> bool:
-    """Whether all that are up may form a primary view, by what is on their disks."""
+    """Whether the running processes may form a primary view, according to their disks."""
     nodes = world.running()
     images = [node.disk.read() for node in nodes]
     acts = [image.act for image in images if image.act is not None]
@@ -255,7 +259,7 @@ def allowed(world: World) -> bool:
 
 
 def majority(members: set[ProcessId], view: View) -> bool:
-    """More than half of the view, or half with its lowest member."""
+    """Whether `members` has more than half of the view, or half including its lowest member."""
     common = len(members.intersection(view.members))
     return 2 * common > len(view.members) or (2 * common == len(view.members) and min(view.members) in members)
 

@@ -1,7 +1,7 @@
-"""Random numbers from a seed, the same on every machine and in every version of Python.
+"""Seeded random numbers, equal on every machine and Python version.
 
-Splitmix64 (Steele, Lea, Flood, OOPSLA 2014): a counter and a mix of its bits. Named forks give every link and every
-node a stream of its own, so that one step less in a schedule leaves the other streams as they were.
+Splitmix64 (Steele, Lea, Flood, OOPSLA 2014): a counter and a bit mixer. Named forks give every link and every node its
+own stream, so that removing a step from a schedule leaves the other streams unchanged.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ _UNIT = 2.0**-53
 
 
 class SeededRandom:
+    """A random stream."""
+
     __slots__ = ("_seed", "_state")
 
     def __init__(self, seed: int) -> None:
@@ -55,12 +57,12 @@ class SeededRandom:
             items[i], items[j] = items[j], items[i]
 
     def sample(self, items: Sequence[Item], count: int) -> list[Item]:
-        """`count` different ones of these, in random order."""
+        """`count` distinct items in random order."""
         pool = list(items)
         self.shuffle(pool)
         return pool[:count]
 
     def fork(self, name: str) -> SeededRandom:
-        """A stream of its own, the same for the same seed and name whatever was drawn before."""
+        """An independent stream, determined by seed and name, whatever was drawn before."""
         digest = blake2b(f"{self._seed}/{name}".encode(), digest_size=8).digest()
         return SeededRandom(int.from_bytes(digest, "big"))

@@ -1,8 +1,8 @@
-"""Shrinking: the plan of a run that fails, reduced to fewer steps that still fail.
+"""Shrinks the plan of a failing run to fewer steps that still fail.
 
-Delta debugging (Zeller, Hildebrandt, 2002) over the faults and the submissions together: leave out ever smaller parts,
-keep what still fails. Deterministic, and bounded in the number of runs. "Still fails" means in the same way: by the
-same specification, or both times for want of liveness.
+Delta debugging (Zeller, Hildebrandt, 2002) over faults and submissions together: remove ever smaller parts and keep
+what still fails. Deterministic, with a bounded number of runs. "Still fails" means in the same way: by the same
+specification, or again for lack of liveness.
 Above: the command line.  Below: run.
 """
 
@@ -22,7 +22,7 @@ Step = AnyFault | Submission
 
 
 def shrink(plan: RunPlan, fails: Callable[[RunPlan], bool], *, runs_max: int = RUNS_MAX) -> RunPlan:
-    """The smallest plan found. `fails` runs a plan and says whether it fails in the way that is looked for."""
+    """The smallest failing plan found. `fails` runs a plan and returns whether it fails in the same way."""
     runs = 0
 
     def still_fails(steps: list[Step]) -> bool:

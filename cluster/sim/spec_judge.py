@@ -1,4 +1,4 @@
-"""The specifications as judges of a run: the one place where the simulator meets `cluster.specs`."""
+"""Checks a simulated run against the specifications. The only module of the simulator that uses `cluster.specs`."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ class Specifications(RunJudge):
 
 
 def joint(world: World) -> Joint:
-    """The processes that are up. What runs in a node of a world that specifications judge is a whole stack."""
+    """The joint state of the running processes, each of which must be a complete stack."""
     return {node.pid: cast("ProcessState", node.process) for node in world.running()}

@@ -1,8 +1,8 @@
-"""The main stories of a group, told the same way every time: golden conversations for reading and comparing.
+"""Fixed scenarios of a group, narrated deterministically: golden conversations to read and compare.
 
-Every frame takes a millisecond here, and nothing is left to chance but what the processes draw for themselves. What a
-story does before its `yield` is not told.
-Above: the command line, tests.  Below: world, narrate, run (for what a judge is).
+Every frame takes one millisecond, and the only randomness is what the processes draw themselves. The part of a scenario
+before its `yield` is not narrated.
+Above: the command line, tests.  Below: world, narrate, run (for the judge interface).
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def laggard(world: World) -> Story:
     world.restart("c").settle()
 
 
-LAGGARD_SNAPSHOTS = 20  # positions between two snapshots in the stories
+LAGGARD_SNAPSHOTS = 20  # positions between two snapshots in the scenarios
 STORIES: dict[str, Callable[[World], Story]] = {
     "founding": founding,
     "broadcast": broadcast,
@@ -138,14 +138,14 @@ STORIES: dict[str, Callable[[World], Story]] = {
 }
 
 
-def tell(
+def narrate_story(
     name: str,
     make: ProcessFactory,
     write: Callable[[str], None],
     detail: Detail = Detail.CONVERSATION,
     judge: RunJudge | None = None,
 ) -> World:
-    """Tell one story, line by line, and return the world that it ends in. The judge raises where it disagrees."""
+    """Narrate one scenario line by line and return its final world. The judge raises on a violation."""
     judge = judge or RunJudge()
     story = STORIES[name]
     write(f"# {story.__doc__}")
@@ -158,19 +158,19 @@ def tell(
     narrator.flush()
     narrator.muted = False
     for _ in telling:
-        raise AssertionError("a story begins once")
+        raise AssertionError("a scenario has exactly one yield")
     narrator.flush()
     judge.finish(world, live(world))
     return world
 
 
 def write_all(folder: Path, make: ProcessFactory) -> list[Path]:
-    """Write every story to a file of its name."""
+    """Write every scenario to a file of its name."""
     folder.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
     for name in STORIES:
         lines: list[str] = []
-        tell(name, make, lines.append)
+        narrate_story(name, make, lines.append)
         path = folder / f"{name}.txt"
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         paths.append(path)

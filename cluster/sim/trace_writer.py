@@ -1,4 +1,4 @@
-"""Records a simulated run in the form that members record theirs in, so that `python -m cluster check` judges either.
+"""Records a simulated run as a trace, in the members' format, so that `python -m cluster check` can check it.
 
 Below: the world, as one of its listeners.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TraceWriter:
-    """All processes in one file. Somebody else may listen too."""
+    """Writes the actions of all processes to one file. `also` is another listener to forward to."""
 
     def __init__(self, founder: str, write: Callable[[bytes], object], also: FrameListener | None = None) -> None:
         self._write = write

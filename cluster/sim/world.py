@@ -1,8 +1,8 @@
-"""The world of a simulation, and the words in which scenarios are told.
+"""Simulated world: nodes, network and virtual clock, with a fluent API for scenarios.
 
-A world is nodes with one-letter names, the network between them and one virtual clock, all driven by one seed. The
-words (`start`, `partition`, `crash`, `broadcast`, `settle` ...) return the world, so that a scenario reads as a story.
-Everything that happens passes `step` on its way to those who watch: specifications, narrator, faults that lie in wait.
+Nodes have one-letter names, and one seed drives everything. The scenario methods (`start`, `partition`, `crash`,
+`broadcast`, `settle` ...) return the world, so that a scenario reads as a story. Every action passes `step` on its way
+to the watchers: specifications, narrator, ambushes.
 Below: node, network.
 """
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from cluster.messages import Frame
     from cluster.names import ProcessId, View
 
-SETTLED_AFTER = 4.0  # seconds without any action: nothing more will come
+SETTLED_AFTER = 4.0  # seconds without any action after which the world counts as settled
 SETTLE_MAX = 120.0
-POLL = 0.1  # how often a condition is looked at
+POLL = 0.1  # interval between checks of a condition
 
 
 class NotReached(Exception):
-    """What was waited for did not come in the time that was given to it."""
+    """A condition did not become true in time."""
 
 
 class Watcher(Protocol):
-    """Sees every external action, and the joint state after every input that a process handled: its own is whole."""
+    """Sees every external action, and the joint state after every input that a process handled."""
 
     def step(self, process: ProcessId, action: Action) -> None: ...
     def after(self, world: World, process: ProcessId) -> None: ...
 
 
 class FrameListener(Protocol):
-    """Hears the conversation too: every frame as it is sent."""
+    """Also sees every frame as it is sent."""
 
     def action(self, time: float, process: ProcessId, action: Action) -> None: ...
     def frame(self, time: float, sender: ProcessId, to: tuple[ProcessId, ...], frame: Frame) -> None: ...
@@ -50,6 +50,8 @@ class FrameListener(Protocol):
 
 
 class World:
+    """The nodes and the network of one run."""
+
     def __init__(
         self,
         make: ProcessFactory,
@@ -63,14 +65,14 @@ class World:
     ) -> None:
         self.chance = SeededRandom(seed)
         self.settings = settings
-        self.sometimes: Counter[str] = Counter()  # what really took effect, and how often
+        self.sometimes: Counter[str] = Counter()  # faults that took effect, with counts
         self.events = EventQueue()
         self.network = SimNetwork(self.events, self.chance.fork("network"), delays, self.sometimes, coded=coded)
         self.nodes: dict[str, SimNode] = {}
         self.steps = 0
         self.frames = 0
-        self.calm = False  # the time of faults is over
-        self.ambushes: list[tuple[str, Callable[[ProcessId], object]]] = []  # name of an action -> what it sets off
+        self.calm = False  # the fault phase is over
+        self.ambushes: list[tuple[str, Callable[[ProcessId], object]]] = []  # (action name, callback)
         self._make = make
         self._coded = coded
         self._watcher = watcher
@@ -78,7 +80,7 @@ class World:
         self._step_last = 0.0
         self._parts: list[tuple[str, str]] = []  # directions cut by `partition`
 
-    # ---- who sees what
+    # ---- watchers
 
     def step(self, process: ProcessId, action: Action) -> None:
         self.steps += 1
@@ -110,10 +112,10 @@ class World:
             for _, set_off in sprung:
                 set_off(process)
 
-    # ---- the words of a scenario
+    # ---- scenario steps
 
     def add(self, name: str, *, contacts: Iterable[str] = (), founds: bool = False) -> World:
-        """A node that does not run yet."""
+        """Add a node that does not run yet."""
         node = SimNode(
             name, self._make, self.settings, self.events, self.network, self.chance.fork(f"node {name}"), self,
             self.sometimes, contacts=tuple(contacts), founds=founds, coded=self._coded,
@@ -123,7 +125,7 @@ class World:
         return self
 
     def start(self, names: str) -> World:
-        """A group of these: the first founds it, the others join, and all are in one primary view at the end."""
+        """Start a group: the first node founds it, the others join; returns when all are in one primary view."""
         first = names[0]
         for name in names:
             self.add(name, contacts=() if name == first else (first,), founds=name == first)
@@ -132,7 +134,7 @@ class World:
         return self.run_until(lambda: self.has_primary(names), within=30.0, what=f"a primary view of {names}")
 
     def join(self, name: str, via: str = "") -> World:
-        """One more, which knows one member."""
+        """Add and start one node, which knows one member."""
         if name not in self.nodes:
             self.add(name, contacts=via or next(iter(self.nodes)))
         self.remark(f"{name} joins")
@@ -140,14 +142,14 @@ class World:
         return self
 
     def leave(self, name: str) -> World:
-        """It says that it leaves, and is switched off a second later."""
+        """The node leaves and is switched off a second later."""
         self.remark(f"{name} leaves")
         self.nodes[name].leave()
         self.events.after(1.0, self._switch_off, name)
         return self
 
     def _switch_off(self, name: str) -> None:
-        """It is gone for ever."""
+        """The node is gone for good."""
         node = self.nodes[name]
         node.gone = True
         node.crash(disk_lost=True)
@@ -158,7 +160,7 @@ class World:
         return self
 
     def crash_after(self, name: str, effects: int) -> World:
-        """It dies in the middle of what it does, after so many effects."""
+        """Crash the node after so many more effects, in the middle of a step."""
         if self.nodes[name].process is not None:
             self.nodes[name].crash_after = effects
         return self
@@ -169,13 +171,13 @@ class World:
         return self
 
     def lose_disk(self, name: str) -> World:
-        """It crashes and loses its disk. Started again, it is another process."""
+        """Crash the node and lose its disk. Restarted, it is a new process."""
         self.remark(f"{name} crashes and loses its disk")
         self.nodes[name].crash(disk_lost=True)
         return self
 
     def partition(self, *groups: str) -> World:
-        """Only who is in one group can talk; nodes that are not named form a group of their own."""
+        """Only nodes of the same group can communicate; unnamed nodes form a group of their own."""
         self.heal()
         rest = [name for name in self.nodes if not any(name in group for group in groups)]
         self.remark("partition " + " | ".join([*groups, *(["".join(rest)] if rest else [])]))
@@ -185,14 +187,14 @@ class World:
         return self
 
     def cut(self, source: str, destination: str) -> World:
-        """Nothing gets through in this direction any more."""
+        """Stop this direction."""
         self.remark(f"cut {source} to {destination}")
         self._parts.append((source, destination))
         self.network.cut(source, destination)
         return self
 
     def heal(self) -> World:
-        """Partitions and cuts end."""
+        """End partitions and cuts."""
         if self._parts:
             self.remark("the network heals")
         for source, destination in self._parts:
@@ -206,7 +208,7 @@ class World:
         return self
 
     def dial_again(self, one: str, other: str) -> World:
-        """Both dial, and the new connection takes the place of the one that is there."""
+        """Both nodes dial, and the new connection replaces the existing one."""
         self.remark(f"{one} and {other} have a second connection")
         self.network.replace(self.network.wire(one, other))
         return self
@@ -222,7 +224,7 @@ class World:
         return self
 
     def upon(self, action: str, do: Callable[[], object]) -> World:
-        """At the next moment when some process does this (a class of cluster.actions), do that."""
+        """Call `do` at the next occurrence of an action (a class of cluster.actions)."""
         self.ambushes.append((action, lambda _process: do()))
         return self
 
@@ -237,7 +239,7 @@ class World:
         return self
 
     def run_until(self, condition: Callable[[], bool], *, within: float, what: str = "the condition") -> World:
-        """Until it holds; looked at every `POLL` seconds."""
+        """Run until the condition holds; it is checked every `POLL` seconds."""
         limit = self.events.now + within
         while not condition():
             if self.events.now >= limit:
@@ -246,13 +248,13 @@ class World:
         return self
 
     def settle(self, quiet: float = SETTLED_AFTER, *, within: float = SETTLE_MAX) -> World:
-        """Until nothing has happened for a while but heartbeats."""
+        """Run until only heartbeats have happened for a while."""
         start = self.events.now
         return self.run_until(
             lambda: self.events.now - max(start, self._step_last) >= quiet, within=within, what="quiet"
         )
 
-    # ---- what can be seen from outside
+    # ---- observation
 
     def running(self) -> list[SimNode]:
         return [node for node in self.nodes.values() if node.process is not None]
@@ -261,7 +263,7 @@ class World:
         return self.nodes[name].machine.bodies
 
     def primary(self, name: str) -> View | None:
-        """The primary view that this node is in, as far as it knows."""
+        """The primary view that this node believes to be in."""
         return self.nodes[name].primary
 
     def has_primary(self, names: Iterable[str]) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TOP = Path(__file__).resolve().parents[2]
-TEST = "tests/cluster/runtime/test_processes.py::test_all_lose_power_and_go_on_from_their_disks"
+TEST = "tests/cluster/runtime/test_processes.py::test_all_lose_power_and_resume_from_their_disks"
 
 
 def main(arguments: list[str]) -> int:

@@ -17,7 +17,7 @@ README = Path(__file__).resolve().parent.parent.parent / "cluster" / "README.md"
 
 def test_the_broadcast_in_the_readme_matches_the_narrated_story() -> None:
     lines: list[str] = []
-    stories.tell("broadcast", Process, lines.append, Detail.STORY)
+    stories.narrate_story("broadcast", Process, lines.append, Detail.STORY)
     assert "\n".join(lines) in README.read_text("utf-8")
 
 

@@ -150,7 +150,7 @@ def test_a_state_machine_sees_only_entries_on_the_local_disk(world: World) -> No
 
 
 def test_applying_an_entry_before_its_write_is_detected() -> None:
-    undo = next(mutant for mutant in MUTANTS if mutant.name == "seen before it is on disk").apply()
+    undo = next(mutant for mutant in MUTANTS if mutant.name == "applied before it is on disk").apply()
     try:
         with pytest.raises(Violation, match="the entry is on the disk of p"), judged(DEFAULT) as world:
             _power_fails_before_the_write(world)
@@ -233,7 +233,7 @@ def test_as_soon_as_the_rules_allow_a_primary_view_there_is_one(seed: int) -> No
 
 
 def test_the_specifications_detect_what_a_scenario_does_not_assert() -> None:
-    undo = next(mutant for mutant in MUTANTS if mutant.name == "an attempt of the past").apply()
+    undo = next(mutant for mutant in MUTANTS if mutant.name == "an outdated attempt stays current").apply()
     try:
         with (
             pytest.raises(Violation, match="the view reported to p is cur and client-cur"),

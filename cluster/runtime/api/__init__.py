@@ -1,1 +1,1 @@
-"""The public API of a member: Group, Replica, options and events."""
+"""Public API of a member: Group, Replica, options and events."""

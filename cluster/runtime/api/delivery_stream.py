@@ -1,4 +1,4 @@
-"""The state machine of those who bring none: it hands the entries on, to be taken one by one.
+"""Default state machine: queues deliveries for an async iterator.
 
 Above: group.
 """
@@ -26,27 +26,27 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 class PrimaryView(msgspec.Struct, frozen=True):
-    """At this position of the order a new primary view begins."""
+    """A new primary view begins at this position of the order."""
 
     position: int
     view: View
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """Everything below `position` was ordered before this process could see it: it came later, or was away too long."""
+    """Entries below `position` were ordered before this process joined, or while it was away too long."""
 
     position: int
 
 
 class FellBehind(Exception):
-    """Deliveries were not taken for so long that there is no room for more."""
+    """The consumer read deliveries too slowly and the queue is full."""
 
 
 Event = Delivery | PrimaryView | Skipped
 
 
 class DeliveryStream:
-    """Implements `cluster.replica.StateMachine`. Its state is how far it is."""
+    """Implements `cluster.replica.StateMachine`. Its state is the next position."""
 
     __slots__ = ("_events", "_len_max", "_overrun", "_position", "_wake", "closed")
 
@@ -93,12 +93,12 @@ class DeliveryStream:
         self._wake = None
 
     async def take(self) -> AsyncIterator[Event]:
-        """One after the other, for as long as the group is open. Only one may take at a time."""
+        """Yield events until the group closes. Only one consumer at a time."""
         while True:
             while self._events:
                 yield self._events.popleft()
             if self._overrun:
-                raise FellBehind(f"more than {self._len_max} deliveries were not taken; take them as fast as they come")
+                raise FellBehind(f"more than {self._len_max} deliveries are unread; read them as fast as they arrive")
             if self.closed:
                 return
             self._wake = asyncio.get_running_loop().create_future()

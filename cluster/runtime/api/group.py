@@ -1,8 +1,8 @@
-"""A member of a group: founds or joins it, broadcasts entries, sees them delivered in order, knows the primary view.
+"""Group membership API: found or join a group, broadcast entries, read deliveries in total order, watch primary views.
 
     group = await Group.join(Options(name="b", key=key, listen=("127.0.0.1:0",), contacts=("127.0.0.1:7000",)))
-    result = await group.broadcast(b"entry")      # what the state machine answered, once every member has the entry
-    async for event in group.deliveries(): ...    # without a state machine of one's own
+    result = await group.broadcast(b"entry")      # the state machine's result, once every member has the entry
+    async for event in group.deliveries(): ...    # only without a state machine of your own
     await group.leave()
 
 Below: driver.
@@ -46,26 +46,28 @@ log = logging.getLogger("cluster.group")
 
 
 class NotDelivered(Exception):
-    """An entry that will not be in the order, and why. Nobody has seen it."""
+    """The entry will not be in the order; the message says why. No member has seen it."""
 
 
 class InDoubt(Exception):
-    """This member stopped before the end of an entry was known: it may be delivered by others."""
+    """This member stopped before the outcome of the entry was known: other members may deliver it."""
 
 
 class Full(Exception):
-    """As many entries as allowed are waiting for their end."""
+    """Too many outstanding entries."""
 
 
 class Group:
+    """A member of a group. Made by `found` or `join`."""
+
     def __init__(self, options: Options, me: ProcessId, store: AnyStore, machine: StateMachine | None, founder: bool):
         self.options = options
         self.me = me
         self.feed = DeliveryStream(options.bounds.deliveries_len_max) if machine is None else None
         self.machine: StateMachine = machine if machine is not None else self.feed  # type: ignore[assignment]
-        self.news = PrimaryViewEvents()
-        self.stopped = asyncio.Event()  # by itself, or closed
-        self.error: BaseException | None = None  # why this member stopped by itself
+        self.primary_events = PrimaryViewEvents()
+        self.stopped = asyncio.Event()  # set when the member failed or was closed
+        self.error: BaseException | None = None  # why this member failed
         self.diverged_count = 0
         self.driver = Driver(
             options, me, store, self.machine, self, founder=founder, order_log=options.order_log, trace=options.trace
@@ -77,17 +79,17 @@ class Group:
         self._len_max = options.bounds.outstanding_len_max
         self._bytes_max = options.bounds.outstanding_bytes_max
 
-    # ---- beginning
+    # ---- start
 
     @classmethod
     async def found(cls, options: Options, machine: StateMachine | None = None) -> Group:
-        """Found a group, with this process as its first and only member. Once in the life of a cluster.
+        """Found a group with this process as its first and only member. Once in the life of a cluster.
 
-        Raises AlreadyFounded where one of `options.contacts` is a member of a group of this cluster, and a StoreError
-        where the disk is one already: a member goes on from its disk with `join`. Contacts that do not answer are not
-        waited for: they may be started later.
+        Raises AlreadyFounded if one of `options.contacts` is a member of this cluster, and a StoreError if the data
+        directory belongs to a member already: that member continues with `join`. Contacts that do not answer are
+        skipped: they may start later.
         """
-        options.judge()
+        options.validate()
         me = ProcessId(options.name, secrets.randbits(32) or 1)
         await refuse_if_founded(options, me)
         store: AnyStore = MemoryStore(founding_image(me), secrets.token_hex(16))
@@ -100,8 +102,8 @@ class Group:
 
     @classmethod
     async def join(cls, options: Options, machine: StateMachine | None = None) -> Group:
-        """Join a group, or go on in it from a disk. Tries for ever, and never founds one."""
-        options.judge()
+        """Join a group, or resume membership from disk. Retries for ever; never founds a group."""
+        options.validate()
         me = ProcessId(options.name, secrets.randbits(32) or 1)
         store: AnyStore = MemoryStore()
         if options.data is not None:
@@ -111,7 +113,7 @@ class Group:
             me = disk.me
         if not options.contacts and store.load().boot == 0:
             store.close()
-            raise ValueError("a process that joins needs the address of a member: options.contacts is empty")
+            raise ValueError("options.contacts is empty: a process that joins needs the address of a member")
         return await cls._begin(options, me, store, machine, founder=False)
 
     @classmethod
@@ -130,21 +132,21 @@ class Group:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where this member can be reached."""
+        """The addresses at which this member can be reached."""
         return self.driver.transport.addresses
 
     def need(self, language: int) -> None:
-        """From now on let in only those whose state machine understands this (`Dialect`)."""
+        """From now on accept only peers whose state machine reads this language version (`Dialect`)."""
         transport = self.driver.transport
         transport.dialect = msgspec.structs.replace(transport.dialect, needs=language)
 
     # ---- submissions
 
     async def broadcast(self, entry: bytes) -> object:
-        """Put an entry into the total order: what the state machine answered here, when every member has it.
+        """Add an entry to the total order. Returns the local state machine's result once every member has the entry.
 
-        Waits for room where too much is on its way. Raises NotDelivered if the entry will never be delivered. When the
-        caller gives up, the entry is taken back where that is still possible.
+        Waits while too many entries are outstanding. Raises NotDelivered if the entry will never be delivered. If the
+        caller is cancelled, the entry is withdrawn if that is still possible.
         """
         while not self._has_room(entry):
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -159,9 +161,9 @@ class Group:
             raise
 
     def broadcast_nowait(self, entry: bytes, done: Callable[[Delivered], None] | None = None) -> None:
-        """The same without a future: `done` is called with the end. Raises Full where `broadcast` would wait.
+        """Like `broadcast`, with a callback: `done` gets the outcome. Raises Full where `broadcast` would wait.
 
-        When this member stops before an end is known, the `reason` of what `done` gets begins with `IN_DOUBT`.
+        If this member stops before the outcome is known, the `reason` that `done` gets begins with `IN_DOUBT`.
         """
         own = self.driver.submissions
         if (
@@ -172,19 +174,19 @@ class Group:
         ) or self._has_room(entry):
             self.driver.submit(entry, done)
         else:
-            raise Full(f"{own.outstanding} entries of this member have no end yet; wait for some of them")
+            raise Full(f"{own.outstanding} entries of this member are outstanding; wait until some of them complete")
 
     def _has_room(self, entry: bytes) -> bool:
         if not self._open:
             raise NotDelivered(f"this member is {'closed' if self.error is None else f'stopped: {self.error}'}")
         if len(entry) > self._entry_max:
-            raise ValueError(f"an entry of {len(entry)} bytes; at most {self._entry_max} are taken")
+            raise ValueError(f"the entry has {len(entry)} bytes; at most {self._entry_max} are allowed")
         own = self.driver.submissions
         return own.outstanding == 0 or (
             own.outstanding < self._len_max and own.outstanding_bytes + len(entry) <= self._bytes_max
         )
 
-    def ended(self, future: asyncio.Future[object], effect: Delivered) -> None:
+    def on_ended(self, future: asyncio.Future[object], effect: Delivered) -> None:
         if future.done():
             return
         if effect.delivered:
@@ -192,79 +194,79 @@ class Group:
         else:
             future.set_exception(NotDelivered(effect.reason))
 
-    def roomy(self) -> None:
-        """A batch has ended: those who wait for room may look again."""
+    def on_room(self) -> None:
+        """A batch completed: wake the callers that wait for capacity."""
         room, self._room = self._room, []
         for waiter in room:
             if not waiter.done():
                 waiter.set_result(None)
 
-    # ---- what is seen
+    # ---- observation
 
     def deliveries(self) -> AsyncIterator[Event]:
-        """Entries and primary views in their order. For a group without a state machine of its own."""
+        """Entries and primary views in order. Only for a group without its own state machine."""
         if self.feed is None:
             raise TypeError("the deliveries of this group go to its state machine")
         return self.feed.take()
 
     @property
     def primary(self) -> View | None:
-        """The primary view this process is in now."""
-        return self.news.view
+        """The primary view that this process is in now, or None."""
+        return self.primary_events.view
 
     @property
     def is_catching_up(self) -> bool:
-        """In a view that is primary, but without the state of the others yet, or without having it on disk."""
+        """Whether this process is in a primary view but has not yet received the state or stored it on disk."""
         process = self.driver.process
         return self.primary is None and self.error is None and process.primary.is_primary
 
     def views(self) -> AsyncIterator[View | None]:
-        """The primary view this process is in, or None; then each change of it."""
-        return self.news.one_by_one()
+        """Yields the current primary view (or None), then each change."""
+        return self.primary_events.changes()
 
     def on_primary(self, callback: Callable[[View | None], None]) -> None:
-        """Call this at each change of the primary view, at once: with the view, or with None when it was lost.
+        """Call `callback` at each change of the primary view: with the view, or with None when it was lost.
 
-        It is called inside the work of the member. One that raises stops the member; one that is slow makes it slow.
+        The callback runs inside the member. If it raises, the member stops; if it is slow, the member is slow.
         """
-        self.news.on_change(callback)
+        self.primary_events.on_change(callback)
 
     @property
     def recoveries(self) -> tuple[Recovery, ...]:
-        """When an operator went on without a majority: `python -m cluster recover`. All members know, for ever."""
+        """Recoveries without a majority (`python -m cluster recover`). Every member knows them, for ever."""
         return self.driver.transport.recoveries
 
     @property
     def position(self) -> int:
-        """How far the total order was applied here: everything below this position."""
+        """The next position to apply here: everything below it is applied."""
         return self.driver.process.total_order.next_report
 
     async def primary_of(self, count: int) -> View:
-        """Wait until this process is in a primary view of so many members."""
+        """Wait until this process is in a primary view of `count` members."""
         while self.primary is None or len(self.primary.members) != count:
             if self.error is not None:
                 raise self.error
-            await self.news.changed.wait()
+            await self.primary_events.changed.wait()
         return self.primary
 
-    def primary_changed(self, view: View | None) -> None:
-        self.news.tell(view)
+    def on_primary_changed(self, view: View | None) -> None:
+        self.primary_events.publish(view)
 
-    def diverged(self, effect: Diverged) -> None:
+    def on_diverged(self, effect: Diverged) -> None:
         self.diverged_count += 1
         log.critical(
-            "the state of %s at position %d is %s, ours was %s: one of the two replicas is wrong",
+            "the state digest of %s at position %d is %s, the own digest was %s: one of the two replicas is wrong",
             effect.process, effect.position, effect.theirs, effect.ours,
         )  # fmt: skip
 
-    def outvoted(self, effect: Outvoted) -> StateDiverged:
+    def on_outvoted(self, effect: Outvoted) -> StateDiverged:
         return StateDiverged(
             f"the state of this replica at position {effect.position} is {effect.ours}, but the one that counts is "
             f"{effect.theirs}, which {' '.join(map(str, effect.kept))} have. Its answers may have been wrong. Start it "
             "with an empty directory: it joins as a new process and gets its state from the others"
         )
 
-    # ---- ending
+    # ---- stop
 
     async def __aenter__(self) -> Group:
         return self
@@ -272,14 +274,14 @@ class Group:
     async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
-    def failed(self, error: BaseException) -> None:
+    def on_failed(self, error: BaseException) -> None:
         self.error = error
         self._open = False
-        self.news.close()
+        self.primary_events.close()
         self._abandon(f"this member stopped: {error}")
 
     async def leave(self, within_s: float = 5.0) -> None:
-        """Go for good: what was submitted comes to its end, then the others are told. Closes the group."""
+        """Leave for good: wait for outstanding entries, announce the departure, then close."""
         self.driver.leave()
         try:
             async with asyncio.timeout(within_s):
@@ -288,17 +290,17 @@ class Group:
                     self._room.append(waiter)
                     await waiter
         except TimeoutError:
-            log.warning("leaves with %d entries whose end is not known", self.driver.submissions.outstanding)
+            log.warning("leaving with %d entries whose outcome is unknown", self.driver.submissions.outstanding)
         self.driver.leave()
         await self.close()
 
     async def close(self) -> None:
-        """Stop. A member with a disk goes on from it when it is started again."""
+        """Stop. A member with a disk resumes from it when it starts again."""
         if self._closed:
             return
         self._closed, self._open = True, False
         await self.driver.close()
-        self.news.close()
+        self.primary_events.close()
         self._abandon("this member was closed")
 
     def _abandon(self, why: str) -> None:
@@ -307,7 +309,7 @@ class Group:
             self._abandon_one(handle, NotDelivered(why), why)
         for handle in in_doubt:
             self._abandon_one(handle, InDoubt(why), IN_DOUBT + why)
-        self.roomy()
+        self.on_room()
         if self.feed is not None:
             self.feed.close()
         self.stopped.set()
@@ -316,9 +318,9 @@ class Group:
         if isinstance(handle, asyncio.Future):
             if not handle.done():
                 handle.set_exception(error)
-                handle.exception()  # nobody has to ask
+                handle.exception()  # mark the exception as retrieved
         elif handle is not None:
             try:
                 handle(Delivered(NO_TICKET, False, -1, reason, None))
             except Exception:
-                log.exception("a callback that was told of the end of its entry failed")
+                log.exception("the completion callback of an entry raised")

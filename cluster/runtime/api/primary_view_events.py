@@ -1,4 +1,4 @@
-"""The primary view a member is in, and those who want to hear of its changes: by a call, or one by one.
+"""Current primary view of a member, and notification of its changes by callback or async iterator.
 
 Above: group, replica.
 """
@@ -16,25 +16,27 @@ if TYPE_CHECKING:
 
     from cluster.names import View
 
-VIEWS_KEPT = 64  # changes that somebody who listens has not taken yet; older ones are dropped
+VIEWS_KEPT = 64  # unread changes kept per iterator; older ones are dropped
 
 log = logging.getLogger("cluster.group")
 
 
 class PrimaryViewEvents:
+    """Holds the current primary view and publishes its changes."""
+
     def __init__(self) -> None:
         self.view: View | None = None
-        self.since = time.monotonic()  # of its last change; before the first, since there is somebody to ask
-        self.count = 0  # primary views so far
+        self.since = time.monotonic()  # time of the last change, or of creation
+        self.count = 0  # primary views established so far
         self.closed = False
-        self.changed = asyncio.Event()  # set at the next change, or at the end; then there is another one
+        self.changed = asyncio.Event()  # set at the next change or at close, then replaced
         self._callbacks: list[Callable[[View | None], None]] = []
         self._listeners: list[deque[View | None]] = []
 
     def on_change(self, callback: Callable[[View | None], None]) -> None:
         self._callbacks.append(callback)
 
-    def tell(self, view: View | None) -> None:
+    def publish(self, view: View | None) -> None:
         self.view = view
         self.since = time.monotonic()
         self.count += view is not None
@@ -45,21 +47,21 @@ class PrimaryViewEvents:
             callback(view)
 
     def close(self) -> None:
-        """The member stopped: it is in no primary view any more, and there is nothing more to tell."""
+        """The member stopped: it is in no primary view any more, and no change follows."""
         self.closed = True
         if self.view is not None:
             try:
-                self.tell(None)
+                self.publish(None)
             except Exception:
-                log.exception("a callback that was told of the end of the primary view failed")
+                log.exception("a primary view callback raised when the member closed")
         self._ring()
 
     def _ring(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
 
-    async def one_by_one(self) -> AsyncIterator[View | None]:
-        """What it is now, then each change, until the end."""
+    async def changes(self) -> AsyncIterator[View | None]:
+        """Yield the current view, then each change, until close."""
         seen: deque[View | None] = deque([self.view], maxlen=VIEWS_KEPT)
         self._listeners.append(seen)
         try:

@@ -1,14 +1,14 @@
-"""A replicated state machine: every member applies the same entries in the same order, and answers alike.
+"""Replicated state machine API: every member applies the same entries in the same order and returns the same results.
 
     replica = await Replica.join(options, machine)     # or Replica.found(options, machine), once in a cluster's life
-    answer = await replica.submit(b"entry")            # what `machine.apply` returned here, once every member has it
-    replica.submit_nowait(b"entry", done)              # the same with a call instead of a future
+    result = await replica.submit(b"entry")            # the result of the local `apply`, once every member has it
+    replica.submit_nowait(b"entry", done)              # the same with a callback instead of a future
     replica.primary, replica.position, replica.digest()
     await replica.leave()                              # for good; close() only stops
 
-What it adds to a group: a replica whose state is not that of the others (`cluster/divergence.py` says whose counts)
-says so in the log and in the figures, and starts anew. It stops, puts its disk aside, joins as a process that nobody
-knows, and takes a snapshot of another member. Its own entries that had no end then are in doubt.
+A replica adds one thing to a group: it restarts when its state diverges from the others (`cluster/divergence.py`
+decides whose state counts). The divergence is logged and counted. The replica stops, moves its disk aside, joins as a
+new process, and takes a snapshot from another member. Its own outstanding entries are in doubt.
 Below: group.  The layer of the stack that applies the order is `cluster.replica.ReplicaLayer`.
 """
 
@@ -39,52 +39,53 @@ log = logging.getLogger("cluster.replica")
 
 
 class Replica:
-    """Made by `found` or `join`."""
+    """A replica of a state machine. Made by `found` or `join`."""
 
     def __init__(self, options: Options, machine: StateMachine, group: Group, empty: bytes) -> None:
         self.options = options
         self.machine = machine
-        self.group = group  # another one after each new start
-        self.restarts = 0  # how often the state was given up
-        self.error: BaseException | None = None  # why this replica stopped by itself
-        self._empty = empty  # the state of the machine before the first entry
-        self._news = PrimaryViewEvents()
+        self.group = group  # replaced at each restart
+        self.restarts = 0  # restarts because of divergence
+        self.error: BaseException | None = None  # why this replica failed
+        self._empty = empty  # snapshot of the machine before the first entry
+        self._primary_events = PrimaryViewEvents()
         self._closing = False
         self._running = asyncio.Event()
         self._adopt(group)
-        self._guard = asyncio.get_running_loop().create_task(self._guarded())
+        self._guard = asyncio.get_running_loop().create_task(self._restart_on_divergence())
 
     @classmethod
     async def found(cls, options: Options, machine: StateMachine) -> Replica:
-        """Found a group, with this replica as its only member. Once in the life of a cluster."""
+        """Found a group with this replica as its only member. Once in the life of a cluster."""
         empty = machine.snapshot()
         return cls(options, machine, await Group.found(options, machine), empty)
 
     @classmethod
     async def join(cls, options: Options, machine: StateMachine) -> Replica:
-        """Join a group, or go on in it from a disk. Tries for ever, and never founds one. `machine` is as made."""
+        """Join a group, or resume from disk. Retries for ever; never founds a group. `machine` must be unused."""
         empty = machine.snapshot()
         return cls(options, machine, await Group.join(options, machine), empty)
 
     # ---- submissions
 
     async def submit(self, body: bytes) -> object:
-        """Apply this everywhere: what `machine.apply` returned here, when every member has the entry.
+        """Apply an entry at every member. Returns the result of the local `apply` once every member has the entry.
 
-        Waits for room, and for a primary view. Raises `NotDelivered` if it will never be applied, `InDoubt` if this
-        replica stopped before that was known. When the caller gives up, it is taken back where that is still possible.
+        Waits for capacity and for a primary view. Raises `NotDelivered` if the entry will never be applied, `InDoubt`
+        if this replica stopped before that was known. If the caller is cancelled, the entry is withdrawn if that is
+        still possible.
         """
         await self._running.wait()
         return await self.group.broadcast(body)
 
     def submit_nowait(self, body: bytes, done: Callable[[Delivered], None] | None = None) -> None:
-        """The same without a future: `done` is called with the end. Raises `Full` where `submit` would wait for room.
+        """Like `submit`, with a callback: `done` gets the outcome. Raises `Full` where `submit` would wait.
 
-        Raises `NotDelivered` while this replica starts anew.
+        Raises `NotDelivered` while this replica restarts.
         """
         self.group.broadcast_nowait(body, done)
 
-    # ---- what is seen
+    # ---- observation
 
     @property
     def me(self) -> ProcessId:
@@ -92,58 +93,58 @@ class Replica:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where this member can be reached."""
+        """The addresses at which this member can be reached."""
         return self.group.addresses
 
     @property
     def primary(self) -> View | None:
-        """The primary view this replica is in now. Outside one nothing is applied."""
-        return self._news.view
+        """The primary view that this replica is in now, or None. Outside a primary view nothing is applied."""
+        return self._primary_events.view
 
     @property
     def position(self) -> int:
-        """How far the order was applied here: everything below this position."""
+        """The next position to apply here: everything below it is applied."""
         return self.group.position
 
     @property
     def recoveries(self) -> tuple[Recovery, ...]:
-        """When an operator went on without a majority."""
+        """Recoveries without a majority."""
         return self.group.recoveries
 
     def digest(self) -> str:
-        """Of the state of the machine. Equal at all replicas that are at the same position."""
+        """Digest of the machine's state. Equal at all replicas at the same position."""
         return blake2b(self.machine.snapshot(), digest_size=16).hexdigest()
 
     def views(self) -> AsyncIterator[View | None]:
-        """The primary view this replica is in, or None; then each change of it."""
-        return self._news.one_by_one()
+        """Yields the current primary view (or None), then each change."""
+        return self._primary_events.changes()
 
     def on_primary(self, callback: Callable[[View | None], None]) -> None:
-        """Call this at each change of the primary view, at once: with the view, or with None when it was lost.
+        """Call `callback` at each change of the primary view: with the view, or with None when it was lost.
 
-        It is called inside the work of the member. One that raises stops the member; one that is slow makes it slow.
+        The callback runs inside the member. If it raises, the member stops; if it is slow, the member is slow.
         """
-        self._news.on_change(callback)
+        self._primary_events.on_change(callback)
 
     async def primary_of(self, count: int) -> View:
-        """Wait until this replica is in a primary view of so many members."""
+        """Wait until this replica is in a primary view of `count` members."""
         while self.primary is None or len(self.primary.members) != count:
-            if self._news.closed:
+            if self._primary_events.closed:
                 raise self.error or ConnectionError("this replica was closed")
-            await self._news.changed.wait()
+            await self._primary_events.changed.wait()
         return self.primary
 
-    # ---- starting anew
+    # ---- restart after divergence
 
     def _adopt(self, group: Group) -> None:
         self.group = group
-        group.on_primary(self._news.tell)
+        group.on_primary(self._primary_events.publish)
         if group.primary is not None:
-            self._news.tell(group.primary)
+            self._primary_events.publish(group.primary)
         self._running.set()
 
-    async def _guarded(self) -> None:
-        """See to it that a replica whose state is wrong gets another one."""
+    async def _restart_on_divergence(self) -> None:
+        """Restart the replica whenever its state has diverged."""
         while True:
             await self.group.stopped.wait()
             if self._closing:
@@ -153,31 +154,31 @@ class Replica:
                 return
             self._running.clear()
             try:
-                await self._start_anew()
+                await self._restart()
             except Exception as error:
-                log.critical("this replica could not start anew: %s", error)
+                log.critical("this replica could not restart: %s", error)
                 self._stopped(error)
                 return
 
-    async def _start_anew(self) -> None:
+    async def _restart(self) -> None:
         old = self.group
-        log.critical("%s starts anew: %s", old.me, old.error)
+        log.critical("%s restarts with an empty state: %s", old.me, old.error)
         await old.close()
         if self.options.data is not None:
             aside = await asyncio.to_thread(database_file.set_aside, self.options.data)
-            log.critical("the disk with the wrong state was moved to %s", aside)
+            log.critical("the data with the diverged state was moved to %s", aside)
         self.machine.restore(self._empty)
         self.restarts += 1
         contacts = dict.fromkeys((*self.options.contacts, *old.driver.transport.book.addresses))
         self._adopt(await Group.join(msgspec.structs.replace(self.options, contacts=tuple(contacts)), self.machine))
-        log.critical("%s is %s now, and waits for the state of the others", old.me, self.group.me)
+        log.critical("%s is now %s and waits for the state of the other members", old.me, self.group.me)
 
     def _stopped(self, error: BaseException | None) -> None:
         self.error = error
-        self._news.close()
-        self._running.set()  # who waits is told by the group
+        self._primary_events.close()
+        self._running.set()  # waiting callers get their error from the group
 
-    # ---- ending
+    # ---- stop
 
     async def __aenter__(self) -> Replica:
         return self
@@ -186,13 +187,13 @@ class Replica:
         await self.close()
 
     async def leave(self, within_s: float = 5.0) -> None:
-        """Go for good: what was submitted comes to its end, then the others are told."""
+        """Leave for good: wait for outstanding entries, then announce the departure."""
         self._closing = True
         await self.group.leave(within_s)
         await self.close()
 
     async def close(self) -> None:
-        """Stop. A replica with a disk goes on from it when it is started again."""
+        """Stop. A replica with a disk resumes from it when it starts again."""
         self._closing = True
         self._guard.cancel()
         await asyncio.gather(self._guard, return_exceptions=True)

@@ -1,1 +1,1 @@
-"""The commands of ``python -m cluster``."""
+"""Subcommands of ``python -m cluster`` for real members: node, chat, key, check, inspect, recover."""

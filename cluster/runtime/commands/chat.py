@@ -1,6 +1,6 @@
-"""``python -m cluster chat``: a conversation of several terminals, all of which see the same lines in the same order.
+"""``python -m cluster chat``: a terminal chat in which all members see the same lines in the same order.
 
-Start one with --found and others with --join, kill and cut them, and watch the views.
+Start one with --found and others with --join. Kill or disconnect some and watch the views change.
 Below: group.
 """
 
@@ -23,10 +23,12 @@ LINE_LEN_MAX = 4096
 
 async def run(options: Options, arguments: argparse.Namespace) -> int:
     group = await (Group.found if arguments.found else Group.join)(options)
-    print(f"-- {group.me.name} listens on {' '.join(group.addresses)}; /leave or the end of input ends it", flush=True)
+    print(
+        f"-- {group.me.name} listens on {' '.join(group.addresses)}; type /leave or end the input to leave", flush=True
+    )
     loop = asyncio.get_running_loop()
-    told = [loop.create_task(_deliveries(group)), loop.create_task(_views(group))]
-    said: set[asyncio.Task[None]] = set()
+    printers = [loop.create_task(_print_deliveries(group)), loop.create_task(_print_views(group))]
+    sends: set[asyncio.Task[None]] = set()
     reader = asyncio.StreamReader(limit=LINE_LEN_MAX)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     async for line in reader:
@@ -34,26 +36,26 @@ async def run(options: Options, arguments: argparse.Namespace) -> int:
         if text == "/leave":
             break
         if text:
-            task = loop.create_task(_say(group, text))
-            said.add(task)
-            task.add_done_callback(said.discard)
+            task = loop.create_task(_send(group, text))
+            sends.add(task)
+            task.add_done_callback(sends.discard)
     await group.leave()
-    for task in told:
+    for task in printers:
         task.cancel()
-    await asyncio.gather(*told, *said, return_exceptions=True)
+    await asyncio.gather(*printers, *sends, return_exceptions=True)
     return 0
 
 
-async def _say(group: Group, text: str) -> None:
+async def _send(group: Group, text: str) -> None:
     if group.primary is None:
-        print("-- not in the primary view: this waits until we are", flush=True)
+        print("-- not in the primary view: the line waits until we are", flush=True)
     try:
         await group.broadcast(text.encode())
     except (NotDelivered, InDoubt) as error:
-        print(f"-- not said: {text} ({error})", flush=True)
+        print(f"-- not sent: {text} ({error})", flush=True)
 
 
-async def _deliveries(group: Group) -> None:
+async def _print_deliveries(group: Group) -> None:
     async for event in group.deliveries():
         if isinstance(event, Delivery):
             text = event.body.decode(errors="replace")
@@ -61,10 +63,10 @@ async def _deliveries(group: Group) -> None:
                 f"{event.position:>6}  {event.origin.name}: {''.join(c for c in text if c.isprintable())}", flush=True
             )
         elif isinstance(event, Skipped):
-            print(f"-- what was said before position {event.position} is not known here", flush=True)
+            print(f"-- lines before position {event.position} are not available here", flush=True)
 
 
-async def _views(group: Group) -> None:
+async def _print_views(group: Group) -> None:
     async for view in group.views():
         if view is None:
             print("-- no primary view", flush=True)

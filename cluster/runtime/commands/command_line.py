@@ -1,4 +1,4 @@
-"""The commands of ``python -m cluster`` that run members or judge what they recorded: node, chat, key, check."""
+"""Command-line options of ``python -m cluster`` node, chat, key and check."""
 
 from __future__ import annotations
 
@@ -27,19 +27,25 @@ if TYPE_CHECKING:
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    member = commands.add_parser("node", help="run a member with a replicated count; entries are lines of its input")
+    member = commands.add_parser(
+        "node", help="run a member with a replicated counter; each line of standard input is an entry"
+    )
     _member_options(member)
-    member.add_argument("--load", type=int, default=0, metavar="N", help="keep N entries of one's own under way")
-    member.add_argument("--size", type=int, default=150, metavar="BYTES", help="of each of them (else 150)")
-    member.add_argument("--confirmed", type=Path, metavar="FILE", help="a line for each of them that was confirmed")
+    member.add_argument("--load", type=int, default=0, metavar="N", help="submit generated entries, N at a time")
+    member.add_argument(
+        "--size", type=int, default=150, metavar="BYTES", help="size of a generated entry (default 150)"
+    )
+    member.add_argument(
+        "--confirmed", type=Path, metavar="FILE", help="write a line for each confirmed generated entry"
+    )
     member.set_defaults(run=_node)
-    talk = commands.add_parser("chat", help="run a member that is a conversation in the terminal")
+    talk = commands.add_parser("chat", help="run a member as a terminal chat")
     _member_options(talk)
     talk.set_defaults(run=_chat)
     key = commands.add_parser("key", help="make a cluster key")
     key.add_argument("file", type=Path)
     key.set_defaults(run=_key)
-    check = commands.add_parser("check", help="judge recorded traces of members of one group by the specifications")
+    check = commands.add_parser("check", help="check recorded traces of one group's members against the specifications")
     check.add_argument("traces", type=Path, nargs="+", metavar="TRACE")
     check.set_defaults(run=_check)
 
@@ -53,38 +59,52 @@ def _address(text: str) -> str:
 
 
 def _member_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", required=True, help="of this process; no other process of the cluster has it")
-    parser.add_argument("--key-file", type=Path, required=True, metavar="FILE", help="the cluster key, mode 0600")
-    parser.add_argument("--cluster", default="cluster", metavar="NAME", help="the name of the cluster")
+    parser.add_argument("--name", required=True, help="name of this process, unique in the cluster")
     parser.add_argument(
-        "--listen", type=_address, action="append", metavar="ADDRESS", help="else 127.0.0.1:0; repeatable"
+        "--key-file", type=Path, required=True, metavar="FILE", help="file with the cluster key, mode 0600"
     )
-    parser.add_argument("--advertise", type=_address, action="append", metavar="ADDRESS", help="where others reach it")
+    parser.add_argument("--cluster", default="cluster", metavar="NAME", help="name of the cluster")
     parser.add_argument(
-        "--found", action="store_true", help="found the cluster: once, by one process; not if --join finds a member"
+        "--listen",
+        type=_address,
+        action="append",
+        metavar="ADDRESS",
+        help="address to listen on (default 127.0.0.1:0); repeatable",
     )
-    parser.add_argument("--join", type=_address, action="append", metavar="ADDRESS", help="of a member; repeatable")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="keep the state there; else it is volatile")
+    parser.add_argument(
+        "--advertise", type=_address, action="append", metavar="ADDRESS", help="address that peers connect to"
+    )
+    parser.add_argument(
+        "--found",
+        action="store_true",
+        help="found the cluster: once, by one process; fails if a member answers at --join",
+    )
+    parser.add_argument(
+        "--join", type=_address, action="append", metavar="ADDRESS", help="address of a member; repeatable"
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="data directory (default: keep the state in memory only)"
+    )
     parser.add_argument(
         "--disk-wait",
         type=float,
         default=Bounds().disk_wait_s,
         metavar="S",
-        help="for a full disk, then stop (else 30)",
+        help="seconds to wait while the disk is full before stopping (default 30)",
     )
-    parser.add_argument("--order-log", type=Path, metavar="FILE", help="a line for each entry delivered")
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions, for 'check'; slow")
-    parser.add_argument("--metrics", type=_address, metavar="ADDRESS", help="serve figures for Prometheus there")
+    parser.add_argument("--order-log", type=Path, metavar="FILE", help="write a line for each delivered entry")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="record all actions for 'check'; slow")
+    parser.add_argument("--metrics", type=_address, metavar="ADDRESS", help="serve Prometheus metrics at this address")
     parser.add_argument("--log-level", default="WARNING", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     for option, default, help_text in (
-        ("heartbeat", RUNTIME_SETTINGS.heartbeat, "say so often that one lives"),
-        ("suspect-min", RUNTIME_SETTINGS.suspect_min, "a peer that is silent for less is not suspected"),
-        ("suspect-max", RUNTIME_SETTINGS.suspect_max, "one that is silent for longer is, however irregular it was"),
+        ("heartbeat", RUNTIME_SETTINGS.heartbeat, "seconds between heartbeats"),
+        ("suspect-min", RUNTIME_SETTINGS.suspect_min, "never suspect a peer that is silent for less"),
+        ("suspect-max", RUNTIME_SETTINGS.suspect_max, "always suspect a peer that is silent for longer"),
     ):
         parser.add_argument(
-            f"--{option}", type=float, default=default, metavar="S", help=f"{help_text} (else {default:g})"
+            f"--{option}", type=float, default=default, metavar="S", help=f"{help_text} (default {default:g})"
         )
-    for what, help_text in (("cert", "certificate"), ("key", "private key"), ("ca", "authority of the peers")):
+    for what, help_text in (("cert", "certificate"), ("key", "private key"), ("ca", "CA certificate of the peers")):
         parser.add_argument(f"--tls-{what}", type=Path, metavar="FILE", help=f"{help_text}, for mutual TLS")
 
 
@@ -120,7 +140,7 @@ def _tls(arguments: argparse.Namespace) -> Tls | None:
 
 
 def make_tls(cert: Path, key: Path, authority: Path) -> Tls:
-    """Both sides show a certificate of this authority. Names are not compared: the cluster key says who belongs."""
+    """Mutual TLS: both sides need a certificate of this CA. Host names are not checked: the cluster key decides."""
     contexts = []
     for purpose in (ssl.Purpose.CLIENT_AUTH, ssl.Purpose.SERVER_AUTH):
         context = ssl.create_default_context(purpose, cafile=str(authority))
@@ -190,5 +210,5 @@ def _check(arguments: argparse.Namespace) -> int:
     if verdict.violation is not None:
         print(verdict.violation)
         return 1
-    print(f"{verdict.steps} actions of {len(arguments.traces)} traces, and all specifications allow them")
+    print(f"{verdict.steps} actions of {len(arguments.traces)} traces: all specifications hold")
     return 0

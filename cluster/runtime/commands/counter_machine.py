@@ -1,6 +1,6 @@
-"""The state machine of `python -m cluster node`: counts entries, and keeps the chain of their hashes.
+"""State machine of `python -m cluster node`: counts entries and keeps a hash chain of them.
 
-Equal states are equal histories.
+Equal states mean equal histories.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ class _CounterState(msgspec.Struct, array_like=True):
 
 
 class CounterMachine:
+    """The replicated counter."""
+
     __slots__ = ("chain", "count")
 
     def __init__(self) -> None:
@@ -27,7 +29,7 @@ class CounterMachine:
         self.chain = b""
 
     def apply(self, position: int, origin: ProcessId, body: bytes) -> object:
-        """The answer is the number of the entry."""
+        """Returns the number of the entry."""
         self.count += 1
         self._link(b"%d %s.%d " % (position, origin.name.encode(), origin.incarnation) + body)
         return self.count

@@ -1,6 +1,6 @@
-"""``python -m cluster inspect DIR``: what a disk holds, for people and for programs.
+"""``python -m cluster inspect DIR``: shows the content of a node's data directory as text or JSON.
 
-Reads and changes nothing, also while a node works on the disk: it then sees the last transaction that was whole.
+Read-only, also while a node uses the directory: it then shows the last committed transaction.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ BODY_SHOWN = 60
 
 
 class EntryView(msgspec.Struct, frozen=True):
+    """One entry of the order."""
+
     position: int
     label: Label
     kind: str
@@ -42,17 +44,19 @@ class EntryView(msgspec.Struct, frozen=True):
 
 
 class SnapshotView(msgspec.Struct, frozen=True):
+    """Position and size of the snapshot."""
+
     position: int
     size: int
 
 
 class DiskContents(msgspec.Struct, frozen=True):
-    """What a disk holds. `--json` prints this."""
+    """Content of a data directory. `--json` prints this."""
 
     directory: str
-    damage: str  # what is wrong with it; what is shown is what could still be read
-    in_use: bool  # a node runs on it now
-    clean: bool  # the last one ended in order
+    damage: str  # what is damaged; the rest is what could still be read
+    in_use: bool  # a node uses it now
+    clean: bool  # the last node closed it cleanly
     cluster_id: str
     process: ProcessId
     founder: bool
@@ -66,7 +70,7 @@ class DiskContents(msgspec.Struct, frozen=True):
     log_end: int
     next_confirm: int
     runs: int
-    labelled: int  # own entries that no order has yet
+    labelled: int  # own entries that are not ordered yet
     snapshot: SnapshotView | None
     file_sizes: dict[str, int]
     recoveries: tuple[Recovery, ...]
@@ -74,12 +78,12 @@ class DiskContents(msgspec.Struct, frozen=True):
 
 
 def inspect(directory: Path, entries: int = ENTRIES_SHOWN) -> DiskContents:
-    """Raises a `StoreError` for what is no disk, or no sound one."""
+    """Read the content of a data directory. Raises a `StoreError` if it has no disk or a damaged one."""
     in_use = database_file.is_locked(directory)
     sizes = {file.name: file.stat().st_size for file in sorted(directory.glob(database_file.FILE + "*"))}
     try:
         meta, image, runs, damage = _read(directory, in_use)
-    except DiskUnwritable:  # even to read, SQLite wants to write beside the file
+    except DiskUnwritable:  # SQLite needs to write beside the file even for reading
         with tempfile.TemporaryDirectory() as copy:
             for name in (database_file.FILE, database_file.FILE + "-wal"):
                 if (directory / name).exists():
@@ -122,8 +126,8 @@ def _read(directory: Path, in_use: bool) -> tuple[Meta, Image, int, str]:
             damage = str(error)
     connection = database_file.connect_read_only(directory)
     try:
-        connection.execute("BEGIN")  # one moment for all that is read
-        database_file.whole_pages(file, connection)
+        connection.execute("BEGIN")  # one consistent snapshot for all reads
+        database_file.check_pages(file, connection)
         meta = database_file.read_meta(file, connection)
         runs = connection.execute("SELECT count(*) FROM runs WHERE position >= ?", (meta.base,)).fetchone()[0]
         return meta, read_image(file, connection, meta)[0], runs, damage
@@ -166,8 +170,8 @@ def _lines(holding: DiskContents) -> Iterator[str]:
     if holding.damage:
         yield f"DAMAGED       {holding.damage}"
     for recovery in holding.recoveries:
-        yield from marked(recovery)
-    state = "a node runs on it" if holding.in_use else "closed in order" if holding.clean else "left by a crash"
+        yield from recovery_lines(recovery)
+    state = "in use by a node" if holding.in_use else "closed cleanly" if holding.clean else "left by a crash"
     yield f"directory     {holding.directory} ({state})"
     yield f"cluster       {holding.cluster_id}"
     founder = ", the founder" if holding.founder else ""
@@ -175,12 +179,12 @@ def _lines(holding: DiskContents) -> Iterator[str]:
     yield f"founding      {holding.founding or 'not known'}"
     yield f"boot          {holding.boot}"
     yield f"epoch         {holding.epoch}"
-    yield f"act           {holding.act or 'none: it was never told of a primary view'}"
+    yield f"act           {holding.act or 'none: no primary view is known'}"
     yield "amb           " + (", ".join(map(str, holding.amb)) or "none")
     yield f"high primary  {holding.high_primary or 'none'}"
     yield f"order         {holding.log_base}..{holding.log_end} in {holding.runs} runs"
     yield f"confirmed     below {holding.next_confirm}, as far as the disk knows"
-    yield f"in no order   {holding.labelled} own entries"
+    yield f"not ordered   {holding.labelled} own entries"
     if holding.snapshot is not None:
         yield f"snapshot      at {holding.snapshot.position}, {holding.snapshot.size:,} bytes"
     else:
@@ -192,9 +196,9 @@ def _lines(holding: DiskContents) -> Iterator[str]:
         yield f"  {entry.position:>10}  {entry.label}  {entry.kind}, {entry.size} bytes: {entry.text}"
 
 
-def marked(recovery: Recovery) -> Iterator[str]:
-    """The mark of a recovery, as every status shows it."""
-    lost = ", ".join(map(str, recovery.given_up)) or "nobody"
+def recovery_lines(recovery: Recovery) -> Iterator[str]:
+    """The lines about a recovery, as every status shows them."""
+    lost = ", ".join(map(str, recovery.given_up)) or "losses"
     yield f"RECOVERED     at {recovery.at} by an operator, without {lost}"
     yield f"              '{recovery.old_cluster_id}' became '{recovery.new_cluster_id}'"
-    yield f"              what only those had is lost; the order went on from {recovery.position}"
+    yield f"              entries that only they had are lost; the order continued from {recovery.position}"

@@ -1,8 +1,8 @@
-"""``python -m cluster node``: a member with a replicated count, for tests and to try.
+"""``python -m cluster node``: a member with a replicated counter, for tests and trials.
 
-Lines on standard input are entries to broadcast; what happens is told on standard output, one JSON object a line.
-With `--load` it submits entries by itself, as many at a time as it is told; `--confirmed` keeps a line for each that
-was confirmed: its position, when, its name, and the SHA-256 of its body, which the order log has at that position.
+Each line of standard input is an entry to broadcast. Events are printed on standard output, one JSON object per line.
+With `--load` the node submits generated entries, a given number at a time. `--confirmed` writes a line for each
+confirmed one: its position, the time, its name, and the SHA-256 of its body, which the order log has at that position.
 Below: group.
 """
 
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 
 TELL_EVERY_S = 0.1
 LINE_LEN_MAX = 64 * 1024
-STOP = ".stop"  # lines on standard input that are no entries
+STOP = ".stop"  # lines of standard input that are commands, not entries
 LEAVE = ".leave"
-LOAD = ".load "  # how many entries to keep under way, and how long to pause after each, in seconds (else 0)
+LOAD = ".load "  # entries to keep in flight, and the pause after each in seconds (default 0)
 
 _encode = msgspec.json.Encoder().encode
 
 
-def tell(event: str, **fields: object) -> None:
+def print_event(event: str, **fields: object) -> None:
     sys.stdout.buffer.write(_encode({"event": event, "at": time.monotonic(), **fields}) + b"\n")
     sys.stdout.buffer.flush()
 
 
 class GeneratedLoad:
-    """Keeps so many entries under way. Each is different; those that were confirmed go to a file."""
+    """Keeps a given number of unique entries in flight. Confirmed ones go to a file."""
 
     def __init__(self, group: Group, size: int, confirmed: BinaryIO | None) -> None:
         self.outstanding = 0
-        self.pause_s = 0.0  # between the end of an entry and the next one
+        self.pause_s = 0.0  # between the outcome of an entry and the next entry
         self._group = group
         self._size = size
         self._confirmed = confirmed
@@ -91,11 +91,11 @@ async def run(options: Options, arguments: argparse.Namespace) -> int:
     confirmed = arguments.confirmed.open("ab", buffering=0) if arguments.confirmed else None
     load = GeneratedLoad(group, arguments.size, confirmed)
     load.outstanding = arguments.load
-    tell("listening", name=str(group.me), addresses=group.addresses)
+    print_event("listening", name=str(group.me), addresses=group.addresses)
     tasks = [
-        loop.create_task(_tell_views(group)),
+        loop.create_task(_print_views(group)),
         loop.create_task(_read_lines(group, load, stop)),
-        loop.create_task(_tell_status(group, machine, load)),
+        loop.create_task(_print_status(group, machine, load)),
         loop.create_task(_until_stopped(group, stop)),
     ]
     load.fill()
@@ -104,7 +104,7 @@ async def run(options: Options, arguments: argparse.Namespace) -> int:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await group.close()
-    tell("closed", error=str(group.error or ""), **_status(group, machine))
+    print_event("closed", error=str(group.error or ""), **_status(group, machine))
     if confirmed is not None:
         confirmed.close()
     return 0 if group.error is None else 1
@@ -127,15 +127,15 @@ async def _until_stopped(group: Group, stop: asyncio.Event) -> None:
     stop.set()
 
 
-async def _tell_views(group: Group) -> None:
+async def _print_views(group: Group) -> None:
     async for view in group.views():
         members = [str(member) for member in view.members] if view is not None else None
-        tell("primary", view=str(view.id) if view is not None else None, members=members)
+        print_event("primary", view=str(view.id) if view is not None else None, members=members)
 
 
-async def _tell_status(group: Group, machine: CounterMachine, load: GeneratedLoad) -> None:
+async def _print_status(group: Group, machine: CounterMachine, load: GeneratedLoad) -> None:
     while True:
-        tell("status", **_status(group, machine))
+        print_event("status", **_status(group, machine))
         load.fill()
         await asyncio.sleep(TELL_EVERY_S)
 
@@ -157,6 +157,6 @@ async def _read_lines(group: Group, load: GeneratedLoad, stop: asyncio.Event) ->
             load.fill()
         elif text:
             try:
-                tell("confirmed", entry=text, number=await group.broadcast(text.encode()))
+                print_event("confirmed", entry=text, number=await group.broadcast(text.encode()))
             except NotDelivered as error:
-                tell("refused", entry=text, reason=str(error))
+                print_event("refused", entry=text, reason=str(error))

@@ -1,4 +1,7 @@
-"""``python -m cluster inspect`` and ``python -m cluster recover``: what an operator does with disks."""
+"""Operator commands for data directories: ``python -m cluster inspect`` and ``python -m cluster recover``.
+
+`recover` lets the remaining disks continue as a new group when the majority is lost for good.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +27,21 @@ if TYPE_CHECKING:
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    inspect = commands.add_parser("inspect", help="show what the disk of a node holds")
+    inspect = commands.add_parser("inspect", help="show the content of a node's data directory")
     inspect.add_argument("directory", metavar="DIR", type=Path, help="the data directory of a node, running or not")
     inspect.add_argument("--json", action="store_true", help="for programs")
-    inspect.add_argument("--entries", type=int, default=inspection.ENTRIES_SHOWN, metavar="N", help="how many, at most")
+    inspect.add_argument(
+        "--entries", type=int, default=inspection.ENTRIES_SHOWN, metavar="N", help="number of entries to show"
+    )
     inspect.set_defaults(run=main)
     recover = commands.add_parser(
         "recover",
-        help="the last resort: go on without a majority that is lost for good",
-        description="Make these disks go on as a group of their own, because the majority of the members is lost for "
-        "good. Name the disks of all processes that are left: what they have is kept, what only the others had is "
+        help="last resort: continue without a majority that is lost for good",
+        description="Continue with these disks as a new group, because the majority of the members is lost for "
+        "good. Name the disks of all remaining processes: their entries are kept, entries that only the others had are "
         "lost. The nodes must not be running.",
     )
-    recover.add_argument("directories", metavar="DIR", type=Path, nargs="+", help="a data directory that is left")
+    recover.add_argument("directories", metavar="DIR", type=Path, nargs="+", help="a remaining data directory")
     recover.add_argument("--yes", action="store_true", help="do not ask")
     recover.set_defaults(run=main)
 
@@ -61,14 +66,14 @@ def _ask(prompt: str) -> str:
 
 
 def recover(directories: list[Path], write: Callable[[str], None], ask: Callable[[str], str] | None) -> int:
-    """`ask` is None for who is sure."""
+    """Recover a group from these directories. `ask` prompts for confirmation; None skips it."""
     with ExitStack() as stack:
         stores = [stack.enter_context(closing(Store.open_any(directory))) for directory in directories]
         if len({store.me for store in stores}) < len(stores):
             raise CannotRecover(
-                "two of these disks are of one process: one is a copy of the other. Name the later one."
+                "two of these directories belong to one process: one is a copy of the other. Name the later one."
             )
-        begun = _begun(stores)
+        begun = _interrupted_recovery(stores)
         if begun is not None:
             _finish(stores, begun)
             write(f"finished the recovery of {begun.at}: the group is '{begun.new_cluster_id}' on all these disks now")
@@ -78,7 +83,7 @@ def recover(directories: list[Path], write: Callable[[str], None], ask: Callable
         write(_warning(stores, plan))
         if (
             ask is not None
-            and ask(f"Type the cluster id ({leader.cluster_id}) to go on: ").strip() != leader.cluster_id
+            and ask(f"Type the cluster id ({leader.cluster_id}) to continue: ").strip() != leader.cluster_id
         ):
             write("nothing was changed")
             return 1
@@ -96,14 +101,15 @@ def recover(directories: list[Path], write: Callable[[str], None], ask: Callable
         leader.recover(mark, plan.records)
         _finish(stores, mark)
         write(
-            f"done. The group is '{mark.new_cluster_id}' from now on: give this cluster id to every node that goes on "
-            "or joins. Nodes with the old one are refused. Who was given up joins again with an empty directory."
+            f"done. The group is '{mark.new_cluster_id}' from now on: configure this cluster id in every node that "
+            "continues or joins. Nodes with the old id are refused. Nodes that were given up join again with an empty "
+            "directory."
         )
         return 0
 
 
-def _begun(stores: list[Store]) -> Recovery | None:
-    """A recovery that some of these disks have and others do not, because it was interrupted."""
+def _interrupted_recovery(stores: list[Store]) -> Recovery | None:
+    """An interrupted recovery that only some of these disks have."""
     ids = {store.cluster_id for store in stores}
     if len(ids) == 1:
         return None
@@ -112,12 +118,12 @@ def _begun(stores: list[Store]) -> Recovery | None:
         if mark is not None and ids == {mark.old_cluster_id, mark.new_cluster_id}:
             if strangers := [str(one.me) for one in stores if one.me not in mark.kept]:
                 raise CannotRecover(
-                    f"{' and '.join(strangers)} had no part in the recovery of {mark.at} and cannot be added now. "
+                    f"{' and '.join(strangers)} took no part in the recovery of {mark.at} and cannot be added now. "
                     "Move its directory away: its node joins again as a new process."
                 )
             return mark
     raise CannotRecover(
-        "these are disks of different groups: "
+        "these directories belong to different groups: "
         + ", ".join(f"{store.directory} of '{store.cluster_id}'" for store in stores)
     )
 
@@ -129,7 +135,7 @@ def _finish(stores: list[Store], mark: Recovery) -> None:
 
 
 def _warning(stores: list[Store], plan: RecoveryPlan) -> str:
-    others = ", ".join(str(store.me) for store in stores if store.me != plan.leader) or "nobody"
+    others = ", ".join(str(store.me) for store in stores if store.me != plan.leader) or "none"
     lost = ", ".join(map(str, plan.given_up))
     return f"""\
 This is the last resort, for a group that has lost the majority of its members for good.
@@ -138,12 +144,12 @@ This is the last resort, for a group that has lost the majority of its members f
   follows   {others}
   given up  {lost}
 
-What may be lost: every entry that those who are given up confirmed and that is on none of these disks. The disks cannot
-tell whether there is any. Clients may have been told that such entries were done.
+What may be lost: every entry that the given-up nodes confirmed and that is on none of these disks. The disks cannot
+tell whether there is any. Clients may have been told that such entries were committed.
 
-What must be true: those who are given up are off, and stay off. Nothing on these disks can stop them: if enough of them
-come back, they go on as the old group, beside this one. The group gets another cluster id, so the two can never mix.
+What must be true: the given-up nodes are off and stay off. Nothing on these disks can stop them: if enough of them
+come back, they continue as the old group, beside this one. This group gets a new cluster id, so the two never mix.
 
-If more disks are left than those named here, name them too: they cannot be added later. If the others may come back,
+If more disks remain than those named here, name them too: they cannot be added later. If the others may come back,
 wait for them instead. This cannot be undone.
 """

@@ -1,1 +1,1 @@
-"""The store of a member: SQLite, its transactions and its checks."""
+"""Durable store of a member: a SQLite file, its transactions and its integrity checks."""

@@ -1,11 +1,10 @@
-"""Brings the write-ahead log into the database while the writer goes on, so that no commit has to wait for that.
+"""Checkpoints the SQLite write-ahead log in a background thread, so that commits do not wait for it.
 
-SQLite does it within the commit that makes the log too long: thousands of pages are copied and synced, and whoever
-waits for that commit waits for all of it. Here a thread with a connection of its own copies and syncs them. What was
-committed meanwhile is left for the writer, because SQLite begins a log anew only when all of it is in the database:
-that is a few pages, between two transactions. If the thread cannot do its work, nothing is lost: SQLite does it at
-`LOG_PAGES_MAX`, as it always did.
-Above: store.  Below: the file and its log.
+By default SQLite checkpoints within the commit that makes the log too long: it copies and syncs thousands of pages, and
+that commit waits. Here a thread with its own connection copies and syncs the pages. Pages committed meanwhile are left
+to the writer, because SQLite restarts a log only when all of it is in the database. That is a few pages, between two
+transactions. If the thread fails, nothing is lost: SQLite checkpoints by itself at `LOG_PAGES_MAX`.
+Above: store.  Below: the database file and its log.
 """
 
 from __future__ import annotations
@@ -22,36 +21,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-LOG_PAGES = 1_000  # in the log, from which on they are brought into the database
-LOG_PAGES_MAX = 4_000  # from which on a commit does it itself
+LOG_PAGES = 1_000  # log length from which on the thread checkpoints
+LOG_PAGES_MAX = 4_000  # log length from which on a commit checkpoints
 PAGE_BYTES = 4096
-TOUCHED_PAGES = 4  # by a transaction, besides what it adds: inner pages, the first page, values by name
+TOUCHED_PAGES = 4  # pages that a transaction touches besides the data: inner pages, first page, meta values
 CLOSE_S = 10.0
 
 _CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
 
 
 class Backfill:
-    """Its methods are called by whoever writes, one at a time."""
+    """The checkpointing thread. The writer calls the methods, one at a time."""
 
     __slots__ = ("_begin", "_connect", "_copied", "_ends", "_file", "_pages", "_thread", "rounds")
 
     def __init__(self, file: Path, connect: Callable[[], sqlite3.Connection]) -> None:
         self._file = file
         self._connect = connect
-        self._pages = 0  # that were put into the log since it began, about
+        self._pages = 0  # pages written to the log since it restarted, about
         self._thread: Thread | None = None
         self._begin = Event()
-        self._copied = Event()  # nearly all of the log is in the database, and on disk
+        self._copied = Event()  # set when nearly all of the log is in the database and synced
         self._ends = False
-        self.rounds = 0  # logs that were begun anew
+        self.rounds = 0  # log restarts
 
     def committed(self, connection: sqlite3.Connection, size: int) -> None:
-        """A transaction of about `size` bytes is in the log."""
+        """Account for a committed transaction of about `size` bytes; start or finish a checkpoint if due."""
         self._pages += size // PAGE_BYTES + TOUCHED_PAGES
         if self._copied.is_set():
             self._copied.clear()
-            with suppress(sqlite3.Error):  # the log goes on, as where the disk is full
+            with suppress(sqlite3.Error):  # the log grows further, as on a full disk
                 connection.execute(_CHECKPOINT).fetchone()
             self._pages = 0
             self.rounds += 1
@@ -62,7 +61,7 @@ class Backfill:
             self._begin.set()
 
     def close(self) -> None:
-        """Before the writer closes its connection. May be repeated."""
+        """Stop the thread. Call before the writer closes its connection. Idempotent."""
         self._ends = True
         self._begin.set()
         if self._thread is not None:
@@ -74,11 +73,11 @@ class Backfill:
             connection = self._connect()
         except StoreError:
             return
-        # Closing any descriptor of a file takes away all locks that the process has on it, so this one stays open as
+        # Closing any descriptor of a file drops all locks that the process has on it (POSIX), so this one stays open as
         # long as the connection.
         descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            while not self._ends:  # looked at behind `clear`, too, which takes back the word that it is over
+            while not self._ends:  # checked after `clear` too, which may have cleared the wake-up of `close`
                 self._begin.wait()
                 self._round(connection, descriptor)
         finally:
@@ -90,6 +89,6 @@ class Backfill:
             return
         with suppress(sqlite3.Error, OSError):
             connection.execute(_CHECKPOINT).fetchone()
-            os.fdatasync(descriptor)  # SQLite syncs only what is the whole log
+            os.fdatasync(descriptor)  # a passive checkpoint syncs only if it covered the whole log
         self._copied.set()
         self._begin.clear()

@@ -1,7 +1,7 @@
-"""The file of a store: made whole or not at all, and opened only if it is what it should be.
+"""Database file of a store: atomic creation, locking, and integrity checks before it is opened.
 
-Beside `group.db` lie its write-ahead log (`group.db-wal`), SQLite's shared memory (`group.db-shm`) and `lock`, which a
-running process holds locked. The log belongs to the database: a copy of one without the other is no copy.
+Next to `group.db` are its write-ahead log (`group.db-wal`), SQLite's shared memory (`group.db-shm`) and `lock`, which a
+running process holds locked. The log is part of the database: a copy of one without the other is incomplete.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 FILE = "group.db"
 LOCK = "lock"
-ASIDE = "given-up"  # where the disk of a process goes whose state was wrong
+ASIDE = "given-up"  # directory for the disk of a process whose state had diverged
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x51475250  # "QGRP"
-LOG_BYTES = 5 * 1024 * 1024  # room for the pages of a log, and for the transactions that go beyond
-BUSY_S = 5.0  # how long a writer waits for somebody with another tool
+LOG_BYTES = 5 * 1024 * 1024  # size of a log, with room for transactions beyond the checkpoint
+BUSY_S = 5.0  # how long a writer waits for another tool that holds the database
 
 
 class Lock:
-    """At most one process works on a directory. The kernel lets go of the lock when the process ends."""
+    """Ensures that at most one process uses a data directory. The kernel releases the lock when the process ends."""
 
     __slots__ = ("_descriptor",)
 
@@ -51,10 +51,10 @@ class Lock:
             holder = os.read(self._descriptor, 32).decode("ascii", "replace").strip()
             os.close(self._descriptor)
             raise DiskInUse(
-                f"{directory} is in use by process {holder or '(unknown)'}. One node, one directory: stop that "
-                "process, or give this node a directory of its own."
+                f"{directory} is in use by process {holder or '(unknown)'}. Each node needs its own directory: stop "
+                "that process, or give this node another directory."
             ) from error
-        with suppress(OSError):  # a full disk: the lock holds all the same
+        with suppress(OSError):  # a full disk: the lock itself still works
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
@@ -63,7 +63,7 @@ class Lock:
 
 
 def is_locked(directory: Path) -> bool:
-    """Whether a process runs on this directory now."""
+    """Whether a running process holds this directory."""
     try:
         descriptor = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -78,20 +78,20 @@ def is_locked(directory: Path) -> bool:
 
 
 def create(directory: Path, identity: DiskIdentity, founding: str) -> None:
-    """A new disk for a process that was never there before. Appears at once and whole, or not.
+    """Create the disk of a new process, atomically.
 
-    `founding`: the name of the founding, if this is one.
+    `founding`: the id of the founding, if the process founds the cluster.
     """
     new, file = directory / (FILE + ".new"), directory / FILE
     log = directory / (FILE + "-wal")
     if has_content(log):
-        raise damaged(log, f"{FILE} is missing, though its log is there")
+        raise damaged(log, f"{FILE} is missing, but its log exists")
     meta: dict[str, object] = {"identity": identity}
-    if identity.founder:  # as `cluster.durable.founding_image`: alone in v_0, which it registered
+    if identity.founder:  # as `cluster.durable.founding_image`: alone in v_0, which is registered
         view = founding_view(identity.process)
         meta |= {"founding": founding, "primaries": rows.PrimariesRow(view, ()), "high_primary": view.id}
     try:
-        for left in directory.glob(new.name + "*"):  # by one that was killed; its journal would spoil ours
+        for left in directory.glob(new.name + "*"):  # left by a killed process; its journal would corrupt the new file
             left.unlink()
         os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         connection = sqlite3.connect(new, isolation_level=None)
@@ -102,20 +102,20 @@ def create(directory: Path, identity: DiskIdentity, founding: str) -> None:
             )
             connection.executemany("INSERT INTO meta VALUES (?, ?, ?)", [meta_row(*item) for item in meta.items()])
             connection.execute("COMMIT")
-            # here and not later: the change is made with a journal, and a process killed within would leave that behind
+            # now and not later: the change uses a journal, which a process killed meanwhile would leave behind
             connection.execute("PRAGMA journal_mode = WAL")
         finally:
             connection.close()
         new.rename(file)
         sync_directory(directory)
     except sqlite3.Error as error:
-        raise refusal(new, error, "making a new disk") from error
+        raise refusal(new, error, "creating the database") from error
     except OSError as error:
         raise unwritable(directory, str(error)) from error
 
 
 def make_directory(directory: Path) -> None:
-    """Where it does not exist; then it still does after a loss of power."""
+    """Create the directory if it does not exist, durably."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in missing:
@@ -123,7 +123,7 @@ def make_directory(directory: Path) -> None:
 
 
 def set_aside(directory: Path) -> Path:
-    """Move the disk of a process that will not go on into a folder of its own, in place of an earlier one."""
+    """Move the disk of a process that will not continue into `ASIDE`, replacing an earlier one."""
     folder = directory / ASIDE
     lock = Lock(directory)
     try:
@@ -155,23 +155,23 @@ def sync_directory(directory: Path) -> None:
 
 
 def connect(directory: Path) -> tuple[sqlite3.Connection, Meta]:
-    """Open for writing what `create` made. The caller has the lock.
+    """Open for writing what `create` made. The caller holds the lock.
 
-    All checks are made on a connection that cannot write: closing one that can would bring the log into the database
-    and remove it, and a disk that is refused stays as it was found.
+    All checks use a read-only connection. Closing a writable one would checkpoint the log and remove it, and a refused
+    disk must stay as it was found.
     """
     meta = check(directory)
     return connect_again(directory), meta
 
 
 def connect_again(directory: Path) -> sqlite3.Connection:
-    """For one that works on this disk already."""
+    """Open another connection to a disk that this process has open already."""
     file = directory / FILE
     connection = _open(file, "rw")
     try:
         connection.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-            raise unwritable(file, "SQLite cannot use a write-ahead log there")
+            raise unwritable(file, "SQLite cannot use a write-ahead log on this file system")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}")
         connection.execute("PRAGMA secure_delete = OFF")
@@ -186,10 +186,10 @@ def connect_again(directory: Path) -> sqlite3.Connection:
 
 
 def fill_log(directory: Path) -> None:
-    """Give the log its full size at once, in zeros, which SQLite does not take for frames.
+    """Preallocate the log with zeros, which SQLite does not take for frames.
 
-    A sync of a file that has grown also has to write where its new blocks are. Of one that is written over, only the
-    data: twice as fast on a disk that has nothing else to do. Where there is no space, it has to do without.
+    Syncing a file that grew also writes its block map; syncing one that is overwritten writes only data. That is twice
+    as fast on an idle disk. Without enough space the log starts empty.
     """
     descriptor = os.open(directory / (FILE + "-wal"), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
@@ -200,38 +200,38 @@ def fill_log(directory: Path) -> None:
         except OSError:
             os.ftruncate(descriptor, size)
         else:
-            if os.fstat(descriptor).st_size < LOG_BYTES:  # the rest did not fit
+            if os.fstat(descriptor).st_size < LOG_BYTES:  # no space for the rest
                 os.ftruncate(descriptor, size)
     finally:
         os.close(descriptor)
 
 
 def check(directory: Path) -> Meta:
-    """Whether this disk is whole. For one that nobody works on: a log that is being written looks torn."""
+    """Check the integrity of a disk. Only for a disk that is not in use: a log being written looks torn."""
     file = directory / FILE
     log = file.with_name(file.name + "-wal")
-    had_log = has_content(log)  # SQLite may leave an empty one where somebody only looked
+    had_log = has_content(log)  # SQLite may leave an empty log after a read-only open
     connection = connect_read_only(directory)
     try:
         if had_log:
-            _whole_log(file, log)
-        whole_pages(file, connection)
+            _check_log(file, log)
+        check_pages(file, connection)
         meta = read_meta(file, connection)
     except sqlite3.Error as error:
         raise refusal(file, error, "reading") from error
     finally:
         connection.close()
     if meta.in_use and not had_log:
-        raise damaged(file, f"a process was running on it, but its log {log.name} is missing")
+        raise damaged(file, f"the last process did not close it, and its log {log.name} is missing")
     return meta
 
 
 def connect_read_only(directory: Path) -> sqlite3.Connection:
-    """Open to look at, also while a process works on it. Changes nothing but SQLite's shared memory."""
+    """Open for reading, also while a process uses the disk. Changes nothing but SQLite's shared memory."""
     file = directory / FILE
     connection = _open(file, "ro")
     try:
-        _known_schema(file, connection)
+        _check_schema(file, connection)
         return connection
     except sqlite3.Error as error:
         connection.close()
@@ -243,9 +243,9 @@ def connect_read_only(directory: Path) -> sqlite3.Connection:
 
 def _open(file: Path, mode: str) -> sqlite3.Connection:
     if not file.exists():
-        raise NoDisk(f"there is no {FILE} in {file.parent}. Is this the directory of a node?")
+        raise NoDisk(f"there is no {FILE} in {file.parent}. Is this the data directory of a node?")
     if mode == "rw" and not os.access(file, os.W_OK):
-        raise unwritable(file, "not permitted, or mounted read-only")
+        raise unwritable(file, "no permission, or mounted read-only")
     address = f"{file.absolute().as_uri()}?mode={mode}"
     try:
         return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
@@ -253,40 +253,40 @@ def _open(file: Path, mode: str) -> sqlite3.Connection:
         raise refusal(file, error, "opening") from error
 
 
-def _known_schema(file: Path, connection: sqlite3.Connection) -> None:
+def _check_schema(file: Path, connection: sqlite3.Connection) -> None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application != APPLICATION_ID:
         raise ForeignDisk(
-            f"{file} is a SQLite database, but not of a group (application id {application:#x}, not "
-            f"{APPLICATION_ID:#x}). Give the node a directory of its own."
+            f"{file} is a SQLite database of another program (application id {application:#x}, not "
+            f"{APPLICATION_ID:#x}). Give the node its own directory."
         )
     if version > SCHEMA_VERSION:
         raise NewerDisk(
             f"{file} was written by a later version of this program (schema {version}; this one knows up to "
-            f"{SCHEMA_VERSION}). Start the later version; there is no way back with the same disk."
+            f"{SCHEMA_VERSION}). Start the later version; a downgrade cannot keep the disk."
         )
     if version != SCHEMA_VERSION:
-        raise damaged(file, f"there never was a schema {version}")
+        raise damaged(file, f"schema version {version} does not exist")
 
 
-def _whole_log(file: Path, log: Path) -> None:
-    """A connection is open and has read the log: how much of it SQLite took is in the shared memory."""
+def _check_log(file: Path, log: Path) -> None:
+    """Check the log after a connection has read it: the shared memory says how much of it SQLite accepted."""
     if not has_sound_header(log):
-        raise damaged(log, "its first 32 bytes are wrong, so nothing of it can be read")
+        raise damaged(log, "its header (first 32 bytes) is wrong, so nothing of it can be read")
     frames = frames_taken(file)
     if lost := lost_commits(log, frames):
-        raise damaged(log, f"at least {lost} transactions behind its first {frames} pages cannot be read any more")
+        raise damaged(log, f"at least {lost} transactions after its first {frames} pages are unreadable")
 
 
 def frames_taken(file: Path) -> int:
-    """How many frames of the log are part of the database: mxFrame of the WAL index."""
+    """Number of log frames that SQLite accepted: mxFrame of the WAL index."""
     shared = file.with_name(file.name + "-shm")
     head = shared.read_bytes()[:20] if shared.exists() else b""
     return int.from_bytes(head[16:20], sys.byteorder)
 
 
-def whole_pages(file: Path, connection: sqlite3.Connection) -> None:
+def check_pages(file: Path, connection: sqlite3.Connection) -> None:
     found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
     if found != ["ok"]:
         raise damaged(file, "; ".join(str(line) for line in found))

@@ -1,4 +1,4 @@
-"""The image that the rows of a store hold. Every row is checked, and that the rows make one whole."""
+"""Reads a store's rows into a `durable.Image`, checking each row and that the rows fit together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_image(file: Path, connection: sqlite3.Connection, meta: Meta) -> tuple[Image, LogExtent]:
-    """All rows, each of them checked."""
+    """Read and check all rows."""
     image = Image()
     image.boot, image.epoch = meta.boot, meta.epoch
     image.act, image.amb = meta.primaries.act, meta.primaries.amb
@@ -31,7 +31,9 @@ def read_image(file: Path, connection: sqlite3.Connection, meta: Meta) -> tuple[
         for position, length, body, checksum in found:
             run = run_of("runs", position, body, checksum)
             if position != image.log.end or length != run.pack.count:
-                raise CorruptRow(f"the order goes up to {image.log.end}, then on with a run of {length} at {position}")
+                raise CorruptRow(
+                    f"the order ends at {image.log.end}, but the next run of {length} starts at {position}"
+                )
             image.log.append(run)
         for number, body, checksum in connection.execute("SELECT * FROM labelled ORDER BY number"):
             run = run_of("labelled", number, body, checksum)
@@ -54,6 +56,6 @@ def _snapshot(connection: sqlite3.Connection) -> bytes:
     pieces: list[bytes] = []
     for piece, body, checksum in connection.execute("SELECT * FROM snapshot ORDER BY piece"):
         if piece != len(pieces) or number_sum(piece, body) != checksum:
-            raise CorruptRow(f"piece {piece} of the snapshot is wrong")
+            raise CorruptRow(f"piece {piece} of the snapshot is out of order or has a wrong checksum")
         pieces.append(body)
     return b"".join(pieces)

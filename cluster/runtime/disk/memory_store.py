@@ -1,4 +1,4 @@
-"""A store that keeps nothing: the `volatile` mode. A process that ends is gone, and comes back as another one."""
+"""In-memory store for the `volatile` mode: keeps nothing. A restarted process is a new process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AnyStore(Protocol):
-    """What a driver needs of a store. `write` makes all of the records durable in one transaction, or none."""
+    """Store interface of the driver. `write` makes all records durable in one transaction, or none."""
 
     @property
     def founding(self) -> str: ...
@@ -28,7 +28,7 @@ class AnyStore(Protocol):
 
 
 class MemoryStore:
-    """The image that it is made with, and no more."""
+    """Holds the image that it is made with, and stores nothing."""
 
     __slots__ = ("_image", "founding", "recoveries")
 
@@ -47,7 +47,7 @@ class MemoryStore:
         return self._image
 
     def write(self, records: Sequence[Record]) -> None:
-        """Nothing is kept, so nothing has to be waited for: a driver need not call this."""
+        """Does nothing; a driver need not call it."""
 
     def close(self) -> None:
         pass

@@ -1,14 +1,14 @@
-"""What the rows of a store hold, and how a row is known to be what was written.
+"""Row format of a store: tables, values and checksums.
 
 | table    | a row is                                   | key                                    | body              |
 |----------|--------------------------------------------|----------------------------------------|-------------------|
 | meta     | one value                                  | its name, as in `Meta`                 | msgpack           |
 | runs     | a run of the order                         | position of its first entry            | msgpack of `Run`  |
-| labelled | an own run that no order has yet           | a number                               | msgpack of `Run`  |
+| labelled | an own run that is not ordered yet         | a number                               | msgpack of `Run`  |
 | snapshot | a piece of the state machine's snapshot    | 0, 1, ...                              | up to 256 KiB     |
 
-Every row ends with a CRC-32 over its key and its body: SQLite notices a file that is cut or whose pages do not fit
-together, but not a changed byte in the middle of a value.
+Every row ends with a CRC-32 over its key and body. SQLite detects a truncated file and inconsistent pages, but not a
+changed byte within a value.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from cluster.run_log import Run
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PIECE_BYTES = 256 * 1024  # of a snapshot, in one row
+PIECE_BYTES = 256 * 1024  # bytes of a snapshot per row
 RECOVERIES_MAX = 64
-RECOVERY_LEN_MAX = 64 * 1024  # bytes of one, as others may tell of it
+RECOVERY_LEN_MAX = 64 * 1024  # bytes per recovery, as reported by peers
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, body BLOB NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
@@ -37,7 +37,7 @@ CREATE TABLE snapshot (piece INTEGER PRIMARY KEY, body BLOB NOT NULL, sum INTEGE
 
 
 class DiskIdentity(msgspec.Struct, frozen=True):
-    """Whose disk this is. Written once, when the disk is made; a recovery changes the cluster id and nothing else."""
+    """Owner of a disk. Written once at creation; a recovery changes only the cluster id."""
 
     cluster_id: str
     name: str
@@ -50,16 +50,16 @@ class DiskIdentity(msgspec.Struct, frozen=True):
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """The mark that `python -m cluster recover` leaves for ever."""
+    """Permanent record of a `python -m cluster recover`."""
 
     at: str  # UTC, ISO 8601
     old_cluster_id: str
     new_cluster_id: str
-    founding: str  # those who went on belong to this one since
-    view: View  # the view of one that counts as the last primary view since
-    kept: tuple[ProcessId, ...]  # whose disks went on
-    given_up: tuple[ProcessId, ...]  # members of views in use whose disks did not
-    position: int  # how far the order that went on reached
+    founding: str  # the new founding, to which the continuing disks belong
+    view: View  # the single-member view that replaces the last primary view
+    kept: tuple[ProcessId, ...]  # processes whose disks continued
+    given_up: tuple[ProcessId, ...]  # members of views in use whose disks were given up
+    position: int  # end of the order that continued
     confirmed: int  # how much of it was known to be confirmed
 
     @property
@@ -68,7 +68,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 def all_recoveries(ours: tuple[Recovery, ...], theirs: tuple[Recovery, ...]) -> tuple[Recovery, ...]:
-    """What either knows, oldest first; the last ones, where there are too many to be true."""
+    """The union of both lists, oldest first; only the newest if there are too many to be plausible."""
     marks = {(mark.at, mark.new_cluster_id): mark for mark in (*theirs, *ours)}
     return tuple(marks[key] for key in sorted(marks))[-RECOVERIES_MAX:]
 
@@ -85,17 +85,17 @@ class SnapshotHead(msgspec.Struct, frozen=True):
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
-    """All values of the table `meta`. What was never written is what it is here."""
+    """All values of the table `meta`. The defaults stand for values that were never written."""
 
     identity: DiskIdentity
-    founding: str = ""  # which founding of the cluster it belongs to, as far as it was told
-    in_use: bool = False  # a process was running on this disk, so its write-ahead log belongs to it
+    founding: str = ""  # founding that the process belongs to; empty while unknown
+    in_use: bool = False  # not closed cleanly, so the write-ahead log must exist
     boot: int = 0
     epoch: int = 0
     primaries: PrimariesRow = PrimariesRow(None, ())
     high_primary: ViewId | None = None
     next_confirm: int = 0
-    base: int = 0  # where the first run begins, or would
+    base: int = 0  # position of the first run
     snapshot: SnapshotHead | None = None
     recoveries: tuple[Recovery, ...] = ()
 
@@ -107,11 +107,11 @@ decode_run = msgspec.msgpack.Decoder(Run).decode
 
 
 class CorruptRow(Exception):
-    """A row is not what was written."""
+    """A row differs from what was written."""
 
 
 def number_sum(number: int, body: bytes) -> int:
-    """The checksum of a row whose key is a number."""
+    """The checksum of a row with an integer key."""
     return crc32(body, number & 0xFFFFFFFF)
 
 
@@ -129,7 +129,7 @@ def meta_of(rows: Iterator[tuple[str, bytes, int]]) -> Meta:
             raise CorruptRow(f"the checksum of the value '{key}' in meta is wrong")
         values[key] = msgspec.msgpack.decode(body)
     if "identity" not in values:
-        raise CorruptRow("meta does not say whose disk it is")
+        raise CorruptRow("meta has no identity")
     try:
         return msgspec.convert(values, Meta)
     except msgspec.ValidationError as error:
@@ -142,7 +142,7 @@ def run_of(table: str, number: int, body: bytes, checksum: int) -> Run:
     try:
         run = decode_run(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CorruptRow(f"row {number} of {table} is no run: {error}") from error
+        raise CorruptRow(f"row {number} of {table} is not a run: {error}") from error
     if not run.pack.is_sound:
-        raise CorruptRow(f"row {number} of {table} has not the {run.pack.count} entries that it says")
+        raise CorruptRow(f"row {number} of {table} does not have the {run.pack.count} entries that it declares")
     return run

@@ -1,19 +1,19 @@
-"""The disk of a node: SQLite with a write-ahead log, one file, one writer, one transaction per call of `write`.
+"""Durable store of a node: SQLite with a write-ahead log, one file, one writer, one transaction per `write`.
 
-A store does for a real disk what `durable.Image` describes: after every transaction the disk holds exactly what an
-image does after the same records. A call of `write` returns when its records are on the platter (synchronous = FULL);
-a crash at any moment leaves all transactions that returned, perhaps the one under way, and nothing of it in part.
+A store implements `durable.Image` on a real disk: after every transaction the disk holds exactly what an image holds
+after the same records. `write` returns when its records are on stable storage (synchronous = FULL). A crash at any
+moment leaves all transactions that returned, perhaps the one in progress, and never a part of it.
 
-Layout: `rows.py` has the tables. What is written most, runs of the order, is one row each, at the end of one table,
-encoded once. What is cut off by a new view is rows deleted; what is dropped below the base, too, a few at a time.
-Snapshots are replaced, in pieces. All else is a few values by name.
+Layout: see `rows.py`. Runs of the order are written most: one row each, at the end of one table, encoded once. A new
+view may truncate the order, which deletes rows. Rows below the base are deleted a few at a time. A snapshot replaces
+the previous one, in pieces. Everything else is a few named values.
 
-Who a process is, is decided here, when its disk is made: its incarnation is a random number that the disk keeps. A node
-that lost its disk draws another one, and is somebody else to the others. That holds for a founder too: founded again by
-mistake, it is not taken for the process that made those promises.
+The store decides the identity of a process when it creates the disk: its incarnation is a random number that the disk
+keeps. A node that lost its disk draws a new one and is a new process to the others. That holds for a founder too:
+founded again by mistake, it is not mistaken for the process whose acknowledgements the others rely on.
 
-After a write that failed, the same records have to be written before any others, or the process has to end: SQLite
-cannot say whether a transaction whose last sync failed will be there after a crash.
+After a failed write, the same records must be written before any others, or the process must end: SQLite cannot tell
+whether a transaction whose last sync failed will be there after a crash.
 """
 
 from __future__ import annotations
@@ -50,18 +50,20 @@ if TYPE_CHECKING:
 
 
 class Purpose(Enum):
-    """What a directory without a disk is for."""
+    """Why a directory without a disk is opened."""
 
     FOUNDING = "founding"
     JOINING = "joining"
 
 
 def draw_incarnation() -> int:
-    """32 bits that no other life of this name had. Never 0, which is for processes without a disk."""
+    """A random 32-bit incarnation. Never 0, which stands for processes without a disk."""
     return int.from_bytes(os.urandom(4), "big") or 1
 
 
 class Store:
+    """An open disk."""
+
     __slots__ = ("_backfill", "_connection", "_extent", "_lock", "_meta", "_writer", "directory")
 
     def __init__(self, directory: Path, lock: database_file.Lock, connection: sqlite3.Connection, meta: Meta) -> None:
@@ -71,7 +73,7 @@ class Store:
         self._meta = meta
         self._extent = LogExtent(0, 0, 0, {})
         self._backfill = Backfill(self.file, lambda: database_file.connect_again(directory))
-        self._writer = threading.Lock()  # one transaction at a time, whichever threads they come from
+        self._writer = threading.Lock()  # serialises transactions of different threads
 
     # ---- opening and closing
 
@@ -85,9 +87,9 @@ class Store:
         cluster_id: str,
         draw: Callable[[], int] = draw_incarnation,
     ) -> Store:
-        """The disk of the node `name` of the group `cluster_id`, made if there is none. Raises a `StoreError`.
+        """Open the disk of node `name` in group `cluster_id`; create it if there is none. Raises a `StoreError`.
 
-        To found needs a directory without a disk. To join takes the disk that is there: the process resumes its life.
+        Founding needs a directory without a disk. Joining uses an existing disk: the process resumes its life.
         """
         try:
             database_file.make_directory(directory)
@@ -101,8 +103,8 @@ class Store:
                 database_file.create(directory, DiskIdentity(cluster_id, name, draw(), founds), founding)
             elif create_for is Purpose.FOUNDING:
                 raise DiskExists(
-                    f"{directory} has the disk of a process already. A group is founded once: start the node without "
-                    "founding, and it goes on where it was. To found another group, use an empty directory."
+                    f"{directory} already has the data of a process. A group is founded once: start the node without "
+                    "founding, and it continues where it was. To found another group, use an empty directory."
                 )
             return cls._begin(directory, lock, lambda meta: _belongs(directory, meta.identity, name, cluster_id))
         except BaseException:
@@ -111,7 +113,7 @@ class Store:
 
     @classmethod
     def open_any(cls, directory: Path) -> Store:
-        """Whosever disk it is: for an operator, while no node runs on it."""
+        """Open a disk of any owner: for an operator, while no node uses it."""
         database_file.connect_read_only(directory).close()
         lock = database_file.Lock(directory)
         try:
@@ -128,7 +130,7 @@ class Store:
             accept(meta)
             store.load()
             store._use(True)
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")  # so that the file itself says that it has a log
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")  # so that the file itself records that it has a log
             database_file.fill_log(directory)
         except sqlite3.Error as error:
             connection.close()
@@ -139,20 +141,20 @@ class Store:
         return store
 
     def close(self) -> None:
-        """All is on disk already; this brings the log into the file and lets go of the directory. May be repeated."""
+        """Checkpoint the log and release the directory. Everything is durable already. Idempotent."""
         if self._lock is None:
             return
         try:
             self._use(False)
         except StoreError:
-            pass  # then the log stays, and says so
+            pass  # the log stays and is read at the next open
         finally:
             self._backfill.close()
             self._connection.close()
             self._lock.release()
             self._lock = None
 
-    # ---- who
+    # ---- identity
 
     @property
     def file(self) -> Path:
@@ -172,11 +174,11 @@ class Store:
 
     @property
     def founding(self) -> str:
-        """Which founding of the cluster this process belongs to: drawn by the founder, told to all who join."""
+        """Id of the cluster's founding that this process belongs to: drawn by the founder, told to all who join."""
         return self._meta.founding
 
     def belong_to(self, founding: str) -> None:
-        """Remember the founding that this process was told of. It is for life."""
+        """Store the founding that this process belongs to. It never changes."""
         if self._meta.founding not in ("", founding):
             raise ForeignDisk(
                 f"{self.directory} belongs to the founding {self._meta.founding} of the cluster '{self.cluster_id}', "
@@ -187,11 +189,11 @@ class Store:
 
     @property
     def recoveries(self) -> tuple[Recovery, ...]:
-        """The marks of an operator who went on without a majority, oldest first. Every status shows them."""
+        """Recoveries without a majority, oldest first. Every status shows them."""
         return self._meta.recoveries
 
     def learn_recoveries(self, theirs: tuple[Recovery, ...]) -> None:
-        """Marks that other members have."""
+        """Add recoveries that other members know."""
         marks = all_recoveries(self._meta.recoveries, theirs)
         self._transact(lambda changes: changes.set("recoveries", marks))
         self._meta = msgspec.structs.replace(self._meta, recoveries=marks)
@@ -199,7 +201,7 @@ class Store:
     # ---- reading
 
     def load(self) -> Image:
-        """What the disk holds."""
+        """Read the image that the disk holds."""
         self._meta = database_file.read_meta(self.file, self._connection)
         image, self._extent = read_image(self.file, self._connection, self._meta)
         return image
@@ -207,7 +209,7 @@ class Store:
     # ---- writing
 
     def write(self, records: Sequence[Record]) -> None:
-        """One transaction. Durable when this returns; nothing of it is there when it raises `StoreError`."""
+        """Write the records in one transaction. Durable on return; if `StoreError` is raised, none is written."""
 
         def change(changes: Transaction) -> None:
             for record in records:
@@ -219,7 +221,7 @@ class Store:
         self._transact(lambda changes: changes.set("in_use", in_use))
 
     def recover(self, recovery: Recovery, records: Sequence[Record]) -> None:
-        """Give the disk another cluster id and a mark, together with these records, in one transaction."""
+        """Set a new cluster id and the recovery record, together with these records, in one transaction."""
         identity = self._meta.identity
         new = DiskIdentity(recovery.new_cluster_id, identity.name, identity.incarnation, identity.founder)
 
@@ -235,7 +237,7 @@ class Store:
 
     def _transact(self, change: Callable[[Transaction], None]) -> None:
         if self._lock is None:
-            raise ValueError(f"the disk in {self.directory} was closed: open it again before writing")
+            raise ValueError(f"the store in {self.directory} is closed: open it again before writing")
         with self._writer:
             execute = self._connection.execute
             try:
@@ -264,13 +266,13 @@ class Store:
 def _belongs(directory: Path, identity: DiskIdentity, name: str, cluster_id: str) -> None:
     if identity.cluster_id != cluster_id:
         raise ForeignDisk(
-            f"{directory} is a disk of the cluster '{identity.cluster_id}' (of {identity.process}), but this node is "
-            f"to be in '{cluster_id}'. Right directory? If '{identity.cluster_id}' is what a recovery made of "
-            f"'{cluster_id}', tell this node the new id. If it is the other way round, this process was given up when "
-            f"the group was recovered. {START_ANEW}"
+            f"{directory} belongs to the cluster '{identity.cluster_id}' ({identity.process}), but this node is "
+            f"configured for '{cluster_id}'. Is it the right directory? If a recovery renamed '{cluster_id}' to "
+            f"'{identity.cluster_id}', configure this node with the new id. If it was the other way round, this "
+            f"process was given up by the recovery. {START_ANEW}"
         )
     if identity.name != name:
         raise ForeignDisk(
-            f"{directory} is the disk of '{identity.name}' ({identity.process}), but this node is called '{name}'. "
-            "Start it under its own name, or give this one a directory of its own."
+            f"{directory} belongs to the node '{identity.name}' ({identity.process}), but this node is '{name}'. "
+            "Start it under that name, or give this node its own directory."
         )

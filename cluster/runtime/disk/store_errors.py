@@ -1,4 +1,4 @@
-"""Why a disk is refused, or a write failed. Each message says what it is, where, and what to do."""
+"""Errors of a store. Each message says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-# What to do with a disk that cannot be trusted. An older copy would be worse than none: it would have forgotten what
-# this process promised to the others, and they count on it.
+# What to do with a disk that cannot be trusted. An older copy is worse than none: it lacks acknowledgements that
+# this process gave to the others, and they rely on them.
 START_ANEW = (
-    "Move the directory away and start the node again: it joins as a new process and gets everything from the others. "
-    "Do not put an older copy in its place: it would have forgotten what this process acknowledged."
+    "Move the directory away and start the node again: it joins as a new process and gets its state from the others. "
+    "Do not restore an older copy: it lacks entries that this process acknowledged."
 )
 
 
 class StoreError(Exception):
-    """Base: the disk cannot be used, or did not take what was written."""
+    """Base class: the disk cannot be used, or a write failed."""
 
 
 class NoDisk(StoreError):
@@ -25,35 +25,35 @@ class NoDisk(StoreError):
 
 
 class DiskExists(StoreError):
-    """A group is to be founded on a disk that belongs to a process already."""
+    """A group is to be founded in a directory that already belongs to a process."""
 
 
 class DiskInUse(StoreError):
-    """Another process runs on this directory."""
+    """Another process uses this directory."""
 
 
 class ForeignDisk(StoreError):
-    """The disk of another process, of another group, or of another program."""
+    """The disk belongs to another process, group or program."""
 
 
 class NewerDisk(StoreError):
-    """Written by a later version of this program."""
+    """A later version of this program wrote the disk."""
 
 
 class DamagedDisk(StoreError):
-    """What was written is not what is there."""
+    """The content differs from what was written."""
 
 
 class DiskUnwritable(StoreError):
-    """The disk cannot be written: read-only, or not permitted."""
+    """The disk is read-only, or permission is missing."""
 
 
 class DiskFull(StoreError):
-    """No space. Nothing of the transaction was written; it can be tried again when there is space."""
+    """No space. Nothing of the transaction was written; retry when there is space."""
 
 
 class DiskFailed(StoreError):
-    """The disk did not take a transaction, for a reason other than space."""
+    """A transaction failed for a reason other than space."""
 
 
 _FULL = {sqlite3.SQLITE_FULL}
@@ -62,7 +62,7 @@ _FAILED = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sql
 
 
 def refusal(file: Path, error: sqlite3.Error, doing: str) -> StoreError:
-    """What an error of SQLite means here. What is none of the known failures of a disk is damage."""
+    """Map a SQLite error to a `StoreError`. Unknown errors count as damage."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     if code in _FULL:
         return full(file, str(error))
@@ -70,8 +70,8 @@ def refusal(file: Path, error: sqlite3.Error, doing: str) -> StoreError:
         return unwritable(file, str(error))
     if code in _FAILED:
         return DiskFailed(
-            f"{file}: {doing} failed: {error}. Nothing of it was written. Look at the disk and at the kernel's log; "
-            "stop the node before the disk is repaired."
+            f"{file}: {doing} failed: {error}. Nothing was written. Check the disk and the kernel log; "
+            "stop the node before you repair the disk."
         )
     return damaged(file, f"{doing} failed: {error}")
 
@@ -82,11 +82,11 @@ def damaged(file: Path, what: str) -> DamagedDisk:
 
 def full(file: Path, what: str) -> DiskFull:
     return DiskFull(
-        f"{file}: no space left ({what}). Nothing of the transaction was written. Make room, then try again."
+        f"{file}: no space left ({what}). Nothing of the transaction was written. Free some space, then try again."
     )
 
 
 def unwritable(place: Path, what: str) -> DiskUnwritable:
     return DiskUnwritable(
-        f"{place} cannot be written: {what}. The node needs a directory that it owns, on a disk mounted for writing."
+        f"{place} cannot be written: {what}. The node needs a directory that it owns, on a writable file system."
     )

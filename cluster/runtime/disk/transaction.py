@@ -1,9 +1,9 @@
-"""Records as changes of rows: what one transaction of a store does.
+"""Translates durable records into row changes of one SQLite transaction.
 
-The same as `Image.apply` for every record, on rows instead of objects. An own run that is labelled and ordered within
-one transaction is written once, and a run is encoded once however many records name it. What is dropped below the base
-is no part of the image from then on, but its rows are deleted a few at a time, with the transactions that follow: all
-at once would hold up the entries that wait for that one.
+It does what `Image.apply` does for every record, on rows instead of objects. An own run that is labelled and ordered
+within one transaction is written once. A run is encoded once however many records name it. Runs below the base leave
+the image at once, but their rows are deleted a few at a time by later transactions: deleting all at once would delay
+the entries of that transaction.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from cluster.names import Label
     from cluster.run_log import Run
 
-SWEPT_RUNS = 4  # that a transaction deletes below the base, and twice as many as it adds
+SWEPT_RUNS = 4  # runs that a transaction deletes below the base, plus twice as many as it adds
 
 
 class LogExtent:
-    """What has to be known of the rows to change them: where the order begins and ends, and where own runs are."""
+    """What a transaction must know of the existing rows: the bounds of the order, and the rows of labelled runs."""
 
     __slots__ = ("base", "end", "floor", "labelled", "number")
 
     def __init__(self, floor: int, base: int, end: int, labelled: dict[Label, int]) -> None:
-        self.floor = floor  # there are no rows before this position; those before the base are still to be deleted
+        self.floor = floor  # no rows before this position; rows between floor and base are still to be deleted
         self.base = base
         self.end = end
         self.labelled = labelled  # first label -> number of the row
-        self.number = max(labelled.values(), default=0)  # the last one given
+        self.number = max(labelled.values(), default=0)  # the last number used
 
     def copy(self) -> LogExtent:
         other = LogExtent(self.floor, self.base, self.end, dict(self.labelled))
@@ -52,7 +52,7 @@ class LogExtent:
 
 
 class Transaction:
-    """One transaction, being made. `extent` is the caller's copy: it is true once the transaction is."""
+    """A transaction in progress. `extent` is a copy that becomes valid when the transaction commits."""
 
     __slots__ = ("_connection", "_labelled", "_meta", "_runs", "extent", "runs_added", "written_bytes")
 
@@ -60,10 +60,10 @@ class Transaction:
         self._connection = connection
         self.extent = extent
         self.runs_added = 0
-        self.written_bytes = 0  # of entries and snapshots, about
+        self.written_bytes = 0  # bytes of entries and snapshots, about
         self._meta: dict[str, object] = {}
-        self._runs: list[tuple[int, int, bytes, int]] = []  # rows to come, at the end of the order
-        self._labelled: dict[Label, Run] = {}  # to come, unless they are ordered before the end of the transaction
+        self._runs: list[tuple[int, int, bytes, int]] = []  # rows to append to the order
+        self._labelled: dict[Label, Run] = {}  # rows to add, unless they are ordered within this transaction
 
     def apply(self, record: Record) -> None:
         match record:
@@ -91,11 +91,11 @@ class Transaction:
                 raise TypeError(f"unknown record type: {record!r}")
 
     def set(self, key: str, value: object) -> None:
-        """A value of meta that no record speaks of."""
+        """Set a meta value that no record covers."""
         self._meta[key] = value
 
     def finish(self) -> None:
-        """All that is still to come becomes rows."""
+        """Write all pending rows."""
         self._flush_runs()
         self._sweep()
         extent = self.extent
@@ -134,7 +134,7 @@ class Transaction:
         extent = self.extent
         if not extent.base <= position <= extent.end:
             raise ValueError(
-                f"a record goes on at position {position}, but the order on disk is {extent.base}..{extent.end}"
+                f"a record continues at position {position}, but the order on disk is {extent.base}..{extent.end}"
             )
         self._flush_runs()
         self._connection.execute("DELETE FROM runs WHERE position >= ?", (position,))
@@ -163,7 +163,7 @@ class Transaction:
             self._meta["base"] = extent.base = base
 
     def _sweep(self) -> None:
-        """Delete some of what is below the base."""
+        """Delete some rows below the base."""
         extent = self.extent
         if extent.floor < extent.base:
             left = self._connection.execute(
@@ -190,7 +190,7 @@ class Transaction:
             self._connection.execute("DELETE FROM labelled")
             self.extent.labelled.clear()
 
-    # ---- beside the order
+    # ---- labelled runs and snapshots
 
     def _forget_labelled(self, label: Label) -> None:
         if self._labelled.pop(label, None) is None:

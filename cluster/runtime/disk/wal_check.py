@@ -1,13 +1,13 @@
-"""Whether a write-ahead log of SQLite lost something that had been committed.
+"""Detects committed transactions that a damaged SQLite write-ahead log has lost.
 
-SQLite reads such a log up to the first frame whose checksum is wrong and takes the rest for what a crash left behind.
-After a crash that is right. But a changed byte in the middle looks the same, and then transactions that were
-acknowledged long ago are gone without a word. The two can be told apart: every commit here waits for the disk, so the
-next transaction is written only when the one before is whole. At most one transaction can be torn. Two more ends of
-transactions behind the first wrong frame mean that the log was damaged later.
+SQLite reads a log up to the first frame with a wrong checksum and takes the rest for the remains of a crash. After a
+crash that is right. But a changed byte in the middle looks the same, and then transactions that were acknowledged long
+ago silently disappear. The two cases differ: every commit here waits for the disk, so a transaction is written only
+when the one before is complete. A crash can tear at most one transaction. Two more commit frames behind the first wrong
+frame mean that the log was damaged later.
 
-Format: sqlite.org/fileformat2.html, section 4. A header of 32 bytes; frames of 24 bytes and a page; a frame belongs to
-the log if it has the salts of the header, and ends a transaction if its second number is not zero.
+Format: sqlite.org/fileformat2.html, section 4. A header of 32 bytes; frames of 24 bytes and a page. A frame belongs to
+the log if it has the header's salts, and commits a transaction if its second number is not zero.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _MAGIC = (0x377F0682, 0x377F0683)
 
 
 def lost_commits(file: Path, frames_taken: int) -> int:
-    """How many transactions this log ends, for certain, behind the `frames_taken` that SQLite took from it."""
+    """Number of transactions that this log certainly commits behind the `frames_taken` frames that SQLite accepted."""
     with file.open("rb") as log:
         _, _, page_size, _, salts, _ = _HEADER.unpack(log.read(_HEADER.size))
         log.seek(_HEADER.size + frames_taken * (_FRAME.size + page_size))
         ends = 0
         while len(frame := log.read(_FRAME.size)) == _FRAME.size:
             _, pages_after, its_salts, _ = _FRAME.unpack(frame)
-            ends += pages_after != 0 and its_salts == salts  # other salts: of an earlier round of the same file
+            ends += pages_after != 0 and its_salts == salts  # other salts: from an earlier round of the same file
             log.seek(page_size, 1)
         return max(0, ends - 1)
 
 
 def has_sound_header(file: Path) -> bool:
-    """Without one SQLite takes nothing from the log. It is written in one piece and synced before any frame."""
+    """Whether the header is valid. SQLite syncs it before any frame and ignores a log without it."""
     with file.open("rb") as log:
         head = log.read(_HEADER.size)
     if len(head) < _HEADER.size:

@@ -1,7 +1,7 @@
-"""The thread in which a store writes, so that the event loop goes on while the disk is busy.
+"""Store writer thread: runs transactions off the event loop.
 
-A queue each way and nothing between: an executor with its futures costs several wake-ups more for each transaction, and
-a lone entry waits for all of them. The driver has one transaction under way at a time, so the queue stays short.
+It uses a queue in each direction and nothing else. An executor with futures needs several more wake-ups per
+transaction, which delay a lone entry. The driver has one transaction in progress at a time, so the queue stays short.
 Above: driver.  Below: a store.
 """
 
@@ -18,45 +18,47 @@ if TYPE_CHECKING:
 
     from cluster.durable import Record
 
-    Told = Callable[[Exception | None], None]
+    WriteCallback = Callable[[Exception | None], None]
 
 
 class WritableStore(Protocol):
-    """What is done in the thread, and nowhere else."""
+    """What runs in the writer thread, and nowhere else."""
 
     def write(self, records: Sequence[Record]) -> None: ...
     def close(self) -> None: ...
 
 
 class Writer:
+    """Runs store calls in one thread, in call order."""
+
     def __init__(self, store: WritableStore) -> None:
         self._store = store
         self._loop = asyncio.get_running_loop()
-        self._orders: SimpleQueue[tuple[Callable[[], None], Told] | None] = SimpleQueue()
-        self._ended = self._loop.create_future()
-        # A daemon: a process that ends without having closed it leaves a disk as after a loss of power.
+        self._calls: SimpleQueue[tuple[Callable[[], None], WriteCallback] | None] = SimpleQueue()
+        self._closed = self._loop.create_future()
+        # A daemon: a process that ends without closing it leaves the disk as after a power failure.
         Thread(target=self._work, name="cluster-store", daemon=True).start()
 
-    def write(self, records: Sequence[Record], told: Told) -> None:
-        """Make these durable, then tell in the loop: None, or why it came to nothing."""
-        self._orders.put((lambda: self._store.write(records), told))
+    def write(self, records: Sequence[Record], done: WriteCallback) -> None:
+        """Write the records, then call `done` in the loop: with None, or with the error."""
+        self._calls.put((lambda: self._store.write(records), done))
 
-    def do(self, what: Callable[[], None], told: Told) -> None:
-        """The same for anything else that the store is to keep: in the order of the calls."""
-        self._orders.put((what, told))
+    def do(self, what: Callable[[], None], done: WriteCallback) -> None:
+        """Run another store call in the thread, in call order; then call `done` as `write` does."""
+        self._calls.put((what, done))
 
     async def close(self) -> None:
-        """When all that was ordered is done, close the store."""
-        self._orders.put(None)
-        error = await self._ended
+        """Close the store after all queued calls."""
+        self._calls.put(None)
+        error = await self._closed
         if error is not None:
             raise error
 
     def _work(self) -> None:
-        while (order := self._orders.get()) is not None:
-            what, told = order
-            self._tell(told, self._attempt(what))
-        self._tell(self._ended.set_result, self._attempt(self._store.close))
+        while (call := self._calls.get()) is not None:
+            what, done = call
+            self._call_in_loop(done, self._attempt(what))
+        self._call_in_loop(self._closed.set_result, self._attempt(self._store.close))
 
     @staticmethod
     def _attempt(what: Callable[[], None]) -> Exception | None:
@@ -66,6 +68,6 @@ class Writer:
             return error
         return None
 
-    def _tell(self, told: Told, error: Exception | None) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(told, error)
+    def _call_in_loop(self, done: WriteCallback, error: Exception | None) -> None:
+        with suppress(RuntimeError):  # the loop is closed: no caller waits
+            self._loop.call_soon_threadsafe(done, error)

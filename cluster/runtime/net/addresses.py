@@ -1,4 +1,4 @@
-"""Addresses of processes: how they are written, and the book of who was last said to be where."""
+"""Network addresses of processes: parsing, formatting, and the address book by process name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADDRESS_LEN_MAX = 256
 
 
 class BadAddress(ValueError):
-    """Text that is no address."""
+    """The text is not an address."""
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -23,19 +23,19 @@ def parse_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65535 or (":" in host and not bracketed):
-        raise BadAddress(f"{text[:ADDRESS_LEN_MAX]!r} is no address; host:port or [IPv6]:port is one")
+        raise BadAddress(f"{text[:ADDRESS_LEN_MAX]!r} is not an address; write host:port or [IPv6]:port")
     host = host[1:-1] if bracketed else host
     if not host or len(text) > ADDRESS_LEN_MAX:
-        raise BadAddress(f"{text[:ADDRESS_LEN_MAX]!r} is no address: it names no host, or is too long")
+        raise BadAddress(f"{text[:ADDRESS_LEN_MAX]!r} is not an address: the host is missing, or the text is too long")
     return host, int(port)
 
 
-def show_address(host: str, port: int) -> str:
+def format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class AddressBook:
-    """name -> addresses. What a process says of itself overrides what others say of it."""
+    """Maps names to addresses. What a process reports about itself overrides reports of others."""
 
     __slots__ = ("_first_hand", "_forgotten", "_known", "own_name")
 
@@ -43,7 +43,7 @@ class AddressBook:
         self.own_name = own_name
         self._known: dict[str, tuple[str, ...]] = {}
         self._first_hand: set[str] = set()
-        self._forgotten: dict[str, tuple[str, ...]] = {}  # where those who were given up were; others may still say so
+        self._forgotten: dict[str, tuple[str, ...]] = {}  # last known; peers may still report these
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
         return self._known.get(name, ())
@@ -54,16 +54,17 @@ class AddressBook:
 
     @property
     def addresses(self) -> list[str]:
-        """Of all who are known."""
+        """The addresses of all known processes."""
         return [address for addresses in self._known.values() for address in addresses]
 
-    def said_of_itself(self, name: str, addresses: Iterable[str]) -> bool:
-        """Whether this is news."""
+    def learn_own_report(self, name: str, addresses: Iterable[str]) -> bool:
+        """Store the addresses that a process reported about itself; returns whether they are new."""
         self._first_hand.add(name)
         self._forgotten.pop(name, None)
         return self._put(name, addresses)
 
     def learn(self, said: Addresses) -> bool:
+        """Store addresses that a peer reported about other processes; returns whether any is new."""
         news = False
         for name, addresses in said.of[:ADDRESSES_MAX]:
             if name not in self._first_hand and name != self.own_name and self._forgotten.get(name) != addresses:
@@ -71,11 +72,11 @@ class AddressBook:
         return news
 
     def lost(self, name: str) -> None:
-        """The process cannot be reached: from here on others may know better."""
+        """The process is unreachable: from now on accept reports of others about it."""
         self._first_hand.discard(name)
 
     def forget(self, name: str) -> None:
-        """Until it says itself where it is, or others say that it is somewhere else."""
+        """Drop the process until it reports its address itself, or others report a new one."""
         addresses = self._known.pop(name, None)
         if addresses is not None:
             self._forgotten[name] = addresses

@@ -1,4 +1,4 @@
-"""One connection: bytes to frames, a handshake first; what is sent within one turn of the loop leaves as one write.
+"""Peer connection: handshake, then frames; all frames sent within one loop turn leave in one write.
 
 Above: transport, as its owner.  Below: an asyncio transport, plain or TLS.
 """
@@ -25,29 +25,33 @@ if TYPE_CHECKING:
     from cluster.runtime.net.handshake import PeerIdentity
     from cluster.runtime.observe.counters import Counters
 
-TLS_ENDS_S = 0.25  # the system ends a TLS handshake by itself; this much later nobody waits for its word any more
-UNREAD = 4096  # bytes at a time, of a connection that is closed and still open at the other end
-JOINED_MAX = 16 * 1024  # bytes that are put together for one write; more of them leave from where they are
+TLS_ENDS_S = 0.25  # asyncio limits a TLS handshake itself; this much later its notification is not awaited any more
+UNREAD = 4096  # read size on a connection that this side closed and the peer has not
+JOINED_MAX = 16 * 1024  # frames are joined for one write up to this size; larger ones are written separately
 
 
 class ConnectionOwner(Protocol):
+    """Receives the events of a connection: the transport."""
+
     counters: Counters
 
-    def opened(self, connection: PeerConnection) -> None: ...
-    def arrived(self, connection: PeerConnection, frame: Travelling) -> None: ...
-    def handled(self) -> None: ...
-    def closed(self, connection: PeerConnection) -> None: ...
-    def gone(self, connection: PeerConnection) -> None: ...
-    def wants_flush(self, connection: PeerConnection) -> None: ...
+    def on_opened(self, connection: PeerConnection) -> None: ...
+    def on_frame(self, connection: PeerConnection, frame: Travelling) -> None: ...
+    def on_read_done(self) -> None: ...
+    def on_closed(self, connection: PeerConnection) -> None: ...
+    def on_disposed(self, connection: PeerConnection) -> None: ...
+    def on_data_queued(self, connection: PeerConnection) -> None: ...
 
 
 class PeerConnection(asyncio.BufferedProtocol):
+    """One connection to a peer, from the handshake to the close."""
+
     __slots__ = (
         "_bounds", "_flushes", "_handshake", "_limit", "_loop", "_owner", "_parts", "_splitter", "_transport", "done",
         "heard_at", "identity", "is_closed", "opened_at", "peer", "reason", "spoke", "we_dialed",
     )  # fmt: skip
 
-    peer: ProcessId  # the other end, once it has proved itself: not before `identity` is there
+    peer: ProcessId  # the authenticated peer; unset before `identity` is set
 
     def __init__(self, owner: ConnectionOwner, handshake: Handshake, bounds: Bounds, *, we_dialed: bool) -> None:
         self._owner = owner
@@ -58,18 +62,18 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._limit: asyncio.TimerHandle | None = None
         self._parts: list[bytes] = []
-        self._flushes = False  # the owner knows that there is something to flush
-        self.spoke = False  # said something that waits for an answer, which may have to wait for our disk
+        self._flushes = False  # the owner knows that there is data to flush
+        self.spoke = False  # the peer sent a frame that needs a response, which may wait for our disk
         self.we_dialed = we_dialed
-        self.identity: PeerIdentity | None = None  # of the peer, once it has proved itself
-        self.opened_at = self.heard_at = 0.0  # times of the loop
+        self.identity: PeerIdentity | None = None  # set once the peer is authenticated
+        self.opened_at = self.heard_at = 0.0  # loop times
         self.is_closed = False
-        self.reason: HandshakeFailed | None = None  # why it came to nothing
-        self.done: asyncio.Future[None] = self._loop.create_future()  # opened, or closed before that
+        self.reason: HandshakeFailed | None = None  # why the connection failed
+        self.done: asyncio.Future[None] = self._loop.create_future()  # done when opened, or closed before that
 
     @property
     def where(self) -> str:
-        """The address of the other end."""
+        """The remote address."""
         found = self._transport.get_extra_info("peername") if self._transport is not None else None
         if not isinstance(found, tuple):
             return "an unknown address"
@@ -77,11 +81,11 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     @property
     def refused_by(self) -> str:
-        """The name of a peer that said no."""
+        """The name of the peer if it refused the connection."""
         return self._handshake.refused_by
 
-    def knocked(self) -> None:
-        """Accepted. Of a TLS handshake that fails nobody tells: neither `connection_made` comes nor an end."""
+    def on_accepted(self) -> None:
+        """Accepted. A failing TLS handshake triggers neither `connection_made` nor a close event, so start a timer."""
         self._limit = self._loop.call_later(self._bounds.handshake_s + TLS_ENDS_S, self._too_slow)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # of uvloop, or asyncio
@@ -92,12 +96,12 @@ class PeerConnection(asyncio.BufferedProtocol):
         if self._limit is not None:
             self._limit.cancel()
         self._limit = self._loop.call_later(self._bounds.handshake_s, self._too_slow)
-        self._say(self._handshake.open())
+        self._send_handshake(self._handshake.open())
 
     def _too_slow(self) -> None:
         self.fail(HandshakeFailed(SLOW, f"no handshake within {self._bounds.handshake_s:g} s"))
 
-    def _say(self, message: bytes) -> None:
+    def _send_handshake(self, message: bytes) -> None:
         if message and self._transport is not None:
             self._transport.write(LENGTH.pack(len(message)) + message)
 
@@ -109,7 +113,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._take(nbytes)
 
     def _take(self, count: int) -> None:
-        """So many bytes arrived."""
+        """Process `count` bytes that arrived."""
         counters, owner = self._owner.counters, self._owner
         counters.bytes_received += count
         try:
@@ -120,22 +124,22 @@ class PeerConnection(asyncio.BufferedProtocol):
                     self._shake(text)
                 else:
                     counters.frames_received += 1
-                    owner.arrived(self, decode_frame(text))
+                    owner.on_frame(self, decode_frame(text))
         except BadFrame as error:
             if self.identity is not None:
                 counters.ejected += 1
             self.fail(HandshakeFailed(GARBAGE, str(error)))
         except PeerRefused as unwanted:
-            self._say(unwanted.answer)
+            self._send_handshake(unwanted.answer)
             self.fail(unwanted, at_once=False)
         except HandshakeFailed as failed:
             self.fail(failed)
         self.heard_at = self._loop.time()
-        owner.handled()
+        owner.on_read_done()
 
     def _shake(self, text: memoryview) -> None:
         handshake = self._handshake
-        self._say(handshake.receive(text))
+        self._send_handshake(handshake.receive(text))
         if handshake.peer is None:
             return
         if self._limit is not None:
@@ -146,19 +150,19 @@ class PeerConnection(asyncio.BufferedProtocol):
         self.opened_at = self.heard_at = self._loop.time()
         if not self.done.done():
             self.done.set_result(None)
-        self._owner.opened(self)
+        self._owner.on_opened(self)
 
     # ---- sending
 
     def put(self, parts: tuple[bytes, ...], *, patient: bool = False) -> None:
-        """A frame. It leaves with the next flush; a patient one may wait for others to leave with."""
+        """Queue a frame. It leaves with the next flush; a patient one may wait for others to leave with."""
         self._parts += parts
         if not patient and not self._flushes:
             self._flushes = True
-            self._owner.wants_flush(self)
+            self._owner.on_data_queued(self)
 
     def flush(self) -> bool:
-        """Hand everything to the system. False: the peer takes nothing, and too much is waiting for it."""
+        """Write everything queued. False: the peer does not read and too much is queued for it."""
         self._flushes = False
         transport, parts = self._transport, self._parts
         if not parts or transport is None or self.is_closed:
@@ -178,10 +182,10 @@ class PeerConnection(asyncio.BufferedProtocol):
     def unsent_bytes(self) -> int:
         return 0 if self._transport is None or self.is_closed else self._transport.get_write_buffer_size()
 
-    # ---- the end
+    # ---- close
 
     def fail(self, failed: HandshakeFailed, *, at_once: bool = True) -> None:
-        """Close it for this reason."""
+        """Close the connection for this reason."""
         if self.reason is None:
             self.reason = failed
         self.close(at_once=at_once)
@@ -202,7 +206,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._finish()
 
     def retire(self, after_s: float) -> None:
-        """Say what is to be said, read no more, and close it after this time unless the peer does before."""
+        """Flush, stop reading, and close after this time unless the peer closes first."""
         self.flush()
         self.is_closed = True
         self._limit = self._loop.call_later(after_s, self.abort)
@@ -215,14 +219,14 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        self._owner.gone(self)
+        self._owner.on_disposed(self)
         if not self.is_closed:
             self.is_closed = True
             if self._limit is not None:
                 self._limit.cancel()
             if self.identity is None and self.reason is None:
                 self.reason = HandshakeFailed(
-                    BROKEN, "closed by the peer before the handshake was done (has it another cluster key?)"
+                    BROKEN, "the peer closed the connection during the handshake (does it have another cluster key?)"
                 )
             self._finish()
 
@@ -230,4 +234,4 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._parts = []
         if not self.done.done():
             self.done.set_result(None)
-        self._owner.closed(self)
+        self._owner.on_closed(self)

@@ -1,9 +1,9 @@
-"""Asking, before a founding, whether the cluster was founded already.
+"""Checks before a founding that no member of the cluster is reachable at the contact addresses.
 
-Each address that the founder was given is called once, with the handshake of the group and a note that one only asks.
-Who answers as a member makes the founding fail. Who does not answer, or only waits to join, does not: the members of a
-new cluster may be started in any order. So this finds a mistake, and cannot find every one; what keeps members of two
-foundings apart for ever is that each process bears the number of its founding (`handshake.py`), on disk if it has one.
+Each contact is dialed once, with the group's handshake marked as a probe. If a member answers, the founding fails.
+Contacts that do not answer, or only wait to join, are ignored: the members of a new cluster may start in any order. So
+the check finds a mistake but not every one. What keeps the members of two foundings apart is that each process carries
+the id of its founding (`handshake.py`), on disk if it has one.
 Above: group.
 """
 
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId
     from cluster.runtime.api.options import Options
 
-MESSAGES_MAX = 4  # of the other side; a handshake has two
+MESSAGES_MAX = 4  # messages accepted from the peer; a handshake has two
 
 log = logging.getLogger("cluster.group")
 
 
 class AlreadyFounded(Exception):
-    """This cluster has a member: it is not founded again."""
+    """The cluster already has a member."""
 
 
 async def refuse_if_founded(options: Options, me: ProcessId) -> None:
-    """Raises AlreadyFounded if a member of this cluster answers at one of the contacts."""
+    """Raise AlreadyFounded if a member of this cluster answers at one of the contacts."""
     answers = await asyncio.gather(*(_ask(options, me, contact) for contact in options.contacts))
     for contact, answer in zip(options.contacts, answers, strict=True):
         if answer:
             raise AlreadyFounded(
-                f"the cluster '{options.cluster}' exists, and is not founded again: at {contact}, {answer}"
+                f"the cluster '{options.cluster}' already exists and cannot be founded again: at {contact}, {answer}"
             )
 
 
 async def _ask(options: Options, me: ProcessId, contact: str) -> str:
-    """Why not to found; empty if nobody says so there."""
+    """Why this contact forbids the founding; empty if it does not."""
     host, port = parse_address(contact)
     tls = options.tls.client if options.tls else None
     writer: asyncio.StreamWriter | None = None
@@ -62,9 +62,9 @@ async def _ask(options: Options, me: ProcessId, contact: str) -> str:
     except HandshakeFailed as failed:
         if failed.kind == FOREIGN_GROUP:
             return str(failed)
-        log.info("%s knows of no founding: %s", contact, failed)
+        log.info("%s reports no founding: %s", contact, failed)
     except (OSError, TimeoutError, ssl.SSLError, asyncio.IncompleteReadError) as error:
-        log.info("nobody at %s to ask whether the cluster was founded: %s", contact, error or type(error).__name__)
+        log.info("cannot ask %s whether the cluster was founded: %s", contact, error or type(error).__name__)
     finally:
         if writer is not None:
             writer.transport.abort()
@@ -74,7 +74,7 @@ async def _ask(options: Options, me: ProcessId, contact: str) -> str:
 async def _shake_hands(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, options: Options, me: ProcessId
 ) -> None:
-    """Ends with Failed: nobody takes one who only asks."""
+    """Always raises HandshakeFailed: peers refuse a probe."""
     handshake = Handshake(
         accepts=False,
         key=options.key,

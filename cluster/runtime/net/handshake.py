@@ -1,13 +1,13 @@
-"""The handshake of two peers: each shows that it has the cluster key, for this connection and no other.
+"""Peer authentication handshake: each side proves that it has the cluster key, bound to this connection.
 
     dialer    -> acceptor   Hail(magic, version, cluster, nonce)
     acceptor  -> dialer     Hail(magic, version, cluster, nonce)
     dialer    -> acceptor   Proof(who, HMAC-SHA256(key, "dialer" | version | cluster | both nonces | who))
     acceptor  -> dialer     Proof(who, HMAC-SHA256(key, "acceptor" | ...)), or Refusal(reason)
 
-A stranger learns the version and the name of the cluster, nothing else: who one is comes with the proof, and the
-acceptor proves itself only to one who did. The roles in the codes keep a proof from being reflected, the nonces from
-being played again. Pure: the nonce is handed in, the caller keeps the time and sends what is returned.
+An unauthenticated peer learns the version and the cluster name, nothing else: identities come with the proof, and the
+acceptor proves itself only to an authenticated dialer. The roles in the codes prevent reflection of a proof; the nonces
+prevent replay. Pure: the caller supplies the nonce, keeps the time and sends what is returned.
 Above: connections.
 """
 
@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 MAGIC = "qosweb-group"
 VERSION = 2
 NONCE_LEN = 32
-HANDSHAKE_LEN_MAX = 4096  # bytes of one frame of a handshake
+HANDSHAKE_LEN_MAX = 4096  # bytes per handshake frame
 ADDRESSES_EACH_MAX = 8
 NONCES_KEPT = 4096
-REASON_LEN_MAX = 400  # of a refusal, as far as it is shown
+REASON_LEN_MAX = 400  # characters of a refusal that are shown
 
 
 class Hail(Message, frozen=True, tag="Hail"):
+    """First message of each side: protocol version, cluster name and nonce."""
+
     magic: str
     version: int
     cluster: str
@@ -43,12 +45,14 @@ class Hail(Message, frozen=True, tag="Hail"):
 
 
 class Proof(Message, frozen=True, tag="Proof"):
+    """Identity of the sender with its authentication code."""
+
     who: bytes
     code: bytes
 
 
 class Refusal(Message, frozen=True, tag="Refusal"):
-    """From one of this name who was shown the proof and has a reason all the same."""
+    """Sent by the process `name` to an authenticated peer that it does not accept, with the reason."""
 
     name: str
     reason: str
@@ -56,10 +60,11 @@ class Refusal(Message, frozen=True, tag="Refusal"):
 
 
 class Dialect(msgspec.Struct, frozen=True, array_like=True):
-    """What the state machine above can read. Members have the same `form`, and each reads what the others need.
+    """Format and language versions of the application's state machine. Members must have equal `form`.
 
-    `form`: of entries and snapshots. `reads`: how far it understands what they contain; `needs`: how far one has to,
-    as it is now. Whoever cannot is turned away at the door: as a member that stops it would cost the others a view.
+    `form`: the format of entries and snapshots. `reads`: the highest language version that this process understands.
+    `needs`: the version that the current content requires. A process that cannot read it is refused during the
+    handshake: as a member it would stop and cost the others a view change.
     """
 
     form: int = 0
@@ -68,10 +73,10 @@ class Dialect(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PeerIdentity(msgspec.Struct, frozen=True, array_like=True):
-    """Who one is. `group`: which founding of the cluster one belongs to; empty as long as one does not know.
+    """Identity of a process. `group`: the founding that it belongs to; empty while unknown.
 
-    `blind`: one dialed an address without knowing who is there, so perhaps there is a connection of the two already.
-    `probe`: one only asks whether this cluster was founded, and hangs up (`founding_check.py`).
+    `blind`: it dialed an address without knowing which process is there, so the two may be connected already.
+    `probe`: it only asks whether the cluster was founded, and hangs up (`founding_check.py`).
     """
 
     process: ProcessId
@@ -84,7 +89,7 @@ class PeerIdentity(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HandshakeFailed(Exception):
-    """The handshake is over. `kind` is the counter that it goes to."""
+    """The handshake failed. `kind` names the counter to increment."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -103,7 +108,7 @@ _decode_identity = msgspec.msgpack.Decoder(PeerIdentity).decode
 
 
 class SeenNonces:
-    """The nonces of the last dialers, so that a recording that is played again is told from a wrong key."""
+    """Nonces of recent dialers, to tell a replay from a wrong key."""
 
     __slots__ = ("_seen",)
 
@@ -111,7 +116,7 @@ class SeenNonces:
         self._seen: dict[bytes, None] = {}
 
     def add(self, nonce: bytes) -> bool:
-        """Whether it is new."""
+        """Record the nonce; returns whether it is new."""
         if nonce in self._seen:
             return False
         self._seen[nonce] = None
@@ -121,7 +126,7 @@ class SeenNonces:
 
 
 class Handshake:
-    """One side of one handshake. `peer` is set when the other side has proved itself."""
+    """One side of one handshake. `peer` is set when the other side is authenticated."""
 
     __slots__ = ("_accepts", "_cluster", "_decide", "_identity", "_key", "_nonce", "_seen", "_theirs", "answered",
                  "peer", "refused_by")  # fmt: skip
@@ -137,7 +142,7 @@ class Handshake:
         seen: SeenNonces,
         decide: Callable[[PeerIdentity], str],
     ) -> None:
-        """`decide`: why the peer, who has proved itself, is not wanted all the same; empty: it is."""
+        """`decide`: returns why an authenticated peer is not accepted; empty if it is."""
         self._accepts = accepts
         self._key = key
         self._cluster = cluster
@@ -146,20 +151,20 @@ class Handshake:
         self._seen = seen
         self._decide = decide
         self._theirs = b""
-        self.answered = False  # the other side speaks the protocol
+        self.answered = False  # the peer speaks the protocol
         self.peer: PeerIdentity | None = None
-        self.refused_by = ""  # the name of a peer that said no
+        self.refused_by = ""  # the name of the peer, if it refused
 
     def open(self) -> bytes:
-        """What to send first; nothing for the side that accepts."""
+        """The first message to send; empty for the acceptor."""
         return b"" if self._accepts else self._hail()
 
     def receive(self, data: bytes | memoryview) -> bytes:
-        """A frame of the other side: what to answer. Raises Failed; `peer` is set when all is done."""
+        """Process a frame of the peer and return the response. Raises HandshakeFailed; sets `peer` at the end."""
         try:
             message = _decode(data)
         except UNREADABLE as error:
-            raise HandshakeFailed(GARBAGE, f"no message of a handshake: {error}") from None
+            raise HandshakeFailed(GARBAGE, f"invalid handshake message: {error}") from None
         if isinstance(message, Hail) and not self._theirs:
             return self._hailed(message)
         if isinstance(message, Proof) and self._theirs:
@@ -171,28 +176,28 @@ class Handshake:
                 )
             self.refused_by = message.name
             raise HandshakeFailed(REFUSED, f"the peer refused: {message.reason[:REASON_LEN_MAX]}")
-        raise HandshakeFailed(GARBAGE, f"a {type(message).__name__} out of turn")
+        raise HandshakeFailed(GARBAGE, f"unexpected {type(message).__name__}")
 
     def _hail(self) -> bytes:
         return _encode(Hail(MAGIC, VERSION, self._cluster, self._nonce))
 
     def _hailed(self, hail: Hail) -> bytes:
         if hail.magic != MAGIC or len(hail.nonce) != NONCE_LEN:
-            raise HandshakeFailed(GARBAGE, "no greeting of a group member")
+            raise HandshakeFailed(GARBAGE, "not the greeting of a group member")
         if hail.version != VERSION:
-            text = f"the peer speaks version {hail.version} of the group's protocol, this process {VERSION}"
+            text = f"the peer speaks version {hail.version} of the group protocol, this process version {VERSION}"
             raise self._not_ours(VERSION_MISMATCH, text)
         if hail.cluster != self._cluster:
-            text = f"the peer is of cluster {hail.cluster[:64]!r}, not of {self._cluster!r}"
+            text = f"the peer belongs to cluster {hail.cluster[:64]!r}, not to {self._cluster!r}"
             raise self._not_ours(FOREIGN_CLUSTER, text)
         if hail.nonce == self._nonce or (self._accepts and not self._seen.add(hail.nonce)):
-            raise HandshakeFailed(REPLAY, "the nonce of the peer was seen before")
+            raise HandshakeFailed(REPLAY, "the peer's nonce was used before")
         self._theirs = hail.nonce
         self.answered = True
         return self._hail() if self._accepts else self._proof()
 
     def _not_ours(self, kind: str, text: str) -> HandshakeFailed:
-        """The greeting is answered all the same: the other side is to see why, and learns what any stranger may."""
+        """Fail, but send the greeting: the peer sees the reason, and learns only what any peer may learn."""
         return PeerRefused(kind, text, self._hail()) if self._accepts else HandshakeFailed(kind, text)
 
     def _proved(self, proof: Proof) -> bytes:
@@ -202,8 +207,8 @@ class Handshake:
         try:
             peer = _decode_identity(proof.who)
         except UNREADABLE as error:
-            raise HandshakeFailed(GARBAGE, f"no identity: {error}") from None
-        _judge(peer)
+            raise HandshakeFailed(GARBAGE, f"invalid identity: {error}") from None
+        _check_identity(peer)
         kind, reason = _foreign(peer, self._identity)
         if not reason:
             kind, reason = REFUSED, self._decide(peer)
@@ -225,35 +230,35 @@ class Handshake:
 
 
 class PeerRefused(HandshakeFailed):
-    """A peer that is not taken, and is told why: one that proved itself, or one of another version or cluster."""
+    """A peer that is refused and told why: an authenticated one, or one of another version or cluster."""
 
     def __init__(self, kind: str, reason: str, answer: bytes) -> None:
         super().__init__(kind, reason)
         self.answer = answer
 
 
-def _judge(peer: PeerIdentity) -> None:
+def _check_identity(peer: PeerIdentity) -> None:
     process = peer.process
     if not process.name or len(process.name) > NAME_LEN_MAX or process.incarnation < 0 or peer.boot < 1:
         name = process.name[:NAME_LEN_MAX]
-        raise HandshakeFailed(GARBAGE, f"no identity of a process: {name!r}.{process.incarnation}, boot {peer.boot}")
+        raise HandshakeFailed(GARBAGE, f"invalid process identity: {name!r}.{process.incarnation}, boot {peer.boot}")
     if len(peer.addresses) > ADDRESSES_EACH_MAX or any(len(address) > 256 for address in peer.addresses):
         raise HandshakeFailed(GARBAGE, f"too many or too long addresses of {process}")
 
 
 def _foreign(peer: PeerIdentity, own: PeerIdentity) -> tuple[str, str]:
-    """The kind of refusal, and why: two who belong to different foundings never meet."""
+    """Kind and reason of a refusal: processes of different foundings never connect."""
     if peer.probe:
         if own.group:
             return FOREIGN_GROUP, (
-                f"{peer.process} was told to found this cluster, but {own.process} is a member of it already (founding "
-                f"{own.group[:12]}): start that one without founding, and it joins"
+                f"{peer.process} was told to found this cluster, but {own.process} is already a member of it (founding "
+                f"{own.group[:12]}): start {peer.process.name} without founding, and it joins"
             )
-        return REFUSED, f"{own.process} waits to join, and is no member yet"
+        return REFUSED, f"{own.process} waits to join and is not a member yet"
     if peer.group and own.group and peer.group != own.group:
         return FOREIGN_GROUP, (
             f"{peer.process} belongs to another founding of this cluster than {own.process} ({peer.group[:12]}, not "
-            f"{own.group[:12]}): a cluster is founded once; stop the one that should not exist, remove its data and "
+            f"{own.group[:12]}): a cluster is founded once; stop the wrong process, remove its data and "
             "let it join"
         )
     return _of_other_version(peer, own)

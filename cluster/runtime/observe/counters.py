@@ -1,4 +1,4 @@
-"""What a member counts: plain integers, added where it happens and shown by `metrics`."""
+"""Event counters of a member: plain integers, incremented where the event happens and exported by `metrics`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class Counters:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.accepted = 0  # connections that somebody made to us
-        self.dialed = 0  # attempts to make one
-        self.opened = 0  # connections to peers that proved themselves
-        self.replaced = 0  # of these, how many took the place of another one
+        self.accepted = 0  # incoming connections
+        self.dialed = 0  # outgoing connection attempts
+        self.opened = 0  # authenticated connections
+        self.replaced = 0  # authenticated connections that replaced an older one
         self.handshakes_failed = dict.fromkeys(KINDS, 0)
-        self.ejected = 0  # peers that proved themselves and then sent what is no frame
-        self.closed_unsent = 0  # connections closed because the peer took nothing
-        self.closed_silent = 0  # because nothing arrived
+        self.ejected = 0  # authenticated peers cut off for an invalid frame
+        self.closed_unsent = 0  # connections closed because the peer stopped reading
+        self.closed_silent = 0  # connections closed because nothing arrived
         self.bytes_received = 0
         self.bytes_sent = 0
         self.frames_received = 0
         self.frames_sent = 0
-        self.writes = 0  # calls of the system that frames_sent were put into
+        self.writes = 0  # write calls that carried frames_sent

@@ -1,4 +1,4 @@
-"""A histogram with fixed buckets: one comparison and one addition for each value."""
+"""Fixed-bucket histogram: one bisection and one addition per value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class BucketHistogram:
     __slots__ = ("_bounds", "_counts", "sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """`bounds`: the largest value of each bucket but the last, in order."""
+        """`bounds`: the upper bound of each bucket except the last, ascending."""
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
@@ -26,7 +26,7 @@ class BucketHistogram:
         self.sum += value
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative, as Prometheus wants them."""
+        """The cumulative buckets, in the form that Prometheus expects."""
         found, total = [], 0
         for bound, count in zip((*map(str, self._bounds), "+Inf"), self._counts, strict=True):
             total += count

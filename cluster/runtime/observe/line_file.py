@@ -1,4 +1,4 @@
-"""Files that lines are appended to over several lives of a process, each of which may have been killed within one."""
+"""Append-only line files that survive process restarts and kills in the middle of a line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def end_torn_line(path: Path) -> None:
-    """A line that a killed process left without its end must not swallow the first one that is appended now."""
+    """Terminate a partial last line that a killed process left, so that the next line starts on its own."""
     if not path.is_file() or not path.stat().st_size:
         return
     with path.open("r+b") as file:

@@ -1,6 +1,7 @@
-"""Fields at the end of a log line, for programs: `event=view epoch=3 members=a,b`; before them stands the sentence.
+"""Structured fields at the end of a log line, for programs: `event=view epoch=3 members=a,b`.
 
-A value with a space, a quote or an equals sign in it is written as a JSON string.
+The human-readable sentence comes before them. A value that contains a space, a quote or an equals sign is written as a
+JSON string.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ _PLAIN = re.compile(r"[^\s\"=\\]*")
 
 
 def fields(event: str, **values: object) -> str:
-    return " ".join(f"{key}={_shown(str(value))}" for key, value in {"event": event, **values}.items())
+    return " ".join(f"{key}={_quote(str(value))}" for key, value in {"event": event, **values}.items())
 
 
 def of_view(view: View) -> dict[str, object]:
-    """The fields that say which view it is. Equal ids are equal views."""
+    """The fields that identify a view. Equal ids mean equal views."""
     return {"view": f"{view.id.epoch}:{view.id.digest}", "epoch": view.id.epoch, "members": of_set(view.members)}
 
 
@@ -31,5 +32,5 @@ def of_set(processes: Iterable[ProcessId]) -> str:
     return ",".join(map(str, processes))
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     return text if _PLAIN.fullmatch(text) else msgspec.json.encode(text).decode()

@@ -1,6 +1,6 @@
-"""Figures of a member for Prometheus. Counted elsewhere as plain integers; read here when somebody asks.
+"""Prometheus collector of a member: exports counters and gauges that other modules keep as plain integers.
 
-Above: `python -m cluster node --metrics`, or any registry that `GroupCollector` is put into.
+Above: `python -m cluster node --metrics`, or any registry that `GroupCollector` is registered in.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
 
 class GroupCollector(Collector):
+    """Collects the metrics of one member at each scrape."""
+
     def __init__(self, member: Group | Replica) -> None:
         self._member = member
 
     @property
     def _group(self) -> Group:
-        """A replica that started anew has another one, whose figures begin at zero."""
+        """The current group. A replica that restarts gets a new one, whose counters start at zero."""
         return self._member.group if isinstance(self._member, Replica) else self._member
 
     def collect(self) -> Iterator[Metric]:
@@ -42,22 +44,34 @@ class GroupCollector(Collector):
         group, watch = self._group, self._group.driver.watch
         process = group.driver.process
         yield _gauge("cluster_primary", "1 while this member is in the primary view", int(group.primary is not None))
-        yield _gauge("cluster_primary_since_seconds", "How long that has been so", time.monotonic() - group.news.since)
+        yield _gauge(
+            "cluster_primary_since_seconds",
+            "Seconds since this member entered or left the primary view",
+            time.monotonic() - group.primary_events.since,
+        )
         yield _gauge(
             "cluster_primary_members", "Members of the primary view", len(group.primary.members) if group.primary else 0
         )
-        yield _gauge("cluster_epoch", "The last epoch that this member proposed in", process.membership.epoch)
-        yield _counter("cluster_start_changes", "start_change of the membership", watch.start_changes)
+        yield _gauge("cluster_epoch", "Epoch of this member's last view proposal", process.membership.epoch)
+        yield _counter("cluster_start_changes", "start_change notifications of the membership", watch.start_changes)
         yield _counter("cluster_views", "Views delivered", watch.views)
-        yield _counter("cluster_view_change_seconds", "From start_change to the view, all together", watch.change_s_sum)
-        yield _gauge("cluster_view_change_seconds_max", "The longest of them", watch.change_s_max)
-        yield _counter("cluster_primary_views", "Primary views established", group.news.count)
-        yield _counter("cluster_suspicions", "Processes that were heard, and then no more", watch.suspicions)
-        yield _gauge("cluster_recoveries", "How often an operator went on without a majority", len(group.recoveries))
-        yield _counter("cluster_divergences", "States of other replicas that differ from ours", group.diverged_count)
+        yield _counter("cluster_view_change_seconds", "Total time from start_change to view", watch.change_s_sum)
+        yield _gauge("cluster_view_change_seconds_max", "Longest time from start_change to view", watch.change_s_max)
+        yield _counter("cluster_primary_views", "Primary views established", group.primary_events.count)
+        yield _counter("cluster_suspicions", "Processes that the failure detector began to suspect", watch.suspicions)
+        yield _gauge("cluster_recoveries", "Operator recoveries without a majority", len(group.recoveries))
+        yield _counter(
+            "cluster_divergences",
+            "State digests of other replicas that differ from the own digest",
+            group.diverged_count,
+        )
 
         if isinstance(self._member, Replica):
-            yield _counter("cluster_replica_restarts", "How often its state was given up", self._member.restarts)
+            yield _counter(
+                "cluster_replica_restarts",
+                "Restarts of this replica because its state had diverged",
+                self._member.restarts,
+            )
 
     def _entries(self) -> Iterator[Metric]:
         driver, own = self._group.driver, self._group.driver.submissions
@@ -67,18 +81,18 @@ class GroupCollector(Collector):
             "Entries submitted here",
             own.delivered + own.refused + own.outstanding,
         )
-        yield _counter("cluster_entries_delivered", "Of these, how many were delivered", own.delivered)
-        yield _counter("cluster_entries_refused", "Of these, how many were refused", own.refused)
-        yield _gauge("cluster_entries_outstanding", "Of these, how many have no end yet", own.outstanding)
-        yield _gauge("cluster_entries_waiting", "Of these, how many no batch has yet", own.waiting)
+        yield _counter("cluster_entries_delivered", "Entries submitted here and delivered", own.delivered)
+        yield _counter("cluster_entries_refused", "Entries submitted here and refused", own.refused)
+        yield _gauge("cluster_entries_outstanding", "Entries submitted here without an outcome yet", own.outstanding)
+        yield _gauge("cluster_entries_waiting", "Entries submitted here and not in a batch yet", own.waiting)
         yield _counter("cluster_entries_ordered", "Entries of all members delivered here", driver.watch.ordered)
-        yield _gauge("cluster_order_length", "Positions in the total order", total_order.length)
-        yield _gauge("cluster_order_confirmed", "Positions that are confirmed", total_order.next_confirm)
-        yield _gauge("cluster_order_base", "The position from which on entries are held", total_order.base)
+        yield _gauge("cluster_order_length", "Length of the total order", total_order.length)
+        yield _gauge("cluster_order_confirmed", "Confirmed positions of the total order", total_order.next_confirm)
+        yield _gauge("cluster_order_base", "First position whose entry is kept", total_order.base)
         yield _counter("cluster_batches", "Batches submitted here", own.batches)
         yield _counter("cluster_disk_writes", "Transactions", driver.writes)
-        yield _gauge("cluster_disk_refuses", "1 while the disk takes nothing", int(driver.write_failing))
-        latency = HistogramMetricFamily("cluster_latency_seconds", "From submission to the end, by batch")
+        yield _gauge("cluster_disk_refuses", "1 while writes to the disk fail", int(driver.write_failing))
+        latency = HistogramMetricFamily("cluster_latency_seconds", "Time from submission to outcome, by batch")
         latency.add_metric([], own.latency.buckets(), own.latency.sum)
         yield latency
         lengths = HistogramMetricFamily("cluster_batch_entries", "Entries in a batch submitted here")
@@ -88,13 +102,13 @@ class GroupCollector(Collector):
     def _transport(self) -> Iterator[Metric]:
         transport = self._group.driver.transport
         counters = transport.counters
-        yield _gauge("cluster_connections", "Peers that are connected", len(transport.connections))
-        failed = CounterMetricFamily("cluster_handshakes_failed", "Connections refused, by reason", labels=["reason"])
+        yield _gauge("cluster_connections", "Connected peers", len(transport.connections))
+        failed = CounterMetricFamily("cluster_handshakes_failed", "Failed handshakes, by reason", labels=["reason"])
         for kind, count in counters.handshakes_failed.items():
             failed.add_metric([kind], count)
         yield failed
-        unsent = GaugeMetricFamily("cluster_unsent_bytes", "Bytes that a peer has not taken yet", labels=["peer"])
-        unacked = GaugeMetricFamily("cluster_link_length", "Payloads not acknowledged by a peer", labels=["peer"])
+        unsent = GaugeMetricFamily("cluster_unsent_bytes", "Bytes waiting to be sent to a peer", labels=["peer"])
+        unacked = GaugeMetricFamily("cluster_link_length", "Payloads that a peer has not acknowledged", labels=["peer"])
         for peer, connection in list(transport.connections.items()):
             unsent.add_metric([peer.name], connection.unsent_bytes)
             unacked.add_metric([peer.name], len(self._group.driver.process.links.link(peer).unacked))
@@ -102,22 +116,22 @@ class GroupCollector(Collector):
         yield unacked
         yield _counter(
             "cluster_resends",
-            "Payloads without an acknowledgement that left once more when a connection began",
+            "Payloads sent again on a new connection because they were not acknowledged",
             self._group.driver.process.links.resent,
         )
         for name, text in (
-            ("accepted", "Connections that others made to us"),
-            ("dialed", "Attempts to make one"),
-            ("opened", "Connections to peers that proved themselves"),
-            ("replaced", "Of these, how many took the place of another one"),
-            ("ejected", "Peers that proved themselves and then sent what is no frame"),
-            ("closed_unsent", "Connections closed because the peer took nothing"),
+            ("accepted", "Incoming connections"),
+            ("dialed", "Outgoing connection attempts"),
+            ("opened", "Authenticated connections"),
+            ("replaced", "Authenticated connections that replaced an older one"),
+            ("ejected", "Authenticated peers cut off for an invalid frame"),
+            ("closed_unsent", "Connections closed because the peer stopped reading"),
             ("closed_silent", "Connections closed because nothing arrived"),
             ("bytes_received", "Bytes received"),
             ("bytes_sent", "Bytes sent"),
             ("frames_received", "Frames received"),
             ("frames_sent", "Frames sent"),
-            ("writes", "Writes that these frames left in"),
+            ("writes", "Write calls that carried frames_sent"),
         ):
             yield _counter(f"cluster_transport_{name}", text, getattr(counters, name))
 
@@ -131,7 +145,7 @@ def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
 
 
 def serve_metrics(address: str, registry: CollectorRegistry = REGISTRY) -> int:
-    """Serve the registry over HTTP, in a thread of its own; the port."""
+    """Serve the registry over HTTP in a background thread; returns the port."""
     host, port = parse_address(address)
     server, _ = start_http_server(port, host, registry)
     return server.server_port

@@ -1,8 +1,8 @@
-"""Sees what goes on between the layers of a process, without taking part: for log lines, figures and the order log.
+"""Passive observers between the protocol layers of a process: log lines, metrics and the order log.
 
-Each tap stands between two layers and hands everything on. Hot calls are handed on without a step in between.
-A line about a view says it in the words of the papers, and ends with the same as fields: which view, its epoch and
-members, the transitional set, and how long it is since the first start_change that led to it.
+Each tap sits between two layers and forwards every call. Hot calls are forwarded without an extra step. Log lines about
+views use the papers' vocabulary and end with structured fields: the view, its epoch and members, the transitional set,
+and the time since the first start_change that led to it.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ log = logging.getLogger("cluster.views")
 
 
 class Observer:
-    """What was seen so far. `taps` are for the process that is to be watched."""
+    """What was observed so far. `taps` wraps the layers of the observed process."""
 
     def __init__(self, order_log: Path | None = None) -> None:
         self.start_changes = 0
-        self.views = 0  # delivered by the end-point
-        self.suspicions = 0  # processes that were heard and then no more
-        self.ordered = 0  # entries delivered here, of whatever origin
+        self.views = 0  # views delivered by the end-point
+        self.suspicions = 0  # processes that became silent
+        self.ordered = 0  # entries delivered here, from all origins
         self.change_began: float | None = None
-        self.change_s_sum = 0.0  # from the first start_change to the view
+        self.change_s_sum = 0.0  # time from the first start_change to the view
         self.change_s_max = 0.0
-        self.change_seen = time.monotonic()  # when the change to the current view began
+        self.change_seen = time.monotonic()  # start of the change to the current view
         self._order_log = OrderLog(order_log) if order_log is not None else None
         self.taps: Taps = {
             "detector": lambda process, above: HearingTap(self, process, above),
@@ -61,11 +61,13 @@ class Observer:
             self._order_log.close()
 
     def took_ms(self) -> str:
-        """Since the change to the current view began."""
+        """Milliseconds since the change to the current view began."""
         return f"{1e3 * (time.monotonic() - self.change_seen):.1f}"
 
 
 class HearingTap:
+    """Between the failure detector and the membership."""
+
     def __init__(self, watch: Observer, process: Process, above: DetectorListener) -> None:
         self._watch = watch
         self._process = process
@@ -157,7 +159,7 @@ class OrderTap:
         self._replica = replica
         self._order_log = order_log
         self.labelled = replica.labelled
-        self._primary: View | None = None  # the primary view that was established last
+        self._primary: View | None = None  # the last established primary view
 
     def deliver(self, position: int, run: Run) -> None:
         self._watch.ordered += run.pack.count
@@ -172,7 +174,7 @@ class OrderTap:
     def established(self, view: View) -> None:
         self._primary = view
         took_ms = self._watch.took_ms()
-        # the total order registers a view in the same step in which it establishes it
+        # the total order registers a view in the step that establishes it
         log.info("DVS-REGISTER in %s %s", view, fields("DVS-REGISTER", **of_view(view), took_ms=took_ms))
         log.info("established(%s): primary %s", view, fields("established", **of_view(view), took_ms=took_ms))
         self._replica.established(view)
@@ -189,7 +191,7 @@ class OrderTap:
 
 
 class OrderLine(msgspec.Struct, frozen=True):
-    """One entry of the total order as it was delivered here. Equal at all who delivered it."""
+    """One entry of the total order as delivered here. Equal at all members that delivered it."""
 
     i: int
     label: str
@@ -200,9 +202,9 @@ class OrderLine(msgspec.Struct, frozen=True):
 
 
 class OrderLog:
-    """A line for each entry that is delivered. A process that starts again repeats what it applies again.
+    """A file with one line per delivered entry. A restarted process repeats the lines of entries that it applies again.
 
-    A disk that does not take them costs lines, which is said, and nothing else.
+    If the disk fails, lines are lost and the loss is logged. Nothing else is affected.
     """
 
     def __init__(self, path: Path) -> None:
@@ -226,16 +228,16 @@ class OrderLog:
     def _write(self, data: bytes, count: int) -> None:
         try:
             written = self._file.write(data)
-            if written != len(data):  # the beginning of a line stays nowhere
+            if written != len(data):  # remove the partial line
                 self._file.truncate(self._file.tell() - (written or 0))
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             if not self._lost:
-                log.error("the order log %s takes nothing: %s; its lines are lost until it does", self._path, error)
+                log.error("cannot write the order log %s: %s; lines are lost until writes succeed", self._path, error)
             self._lost += count
         else:
             if self._lost:
-                log.warning("the order log %s is written again; %d lines are lost", self._path, self._lost)
+                log.warning("the order log %s is written again; %d lines were lost", self._path, self._lost)
             self._lost = 0
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Keeps the trace of a living process, in the form that `cluster.specs.traces` reads.
+"""Records the action trace of a running process, in the format that `cluster.specs.traces` reads.
 
-An action is written when all effects before it have taken place, and before those behind it do: so what is in the file
-after a crash is what happened, and nothing that others saw of this process is missing from it. What the state machine
-was given is written at once: it stays seen, whatever a crash undoes.
+An action is written after all effects before it are performed, and before the effects behind it. So the file after a
+crash holds what happened, and lacks nothing that other processes saw of this one. What the state machine received is
+written at once: a crash does not undo it.
 Above: driver.
 """
 
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
 
 class TraceRecorder:
+    """Appends actions to a trace file, in step with the effects that were performed."""
+
     __slots__ = ("_descriptor", "_notes")
 
     def __init__(self, path: Path, process: ProcessId, boot: int, founder: ProcessId | None) -> None:
         end_torn_line(path)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self._notes: deque[tuple[int, bytes]] = deque()  # how many effects come before it, and its line
+        self._notes: deque[tuple[int, bytes]] = deque()  # (number of effects before the action, its line)
         self._write(life_line(Life(FORMAT, process, boot, time.monotonic(), founder)))
 
     def note(self, action: Action, effects: int) -> None:
@@ -42,7 +44,7 @@ class TraceRecorder:
             self._notes.append((effects, line))
 
     def write_up_to(self, done: int) -> None:
-        """The first `done` effects of this life took place, or need nothing but to be done."""
+        """Write the actions up to the first `done` effects of this life: these are performed, or about to be."""
         notes, lines = self._notes, []
         while notes and notes[0][0] <= done:
             lines.append(notes.popleft()[1])

@@ -1,1 +1,1 @@
-"""The stack on real machines."""
+"""Tests of the stack on real machines."""

@@ -1,4 +1,4 @@
-"""Stories with members in one event loop, each bounded in time."""
+"""Runs async test scenarios with members in one event loop, with a time limit."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def run(story: Callable[[], Coroutine[None, None, None]]) -> None:
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until it holds; the story as a whole is bounded."""
+    """Wait until the condition holds; the time limit of the scenario applies."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0.01)

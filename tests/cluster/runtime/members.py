@@ -1,4 +1,4 @@
-"""Members as real processes, for tests: started, killed, stopped, and judged by what they left behind."""
+"""Test harness for members as real processes: start, kill and stop them, then check their traces and logs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from tests.cluster.runtime.net.bad_network import Wires
 
 TOP = Path(__file__).resolve().parents[3]
-PAUSE_S = 0.01  # some hundred entries a second of each member: enough, and quickly judged
+PAUSE_S = 0.01  # a few hundred entries per second and member: enough, and quickly checked
 
 
 def figure(port: int, name: str) -> float:
-    """What a member that serves its figures there says now."""
+    """The current value of a metric of the member that serves metrics on this port."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         for line in answer:
             shown, _, value = line.decode().rpartition(" ")
@@ -40,7 +40,7 @@ def figure(port: int, name: str) -> float:
 
 
 class Member:
-    """One process. What it tells is kept; `status` is the last of it."""
+    """One process. Its output events are kept; `status` is the last status."""
 
     def __init__(self, name: str, arguments: list[str], folder: Path, before: list[str]) -> None:
         self.name = name
@@ -85,7 +85,7 @@ class Member:
 
     @property
     def primary(self) -> list[str] | None:
-        """The names of the members of the primary view it is in."""
+        """The member names of its primary view."""
         members = self._last("primary").get("members")
         return sorted(member.partition(".")[0] for member in members) if members is not None else None
 
@@ -112,7 +112,7 @@ class Member:
         self._close_files()
 
     def stop(self) -> int:
-        """Close it properly; its exit code."""
+        """Close it properly; returns its exit code."""
         if self.process.poll() is None:
             self.signal(signal.SIGCONT)
             self.signal(signal.SIGTERM)
@@ -133,7 +133,7 @@ class Member:
 
 
 class Cluster:
-    """A group of members; the first founds it. At the end, what they recorded is judged."""
+    """A group of members; the first founds it. `judge` checks what they recorded."""
 
     def __init__(
         self,
@@ -145,10 +145,10 @@ class Cluster:
     ) -> None:
         self.folder = folder
         self.durable = durable
-        self.network = network  # where the members live, if not all on loopback
-        self.wires = wires  # that the members are reached over, if not directly
+        self.network = network  # network namespaces of the members, if not all on loopback
+        self.wires = wires  # proxies in front of the members, if any
         self.members: dict[str, Member] = {}
-        self._addresses: dict[str, str] = {}  # of the first life: those who come back listen there again
+        self._addresses: dict[str, str] = {}  # addresses of the first life: restarted members listen there again
         self._lives: dict[str, int] = {}
         self.key_file = folder / "key"
         make_key_file(self.key_file)
@@ -164,9 +164,9 @@ class Cluster:
                 print(f"---- {member.name}\n{member.stderr[-4000:]}\n{member.events[-3:]}")
 
     def start(self, name: str, *more: str, before: tuple[str, ...] = ()) -> Member:
-        """A process of this name. One that was there before starts again (from its disk, if it has one).
+        """Start a process of this name. A process that ran before restarts (from its disk, if it has one).
 
-        `before`: a command that runs it in a place of its own.
+        `before`: a command prefix that runs it in its own environment.
         """
         member = self._spawn(name, *more, before=before)
         self._addresses[name] = member.address
@@ -174,7 +174,7 @@ class Cluster:
 
     def _spawn(self, name: str, *more: str, before: tuple[str, ...] = ()) -> Member:
         life = self._lives[name] = self._lives.get(name, 0) + 1
-        own = f"{name}-{life}"  # of this life: its last line may be torn
+        own = f"{name}-{life}"  # files of this life: the last line may be torn
         file = name if self.durable else own
         arguments = [
             "--key-file",
@@ -212,14 +212,14 @@ class Cluster:
 
     def begin(self, names: str) -> Cluster:
         self.start(names[0])
-        for name in names[1:]:  # all the others at once
+        for name in names[1:]:  # all others at once
             self._spawn(name)
         for name in names[1:]:
             self._addresses[name] = self.members[name].address
         return self.wait_for_primary(names)
 
     def load(self, outstanding: int) -> Cluster:
-        """From here on each that runs keeps so many entries of its own under way, with a pause after each."""
+        """From now on each running member keeps so many of its own entries in flight, with a pause after each."""
         for member in self.members.values():
             if member.process.poll() is None:
                 member.say(f".load {outstanding} {PAUSE_S}")
@@ -234,7 +234,7 @@ class Cluster:
         return self
 
     def wait_until_confirmed_at(self, names: str, count: int = 200) -> Cluster:
-        """Until each of these had so many more of its own entries confirmed."""
+        """Wait until each of these members had `count` more of its own entries confirmed."""
         before = {name: self.members[name].delivered for name in names}
         wait_for(
             lambda: all(self.members[name].delivered >= before[name] + count for name in names),
@@ -244,7 +244,7 @@ class Cluster:
         return self
 
     def quiet(self) -> Cluster:
-        """No more load, and everything that was submitted at its end."""
+        """Stop the load and wait for all outcomes."""
         running = [member for member in self.members.values() if member.process.poll() is None]
         for member in running:
             member.say(".load 0")
@@ -265,10 +265,10 @@ class Cluster:
                 assert member.stop() == 0, member.stderr
         return self
 
-    # ---- what is left behind
+    # ---- checks
 
     def judge(self) -> None:
-        """Order logs agree, what was confirmed is there and once, and the specifications allow every step."""
+        """Check that order logs agree, confirmed entries exist exactly once, and specifications allow every step."""
         order: dict[int, tuple[str, str, str]] = {}
         for path in sorted(self.folder.glob("order-*")):
             for line in path.read_bytes().splitlines(keepends=True):
@@ -287,7 +287,7 @@ class Cluster:
                 if line.endswith(b"\n"):
                     number, _, name, digest = line.decode().split()
                     assert bodies[digest] == 1, f"{path.name}: {name} was confirmed and is missing"
-                    position = int(number)  # negative: where it is was not known there
+                    position = int(number)  # negative: its position was not known there
                     assert position < 0 or order[position][2] == digest, f"{path.name}: {name} is not at {position}"
         traces = sorted(self.folder.glob("trace-*"))
         files = {path.name: path.read_bytes().splitlines(keepends=True) for path in traces}

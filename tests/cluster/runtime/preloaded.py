@@ -1,6 +1,7 @@
-"""Libraries that stand before the C library of a member and change one thing about its world, while it runs.
+"""LD_PRELOAD libraries that change one aspect of a member's environment while it runs.
 
-Each is a small C source here; what it does is a number in a file, which the test writes and the member sees at once.
+Each is a small C source here. A number in a file controls it; the test writes the number and the member sees it at
+once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ SOURCES = Path(__file__).parent
 
 
 class Preloaded:
-    """One library, and a number for each member. `name` is that of its source; its variable is the same in capitals."""
+    """One library, with a number per member. `name` is the name of its source and, in capitals, of its variable."""
 
     def __init__(self, folder: Path, name: str) -> None:
         compiler = shutil.which("cc")
@@ -31,7 +32,7 @@ class Preloaded:
         )
 
     def before(self, member: str) -> tuple[str, ...]:
-        """What to put before the command of a member; its number is 0 then."""
+        """The command prefix for a member; its number starts at 0."""
         self.set(member, 0)
         return ("env", f"LD_PRELOAD={self._library}", f"{self._name.upper()}={self._file(member)}")
 

@@ -1,6 +1,6 @@
-"""A member with thousands of entries to deliver gives way to its connections, its timers, and others in its loop.
+"""A member that delivers a backlog yields to its connections, its timers and other tasks in its loop.
 
-Counted, not timed: between two turns of the loop it delivers one step at most.
+Counted, not timed: between two loop turns it delivers at most one step.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 KEY = b"k" * 32
 MISSED = 5_000
 STEP = RUNTIME_SETTINGS.report_len_max
-BESIDE = 4  # what becomes confirmed in the same turn brings as many again
-SETTINGS = msgspec.structs.replace(RUNTIME_SETTINGS, suspect_min=30.0, suspect_max=60.0)  # a slow machine is no news
+BESIDE = 4  # entries confirmed in the same turn may double a step
+# A slow machine must not cause suspicion.
+SETTINGS = msgspec.structs.replace(RUNTIME_SETTINGS, suspect_min=30.0, suspect_max=60.0)
 
 
 def options(process: str, *contacts: str, **more: object) -> Options:
@@ -40,11 +41,11 @@ def options(process: str, *contacts: str, **more: object) -> Options:
 
 
 class Counted(CounterMachine):
-    """Counts what it is given in each turn of the loop, and sees what its member says of itself then."""
+    """Counts the entries applied in each loop turn, and records the member's state then."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.turns = 0  # that others in the loop had
+        self.turns = 0  # loop turns that other tasks had
         self.in_turn: Counter[int] = Counter()
         self.positions: list[int] = []
         self.timers = 0
@@ -88,7 +89,7 @@ async def with_a_past(machine: CounterMachine) -> Group:
     return founder
 
 
-def test_others_in_its_loop_have_their_turns() -> None:
+def test_other_tasks_run_while_a_backlog_is_delivered() -> None:
     async def story() -> None:
         theirs, ours = CounterMachine(), Counted()
         async with await with_a_past(theirs) as a:
@@ -110,7 +111,7 @@ def test_others_in_its_loop_have_their_turns() -> None:
     run(story)
 
 
-def test_what_is_submitted_meanwhile_comes_behind_it_and_is_answered() -> None:
+def test_entries_submitted_meanwhile_follow_the_backlog_and_complete() -> None:
     async def story() -> None:
         theirs, ours = CounterMachine(), Counted()
         async with await with_a_past(theirs) as a, await Group.join(options("b", a.addresses[0]), ours) as b:
@@ -123,10 +124,8 @@ def test_what_is_submitted_meanwhile_comes_behind_it_and_is_answered() -> None:
     run(story)
 
 
-def test_one_that_is_closed_in_the_middle_goes_on_from_its_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a slow disk there is time for all that it missed while it ends: it does not take it."""
+def test_a_member_closed_in_the_middle_resumes_from_its_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow disk would leave time to deliver the whole backlog while closing: the member must not do that."""
     write = Store.write
 
     def slowly(store: Store, records: Sequence[Record]) -> None:

@@ -1,8 +1,8 @@
-"""A data directory that an earlier version wrote: this version opens it, and a member goes on from it.
+"""Compatibility: this version opens a data directory that an earlier version wrote, and a member resumes from it.
 
-`tests/cluster/data/node` is the disk of a founder after two boots, as a crash left it: a snapshot, a log, and an entry
-that was labelled and not ordered. `node.json` is what `python -m cluster inspect --json` said of it. Neither is ever
-written anew.
+`tests/cluster/data/node` is the disk of a founder after two boots, as a crash left it: a snapshot, a log, and a
+labelled entry that was not ordered. `node.json` is the output of `python -m cluster inspect --json` for it. Neither is
+ever regenerated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.cluster.runtime.members import Member
 from tests.support.waiting import wait_for
 
 DATA = Path(__file__).resolve().parents[1] / "data"
-ENTRIES = 33  # of the application, in the order
+ENTRIES = 33  # application entries in the order
 LABELLED = b"labelled, in no order yet"
 
 
@@ -31,13 +31,13 @@ def disk(tmp_path: Path) -> Path:
     return shutil.copytree(DATA / "node", tmp_path / "node")
 
 
-def test_it_holds_what_was_written(disk: Path) -> None:
+def test_inspect_output_is_unchanged(disk: Path) -> None:
     found = json.loads(as_json(inspect(disk, 100)))
     del found["directory"], found["file_sizes"]
     assert found == json.loads((DATA / "node.json").read_text())
 
 
-def test_a_store_opens_it(disk: Path) -> None:
+def test_a_store_opens_the_old_disk(disk: Path) -> None:
     store = Store.open(disk, create_for=Purpose.JOINING, name="a", cluster_id="shop")
     try:
         image = store.load()
@@ -52,7 +52,7 @@ def test_a_store_opens_it(disk: Path) -> None:
         store.close()
 
 
-def test_a_member_goes_on_from_it(disk: Path, tmp_path: Path) -> None:
+def test_a_member_resumes_from_the_old_disk(disk: Path, tmp_path: Path) -> None:
     key, order_log = tmp_path / "key", tmp_path / "order"
     make_key_file(key)
     common = ["--key-file", str(key), "--cluster", "shop"]

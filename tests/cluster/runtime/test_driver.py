@@ -1,4 +1,4 @@
-"""A process on the loop: effects in their order, records before what depends on them, a disk that is slow or full."""
+"""Driver: effects in order, records durable before dependent effects, and slow, full or failing disks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEY = b"k" * 32
 
 
 class TestStore:
-    """A disk that a test can hold up, or fill."""
+    """A disk that a test can block or fill."""
 
     __test__ = False
 
@@ -103,7 +103,7 @@ def test_the_state_machine_sees_an_entry_when_it_is_on_the_local_disk() -> None:
             order = a.driver.process.total_order
             before = order.length
             waiting = asyncio.ensure_future(a.broadcast(b"y"))
-            await eventually(lambda: order.next_confirm > before)  # all others have acknowledged it
+            await eventually(lambda: order.next_confirm > before)  # all others have acknowledged the entry
             assert a.position == before
             assert not waiting.done()
             slow.goes.set()
@@ -113,7 +113,7 @@ def test_the_state_machine_sees_an_entry_when_it_is_on_the_local_disk() -> None:
     run(story)
 
 
-def test_what_arrives_during_a_write_goes_with_the_next_one() -> None:
+def test_records_that_arrive_during_a_write_join_the_next_transaction() -> None:
     async def story() -> None:
         (a, b, c), (disk, _, _) = await three()
         async with a, b, c:
@@ -132,7 +132,7 @@ def test_a_member_whose_disk_is_full_is_left_out_and_comes_back() -> None:
             done = asyncio.ensure_future(a.broadcast(b"x"))
             await eventually(lambda: disk.refused >= 2)
             await eventually(lambda: c.driver.write_failing)
-            await done  # the others went on without it
+            await done  # the others continued without it
             assert a.primary is not None
             assert len(a.primary.members) == 2
             disk.full = False
@@ -156,7 +156,7 @@ def test_a_member_whose_disk_fails_stops_and_the_others_go_on(error: Exception) 
             disk.refuses, disk.full = error, True
             waiting = asyncio.ensure_future(c.broadcast(b"x"))
             await asyncio.gather(waiting, return_exceptions=True)
-            # A record of something else may have been refused before: then nobody has seen the entry.
+            # Another record may have been refused before: then no member has seen the entry.
             assert isinstance(waiting.exception(), InDoubt | NotDelivered)
             assert disk.refused == 1
             assert str(error) in str(c.error)
@@ -170,7 +170,7 @@ def test_a_member_whose_disk_fails_stops_and_the_others_go_on(error: Exception) 
     run(story)
 
 
-def test_a_disk_that_stays_full_is_not_waited_for_for_ever() -> None:
+def test_a_member_stops_if_its_disk_stays_full() -> None:
     async def story() -> None:
         (a, b, c), (_, _, disk) = await three()
         async with a, b, c:
@@ -190,7 +190,7 @@ def test_a_process_that_raises_stops_and_the_others_go_on() -> None:
     async def story() -> None:
         (a, b, c), _ = await three()
         async with a, b, c:
-            c.driver.process.total_order.next_report = -1  # a state that no process can be in
+            c.driver.process.total_order.next_report = -1  # an impossible state
             waiting = asyncio.ensure_future(c.broadcast(b"x"))
             await eventually(lambda: c.error is not None)
             await asyncio.gather(waiting, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""A snapshot whose transfer is interrupted goes on where it was, over real connections that break in mid-frame."""
+"""State transfer of a snapshot resumes after interruptions, over real connections that break in mid-frame."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATE_BYTES = 8 * 1024 * 1024
 
 
 class Heavy:
-    """A count, and a lot that goes with it."""
+    """A counter with a large state."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -44,11 +44,11 @@ def options(name: str, *contacts: str, **more: tuple[str, ...]) -> Options:
     return msgspec.structs.replace(plain, **more)
 
 
-def test_a_snapshot_goes_on_where_it_was_interrupted() -> None:
+def test_a_snapshot_transfer_resumes_where_it_was_interrupted() -> None:
     async def story() -> None:
         async with await Group.found(options("a"), Heavy()) as a:
             await asyncio.gather(*(a.broadcast(b"x") for _ in range(100)))
-            await eventually(lambda: a.driver.process.total_order.base > 0)  # who joins now needs the snapshot
+            await eventually(lambda: a.driver.process.total_order.base > 0)  # joining now needs the snapshot
             proxy = Proxy(a.addresses[0])
             address = await proxy.start()
             a.driver.transport.addresses = (address,)
@@ -63,7 +63,7 @@ def test_a_snapshot_goes_on_where_it_was_interrupted() -> None:
                     await b.primary_of(2)
                     await eventually(lambda: machine.count == 100)
                     assert await b.broadcast(b"y") == 101
-                    # it went over the wire once, but for what was under way at the cuts
+                    # it was sent once, except for what was in flight at the cuts
                     assert proxy.passed < STATE_BYTES * 15 // 10
             finally:
                 await proxy.close()

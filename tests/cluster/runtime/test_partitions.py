@@ -1,4 +1,4 @@
-"""Partitions of a real network, made of namespaces: cut without a word, in one or both directions, and healed."""
+"""Real network partitions with namespaces: silent cuts in one or both directions, and healing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.long
 
 @contextmanager
 def group(folder: Path, names: str) -> Iterator[tuple[Cluster, NamespaceNetwork]]:
-    """Members under load, each in a namespace of its own."""
+    """Members under load, each in its own namespace."""
     with ExitStack() as stack:
         try:
             network = stack.enter_context(NamespaceNetwork(names))
@@ -34,7 +34,7 @@ def group(folder: Path, names: str) -> Iterator[tuple[Cluster, NamespaceNetwork]
 
 
 def no_primary(cluster: Cluster, names: str) -> None:
-    """Wait until none of these is in a primary view, and each has told its status since."""
+    """Wait until none of these is in a primary view, and each has reported its status since."""
     wait_for(
         lambda: all(
             cluster.members[name].primary is None and cluster.members[name].status["primary"] is None for name in names
@@ -43,8 +43,8 @@ def no_primary(cluster: Cluster, names: str) -> None:
     )
 
 
-FLAPS = 10  # how often a link is cut and mended
-FLAP_S = (0.1, 0.3)  # how long it is cut, and then whole, each time: less than it takes to suspect anybody
+FLAPS = 10  # number of cuts of a link
+FLAP_S = (0.1, 0.3)  # duration of a cut and of the time between cuts: shorter than any suspicion timeout
 
 
 def end(cluster: Cluster) -> None:
@@ -76,7 +76,7 @@ def test_two_two_one_has_no_primary_view_until_it_heals(tmp_path: Path) -> None:
         end(cluster)
 
 
-def test_half_of_an_even_view_goes_on_if_it_has_the_lowest(tmp_path: Path) -> None:
+def test_half_of_an_even_view_continues_if_it_has_the_lowest_member(tmp_path: Path) -> None:
     with group(tmp_path, "abcd") as (cluster, network):
         network.part("ad", "bc")
         cluster.wait_for_primary("ad").wait_until_confirmed_at("ad", 20)
@@ -86,7 +86,7 @@ def test_half_of_an_even_view_goes_on_if_it_has_the_lowest(tmp_path: Path) -> No
         end(cluster)
 
 
-def test_a_cut_in_one_direction_leaves_one_out(tmp_path: Path) -> None:
+def test_a_one_way_cut_excludes_one_member(tmp_path: Path) -> None:
     with group(tmp_path, "abc") as (cluster, network):
         network.cut("b", "c")
 
@@ -114,8 +114,8 @@ def test_a_link_that_flaps_and_a_merge_in_the_middle_of_a_merge(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("pair", ["ab", "bc"])
-def test_a_link_that_flaps_faster_than_anybody_is_suspected(tmp_path: Path, pair: str) -> None:
-    """Neither cut for long enough nor whole for long: some packets are late, some heartbeats are lost."""
+def test_a_link_that_flaps_faster_than_the_suspicion_timeout(tmp_path: Path, pair: str) -> None:
+    """Neither cut nor connected for long: some packets are late, some heartbeats are lost."""
     chance = random.Random(pair)
     with group(tmp_path, "abc") as (cluster, network):
         one, other = pair[0], pair[1]

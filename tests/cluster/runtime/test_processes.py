@@ -1,4 +1,4 @@
-"""Real processes on loopback: killed, stopped, restarted. What they leave behind is judged by the specifications."""
+"""Real processes on loopback, killed, stopped and restarted; the specifications check their traces."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_member_that_is_busy_for_300_ms_is_not_suspected(tmp_path: Path) -> No
             time.sleep(0.3)
             b.signal(signal.SIGCONT)
             confirmed_by_all(b, f"here again {attempt}")
-            # All heard b after the first and before the second: a longer silence is due to the machine.
+            # All received from b between the two: a longer silence is due to the machine.
             if time.monotonic() - began < RUNTIME_SETTINGS.suspect_min:
                 break
         assert [figure(port, "cluster_suspicions_total") for port in ports.values()] == before
@@ -106,8 +106,8 @@ def confirmed_by_all(member: Member, text: str) -> None:
     wait_for(lambda: member.confirmed(text), f"{member.name} has {text!r} confirmed by all")
 
 
-def test_a_member_with_more_patience_waits_longer(tmp_path: Path) -> None:
-    """What is set is what counts: silence of well over the default is nothing, silence of more than the bound is."""
+def test_suspicion_timeouts_are_configurable(tmp_path: Path) -> None:
+    """Silence well over the default timeout is tolerated, silence over the configured bound is not."""
     with Cluster(tmp_path) as cluster:
         patience = ("--heartbeat", "0.1", "--suspect-min", "4", "--suspect-max", "5")
         for name in "abc":
@@ -145,7 +145,7 @@ def test_a_member_with_a_disk_resumes_after_kill(tmp_path: Path, victim: str) ->
         cluster.quiet().stop().judge()
 
 
-def test_all_lose_power_and_go_on_from_their_disks(tmp_path: Path) -> None:
+def test_all_lose_power_and_resume_from_their_disks(tmp_path: Path) -> None:
     with Cluster(tmp_path, durable=True) as cluster:
         cluster.begin("abc").load(4)
         cluster.wait_until_confirmed_at("abc", 50)
@@ -160,7 +160,7 @@ def test_all_lose_power_and_go_on_from_their_disks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("durable", [False, True], ids=["volatile", "durable"])
 @pytest.mark.parametrize("victim", ["a", "d"], ids=["the lowest", "another"])
 def test_a_kill_in_the_middle_of_a_view_change(tmp_path: Path, victim: str, durable: bool) -> None:
-    """One is killed as soon as another one has noticed that a third is gone; with a disk it comes back as itself."""
+    """A member is killed as soon as another one has detected the loss of a third; with a disk it resumes."""
     with Cluster(tmp_path, durable=durable) as cluster:
         cluster.begin("abcde").load(2).wait_until_confirmed_at("abcde", 20)
         witness = cluster.members["b"]
@@ -191,7 +191,7 @@ def test_a_minority_delivers_nothing_and_goes_on_when_others_are_back(tmp_path: 
         cluster.quiet().stop().judge()
 
 
-def test_the_judge_of_a_run_sees_what_was_confirmed_and_is_not_there(tmp_path: Path) -> None:
+def test_the_harness_detects_a_lost_confirmed_entry(tmp_path: Path) -> None:
     with Cluster(tmp_path) as cluster:
         cluster.begin("ab").load(1).wait_until_confirmed_at("ab", 20).quiet().stop().judge()
         confirmed = tmp_path / "confirmed-a-1"
@@ -214,7 +214,7 @@ def test_the_judge_of_a_run_sees_what_was_confirmed_and_is_not_there(tmp_path: P
             cluster.judge()
 
 
-def test_check_says_what_is_wrong(tmp_path: Path) -> None:
+def test_check_reports_the_violation(tmp_path: Path) -> None:
     with Cluster(tmp_path) as cluster:
         cluster.begin("ab").load(1).wait_until_confirmed_at("ab", 20).quiet().stop().judge()
     traces = sorted(tmp_path.glob("trace-*"))
@@ -244,7 +244,7 @@ def test_check_says_what_is_wrong(tmp_path: Path) -> None:
         (["--key-file", "KEY"], "needs the address of a member"),
         (["--key-file", "nowhere", "--found"], "cannot be read"),
         (["--key-file", "OPEN", "--found"], "chmod 600"),
-        (["--key-file", "KEY", "--join", "nonsense"], "is no address"),
+        (["--key-file", "KEY", "--join", "nonsense"], "is not an address"),
         (["--key-file", "KEY", "--found", "--listen", "192.0.2.1:7"], "cannot listen on 192.0.2.1:7"),
         (["--key-file", "KEY", "--found", "--tls-cert", "x"], "needs all of"),
         (["--key-file", "KEY", "--found", "--heartbeat", "0.5"], "heartbeat < suspect_min <= suspect_max"),
@@ -261,7 +261,7 @@ def test_check_says_what_is_wrong(tmp_path: Path) -> None:
         "no patience",
     ],
 )
-def test_a_node_that_cannot_start_says_why(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+def test_a_node_that_cannot_start_reports_the_reason(tmp_path: Path, arguments: list[str], complaint: str) -> None:
     make_key_file(tmp_path / "KEY")
     make_key_file(tmp_path / "OPEN")
     (tmp_path / "OPEN").chmod(0o644)
@@ -275,7 +275,7 @@ def test_a_node_that_cannot_start_says_why(tmp_path: Path, arguments: list[str],
     assert "Traceback" not in done.stderr
 
 
-def test_an_address_in_use_is_said_so_and_nobody_is_disturbed(tmp_path: Path) -> None:
+def test_an_address_in_use_is_reported_and_other_members_are_not_affected(tmp_path: Path) -> None:
     with Cluster(tmp_path) as cluster:
         cluster.begin("ab").load(2)
         taken = cluster.members["a"].address
@@ -290,7 +290,7 @@ def test_an_address_in_use_is_said_so_and_nobody_is_disturbed(tmp_path: Path) ->
         cluster.wait_until_confirmed_at("ab", 10).quiet().stop().judge()
 
 
-def test_a_conversation(tmp_path: Path) -> None:
+def test_chat(tmp_path: Path) -> None:
     make_key_file(tmp_path / "key")
     command = [sys.executable, "-u", "-m", "cluster", "chat", "--key-file", str(tmp_path / "key"), "--name"]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A group that went on without a majority says so for ever: at all who went on, and at all who ever join it."""
+"""Recoveries without a majority stay visible for ever: at all continuing members and at all that join later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_the_mark_of_a_recovery_travels_to_all_who_join_and_stays(tmp_path: Path) -> None:
+def test_a_recovery_is_known_to_all_who_join_and_stays_on_disk(tmp_path: Path) -> None:
     key_file = tmp_path / "key"
     make_key_file(key_file)
     key = read_key_file(key_file)
@@ -73,7 +73,7 @@ def test_the_mark_of_a_recovery_travels_to_all_who_join_and_stays(tmp_path: Path
     assert member.events[-1]["recoveries"][0].startswith("20")
 
 
-def test_marks_of_both_sides_are_kept_in_their_order() -> None:
+def test_recoveries_of_both_sides_are_merged_in_order() -> None:
     me = ProcessId("a")
     first, second = (
         Recovery(at, "shop", f"shop+{at}", at, founding_view(me), (me,), (), 1, 1)

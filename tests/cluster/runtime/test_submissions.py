@@ -1,4 +1,4 @@
-"""When entries leave, in which pieces, and who is told of their ends."""
+"""Batching of submissions: when entries leave, in which batches, and how outcomes are reported."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ class Nobody:
     def __init__(self) -> None:
         self.rooms = 0
 
-    def ended(self, *_: object) -> None: ...
+    def on_ended(self, *_: object) -> None: ...
 
-    def roomy(self) -> None:
+    def on_room(self) -> None:
         self.rooms += 1
 
 
 class Process:
-    """Gives out tickets; what it was given ends when the test says so."""
+    """Hands out tickets; a batch completes when the test says so."""
 
     def __init__(self, submissions: Submissions) -> None:
         self.submissions = submissions
-        self.sizes: list[int] = []  # of all batches
+        self.sizes: list[int] = []  # sizes of all batches
         self._under_way: list[range] = []
         self._ticket = 0
 
@@ -42,7 +42,7 @@ class Process:
         return self.sizes[before:]
 
     def end_first(self) -> None:
-        """The batch that has been under way for longest ends."""
+        """Complete the oldest batch in flight."""
         tickets = list(self._under_way.pop(0))
         self.submissions.run_ended(DeliveredRun(tickets, tickets[0], tickets))
 
@@ -60,7 +60,7 @@ def put(submissions: Submissions, count: int, told: list[int]) -> None:
         submissions.put(b"12345", done)
 
 
-def test_a_lone_entry_leaves_at_once_and_the_next_ones_wait_for_its_end() -> None:
+def test_a_lone_entry_leaves_at_once_and_the_next_wait_for_it() -> None:
     submissions, process, told = begin()
     assert not submissions.may_leave
     put(submissions, 1, told)
@@ -72,7 +72,7 @@ def test_a_lone_entry_leaves_at_once_and_the_next_ones_wait_for_its_end() -> Non
     assert told == [1]
 
 
-def test_enough_of_them_leave_beside_those_under_way_but_not_without_bound() -> None:
+def test_large_batches_leave_while_others_are_in_flight_up_to_a_bound() -> None:
     submissions, process, told = begin()
     for _ in range(UNDER_WAY_MAX + 2):
         put(submissions, BESIDE_FROM, told)
@@ -84,7 +84,7 @@ def test_enough_of_them_leave_beside_those_under_way_but_not_without_bound() -> 
 
 
 @pytest.mark.parametrize("count", [HALVE_FROM - 1, HALVE_FROM, 2 * PIECE_MAX, 20 * PIECE_MAX])
-def test_a_crowd_leaves_in_pieces(count: int) -> None:
+def test_a_large_backlog_leaves_in_several_batches(count: int) -> None:
     submissions, process, told = begin()
     put(submissions, count, told)
     while submissions.outstanding:
@@ -98,7 +98,7 @@ def test_a_crowd_leaves_in_pieces(count: int) -> None:
     assert (submissions.outstanding_bytes, submissions.handles, submissions.delivered) == (0, {}, count)
 
 
-def test_what_waits_can_be_taken_back_and_what_is_left_is_given_up() -> None:
+def test_queued_entries_can_be_withdrawn_and_the_rest_abandoned() -> None:
     submissions, process, told = begin()
     put(submissions, 1, told)
     process.leave_all()
@@ -115,7 +115,7 @@ def test_what_waits_can_be_taken_back_and_what_is_left_is_given_up() -> None:
     assert (len(unsent), len(in_doubt), submissions.waiting) == (2, 1, 0)
 
 
-def test_an_entry_that_is_refused_ends_too() -> None:
+def test_a_refused_entry_completes() -> None:
     submissions, process, told = begin()
     put(submissions, 1, told)
     process.leave_all()

@@ -1,6 +1,6 @@
-"""The wall clock of running processes is set back and forward by hours, and nobody notices but the log.
+"""Wall clock jumps of hours in running processes affect only log timestamps.
 
-A few lines of C stand before the C library of each member and move its wall clock as the test says.
+An LD_PRELOAD library moves the wall clock of each member as the test says.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOUR_S = 3600
 
 
 def shown_offset_s(member: Member) -> float:
-    """How far from ours the clock of its last line in the log is."""
+    """Offset between the test's clock and the timestamp of the member's last log line."""
     stamps = [line[:19] for line in member.stderr.splitlines() if line[:2] == "20"]
     return datetime.strptime(stamps[-1], "%Y-%m-%d %H:%M:%S").timestamp() - time.time() if stamps else 0.0  # noqa: DTZ007
 
@@ -44,11 +44,11 @@ def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path) -> None:
                 clocks.set(name, offset_s)
             cluster.wait_until_confirmed_at("abc", 20)
             seen.append(changes(cluster))
-        # a machine that is busy may make a view change at any time; wall clocks would, each time
+        # a busy machine may cause a view change at any time; a dependency on wall clocks would cause one each time
         assert any(one == other for one, other in pairwise(seen)), "views changed whenever wall clocks did"
         cluster.members["c"].kill()
         cluster.wait_for_primary("ab").wait_until_confirmed_at("ab", 20)
-        for name, offset_s in (("a", -HOUR_S), ("b", HOUR_S)):  # their clocks really were moved
+        for name, offset_s in (("a", -HOUR_S), ("b", HOUR_S)):  # the clocks were really moved
             assert abs(shown_offset_s(cluster.members[name]) - offset_s) < HOUR_S / 4
         cluster.start("c", before=clocks.before("c"))
         cluster.wait_for_primary("abc").wait_until_confirmed_at("ab", 20)

@@ -1,7 +1,7 @@
-"""Re-partitions of three nodes at every message boundary from a merge until its view is established: one history.
+"""Exhaustive partitions of three nodes at every message boundary of a merge: all nodes keep one history.
 
-Enumerated, not sampled: the world is copied after every single event that did something, and each copy falls apart in
-each of the four ways in which three can.
+Enumerated, not sampled: the world is copied after every event that had an effect, and each copy is partitioned in each
+of the four ways in which three nodes can be.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SETTINGS = Settings(heartbeat=0.2, suspect_min=0.5, suspect_max=0.5, retry=0.2, 
 
 
 def merging(order: str) -> World:
-    """Three nodes, one of which was away while the others went on, at the moment when they can talk again."""
+    """Three nodes, one of which was away while the others continued, when they can communicate again."""
     judge = Specifications("a")
     settings = Settings(**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__} | {"order": order})
     world = World(Process, settings=settings, watcher=judge)
@@ -31,7 +31,7 @@ def merging(order: str) -> World:
 
 
 def boundaries(world: World) -> list[World]:
-    """The world after every event that did something, until all have established the view of all three."""
+    """The world after every event that had an effect, until all have established the view of all three."""
     found: list[World] = []
     while not world.has_primary("abc"):
         before = (world.steps, world.frames)

@@ -1,4 +1,4 @@
-"""The generator: the published numbers, even spread, and streams that do not know of each other."""
+"""Seeded random numbers: the published sequence, uniformity, and independent streams."""
 
 from cluster.sim.seeded_random import SeededRandom
 

@@ -1,4 +1,4 @@
-"""The command: what it says to wrong options, and what it shows."""
+"""`python -m cluster sim`: option errors and output."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--nodes", "9"], "between 1 and 7 nodes, lowest first, not '9'"),
-        (["--nodes", "5..3"], "between 1 and 7 nodes, lowest first, not '5..3'"),
-        (["--nodes", "three"], "a number or a range such as 3..7, not 'three'"),
-        (["--seeds", "0"], "a whole number from 1 on, not '0'"),
-        (["--seed", "-1"], "a whole number from 0 on, not '-1'"),
-        (["--minutes", "soon"], "a number of minutes above 0, not 'soon'"),
+        (["--nodes", "9"], "expected 1 to 7 nodes, lowest first, not '9'"),
+        (["--nodes", "5..3"], "expected 1 to 7 nodes, lowest first, not '5..3'"),
+        (["--nodes", "three"], "expected a number or a range such as 3..7, not 'three'"),
+        (["--seeds", "0"], "expected an integer of at least 1, not '0'"),
+        (["--seed", "-1"], "expected an integer of at least 0, not '-1'"),
+        (["--minutes", "soon"], "expected a number of minutes above 0, not 'soon'"),
         (["--narrate"], "--narrate needs --seed"),
         (["--trace", "x"], "--trace needs --seed"),
         (["--seed", "1", "--seeds", "2"], "--seed runs one seed"),
-        (["--hash", "--minutes", "1"], "--hash goes with --seed or --seeds"),
+        (["--hash", "--minutes", "1"], "--hash works with --seed or --seeds"),
         (["--story", "of the dog"], "invalid choice"),
     ],
 )
@@ -43,7 +43,7 @@ def test_exploring_shows_coverage(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "what happened in the runs" in shown
     assert "clauses exercised" in shown
-    assert "no violation, and every run was live after healing" in shown
+    assert "no violation, and every run was live after the faults healed" in shown
 
 
 def test_one_seed_is_narrated_and_traced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,28 +58,26 @@ def test_one_seed_is_narrated_and_traced(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("seed", [3, 4, 9])
-def test_what_the_simulator_records_is_judged_like_what_members_record(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
-) -> None:
+def test_check_accepts_a_simulated_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
     trace = tmp_path / "trace"
     assert main(["sim", "--seed", str(seed), "--trace", str(trace)]) == 0
     steps = re.search(r"no violation, (\d+) actions", capsys.readouterr().out)
     assert steps is not None
     lines = trace.read_bytes().splitlines(keepends=True)
     assert any(b'"Crashed"' in line for line in lines)
-    assert len(lines) == int(steps[1]) + 1  # and a first one, that says who founded the group
+    assert len(lines) == int(steps[1]) + 1  # plus a first line that names the founder
     assert main(["check", str(trace)]) == 0
-    assert f"{steps[1]} actions of 1 traces, and all specifications allow them" in capsys.readouterr().out
+    assert f"{steps[1]} actions of 1 traces: all specifications hold" in capsys.readouterr().out
     at = next(i for i in range(len(lines) // 2, len(lines)) if b'"Deliver"' in lines[i])
     trace.write_bytes(b"".join(lines[:at] + lines[at + 1 :]))
     assert main(["check", str(trace)]) == 1
     assert "not enabled" in capsys.readouterr().out
 
 
-def test_mutants_are_hunted_from_the_seed_that_shows_them(
+def test_mutants_are_hunted_from_their_known_seed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rare = next(mutant for mutant in MUTANTS if mutant.name == "who has moved on is forgotten")
+    rare = next(mutant for mutant in MUTANTS if mutant.name == "the cut of a process that moved on is lost")
     assert rare.shown_by > command_line.MUTANT_SEEDS
     monkeypatch.setattr(command_line, "MUTANTS", (rare,))
     assert main(["sim", "--mutants"]) == 0
@@ -88,11 +86,11 @@ def test_mutants_are_hunted_from_the_seed_that_shows_them(
     assert "0 of 1 caught, each within 1 seeds" in capsys.readouterr().out
 
 
-def test_a_story_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scenario_is_narrated(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", "--story", "broadcast"]) == 0
     assert "BRCV" in capsys.readouterr().out
 
 
-def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert "sim" in capsys.readouterr().out

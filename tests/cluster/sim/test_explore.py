@@ -1,4 +1,4 @@
-"""Seeds with the toy process: runs are live, the wrong ones fail, a failure shrinks, the same seed is the same run."""
+"""Exploration with the toy process: correct runs are live, faulty ones fail and shrink, equal seeds give equal runs."""
 
 from __future__ import annotations
 
@@ -77,27 +77,29 @@ def run_toy(task: SeedTask, make: type[Toy] | partial[Toy] = Toy) -> RunResult:
 def test_exploring_stops_at_the_first_failure_and_when_the_time_is_up() -> None:
     told: list[str] = []
     tasks = [SeedTask(seed, 3, 4) for seed in range(10)]
-    good = explore(iter(tasks), lambda some: map(run_toy, some), goes_on=lambda: True, tell=told.append, tell_every=5)
+    good = explore(
+        iter(tasks), lambda some: map(run_toy, some), goes_on=lambda: True, on_progress=told.append, progress_every=5
+    )
     assert (good.runs, good.failed, len(told)) == (10, None, 2)
     assert "Partition" in good.coverage() or "Crash" in good.coverage()
-    none = explore(iter(tasks), lambda some: map(run_toy, some), goes_on=lambda: False, tell=told.append)
+    none = explore(iter(tasks), lambda some: map(run_toy, some), goes_on=lambda: False, on_progress=told.append)
     assert none.runs == 1
     bad = explore(
-        iter(tasks), lambda some: (run_toy(task, TWICE) for task in some), goes_on=lambda: True, tell=told.append
+        iter(tasks), lambda some: (run_toy(task, TWICE) for task in some), goes_on=lambda: True, on_progress=told.append
     )
     assert bad.failed is not None
     assert bad.runs <= 10
 
 
-def test_clauses_that_were_never_met_are_shown() -> None:
+def test_clauses_never_exercised_are_shown() -> None:
     report = ExplorationReport()
     report.add(RunResult(1, None, 1, 1, 1.0, {"Crash": 2}, {"TO deliver": 3, "TO never": 0}))
     assert "1 of 2 clauses exercised" in report.coverage()
 
 
-def test_a_mutant_is_hunted_until_it_is_caught_and_taken_back() -> None:
+def test_a_mutant_is_hunted_until_caught_and_then_undone() -> None:
     mutant = Mutant("answers twice", "tests.cluster.sim.toy", '2 if self.fault == "twice" else 1', "2", "two answers")
     caught = hunt(mutant, range(50), lambda seed: run_toy(SeedTask(seed, 3, 3)))
     assert caught.by == "InvalidEffect"
     assert run_toy(SeedTask(caught.seeds - 1, 3, 3)).failure is None
-    assert "nobody" in row(MutantResult("survives", "toy", "", 50))
+    assert "survived" in row(MutantResult("survives", "toy", "", 50))

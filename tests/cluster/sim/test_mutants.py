@@ -1,4 +1,4 @@
-"""Every wrong version of a layer in the catalogue is noticed, in a seed that is known to show it or soon after."""
+"""Every mutant in the catalogue is caught, at a seed that is known to catch it or soon after."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ SEEDS_MAX = 30
 
 
 @pytest.mark.parametrize("mutant", WRONG, ids=lambda mutant: f"{mutant.layer}: {mutant.name}")
-def test_it_is_noticed(mutant: Mutant) -> None:
+def test_a_mutant_is_caught(mutant: Mutant) -> None:
     seeds = range(mutant.shown_by, mutant.shown_by + SEEDS_MAX)
     caught = hunt(mutant, seeds, lambda seed: run_task(SeedTask(seed, 3, 7)))
-    assert caught.by, f"nobody noticed that {mutant.wrong}"
+    assert caught.by, f"not caught: {mutant.wrong}"
 
 
-def test_there_are_enough_of_them_in_every_layer() -> None:
+def test_every_layer_has_enough_mutants() -> None:
     assert len(WRONG) >= 40
     assert {mutant.module for mutant in WRONG} >= set(layers()) | {"cluster.state_exchange", "cluster.submission_index"}
 
 
 def layers() -> Iterator[str]:
-    """The modules of the stack, and those of the automata that they inherit from."""
+    """The modules of the stack and of the automata that they inherit from."""
     for layer in layers_of_the_stack():
         yield from (parent.__module__ for parent in layer.__mro__ if parent is not object)
 
 
-def test_the_layers_are_all_there() -> None:
+def test_every_layer_has_mutants() -> None:
     assert set(layers()) == {
         f"cluster.{name}" for name in ("links", "detector", "membership", "fifo_multicast", "virtual_synchrony",
         "endpoint", "view_order", "adaptive_order", "sequencer", "primary", "total_order", "replica")
     }  # fmt: skip
 
 
-def test_those_that_are_not_hunted_still_fit_the_sources() -> None:
+def test_equivalent_mutants_still_apply() -> None:
     for mutant in MUTANTS:
         mutant.apply()()

@@ -1,4 +1,4 @@
-"""The network: order within a link, what a break loses, what a cut delays."""
+"""Simulated network: order within a link, losses of a break, delays of a cut."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RANDOM = Delays(base=0.001, jitter=0.05, spike_share=0.1, spike=0.2, give_up_min
 
 
 class End:
-    """A node that writes down what it is told."""
+    """A node that records what it receives."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -72,7 +72,7 @@ def test_frames_of_a_link_arrive_in_order() -> None:
     assert pair.b.got == list(range(100))
 
 
-def test_a_break_loses_what_is_on_its_way_and_the_pair_connects_again() -> None:
+def test_a_break_loses_frames_in_flight_and_the_pair_reconnects() -> None:
     pair = Pair()
     pair.events.run_until(2.0)
     for i in range(10):
@@ -87,7 +87,7 @@ def test_a_break_loses_what_is_on_its_way_and_the_pair_connects_again() -> None:
     assert pair.sometimes["frames lost with a connection"] == 1
 
 
-def test_a_second_connection_takes_the_place_of_the_first_and_nobody_is_lost() -> None:
+def test_a_second_connection_replaces_the_first_without_a_disconnect() -> None:
     pair = Pair()
     pair.events.run_until(2.0)
     wire = pair.network.wire("a", "b")

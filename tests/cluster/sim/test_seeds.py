@@ -1,4 +1,4 @@
-"""Fixed seeds of mixed faults with the whole stack: no violation, every run live, and the same run on every machine."""
+"""Fixed seeds of mixed faults with the real stack: no violation, every run live, and deterministic."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ TOP = Path(__file__).resolve().parents[3]
 SEEDS = range(200)
 PARTS = 8
 FAILED_ONCE = (
-    8,  # what all had been told to have was dropped, and then to be forwarded
+    8,  # entries reported as held by all were dropped, then had to be forwarded
     2206,  # a restored replica's checkpoint was ordered before what had been ordered during the exchange
-    20080,  # who was fed the past was shut out for the length of its queue, and had to come back
+    20080,  # a node in state transfer was blocked for the length of its queue, and had to rejoin
     30170,  # a fault ended after everything had healed
-    771021,  # who was on its way to a view forgot the cut of one who had left that view already
-    6104804,  # who was told of nobody but one that left for good, before they ever met, could not find the others
+    771021,  # a node on its way to a view forgot the cut of a node that had already left that view
+    6104804,  # a node whose only contact left for good before they met could not find the others
     40370,  # the specification forgot that a crash of the sender loses what it had not delivered yet
 )
 
-# What a few hundred seeds have to meet, or they look in the wrong places.
+# Faults that a few hundred seeds must exercise; otherwise they test the wrong things.
 HAVE_TO_OCCUR = (
     "Partition", "Cuts", "BrokenConnection", "SecondConnection", "FlakyConnection", "SlowLink", "Pause", "SlowNode",
     "ClockJump", "Crash", "CrashInside", "DiskLoss", "TotalCrash", "Leave", "Join", "crash between two effects",
@@ -57,7 +57,7 @@ def test_the_faults_took_effect() -> None:
 
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)
-def test_seeds_that_failed_once(seed: int) -> None:
+def test_seeds_of_former_failures(seed: int) -> None:
     failure = run_task(SeedTask(seed, 3, 7)).failure
     assert failure is None, failure.line(seed) + "\n" + failure.text
 

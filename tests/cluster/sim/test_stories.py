@@ -1,6 +1,6 @@
-"""The golden conversations: told again, they are what is in the files that `python -m cluster sim --stories` wrote.
+"""Golden scenarios: narrated again, they equal the files that `python -m cluster sim --stories` wrote.
 
-The specifications judge them too, and all of them end in a group that is whole.
+The specifications check them too, and all of them end in a complete group.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from cluster.sim.mutant_catalogue import MUTANTS
 from cluster.sim.narrate import Detail
 from cluster.sim.spec_judge import Specifications
-from cluster.sim.stories import STORIES, tell
+from cluster.sim.stories import STORIES, narrate_story
 from cluster.specs.spec import Violation
 from cluster.stack import Process
 
@@ -20,34 +20,34 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
-def test_a_story_is_told_as_it_was(name: str) -> None:
+def test_a_scenario_equals_its_golden_file(name: str) -> None:
     lines: list[str] = []
     judge = Specifications("a")
-    tell(name, Process, lines.append, judge=judge)
+    narrate_story(name, Process, lines.append, judge=judge)
     assert judge.clauses()["LIVENESS: every submission has an outcome"] > 0
     assert lines == (GOLDEN / f"{name}.txt").read_text("utf-8").splitlines(), (
         "if the new conversation is right: python -m cluster sim --stories tests/cluster/golden"
     )
 
 
-def test_a_story_that_goes_wrong_is_not_told() -> None:
-    undo = next(mutant for mutant in MUTANTS if mutant.name == "an attempt of the past").apply()
+def test_a_violation_stops_the_narration() -> None:
+    undo = next(mutant for mutant in MUTANTS if mutant.name == "an outdated attempt stays current").apply()
     try:
         with pytest.raises(Violation, match="the view reported to p is cur and client-cur"):
-            tell("partition", Process, lambda _line: None, judge=Specifications("a"))
+            narrate_story("partition", Process, lambda _line: None, judge=Specifications("a"))
     finally:
         undo()
 
 
-def test_no_file_without_a_story() -> None:
+def test_every_golden_file_has_a_scenario() -> None:
     assert sorted(path.stem for path in GOLDEN.iterdir()) == sorted(STORIES)
 
 
-def test_more_detail_tells_more() -> None:
+def test_more_detail_writes_more_lines() -> None:
     counts: list[int] = []
     for detail in Detail:
         lines: list[str] = []
-        tell("broadcast", Process, lines.append, detail)
+        narrate_story("broadcast", Process, lines.append, detail)
         counts.append(len(lines))
     assert counts == sorted(counts)
     assert counts[0] < counts[-1]
@@ -55,7 +55,7 @@ def test_more_detail_tells_more() -> None:
 
 def test_the_outcomes_of_the_stories() -> None:
     def ends(name: str, nodes: str) -> list[bytes]:
-        world = tell(name, Process, lambda _line: None)
+        world = narrate_story(name, Process, lambda _line: None)
         assert world.has_primary(nodes), name
         histories = [world.delivered(node) for node in nodes]
         assert all(history == histories[0] for history in histories), name

@@ -1,4 +1,4 @@
-"""Scenarios with the toy process: the words do what they say, and a crash leaves what was written and no more."""
+"""Scenario methods of the world, with the toy process; a crash leaves what was written and no more."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_everybody_delivers_in_one_order(world: World) -> None:
     assert world.delivered("a") == world.delivered("b") == world.delivered("c")
 
 
-def test_who_is_cut_off_delivers_later(world: World) -> None:
+def test_a_partitioned_node_delivers_later(world: World) -> None:
     world.start("abc").partition("ab", "c").broadcast("c", b"x").run(5.0)
     assert world.delivered("a") == []
     world.heal().run(10.0)
@@ -51,7 +51,7 @@ def test_a_lost_disk_makes_another_process(world: World) -> None:
     assert world.has_primary("abc")
 
 
-def test_who_stands_still_answers_later(world: World) -> None:
+def test_a_paused_node_responds_later(world: World) -> None:
     world.start("abc").pause("b").broadcast("b", b"x").run(5.0)
     assert world.delivered("a") == []
     world.resume("b").run(2.0)
@@ -86,7 +86,7 @@ def test_a_clock_leaps_but_never_goes_back(world: World) -> None:
     assert node.clock() > stands
 
 
-def test_what_does_not_come_is_reported(world: World) -> None:
+def test_an_unmet_condition_is_reported(world: World) -> None:
     with pytest.raises(NotReached, match="pigs fly: not within 3 s"):
         world.start("a").run_until(lambda: False, within=3.0, what="pigs fly")
 
@@ -106,7 +106,7 @@ class Seen:
 
 
 def test_a_crash_between_effects_cuts_the_trace_at_the_same_place() -> None:
-    """The toy writes an entry, delivers it, and answers: crashed before the write, it has not delivered it either."""
+    """The toy writes an entry, delivers it, and replies: crashed before the write, it has not delivered it either."""
     for effects, delivered in ((0, False), (1, True)):
         seen = Seen()
         world = World(Toy, listener=seen)
@@ -119,7 +119,7 @@ def test_a_crash_between_effects_cuts_the_trace_at_the_same_place() -> None:
         assert any(isinstance(action, Recovered) for action in seen.actions)
 
 
-def test_a_disk_hands_out_what_it_has_and_keeps_it_apart() -> None:
+def test_a_disk_hands_out_copies() -> None:
     disk = SimDisk(coded=True)
     disk.write(Boot(3))
     image = disk.read()

@@ -1,7 +1,7 @@
-"""A toy process with the inputs and effects of the real one, to test the simulator with.
+"""Toy process with the inputs and effects of the real one, to test the simulator.
 
-The founder orders everything, for ever: a submission goes to it, it appends to its log and sends the whole log to all
-it is connected to. Not fast, not a group protocol, but live whenever the founder is up, and wrong on request.
+The founder orders everything: each submission goes to the founder, which appends it to its log and sends the whole log
+to all connected nodes. It is slow and not a group protocol, but live while the founder is up, and faulty on request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_VIEW = ViewId(0, "")
 
 
 class Toy:
-    """`fault` names what it does wrong: "forget" (keeps no log on disk), "twice" (answers a ticket twice)."""
+    """`fault` names a deliberate defect: "forget" (keeps no log on disk), "twice" (completes a ticket twice)."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Toy:
         outbox, self.context.outbox = self.context.outbox, []
         return outbox
 
-    # ---- inside
+    # ---- internals
 
     def _trace(self, action: Action) -> None:
         if self.context.trace is not None:

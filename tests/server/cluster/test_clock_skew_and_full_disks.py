@@ -133,7 +133,7 @@ def test_full_disks_of_one_node(tmp_path: Path) -> None:
         def goes_on() -> bool:
             much_to_write(cluster)
             assert [node.get("/a/page").status for node in (a, b, c)] == [200, 200, 200]
-            return any("this member waits for its disk" in line for line in c.stderr)
+            return any("the disk is full; this member retries" in line for line in c.stderr)
 
         wait_for(goes_on, "c says that its disk is full", 60)
         cluster.together("ab")

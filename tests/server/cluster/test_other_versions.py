@@ -66,7 +66,7 @@ def served_alone(node: RunningNode) -> bool:
 @pytest.mark.parametrize(
     ("command", "at_both"),
     [
-        (OTHER_PROTOCOL, "of the group's protocol, this process"),
+        (OTHER_PROTOCOL, "of the group protocol, this process"),
         (OTHER_FORMAT, "run the same version on both"),
     ],
     ids=["protocol", "entries"],

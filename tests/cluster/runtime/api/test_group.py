@@ -43,12 +43,12 @@ def options(process: str, *contacts: str, **more: object) -> Options:
     )
 
 
-class WholeTally(CounterMachine):
-    """Takes many entries at once."""
+class BulkCounter(CounterMachine):
+    """A machine that applies many entries in one call."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.runs: list[int] = []  # how many each time
+        self.runs: list[int] = []  # entries per call
 
     def apply_all(self, position: int, origin: ProcessId, bodies: Sequence[bytes]) -> Sequence[object]:
         self.runs.append(len(bodies))
@@ -64,7 +64,7 @@ async def three(*machines: CounterMachine) -> tuple[Group, Group, Group]:
     return a, b, c
 
 
-def test_everybody_is_delivered_the_same() -> None:
+def test_all_members_deliver_the_same_entries() -> None:
     async def story() -> None:
         a, b, c = await three()
         async with a, b, c:
@@ -84,12 +84,12 @@ def test_everybody_is_delivered_the_same() -> None:
     run(story)
 
 
-def test_a_state_machine_may_take_many_entries_at_once_beside_one_that_does_not() -> None:
-    """And with a snapshot in the middle of a run, and checkpoints among the entries."""
+def test_bulk_apply_agrees_with_single_apply() -> None:
+    """Also with a snapshot in the middle of a run, and checkpoints among the entries."""
 
     async def story() -> None:
         few = msgspec.structs.replace(RUNTIME_SETTINGS, snapshot_every=150)
-        whole, single = WholeTally(), CounterMachine()
+        whole, single = BulkCounter(), CounterMachine()
         async with (
             await Group.found(options("a", settings=few), whole) as a,
             await Group.join(options("b", a.addresses[0], settings=few), single) as b,
@@ -122,8 +122,8 @@ def test_a_state_machine_answers_the_caller() -> None:
     run(story)
 
 
-def test_of_many_at_once_each_is_told_its_own_end() -> None:
-    """A few hundred leave as two batches: the others work on the one while the next is made."""
+def test_each_of_many_broadcasts_gets_its_own_outcome() -> None:
+    """A few hundred entries leave as two batches: the others work on one while the next is made."""
 
     async def story() -> None:
         a, b, c = await three(CounterMachine(), CounterMachine(), CounterMachine())
@@ -162,14 +162,14 @@ def test_ipv6_and_ipv4_in_one_group() -> None:
     run(story)
 
 
-def test_two_who_dial_each_other_end_with_one_connection() -> None:
+def test_simultaneous_dials_leave_one_connection() -> None:
     async def story() -> None:
         a = await Group.found(options("a"))
         async with a, await Group.join(options("b", *a.addresses)) as b:
             a.driver.transport._dialing.contact(b.addresses[0])
             await a.primary_of(2)
             await b.broadcast(b"x")
-            await eventually(lambda: not a.driver.transport._dialing._errands and not b.driver.transport._strangers)
+            await eventually(lambda: not a.driver.transport._dialing._dials and not b.driver.transport._strangers)
             assert len(a.driver.transport.connections) == len(b.driver.transport.connections) == 1
 
     run(story)
@@ -204,7 +204,7 @@ def test_a_connection_that_breaks_in_the_middle_of_a_frame_loses_nothing() -> No
     run(story)
 
 
-def test_too_much_is_refused_or_waited_for() -> None:
+def test_broadcast_waits_and_broadcast_nowait_raises_at_the_bound() -> None:
     async def story() -> None:
         bounds = Bounds(outstanding_len_max=4, entry_len_max=100)
         async with await Group.found(options("a", bounds=bounds)) as a:
@@ -220,7 +220,7 @@ def test_too_much_is_refused_or_waited_for() -> None:
     run(story)
 
 
-def test_outside_the_primary_view_an_entry_waits_and_can_be_taken_back() -> None:
+def test_outside_the_primary_view_an_entry_waits_and_can_be_withdrawn() -> None:
     async def story() -> None:
         async with await Group.join(options("b", "127.0.0.1:1")) as b:
             with pytest.raises(TimeoutError):
@@ -237,7 +237,7 @@ def test_outside_the_primary_view_an_entry_waits_and_can_be_taken_back() -> None
     run(story)
 
 
-def test_views_are_told_and_who_leaves_is_gone() -> None:
+def test_views_are_reported_and_a_leaving_member_is_removed() -> None:
     async def story() -> None:
         a, b, c = await three()
         sizes: list[int] = []
@@ -248,7 +248,7 @@ def test_views_are_told_and_who_leaves_is_gone() -> None:
 
         task = asyncio.ensure_future(follow())
         async with a, b:
-            await eventually(lambda: sizes == [3])  # it listens: sockets may be read before a task begins
+            await eventually(lambda: sizes == [3])  # its task runs: sockets may be read before a task begins
             c.broadcast_nowait(b"last words")
             await c.leave()
             await a.primary_of(2)
@@ -261,7 +261,7 @@ def test_views_are_told_and_who_leaves_is_gone() -> None:
     run(story)
 
 
-def test_a_late_comer_is_told_what_it_missed() -> None:
+def test_a_late_joiner_is_told_which_entries_it_missed() -> None:
     async def story() -> None:
         settings = msgspec.structs.replace(RUNTIME_SETTINGS, snapshot_every=10)
         async with await Group.found(options("a", settings=settings)) as a:
@@ -280,7 +280,7 @@ def test_a_late_comer_is_told_what_it_missed() -> None:
     run(story)
 
 
-def test_a_disk_is_founded_once_and_gone_on_from(tmp_path: Path) -> None:
+def test_a_data_directory_is_founded_once_and_resumed(tmp_path: Path) -> None:
     async def story() -> None:
         machine = CounterMachine()
         async with await Group.found(options("a", data=tmp_path / "a"), machine) as a:
@@ -298,10 +298,10 @@ def test_a_disk_is_founded_once_and_gone_on_from(tmp_path: Path) -> None:
     run(story)
 
 
-def test_an_address_in_use_is_said_so() -> None:
+def test_an_address_in_use_is_reported() -> None:
     async def story() -> None:
         async with await Group.found(options("a")) as a:
-            with pytest.raises(CannotListen, match="another process may have this port"):
+            with pytest.raises(CannotListen, match="another process may use this port"):
                 await Group.found(options("b", listen=a.addresses))
 
     run(story)
@@ -312,13 +312,13 @@ def test_an_address_in_use_is_said_so() -> None:
     [
         ({"name": ""}, "1 to 64 characters"),
         ({"key": b"short"}, "at least 16 bytes"),
-        ({"listen": ()}, "listen somewhere"),
-        ({"contacts": ("nonsense",)}, "is no address"),
-        ({"listen": ("0.0.0.0:0",)}, "say which others reach it at"),
+        ({"listen": ()}, "listen is empty"),
+        ({"contacts": ("nonsense",)}, "is not an address"),
+        ({"listen": ("0.0.0.0:0",)}, "set the address that peers connect to"),
     ],
     ids=["name", "key", "listen", "contacts", "everywhere"],
 )
-def test_options_that_no_member_can_have(wrong: dict[str, object], complaint: str) -> None:
+def test_invalid_options_are_rejected(wrong: dict[str, object], complaint: str) -> None:
     async def story() -> None:
         with pytest.raises((ValueError, CannotListen), match=complaint):
             await Group.found(options("a", **wrong))
@@ -345,7 +345,7 @@ def test_mutual_tls(tmp_path: Path) -> None:
     run(story)
 
 
-def test_figures_for_prometheus() -> None:
+def test_prometheus_metrics() -> None:
     async def story() -> None:
         a, b, c = await three()
         async with a, b, c:
@@ -361,12 +361,12 @@ def test_figures_for_prometheus() -> None:
     run(story)
 
 
-def test_all_that_is_exported_is_there() -> None:
+def test_all_exports_exist() -> None:
     for name in cluster.__all__:
         assert getattr(cluster, name).__name__ == name
 
 
-def test_the_pure_stack_pays_nothing_for_sockets() -> None:
+def test_importing_the_pure_stack_imports_no_sockets() -> None:
     code = "import sys, cluster, cluster.stack; print('asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
     with pytest.raises(AttributeError, match="no attribute 'Groupe'"):

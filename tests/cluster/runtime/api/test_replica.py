@@ -1,4 +1,4 @@
-"""`cluster.Replica`: a state machine on several members, over real sockets; who is wrong gets another state."""
+"""`cluster.Replica` over real sockets: a state machine on several members, and restart after divergence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OFTEN = msgspec.structs.replace(RUNTIME_SETTINGS, snapshot_every=10)
 
 
 class Forgetful(CounterMachine):
-    """Does not count one entry, once: a machine that is not deterministic."""
+    """A non-deterministic machine: it skips one entry once."""
 
     __slots__ = ("forgets",)
 
@@ -102,7 +102,7 @@ def test_a_machine_on_three_members() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 2])
-def test_a_replica_whose_state_is_wrong_takes_that_of_the_others(
+def test_a_diverged_replica_takes_the_state_of_the_others(
     tmp_path: Path, wrong: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
@@ -133,12 +133,12 @@ def test_a_replica_whose_state_is_wrong_takes_that_of_the_others(
             assert any(replica.group.diverged_count for replica in well)
 
     run(story)
-    assert "starts anew: the state of this replica at position" in caplog.text
+    assert "restarts with an empty state: the state of this replica at position" in caplog.text
     assert (tmp_path / "abc"[wrong] / ASIDE / "group.db").exists()
     assert not (tmp_path / "abc"[wrong - 1] / ASIDE).exists()
 
 
-def test_where_all_states_differ_they_become_one_after_the_other_that_of_the_lowest() -> None:
+def test_if_all_states_differ_the_lowest_member_wins() -> None:
     async def story() -> None:
         async with begin(CounterMachine(), Forgetful(b"12"), Forgetful(b"13")) as replicas:
             a, b, c = replicas
@@ -155,7 +155,7 @@ def test_where_all_states_differ_they_become_one_after_the_other_that_of_the_low
     run(story)
 
 
-def test_what_had_no_end_when_a_replica_started_anew_is_in_doubt() -> None:
+def test_outstanding_entries_are_in_doubt_after_a_restart() -> None:
     async def story() -> None:
         async with begin(CounterMachine(), CounterMachine(), Forgetful(b"x")) as replicas:
             a, _, c = replicas
@@ -180,11 +180,11 @@ def test_what_had_no_end_when_a_replica_started_anew_is_in_doubt() -> None:
     run(story)
 
 
-def test_what_is_called_at_the_end_is_called_when_a_member_stops() -> None:
+def test_callbacks_run_when_a_member_stops() -> None:
     async def story() -> None:
         async with begin(CounterMachine(), CounterMachine()) as (a, b):
             await a.close()
-            await eventually(lambda: b.primary is None)  # the lower one of two is more than the higher
+            await eventually(lambda: b.primary is None)  # of two members the lower one is the majority
             ends: list[Delivered] = []
             b.submit_nowait(b"y", ends.append)
             await b.close()

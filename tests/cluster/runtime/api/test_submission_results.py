@@ -1,7 +1,7 @@
-"""Who submitted an entry is answered as soon as it is on disk, and waits for no other frame to leave with.
+"""The submitter of an entry gets its result as soon as the entry is on disk; no frame waits for others to leave with.
 
-Acknowledgements that nobody waits for may wait themselves. Here that takes longer than the test may, and there are no
-heartbeats on the way, and nobody is missed for his silence: an answer that waits with them does not come.
+Acknowledgements that no peer waits for may be delayed. Here the delay exceeds the test's time limit, there are no
+heartbeats, and silence is not suspected: a result that waits for them never arrives.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SETTINGS = msgspec.structs.replace(RUNTIME_SETTINGS, heartbeat=100.0, suspect_mi
 
 
 @pytest.mark.parametrize("on_disk", [True, False])
-@pytest.mark.parametrize("outstanding", [1, 400])  # 400: a batch leaves while another one is under way
-def test_an_answer_does_not_wait_for_company(
+@pytest.mark.parametrize("outstanding", [1, 400])  # 400: a batch leaves while another one is in flight
+def test_a_result_does_not_wait_for_other_frames(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, on_disk: bool, outstanding: int
 ) -> None:
     monkeypatch.setattr(transport, "PATIENCE_S", PATIENCE_S)

@@ -1,4 +1,4 @@
-"""The operator's commands on real disks, written by the real stack in a simulated world."""
+"""`inspect` and `recover` on real disks that the real stack wrote in a simulated world."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_stack_on_real_disks_through_crashes_and_snapshots(place: Path) -> N
         world.restart(name)
     world.settle()
     assert world.has_primary("abc")
-    assert len(world.delivered("a")) >= 57  # what b had not labelled yet went with it
+    assert len(world.delivered("a")) >= 57  # entries that b had not labelled are lost with it
     image = disk(world, "a").image
     assert image.snapshot is not None
     assert image.log.base > 0
@@ -72,7 +72,7 @@ def test_inspect_shows_what_a_running_node_has_on_disk(place: Path, capsys: pyte
     assert held.me is not None
     assert held.image.snapshot is not None
     for expected in (
-        "(a node runs on it)",
+        "(in use by a node)",
         "cluster       shop",
         f"process       a, incarnation {held.me.incarnation}, the founder",
         "boot          1",
@@ -116,7 +116,7 @@ def test_inspect_shows_what_can_be_read_of_a_damaged_disk(place: Path, capsys: p
     code, out, _ = shown(capsys, "inspect", log.parent)
     assert code == 1
     assert out.startswith("DAMAGED       ")
-    assert "cannot be read any more" in out
+    assert "are unreadable" in out
     assert "process       a, incarnation" in out
     (log.parent / "group.db").write_bytes(b"nonsense" * 1000)
     code, out, err = shown(capsys, "inspect", log.parent)
@@ -124,7 +124,7 @@ def test_inspect_shows_what_can_be_read_of_a_damaged_disk(place: Path, capsys: p
     assert "is damaged" in err
 
 
-def test_inspect_of_what_is_no_disk(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_rejects_a_directory_without_a_disk(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = shown(capsys, "inspect", place)
     assert (code, out) == (1, "")
     assert "there is no group.db" in err
@@ -145,8 +145,8 @@ def test_recover_two_of_five(place: Path, capsys: pytest.CaptureFixture[str]) ->
         assert expected in out
     cluster_id = out.split("The group is '")[1].split("'")[0]
 
-    for name in "cd":  # those who go on have to be told the new id
-        with pytest.raises(ForeignDisk, match="tell this node the new id"):
+    for name in "cd":  # the continuing nodes need the new id
+        with pytest.raises(ForeignDisk, match="configure this node with the new id"):
             open_store(disk(world, name).directory, name)
         disk(world, name).reset(cluster_id)
         world.restart(name)
@@ -160,7 +160,7 @@ def test_recover_two_of_five(place: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "RECOVERED" in out
     assert f"'shop' became '{cluster_id}'" in out
 
-    with pytest.raises(ForeignDisk, match="this process was given up"):  # and the others are told that they are out
+    with pytest.raises(ForeignDisk, match="this process was given up"):  # and the given-up ones are refused
         open_store(directories[0], "a", cluster_id)
     store = disk(world, "c").store
     assert store is not None
@@ -170,7 +170,7 @@ def test_recover_two_of_five(place: Path, capsys: pytest.CaptureFixture[str]) ->
     assert {process.name for process in mark.given_up} >= {"a", "b", "e"}
 
 
-def test_recover_asks_and_takes_no_for_an_answer(
+def test_recover_asks_for_confirmation_and_can_be_declined(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, directories = lost_majority(place)
@@ -188,7 +188,7 @@ def test_recover_asks_and_takes_no_for_an_answer(
     assert code == 0
 
 
-def test_recover_refuses_what_needs_none_or_cannot_be(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recover_refuses_unneeded_and_impossible_recoveries(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, directories = lost_majority(place)
     code, _, err = shown(capsys, "recover", "--yes", *directories)
     assert code == 1
@@ -203,10 +203,10 @@ def test_recover_refuses_what_needs_none_or_cannot_be(place: Path, capsys: pytes
     other = open_store(place / "other", cluster_id="bank")
     other.close()
     _, _, err = shown(capsys, "recover", "--yes", directories[2], place / "other")
-    assert "disks of different groups" in err
+    assert "belong to different groups" in err
 
 
-def test_a_recovery_that_was_interrupted_can_be_finished(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_recovery_can_be_finished(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, directories = lost_majority(place)
     shutil.copytree(directories[3], place / "d")
     shutil.copytree(directories[4], place / "e")
@@ -225,4 +225,4 @@ def test_a_recovery_that_was_interrupted_can_be_finished(place: Path, capsys: py
         store.close()
     assert marks[0] == marks[1]
     _, _, err = shown(capsys, "recover", "--yes", directories[2], place / "e")
-    assert "had no part in the recovery" in err
+    assert "took no part in the recovery" in err

@@ -1,4 +1,4 @@
-"""Random histories of a disk, such as a process could write, and how two images are compared."""
+"""Random disk histories that a process could write, and comparison of images."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OTHER = ProcessId("b", 9)
 
 
 def contents(image: Image) -> dict[str, object]:
-    """All that an image says, in a form that can be compared; a run without entries says nothing."""
+    """The content of an image in comparable form; empty runs are ignored."""
     said = {name: getattr(image, name) for name in Image.__slots__ if name != "log"}
     log = image.log
     runs = [(start, run) for start, run in zip(log._starts, log._runs, strict=True) if run.pack.count]
@@ -46,7 +46,7 @@ def copy(image: Image) -> Image:
 
 
 class Writer:
-    """Draws records that continue what was drawn before: positions lie in the order, labels are new."""
+    """Draws records that continue earlier ones: positions are in the order, labels are new."""
 
     def __init__(self, draw: DrawFn) -> None:
         self.draw = draw
@@ -119,6 +119,6 @@ class Writer:
 
 @st.composite
 def histories(draw: DrawFn) -> list[list[Record]]:
-    """Transactions, of a few records each."""
+    """Transactions of a few records each."""
     writer = Writer(draw)
     return [[writer.record() for _ in range(draw(st.integers(0, 5)))] for _ in range(draw(st.integers(1, 8)))]

@@ -1,4 +1,4 @@
-"""Nodes of a simulated world on real disks: every record goes to a store, and to the image that it must equal."""
+"""Simulated nodes on real disks: every record goes to a store and to the image that the store must equal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLUSTER = "shop"
 
 
 class StoreDisk(SimDisk):
-    """Reading it is what a process does that comes back after kill -9: from the files as they lie there."""
+    """A disk backed by a store. Reading it simulates a restart after kill -9: from the files as they are."""
 
     def __init__(self, place: Path, name: str, *, founds: bool) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class StoreDisk(SimDisk):
         self.image.apply(record)
 
     def kill(self) -> None:
-        """The files as a kill -9 leaves them, in another directory: nobody holds its lock."""
+        """Copy the files as a kill -9 leaves them to another directory, whose lock is free."""
         if self.store is None:
             return
         left, store = self.directory, self.store
@@ -65,7 +65,7 @@ class StoreDisk(SimDisk):
         return copy(found)
 
     def reset(self, cluster_id: str) -> None:
-        """An operator changed the files: what they hold now is taken as it is."""
+        """An operator changed the files: take their content as it is."""
         self.cluster_id = cluster_id
         self.store = self._open(Purpose.JOINING)
         self.image = copy(self.store.load())

@@ -1,7 +1,7 @@
-"""A process that writes to a store as fast as it can, and says after each transaction that it is on disk.
+"""Writes to a store as fast as possible and reports each durable transaction.
 
-``python -m tests.cluster.runtime.disk.store_writer DIRECTORY SEED``: transaction i of a seed is always the same, so
-that whoever kills this process can tell what its disk must hold.
+``python -m tests.cluster.runtime.disk.store_writer DIRECTORY SEED``: transaction i of a seed is always the same, so a
+test that kills this process knows what its disk must hold.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VIEW = ViewId(1, "x")
 
 
 def transaction(seed: int, i: int, image: Image) -> list[Record]:
-    """The next records after those that left this image."""
+    """The records that follow this image."""
     chance = random.Random(f"{seed} {i}")
 
     def run(seqno: int, origin: ProcessId) -> Run:
@@ -30,7 +30,7 @@ def transaction(seed: int, i: int, image: Image) -> list[Record]:
 
     log = image.log
     own = run(100 * i, ME)
-    records: list[Record] = [Boot(i), Labelled(own)]  # the boot tells how far the disk came
+    records: list[Record] = [Boot(i), Labelled(own)]  # the boot number tells how far the disk got
     if chance.random() < 0.5:
         records.append(Appended(log.end, own))
     elif image.labelled:
@@ -47,7 +47,7 @@ def transaction(seed: int, i: int, image: Image) -> list[Record]:
 
 def main() -> None:
     seed = int(sys.argv[2])
-    print(0, flush=True)  # from here on there is a disk to be hurt
+    print(0, flush=True)  # from now on a disk exists
     store = Store.open(Path(sys.argv[1]), create_for=Purpose.JOINING, name="a", cluster_id="shop")
     image = store.load()
     i = image.boot

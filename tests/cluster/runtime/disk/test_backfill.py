@@ -1,4 +1,4 @@
-"""The log is brought into the database beside the writer: it stays short, and nothing depends on whether it works."""
+"""Background checkpoints keep the write-ahead log short, and nothing depends on whether they work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cluster.runtime.disk.store import Store
 
 BODY = bytes(8 * PAGE_BYTES)
-COUNT = LOG_PAGES // 8 + 1  # transactions that are enough for a round
+COUNT = LOG_PAGES // 8 + 1  # transactions that trigger a checkpoint
 
 
 def append(store: Store, position: int) -> None:
@@ -38,7 +38,7 @@ def open_descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def test_the_log_begins_anew_while_entries_are_written(tmp_path: Path) -> None:
+def test_the_log_restarts_while_entries_are_written(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     position = 0
     for wanted in (1, 2, 3):
@@ -53,8 +53,8 @@ def test_the_log_begins_anew_while_entries_are_written(tmp_path: Path) -> None:
     assert held(tmp_path) == before
 
 
-def test_no_commit_waits_for_it(tmp_path: Path) -> None:
-    """With the thread held up in the middle of its work, entries go on; then it goes on where it was."""
+def test_no_commit_waits_for_a_checkpoint(tmp_path: Path) -> None:
+    """With the thread blocked in the middle of a checkpoint, commits continue; then the checkpoint continues."""
     holds, held_up = threading.Event(), threading.Event()
 
     class Held(sqlite3.Connection):
@@ -82,7 +82,7 @@ def test_no_commit_waits_for_it(tmp_path: Path) -> None:
     store.close()
 
 
-def test_where_it_cannot_work_the_log_is_bounded_all_the_same(tmp_path: Path) -> None:
+def test_the_log_is_bounded_without_the_thread(tmp_path: Path) -> None:
     def refuse() -> sqlite3.Connection:
         raise DiskUnwritable("not today")
 
@@ -99,7 +99,7 @@ def test_where_it_cannot_work_the_log_is_bounded_all_the_same(tmp_path: Path) ->
     assert held(tmp_path) == before
 
 
-def test_a_disk_that_was_closed_has_no_thread_and_no_descriptors_left(tmp_path: Path) -> None:
+def test_a_closed_store_leaves_no_thread_and_no_descriptors(tmp_path: Path) -> None:
     descriptors = open_descriptors()
     store = open_store(tmp_path)
     position = 0
@@ -111,8 +111,8 @@ def test_a_disk_that_was_closed_has_no_thread_and_no_descriptors_left(tmp_path: 
     assert open_descriptors() == descriptors
 
 
-def test_who_closes_at_the_end_of_a_round_does_not_wait(tmp_path: Path) -> None:
-    """The word that it is over comes just before the last order is taken back."""
+def test_close_at_the_end_of_a_checkpoint_does_not_block(tmp_path: Path) -> None:
+    """The close signal arrives just before the thread clears its last wake-up."""
 
     class ClosedJustBefore(threading.Event):
         def clear(self) -> None:

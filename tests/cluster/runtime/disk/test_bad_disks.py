@@ -1,6 +1,6 @@
-"""A disk that is really full, or slow, under a real process: the others go on; it comes back, or stops and says why.
+"""Really full or slow disks under real processes: the others continue; the member resumes, or stops with a clear error.
 
-A process does not start on a disk that is damaged or not its own: it says what it is and what to do.
+A process refuses to start on a damaged or foreign disk, and says what it is and what to do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_full_disk_is_waited_for_while_the_others_go_on(tmp_path: Path) -> None:
+def test_a_member_waits_for_a_full_disk_while_the_others_continue(tmp_path: Path) -> None:
     folder = tmp_path / "data-c"
     before = small_disk(folder)
     with Cluster(tmp_path, durable=True) as cluster:
@@ -33,7 +33,7 @@ def test_a_full_disk_is_waited_for_while_the_others_go_on(tmp_path: Path) -> Non
         c = cluster.start("c", "--size", "20000", "--disk-wait", "60", before=before)
         cluster.wait_for_primary("abc").load(4).wait_until_confirmed_at("abc", 20)
         filler = fill(c.process, folder)
-        wait_for(lambda: "waits for its disk" in c.stderr, "c notices that its disk is full", 60.0)
+        wait_for(lambda: "the disk is full" in c.stderr, "c notices that its disk is full", 60.0)
         cluster.wait_for_primary("ab").wait_until_confirmed_at("ab", 20)
         assert c.process.poll() is None
         filler.unlink()
@@ -52,7 +52,7 @@ def test_a_disk_that_stays_full_stops_its_member_with_a_clear_error(tmp_path: Pa
         fill(c.process, folder)
         assert c.process.wait(60) == 1
         assert "this member stops: the disk was full for" in c.stderr
-        assert "Make room" in c.stderr
+        assert "Free some space" in c.stderr
         assert "Traceback" not in c.stderr
         wait_for(lambda: c.events[-1]["event"] == "closed", "c says why it ended")
         assert "no space left" in c.events[-1]["error"]
@@ -62,7 +62,7 @@ def test_a_disk_that_stays_full_stops_its_member_with_a_clear_error(tmp_path: Pa
         cluster.quiet().stop().judge()
 
 
-def test_a_disk_that_is_slow_slows_and_one_that_stands_still_is_left_behind(tmp_path: Path) -> None:
+def test_a_slow_disk_slows_the_group_and_a_stuck_one_is_excluded(tmp_path: Path) -> None:
     disks = Preloaded(tmp_path, "slowdisk")
     with Cluster(tmp_path, durable=True) as cluster:
         for name in "ab":
@@ -70,7 +70,7 @@ def test_a_disk_that_is_slow_slows_and_one_that_stands_still_is_left_behind(tmp_
         c = cluster.start("c", before=disks.before("c"))
         cluster.wait_for_primary("abc").load(2).wait_until_confirmed_at("abc", 10)
         disks.set("c", 100)
-        cluster.wait_until_confirmed_at("abc", 10)  # all wait for the slowest, which keeps up
+        cluster.wait_until_confirmed_at("abc", 10)  # all wait for the slowest member, which keeps up
         disks.set("c", 5_000)
         cluster.wait_for_primary("ab").wait_until_confirmed_at("ab", 20)
         assert c.process.poll() is None
@@ -101,9 +101,9 @@ def spoil(disk: Path, how: str) -> None:
     [
         ("damaged", (), ("is damaged", "Move the directory away", "joins as a new process")),
         ("no database", (), ("is damaged", "Move the directory away")),
-        ("of another program", (), ("not of a group", "a directory of its own")),
-        ("of another node", ("--name", "b"), ("is the disk of 'a'", "this node is called 'b'")),
-        ("of another cluster", ("--cluster", "shop"), ("of the cluster 'cluster'", "to be in 'shop'")),
+        ("of another program", (), ("of another program", "its own directory")),
+        ("of another node", ("--name", "b"), ("belongs to the node 'a'", "this node is 'b'")),
+        ("of another cluster", ("--cluster", "shop"), ("belongs to the cluster 'cluster'", "configured for 'shop'")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -1,4 +1,4 @@
-"""A disk holds what the same records leave in an image, at every moment of its life."""
+"""A store holds what the same records leave in an image, at every moment of its life."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.cluster.runtime.disk.images import ME, contents, copy, histories
 if TYPE_CHECKING:
     from cluster.durable import Record
 
-MEMORY = Path("/dev/shm")  # a file system without a disk, where there is one: hundreds of disks are made here
+MEMORY = Path("/dev/shm")  # a memory file system, if there is one: hundreds of disks are created here
 
 
 def open_store(directory: Path, name: str = "a", cluster_id: str = "shop", *, founding: bool = False) -> Store:
@@ -42,7 +42,7 @@ def run(seqno: int, count: int = 1, origin: ProcessId = ME) -> Run:
     return Run(ViewId(3, "ab"), seqno, origin, pack_bodies([b"%d" % i for i in range(count)]))
 
 
-def test_a_new_disk_is_empty_and_somebody_new(tmp_path: Path) -> None:
+def test_a_new_disk_is_empty_and_has_a_new_identity(tmp_path: Path) -> None:
     stores = [open_store(tmp_path / str(i)) for i in range(3)]
     assert len({store.me for store in stores}) == 3
     for store in stores:
@@ -65,13 +65,13 @@ def test_a_process_that_kept_its_disk_is_the_same(tmp_path: Path) -> None:
     me = store.me
     store.write([Boot(4)])
     store.close()
-    store.close()  # once more does no harm
+    store.close()  # close is idempotent
     again = open_store(tmp_path)
     assert (again.me, again.load().boot, again.founder) == (me, 4, True)
     again.close()
 
 
-def test_the_founding_that_a_process_belongs_to_is_for_life(tmp_path: Path) -> None:
+def test_the_founding_of_a_process_never_changes(tmp_path: Path) -> None:
     founder = open_store(tmp_path / "a", founding=True)
     store = open_store(tmp_path / "b", "b")
     assert len(founder.founding) == 32
@@ -112,12 +112,12 @@ def test_after_every_transaction_a_crash_leaves_what_the_records_say(history: li
         assert held(directory / "disk") == states[-1]
 
 
-def test_a_transaction_waits_for_the_disk(tmp_path: Path) -> None:
+def test_a_transaction_is_synced_to_disk(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
     store.close()
-    with pytest.raises(ValueError, match="was closed: open it again"):
+    with pytest.raises(ValueError, match="is closed: open it again"):
         store.write([Boot(1)])
 
 
@@ -134,7 +134,7 @@ def test_a_run_that_is_labelled_and_ordered_at_once_is_written_once(tmp_path: Pa
 def test_a_record_that_does_not_fit_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.write([Appended(0, run(1, 3)), Labelled(run(4))])
-    with pytest.raises(ValueError, match=r"goes on at position 7, but the order on disk is 0\.\.4"):
+    with pytest.raises(ValueError, match=r"continues at position 7, but the order on disk is 0\.\.4"):
         store.write([Boot(9), Appended(3, run(4)), Appended(7, run(5))])
     store.write([Appended(3, run(4))])
     found = store.load()
@@ -142,7 +142,7 @@ def test_a_record_that_does_not_fit_is_refused_and_changes_nothing(tmp_path: Pat
     store.close()
 
 
-def test_what_is_dropped_makes_room_for_what_comes(tmp_path: Path) -> None:
+def test_deleted_rows_make_room_for_new_ones(tmp_path: Path) -> None:
     """Ten thousand entries of a kilobyte through a log that is kept short: the file stays small."""
     store = open_store(tmp_path)
     body = os.urandom(1000)

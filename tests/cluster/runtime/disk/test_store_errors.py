@@ -1,4 +1,4 @@
-"""A disk that is not what it should be is refused, with what it is and what to do, and stays as it was found."""
+"""A damaged, foreign or full disk is refused with a message that says what to do, and is left unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def filled(directory: Path, transactions: int = 12) -> dict[str, object]:
-    """A disk with something in every table, closed."""
+    """A closed disk with rows in every table."""
     store = open_store(directory)
     write(store, transactions)
     said = contents(store.load())
@@ -59,7 +59,7 @@ def write(store: Store, transactions: int) -> None:
 
 
 def crashed(directory: Path, to: Path) -> None:
-    """What a crash at this moment would leave of the disk."""
+    """A copy of the disk as a crash at this moment would leave it."""
     to.mkdir()
     for file in directory.glob("group.db*"):
         if not file.name.endswith("-shm"):
@@ -67,19 +67,19 @@ def crashed(directory: Path, to: Path) -> None:
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    """An empty log, as SQLite leaves where somebody looked, is none."""
+    """The files of a disk. An empty log, which SQLite leaves after a read-only open, does not count."""
     found = {name: directory / name for name in ("group.db", "group.db-wal")}
     return {name: file.read_bytes() for name, file in found.items() if file.exists() and file.stat().st_size}
 
 
 def log_end(directory: Path) -> int:
-    """Where the log will be written next."""
+    """The offset of the next write to the log."""
     return 32 + frames_taken(directory / "group.db") * (24 + 4096)
 
 
 def refused(directory: Path, kind: type[StoreError], *words: str) -> None:
     before = files(directory)
-    for _ in range(2):  # and again, the second time
+    for _ in range(2):  # a second attempt gets the same error
         with pytest.raises(kind) as caught:
             open_store(directory)
         for word in words:
@@ -95,19 +95,21 @@ def test_a_second_founding(tmp_path: Path) -> None:
 
 def test_the_disk_of_another_node(tmp_path: Path) -> None:
     open_store(tmp_path, "b").close()
-    refused(tmp_path, ForeignDisk, "is the disk of 'b'", "this node is called 'a'", "Start it under its own name")
+    refused(tmp_path, ForeignDisk, "belongs to the node 'b'", "this node is 'a'", "Start it under that name")
 
 
 def test_the_disk_of_another_cluster(tmp_path: Path) -> None:
     open_store(tmp_path, cluster_id="bank").close()
-    refused(tmp_path, ForeignDisk, "of the cluster 'bank'", "to be in 'shop'", "Right directory?")
+    refused(
+        tmp_path, ForeignDisk, "belongs to the cluster 'bank'", "configured for 'shop'", "Is it the right directory?"
+    )
 
 
 def test_a_database_of_another_program(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "group.db")
     connection.execute("CREATE TABLE meta (x)")
     connection.close()
-    refused(tmp_path, ForeignDisk, "not of a group", "a directory of its own")
+    refused(tmp_path, ForeignDisk, "of another program", "its own directory")
 
 
 def test_a_later_schema(tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ def test_a_later_schema(tmp_path: Path) -> None:
 
 def test_two_processes_on_one_directory(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    with pytest.raises(DiskInUse, match=f"in use by process {os.getpid()}.*a directory of its own"):
+    with pytest.raises(DiskInUse, match=f"in use by process {os.getpid()}.*give this node another directory"):
         open_store(tmp_path)
     code = "import sys; from tests.cluster.runtime.disk.test_store import *; open_store(Path(sys.argv[1]))"
     other = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
@@ -131,7 +133,7 @@ def test_two_processes_on_one_directory(tmp_path: Path) -> None:
 
 
 def test_no_disk_at_all(tmp_path: Path) -> None:
-    with pytest.raises(NoDisk, match="Is this the directory of a node"):
+    with pytest.raises(NoDisk, match="Is this the data directory of a node"):
         Store.open_any(tmp_path)
 
 
@@ -152,7 +154,7 @@ def test_a_truncated_file(tmp_path: Path, keep: float) -> None:
     filled(tmp_path)
     file = tmp_path / "group.db"
     os.truncate(file, int(file.stat().st_size * keep))
-    refused(tmp_path, DamagedDisk, "damaged", "joins as a new process", "Do not put an older copy in its place")
+    refused(tmp_path, DamagedDisk, "damaged", "joins as a new process", "Do not restore an older copy")
 
 
 def test_a_database_without_its_log(tmp_path: Path) -> None:
@@ -169,11 +171,11 @@ def test_a_log_without_its_database(tmp_path: Path) -> None:
     write(store, 3)
     crashed(tmp_path / "disk", tmp_path / "copy")
     (tmp_path / "copy/group.db").unlink()
-    refused(tmp_path / "copy", DamagedDisk, "group.db is missing, though its log is there")
+    refused(tmp_path / "copy", DamagedDisk, "group.db is missing, but its log exists")
     store.close()
 
 
-def test_what_one_left_that_was_killed_while_it_made_its_disk(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_creation_are_removed(tmp_path: Path) -> None:
     """Above all its journal: SQLite would roll the new database back with it."""
     for name in ("group.db.new", "group.db.new-journal", "group.db.new-wal"):
         (tmp_path / name).write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" * 600)
@@ -182,8 +184,8 @@ def test_what_one_left_that_was_killed_while_it_made_its_disk(tmp_path: Path) ->
     assert not [*tmp_path.glob("group.db.new*"), *tmp_path.glob("*-journal")]
 
 
-def test_a_disk_never_has_a_journal_that_only_a_writer_could_undo(tmp_path: Path) -> None:
-    """It has a write-ahead log from its first moment: a disk can be looked at, whenever its process was killed."""
+def test_a_disk_never_has_a_rollback_journal(tmp_path: Path) -> None:
+    """It has a write-ahead log from the start, so a read-only open works whenever its process was killed."""
     database_file.create(tmp_path, DiskIdentity("shop", "a", 7, False), "")
     connection = database_file.connect_read_only(tmp_path)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -206,7 +208,7 @@ def test_a_torn_end_of_the_log_is_a_crash_and_not_damage(tmp_path: Path) -> None
 
 
 def test_a_changed_byte_in_the_log(tmp_path: Path) -> None:
-    """It is noticed, or it says nothing, or it is in the last transaction: then it looks like a crash within it."""
+    """It is detected, or has no effect, or is in the last transaction: then it looks like a crash."""
     store = open_store(tmp_path / "disk")
     write(store, 12)
     before, last = contents(store.load()), log_end(tmp_path / "disk")
@@ -230,7 +232,7 @@ def test_a_changed_byte_in_the_log(tmp_path: Path) -> None:
     store.close()
 
 
-def test_any_changed_byte_is_noticed_or_says_nothing(tmp_path: Path) -> None:
+def test_any_changed_byte_is_detected_or_has_no_effect(tmp_path: Path) -> None:
     said = filled(tmp_path / "disk")
     content = (tmp_path / "disk/group.db").read_bytes()
     chance = random.Random(5)
@@ -251,13 +253,13 @@ def test_any_changed_byte_is_noticed_or_says_nothing(tmp_path: Path) -> None:
 
 
 def test_no_space_while_running(tmp_path: Path) -> None:
-    """SQLite's own limit stands for the disk's. Nothing is half-written, and it goes on when there is space."""
+    """SQLite's own limit simulates a full disk. Nothing is half-written, and writes succeed when there is space."""
     store = open_store(tmp_path)
     pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
     store._connection.execute(f"PRAGMA max_page_count = {pages + 3}")
     image = Image()
     large = Snapshotted(0, (), b"x" * 100_000)
-    with pytest.raises(DiskFull, match=r"no space left .* Nothing of the transaction was written\. Make room"):
+    with pytest.raises(DiskFull, match=r"no space left .* Nothing of the transaction was written\. Free some space"):
         store.write([Boot(5), Labelled(run(1)), large])
     assert contents(store.load()) == contents(image)
     store.write([Boot(3), Labelled(run(7))])
@@ -272,7 +274,7 @@ def test_no_space_while_running(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte, where the machine lets us make one."""
+    """A file system of one megabyte, if the machine permits it."""
     place = tmp_path / "small"
     place.mkdir()
     made = subprocess.run(
@@ -302,7 +304,7 @@ def test_a_real_disk_that_fills_up_and_has_space_again(small_disk: Path) -> None
     else:
         pytest.fail("the disk never got full")
     assert contents(store.load()) == contents(image)
-    with pytest.raises(DiskFull, match="Make room"):
+    with pytest.raises(DiskFull, match="Free some space"):
         store.write(records)
     ballast.unlink()
     store.write(records)
@@ -316,7 +318,7 @@ def test_a_real_disk_that_fills_up_and_has_space_again(small_disk: Path) -> None
 def test_a_disk_that_is_full_from_the_start(small_disk: Path) -> None:
     with pytest.raises(OSError, match="No space"):
         (small_disk / "ballast").write_bytes(b"x" * 2_000_000)
-    with pytest.raises(DiskFull, match="Make room"):
+    with pytest.raises(DiskFull, match="Free some space"):
         open_store(small_disk)
     (small_disk / "ballast").unlink()
     open_store(small_disk).close()
@@ -325,7 +327,7 @@ def test_a_disk_that_is_full_from_the_start(small_disk: Path) -> None:
 def test_a_read_only_disk(small_disk: Path) -> None:
     filled(small_disk, 3)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    with pytest.raises(DiskUnwritable, match="mounted for writing"):
+    with pytest.raises(DiskUnwritable, match="on a writable file system"):
         open_store(small_disk)
-    with pytest.raises(DiskUnwritable, match="mounted for writing"):
+    with pytest.raises(DiskUnwritable, match="on a writable file system"):
         open_store(small_disk / "new")

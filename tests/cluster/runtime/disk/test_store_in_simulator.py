@@ -1,4 +1,4 @@
-"""The worlds that try to break the stack, on real disks: all specifications hold, and every disk equals its image."""
+"""Simulated runs on real disks: all specifications hold, and every disk equals its image."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SEEDS = range(300, 306)
 
 
 class RealDisk(SimDisk):
-    """Beside the records that a simulated disk keeps, a store that has to have the same."""
+    """A simulated disk with a store that must hold the same records."""
 
-    place: Path  # where all of them lie
+    place: Path  # parent directory of all disks
     made = 0
 
     def __init__(self, *, coded: bool = False) -> None:
@@ -56,7 +56,7 @@ class RealDisk(SimDisk):
         self.store.write([Primaries(view, ()), Rebuilt(0, (), view.id, 0, None)])
 
     def read(self) -> Image:
-        """As after kill -9: from the files as they lie there."""
+        """Read as after kill -9: from the files as they are."""
         left, me = self.store, self.store.me
         RealDisk.made += 1
         directory = self.place / str(RealDisk.made)

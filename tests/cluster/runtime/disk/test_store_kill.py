@@ -1,4 +1,4 @@
-"""kill -9 of a process that writes, again and again on one disk: what it acknowledged is there, and nothing in part."""
+"""kill -9 of a writing process, repeatedly on one disk: acknowledged transactions survive, and none is partial."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPENINGS = 8
 
 @contextmanager
 def scribe(directory: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    """The process that writes, and what it says. Killed at the end."""
+    """The writing process and its output. Killed at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.cluster.runtime.disk.store_writer", str(directory), str(SEED)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -46,16 +46,16 @@ def scribe(directory: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
 
 
 def life(directory: Path, seconds: float, *, first: bool = True) -> int:
-    """Killed so many seconds after its first transaction, or after its start. The last one that it acknowledged."""
+    """Run until killed, so many seconds after its first transaction or its start. Returns the last acknowledged one."""
     with scribe(directory) as (process, said):
         text = said.readline() if first else "0\n"
-        time.sleep(seconds)  # a moment like any other, which is the point
+        time.sleep(seconds)  # an arbitrary moment, which is the point
         process.kill()
         text += said.read()
     return int(text.rpartition("\n")[0].rpartition("\n")[2])
 
 
-def test_whatever_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+def test_acknowledged_transactions_survive_kill_9(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     image = Image()
     done = 0
@@ -64,7 +64,7 @@ def test_whatever_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
         store = open_store(tmp_path)
         found = store.load()
         store.close()
-        assert acknowledged <= found.boot <= acknowledged + 1  # perhaps with the one under way, never with more
+        assert acknowledged <= found.boot <= acknowledged + 1  # at most the transaction in progress more
         for i in range(done + 1, found.boot + 1):
             for record in transaction(SEED, i, image):
                 image.apply(record)
@@ -74,7 +74,7 @@ def test_whatever_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
 
 
 def test_a_process_killed_while_its_disk_is_made_or_opened(tmp_path: Path) -> None:
-    """The disk is there and sound, or not there; the next one makes it or goes on with it."""
+    """The disk exists and is intact, or does not exist; the next process creates it or resumes."""
     chance = random.Random(SEED)
     for i in range(OPENINGS):
         directory = tmp_path / str(i // 2)
@@ -82,8 +82,8 @@ def test_a_process_killed_while_its_disk_is_made_or_opened(tmp_path: Path) -> No
         open_store(directory).close()
 
 
-def test_a_running_process_can_be_looked_at(tmp_path: Path) -> None:
-    """What is seen is one moment of its disk, and later moments come later."""
+def test_inspect_works_while_a_process_writes(tmp_path: Path) -> None:
+    """Each inspection sees one consistent state, and later ones see later states."""
     with scribe(tmp_path) as (process, said):
         said.readline()
         seen: list[int] = []

@@ -1,4 +1,4 @@
-"""The thread of the disk: in order, one after the other, told in the loop; the store is closed when all is done."""
+"""Store writer thread: calls run in order off the loop, results are reported in the loop, close comes last."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Notebook:
-    """A store that notes what is asked of it, and where."""
+    """A store that records its calls and their threads."""
 
     def __init__(self) -> None:
         self.noted: list[object] = []
@@ -38,7 +38,7 @@ class Notebook:
             raise self.refuses
 
 
-def test_writes_in_order_off_the_loop_and_tells_in_the_loop() -> None:
+def test_writes_run_in_order_off_the_loop_and_report_in_the_loop() -> None:
     async def story() -> None:
         store, told = Notebook(), []
         writer, loop = Writer(store), asyncio.get_running_loop()
@@ -52,7 +52,7 @@ def test_writes_in_order_off_the_loop_and_tells_in_the_loop() -> None:
     run(story)
 
 
-def test_a_write_that_fails_is_told_and_the_next_one_is_tried() -> None:
+def test_a_failed_write_is_reported_and_the_next_one_runs() -> None:
     async def story() -> None:
         store = Notebook()
         told: asyncio.Queue[Exception | None] = asyncio.Queue()

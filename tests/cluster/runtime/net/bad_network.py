@@ -1,7 +1,7 @@
-"""Bad wires to real members: each is reached over one that delays, stalls and resets connections in mid-frame.
+"""Proxies in front of real members that delay, stall and reset connections in mid-frame.
 
-TCP hides loss and reordering of packets: what a process sees of them is delay, stalls, and connections that end. A wire
-does that to the stream itself, so it needs no kernel that can do it to packets.
+TCP hides packet loss and reordering: a process sees them as delay, stalls and closed connections. A proxy does that to
+the stream itself, so it needs no kernel support.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ CHUNK = 4096
 
 
 class Badness(msgspec.Struct, frozen=True):
-    delay_s: float = 0.0  # of each chunk, at most; half of that on average
-    stall_share: float = 0.0  # of chunks after which nothing moves for a while
+    """Which faults a proxy injects."""
+
+    delay_s: float = 0.0  # maximum delay of a chunk; half of that on average
+    stall_share: float = 0.0  # share of chunks after which the stream stalls
     stall_s: float = 0.0
-    reset_share: float = 0.0  # of chunks in the middle of which the connection is reset
+    reset_share: float = 0.0  # share of chunks in the middle of which the connection is reset
 
 
 GOOD = Badness()
 
 
 class Wires:
-    """A thread with a loop of its own; one wire for each member."""
+    """A thread with its own event loop; one proxy per member."""
 
     def __init__(self, names: str, seed: int = 0) -> None:
         self.badness = GOOD
@@ -47,11 +49,11 @@ class Wires:
         self._servers: list[asyncio.Server] = []
 
     def listen(self, name: str) -> str:
-        """Where the member itself listens."""
+        """The address on which the member itself listens."""
         return f"127.0.0.1:{self._ports[name]}"
 
     def address(self, name: str) -> str:
-        """Where the others reach it."""
+        """The address on which peers reach the member."""
         return self._addresses[name]
 
     def __enter__(self) -> Wires:

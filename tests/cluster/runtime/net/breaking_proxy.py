@@ -1,4 +1,4 @@
-"""A wire between two members that can be broken at any byte."""
+"""TCP proxy between two members that can be cut at any byte."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 class Proxy:
-    """Passes bytes on to `target`. After `cut_after` bytes in one direction, both sides are reset in mid-frame."""
+    """Forwards bytes to `target`. After `cut_after` bytes in one direction, both sides are reset in mid-frame."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")

@@ -1,4 +1,4 @@
-"""Members over wires that delay, stall and break: entries go on being confirmed, and what is left behind is judged."""
+"""Members over connections that delay, stall and break: entries are still confirmed, and the traces are checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SLOW = Badness(delay_s=0.02)
 STALLING = Badness(delay_s=0.005, stall_share=0.02, stall_s=0.15)
-STUCK = Badness(stall_share=0.02, stall_s=1.5)  # longer than anybody is waited for
+STUCK = Badness(stall_share=0.02, stall_s=1.5)  # longer than any suspicion timeout
 BREAKING = Badness(reset_share=0.01)
 
 
@@ -42,7 +42,7 @@ def test_connections_that_are_reset_in_the_middle_of_frames_lose_nothing(tmp_pat
         cluster.quiet().stop().judge()
 
 
-def test_wires_that_get_stuck_for_longer_than_anybody_waits(tmp_path: Path) -> None:
+def test_stalls_longer_than_the_suspicion_timeout(tmp_path: Path) -> None:
     with Wires("abcd", seed=2) as wires, Cluster(tmp_path, wires=wires) as cluster:
         cluster.begin("abcd").load(2)
         wires.badness = STUCK
@@ -53,7 +53,7 @@ def test_wires_that_get_stuck_for_longer_than_anybody_waits(tmp_path: Path) -> N
 
 
 def test_packets_that_are_late_lost_and_out_of_order(tmp_path: Path) -> None:
-    """The same to packets, where the kernel can: tc netem."""
+    """The same faults on packets, if the kernel supports it: tc netem."""
     try:
         with NamespaceNetwork("abc") as network:
             for name in "abc":

@@ -1,4 +1,4 @@
-"""Who is called again and again, and who is not any more."""
+"""Dialing: which peers are dialed for ever, which are given up, and how failures are logged."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def options(name: str, *contacts: str, data: Path | None = None, listen: str = "
     return Options(name=name, key=KEY, listen=(listen,), contacts=contacts, data=data, bounds=HURRIED)
 
 
-def called(group: Group) -> set[str]:
-    return {errand.name for errand in group.driver.transport._dialing._errands.values()}
+def dialed_names(group: Group) -> set[str]:
+    return {dial.name for dial in group.driver.transport._dialing._dials.values()}
 
 
-def test_who_left_is_not_called_for_ever_and_may_come_back() -> None:
+def test_a_departed_member_is_not_dialed_for_ever_and_may_return() -> None:
     async def story() -> None:
         async with await Group.found(options("a")) as a, await Group.join(options("b", *a.addresses)) as b:
             c = await Group.join(options("c", *a.addresses))
@@ -37,7 +37,7 @@ def test_who_left_is_not_called_for_ever_and_may_come_back() -> None:
             for member in (a, b):
                 await member.primary_of(2)
             await eventually(lambda: all("c" not in g.driver.transport.book.names for g in (a, b)))
-            await eventually(lambda: called(a) == called(b) == set())
+            await eventually(lambda: dialed_names(a) == dialed_names(b) == set())
             dialed = a.driver.transport.counters.dialed
             await b.broadcast(b"x")
             assert a.driver.transport.counters.dialed == dialed
@@ -48,7 +48,7 @@ def test_who_left_is_not_called_for_ever_and_may_come_back() -> None:
     run(story)
 
 
-def test_who_is_needed_for_a_primary_view_is_called_for_as_long_as_it_takes(tmp_path: Path) -> None:
+def test_a_member_needed_for_a_primary_view_is_dialed_for_ever(tmp_path: Path) -> None:
     async def story() -> None:
         a = await Group.found(options("a", data=tmp_path / "a"))
         async with await Group.join(options("b", *a.addresses)) as b:
@@ -56,14 +56,14 @@ def test_who_is_needed_for_a_primary_view_is_called_for_as_long_as_it_takes(tmp_
             await a.close()
             dialed = b.driver.transport.counters.dialed
             await eventually(lambda: b.driver.transport.counters.dialed > dialed + 20)  # longer than forget_s
-            assert called(b) == {"a"}
+            assert dialed_names(b) == {"a"}
             async with await Group.join(options("a", data=tmp_path / "a", listen=a.addresses[0])) as again:
-                await again.primary_of(2)  # it knows nobody: it was called
+                await again.primary_of(2)  # it has no contacts: b dialed it
 
     run(story)
 
 
-def test_what_was_forgotten_is_not_believed_again_of_others() -> None:
+def test_forgotten_addresses_are_not_relearned_from_peers() -> None:
     book = AddressBook("a")
     here, there = ("127.0.0.1:1",), ("127.0.0.1:2",)
     assert book.learn(Addresses((("c", here),)))
@@ -72,10 +72,10 @@ def test_what_was_forgotten_is_not_believed_again_of_others() -> None:
     assert "c" not in book.names
     assert book.learn(Addresses((("c", there),)))
     book.forget("c")
-    assert book.said_of_itself("c", there)
+    assert book.learn_own_report("c", there)
     assert book["c"] == there
     for number in range(2 * ADDRESSES_MAX):
-        book.said_of_itself(f"n{number}", here)
+        book.learn_own_report(f"n{number}", here)
         book.forget(f"n{number}")
     assert len(book._forgotten) <= ADDRESSES_MAX
 
@@ -83,26 +83,26 @@ def test_what_was_forgotten_is_not_believed_again_of_others() -> None:
 @pytest.mark.parametrize(
     ("name", "key", "words"),
     [
-        ("b", b"j" * 32, "has it another cluster key?"),
-        ("a", KEY, "this process has the name a too"),
+        ("b", b"j" * 32, "does it have another cluster key?"),
+        ("a", KEY, "this process is also called a"),
     ],
 )
-def test_who_is_not_let_in_says_why(caplog: pytest.LogCaptureFixture, name: str, key: bytes, words: str) -> None:
+def test_a_refused_process_logs_the_reason(caplog: pytest.LogCaptureFixture, name: str, key: bytes, words: str) -> None:
     async def story() -> None:
         async with await Group.found(options("a")) as a:
             stranger = Options(name=name, key=key, listen=("127.0.0.1:0",), contacts=a.addresses, bounds=HURRIED)
             async with await Group.join(stranger):
-                await eventually(lambda: f"not let in at {a.addresses[0]}" in caplog.text)
+                await eventually(lambda: f"cannot join through {a.addresses[0]}" in caplog.text)
 
     run(story)
     assert words in caplog.text
 
 
-def test_nobody_there_is_said_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreachable_contact_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with await Group.found(options("a")) as a:
             nobody = a.addresses
         async with await Group.join(options("b", *nobody)):
-            await eventually(lambda: f"not let in at {nobody[0]}: Connection refused" in caplog.text)
+            await eventually(lambda: f"cannot join through {nobody[0]}: Connection refused" in caplog.text)
 
     run(story)

@@ -1,4 +1,4 @@
-"""A cluster is founded once: a second founding is refused where it can be seen, and kept apart where it cannot."""
+"""A cluster is founded once: a second founding is refused if a member is reachable, and kept apart otherwise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def foreign(group: Group) -> int:
 
 
 def founding(folder: Path) -> str:
-    """What the disk says, opened as its process would."""
+    """The founding on disk, opened as its process would."""
     store = Store.open(folder, create_for=Purpose.JOINING, name=folder.name, cluster_id="cluster")
     try:
         return store.founding
@@ -42,7 +42,7 @@ def test_a_second_founding_is_refused_by_any_member(tmp_path: Path) -> None:
     async def story() -> None:
         async with await Group.found(options("a")) as a, await Group.join(options("b", *a.addresses)) as b:
             await b.primary_of(2)
-            with pytest.raises(AlreadyFounded, match="start that one without founding, and it joins"):
+            with pytest.raises(AlreadyFounded, match="start c without founding, and it joins"):
                 await Group.found(options("c", "127.0.0.1:1", b.addresses[0], data=tmp_path / "c"))
             assert not (tmp_path / "c").exists()
             assert foreign(b) == 1
@@ -53,7 +53,7 @@ def test_a_second_founding_is_refused_by_any_member(tmp_path: Path) -> None:
     run(story)
 
 
-def test_a_cluster_that_lost_its_primary_can_still_come_back_and_is_not_founded_again(tmp_path: Path) -> None:
+def test_a_cluster_without_a_primary_view_cannot_be_founded_again(tmp_path: Path) -> None:
     async def story() -> None:
         a = await Group.found(options("a", data=tmp_path / "a"))
         b = await Group.join(options("b", *a.addresses, data=tmp_path / "b"))
@@ -67,7 +67,7 @@ def test_a_cluster_that_lost_its_primary_can_still_come_back_and_is_not_founded_
     run(story)
 
 
-def test_who_waits_to_join_and_who_is_of_another_cluster_or_key_does_not_prevent_a_founding() -> None:
+def test_joining_and_foreign_processes_do_not_prevent_a_founding() -> None:
     async def story() -> None:
         async with (
             await Group.join(options("b", "127.0.0.1:1")) as waits,
@@ -81,7 +81,7 @@ def test_who_waits_to_join_and_who_is_of_another_cluster_or_key_does_not_prevent
     run(story)
 
 
-def test_members_of_two_foundings_never_meet_and_both_say_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_members_of_two_foundings_never_connect_and_both_log_it(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 
     async def story() -> None:
@@ -92,10 +92,10 @@ def test_members_of_two_foundings_never_meet_and_both_say_so(caplog: pytest.LogC
             assert not b.driver.transport.connections
 
     run(story)
-    assert caplog.text.count("belongs to another founding of this cluster") == 2  # a line for each side in ten seconds
+    assert caplog.text.count("belongs to another founding of this cluster") == 2  # one line per side in ten seconds
 
 
-def test_two_who_met_before_they_knew_where_they_belong_part_when_they_do() -> None:
+def test_two_joiners_separate_when_their_foundings_differ() -> None:
     async def story() -> None:
         async with (
             await Group.join(options("c", "127.0.0.1:1")) as c,
@@ -105,7 +105,7 @@ def test_two_who_met_before_they_knew_where_they_belong_part_when_they_do() -> N
         ):
             await eventually(lambda: len(c.driver.transport.connections) == len(d.driver.transport.connections) == 1)
             a.driver.transport._dialing.contact(c.addresses[0])
-            await a.primary_of(3)  # c learned it of a, and d of c
+            await a.primary_of(3)  # c learned it from a, and d from c
             b.driver.transport._dialing.contact(d.addresses[0])
             await eventually(lambda: foreign(b) > 0)
             assert b.driver.transport.connections == {}
@@ -141,6 +141,6 @@ def test_on_the_command_line(tmp_path: Path) -> None:
             cwd=TOP, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=30,
         )  # fmt: skip
         assert done.returncode == 2
-        assert "exists, and is not founded again" in done.stderr
+        assert "already exists and cannot be founded again" in done.stderr
         assert "Traceback" not in done.stderr
         cluster.quiet().stop()

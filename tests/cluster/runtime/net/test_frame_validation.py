@@ -1,6 +1,6 @@
-"""What peers with the key tell of others, with any content: where processes are, and which recoveries there were.
+"""Address and recovery notices of authenticated peers with arbitrary content are bounded or rejected.
 
-It goes to the transport as it would come from a connection. It is learned within bounds, or it is garbage.
+They go to the transport as they would come from a connection.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ RECOVERIES = st.builds(
 PASTS = st.builds(RecoveryNotice, st.lists(RECOVERIES, max_size=RECOVERIES_MAX + 1).map(tuple))
 
 
-class Told:
-    """Stands for the driver, for those who dial, and for a peer that is connected: counts what comes of hearsay."""
+class RecordingStub:
+    """Stands in for the driver, the dialer and a connected peer; counts the effects of notices."""
 
     def __init__(self) -> None:
         self.called: set[str] = set()
@@ -56,21 +56,21 @@ class Told:
     def process(self, name: str) -> None:
         self.called.add(name)
 
-    def learned(self, recoveries: tuple[Recovery, ...]) -> None:
+    def on_recoveries(self, recoveries: tuple[Recovery, ...]) -> None:
         self.learned_last = recoveries
 
     def put(self, parts: tuple[bytes, ...]) -> None:
         self.put_bytes = sum(map(len, parts))
 
-    def received(self, _peer: ProcessId, frame: Frame) -> None:
+    def on_received(self, _peer: ProcessId, frame: Frame) -> None:
         raise AssertionError(f"{frame} is no part of the protocol")
 
 
-def hear(frames: list[Addresses | RecoveryNotice]) -> tuple[Transport, Told]:
-    """All of them one behind the other, as a peer would send them, to a process that nobody has told anything."""
+def receive_all(frames: list[Addresses | RecoveryNotice]) -> tuple[Transport, RecordingStub]:
+    """Hand in all frames in sequence, as a peer would send them, to a process without any knowledge."""
 
-    async def story() -> tuple[Transport, Told]:
-        told = Told()
+    async def story() -> tuple[Transport, RecordingStub]:
+        told = RecordingStub()
         options = Options(name=A.name, key=b"k" * 32, listen=("127.0.0.1:0",))
         transport = Transport(options, A, 1, "founding", told)  # type: ignore[arg-type]
         transport._dialing = told  # type: ignore[assignment]
@@ -80,7 +80,7 @@ def hear(frames: list[Addresses | RecoveryNotice]) -> tuple[Transport, Told]:
         for frame in frames:
             text = b"".join(writer.parts(frame))[LENGTH.size :]
             try:
-                transport.arrived(connection, decode_frame(text))
+                transport.on_frame(connection, decode_frame(text))
             except BadFrame:
                 break
         return transport, told
@@ -91,7 +91,7 @@ def hear(frames: list[Addresses | RecoveryNotice]) -> tuple[Transport, Told]:
 @settings(deadline=None)
 @given(st.lists(HEARSAY, max_size=5))
 def test_addresses_are_learned_within_bounds(frames: list[Addresses | RecoveryNotice]) -> None:
-    transport, told = hear(frames)
+    transport, told = receive_all(frames)
     book = transport.book
     assert len(book.names) <= ADDRESSES_MAX
     assert A.name not in book.names
@@ -101,11 +101,11 @@ def test_addresses_are_learned_within_bounds(frames: list[Addresses | RecoveryNo
         assert all(len(address) <= ADDRESS_LEN_MAX for address in book[name])
 
 
-def test_addresses_of_thousands_are_learned_of_so_many_and_told_on_in_one_frame_of_bounded_length() -> None:
+def test_thousands_of_addresses_are_bounded_and_forwarded_in_one_bounded_frame() -> None:
     crowd = [
         Addresses(tuple((f"{frame}-{i}", ("127.0.0.1:1",) * 100) for i in range(10_000))) for frame in range(3)
     ]  # fmt: skip
-    transport, told = hear([*crowd])
+    transport, told = receive_all([*crowd])
     assert len(transport.book.names) == len(told.called) == ADDRESSES_MAX
     assert told.put_bytes < ADDRESSES_MAX * ADDRESSES_EACH_MAX * (ADDRESS_LEN_MAX + 100)
 
@@ -113,7 +113,7 @@ def test_addresses_of_thousands_are_learned_of_so_many_and_told_on_in_one_frame_
 @settings(deadline=None)
 @given(st.lists(PASTS, max_size=4))
 def test_recoveries_are_learned_within_bounds(frames: list[Addresses | RecoveryNotice]) -> None:
-    transport, told = hear(frames)
+    transport, told = receive_all(frames)
     assert len(transport.recoveries) <= RECOVERIES_MAX
     assert told.learned_last == transport.recoveries
     assert told.put_bytes <= RECOVERIES_MAX * RECOVERY_LEN_MAX + 100
@@ -130,7 +130,7 @@ def test_recoveries_are_learned_within_bounds(frames: list[Addresses | RecoveryN
     ],
     ids=["too many", "long", "of a crowd"],
 )
-def test_a_past_that_nobody_could_keep_is_garbage(past: RecoveryNotice) -> None:
-    transport, told = hear([past])
+def test_an_oversized_recovery_notice_is_rejected(past: RecoveryNotice) -> None:
+    transport, told = receive_all([past])
     assert transport.recoveries == ()
     assert told.put_bytes == 0

@@ -1,4 +1,4 @@
-"""The handshake as a pure exchange of messages: who gets in, who does not, and what the others learn."""
+"""Handshake as a pure exchange of messages: which peers are accepted, and what refused peers learn."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def meet(dialer: Handshake, acceptor: Handshake) -> list[bytes]:
     return said
 
 
-def test_two_with_the_key_know_each_other_afterwards() -> None:
+def test_two_peers_with_the_key_authenticate_each_other() -> None:
     dialer, acceptor = side(A, accepts=False), side(B, accepts=True)
     assert acceptor.open() == b""
     meet(dialer, acceptor)
@@ -61,33 +61,33 @@ def failure(dialer: Handshake, acceptor: Handshake) -> str:
     return caught.value.kind
 
 
-def test_another_key_is_noticed_by_the_acceptor_first() -> None:
+def test_the_acceptor_detects_a_wrong_key_first() -> None:
     assert failure(side(A, accepts=False, key=b"other" * 6), side(B, accepts=True)) == WRONG_KEY
 
 
-def test_another_cluster_is_told_apart() -> None:
+def test_another_cluster_is_refused() -> None:
     assert failure(side(A, accepts=False, cluster="d"), side(B, accepts=True)) == FOREIGN_CLUSTER
 
 
-def test_another_founding_is_told_apart() -> None:
+def test_another_founding_is_refused() -> None:
     dialer = side(PeerIdentity(ProcessId("a"), 1, (), "one"), accepts=False)
     assert failure(dialer, side(PeerIdentity(ProcessId("b"), 1, (), "two"), accepts=True)) == FOREIGN_GROUP
 
 
-def test_another_version_is_told_apart() -> None:
+def test_another_version_is_refused() -> None:
     with pytest.raises(HandshakeFailed) as caught:
         side(B, accepts=True).receive(msgspec.msgpack.encode(Hail(MAGIC, VERSION + 1, "c", b"n" * 32)))
     assert caught.value.kind == VERSION_MISMATCH
     assert f"version {VERSION + 1}" in str(caught.value)
 
 
-def test_what_was_recorded_cannot_be_played_again() -> None:
+def test_a_recording_cannot_be_replayed() -> None:
     seen = SeenNonces()
     said = meet(side(A, accepts=False), side(B, accepts=True, seen=seen))
     with pytest.raises(HandshakeFailed) as caught:
         side(B, accepts=True, seen=seen).receive(said[0])
     assert caught.value.kind == REPLAY
-    later = side(B, accepts=True)  # has forgotten the nonce, or never saw it
+    later = side(B, accepts=True)  # has forgotten the nonce or never saw it
     later.receive(said[0])
     with pytest.raises(HandshakeFailed) as caught:
         later.receive(said[2])
@@ -107,7 +107,7 @@ def test_a_proof_cannot_be_reflected() -> None:
     assert len(hail.nonce) == 32
 
 
-def test_a_stranger_learns_no_names() -> None:
+def test_an_unauthenticated_peer_learns_no_names() -> None:
     acceptor = side(B, accepts=True)
     answer = acceptor.receive(msgspec.msgpack.encode(Hail(MAGIC, VERSION, "c", b"n" * 32)))
     assert msgspec.msgpack.decode(answer, type=Hail).cluster == "c"
@@ -116,7 +116,7 @@ def test_a_stranger_learns_no_names() -> None:
     assert caught.value.kind == WRONG_KEY
 
 
-def test_who_is_not_wanted_is_told_why() -> None:
+def test_a_refused_peer_learns_the_reason() -> None:
     dialer, acceptor = side(A, accepts=False), side(B, accepts=True, decide="not now")
     proof = dialer.receive(acceptor.receive(dialer.open()))
     with pytest.raises(PeerRefused) as caught:
@@ -137,7 +137,7 @@ def test_who_is_not_wanted_is_told_why() -> None:
     ],
     ids=["no name", "long name", "no boot", "negative", "many addresses"],
 )
-def test_an_identity_has_to_make_sense(who: PeerIdentity) -> None:
+def test_invalid_identities_are_rejected(who: PeerIdentity) -> None:
     assert failure(side(who, accepts=False), side(B, accepts=True)) == GARBAGE
 
 
@@ -149,7 +149,7 @@ def test_an_identity_has_to_make_sense(who: PeerIdentity) -> None:
         (Dialect(1, reads=2, needs=2), Dialect(1, reads=1), "b understands language 1"),
     ],
 )
-def test_those_who_could_not_read_each_other_do_not_meet(ours: Dialect, theirs: Dialect, words: str) -> None:
+def test_incompatible_dialects_are_refused(ours: Dialect, theirs: Dialect, words: str) -> None:
     dialer = side(msgspec.structs.replace(A, dialect=ours), accepts=False)
     acceptor = side(msgspec.structs.replace(B, dialect=theirs), accepts=True)
     with pytest.raises(PeerRefused, match=words) as caught:
@@ -160,14 +160,14 @@ def test_those_who_could_not_read_each_other_do_not_meet(ours: Dialect, theirs: 
     assert told.value.kind == VERSION_MISMATCH
 
 
-def test_a_later_version_meets_an_earlier_one_that_reads_all_there_is() -> None:
+def test_a_later_version_accepts_an_earlier_one_that_reads_its_content() -> None:
     dialer = side(msgspec.structs.replace(A, dialect=Dialect(1, reads=2, needs=1)), accepts=False)
     acceptor = side(msgspec.structs.replace(B, dialect=Dialect(1, reads=1, needs=1)), accepts=True)
     meet(dialer, acceptor)
     assert dialer.peer is not None
 
 
-def test_one_of_another_version_is_told_so() -> None:
+def test_a_peer_of_another_version_learns_the_reason() -> None:
     acceptor = side(B, accepts=True)
     with pytest.raises(PeerRefused) as caught:
         acceptor.receive(msgspec.msgpack.encode(Hail(MAGIC, VERSION + 1, "c", b"n" * 32)))

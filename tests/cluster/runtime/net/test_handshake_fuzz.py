@@ -1,7 +1,7 @@
-"""Anything said to either side of a handshake: it fails by name, or goes on; it never raises otherwise, nor costs much.
+"""Fuzzes both sides of a handshake: any input fails with HandshakeFailed or continues, at bounded cost.
 
-Bytes that a decoder refuses, messages of the right form with any content, and such whose proof is right: somebody who
-has the key and says nonsense with it.
+The input is bytes that a decoder refuses, well-formed messages with any content, and such messages with a valid proof:
+a peer with the key that sends nonsense.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def side(*, accepts: bool, seen: SeenNonces | None = None) -> Handshake:
     )  # fmt: skip
 
 
-def hear(handshake: Handshake, data: bytes) -> bool:
-    """Whether the handshake goes on. What it answers, and what it says of a failure, has bounds."""
+def feed(handshake: Handshake, data: bytes) -> bool:
+    """Whether the handshake continues. Responses and failure texts are bounded."""
     answer = b""
     failure: HandshakeFailed | None = None
     try:
@@ -80,16 +80,16 @@ def hear(handshake: Handshake, data: bytes) -> bool:
 def test_any_bytes(accepts: bool, greeted: bool, data: bytes) -> None:
     handshake = side(accepts=accepts)
     if greeted:
-        assert hear(handshake, msgspec.msgpack.encode(HELLO))
-    hear(handshake, data)
+        assert feed(handshake, msgspec.msgpack.encode(HELLO))
+    feed(handshake, data)
     assert handshake.peer is None
 
 
 @given(st.booleans(), MESSAGES)
-def test_any_messages_of_somebody_without_the_key(accepts: bool, messages: list[Hail | Proof | Refusal]) -> None:
+def test_any_messages_of_a_peer_without_the_key(accepts: bool, messages: list[Hail | Proof | Refusal]) -> None:
     handshake = side(accepts=accepts)
     for message in messages:
-        if not hear(handshake, msgspec.msgpack.encode(message)):
+        if not feed(handshake, msgspec.msgpack.encode(message)):
             break
     assert handshake.peer is None
 
@@ -100,26 +100,26 @@ def test_a_damaged_message(accepts: bool, message: Hail | Proof | Refusal, data:
     for _ in range(data.draw(st.integers(1, 4))):
         text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
     handshake = side(accepts=accepts)
-    if hear(handshake, bytes(text)):
-        hear(handshake, bytes(text))
+    if feed(handshake, bytes(text)):
+        feed(handshake, bytes(text))
     assert handshake.peer is None
 
 
 @given(st.booleans(), WHO)
 @example(True, b"\x98" + msgspec.msgpack.encode(ME)[1:] + b"\x91" * 3000)
-def test_any_identity_of_somebody_with_the_key(accepts: bool, who: bytes) -> None:
+def test_any_identity_of_a_peer_with_the_key(accepts: bool, who: bytes) -> None:
     handshake = side(accepts=accepts)
-    assert hear(handshake, msgspec.msgpack.encode(HELLO))
-    went_on = hear(handshake, msgspec.msgpack.encode(Proof(who, handshake._code(who, dialer=accepts))))
+    assert feed(handshake, msgspec.msgpack.encode(HELLO))
+    went_on = feed(handshake, msgspec.msgpack.encode(Proof(who, handshake._code(who, dialer=accepts))))
     assert went_on == (handshake.peer is not None)
     if handshake.peer is not None:
         assert handshake.peer.process.name
         assert handshake.peer.boot >= 1
 
 
-def test_greetings_without_end_are_not_kept_without_end() -> None:
+def test_stored_nonces_are_bounded() -> None:
     seen = SeenNonces()
     for number in range(NONCES_KEPT + 100):
         hail = Hail(MAGIC, VERSION, "c", number.to_bytes(NONCE_LEN, "big"))
-        assert hear(side(accepts=True, seen=seen), msgspec.msgpack.encode(hail))
+        assert feed(side(accepts=True, seen=seen), msgspec.msgpack.encode(hail))
     assert len(seen._seen) == NONCES_KEPT

@@ -1,4 +1,4 @@
-"""Peers that have the key and then take nothing, or say nothing: cut off at a bound, and counted; the others go on."""
+"""Authenticated peers that stop reading or sending are cut off at a bound and counted; the others continue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cluster.runtime.loops import eventually, run
 from tests.cluster.runtime.observe.test_metrics import figures
 
 KEY = b"k" * 32
-PIECES, PIECE = 24, b"x" * 1_000_000  # together more than the system takes for a connection that nobody reads
+PIECES, PIECE = 24, b"x" * 1_000_000  # together more than the socket buffers of an unread connection hold
 
 
 def options(process: str, *contacts: str, bounds: Bounds) -> Options:
@@ -22,7 +22,7 @@ def options(process: str, *contacts: str, bounds: Bounds) -> Options:
 
 
 async def enter(group: Group, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect as a process of this name that has the key; from here on it does nothing by itself."""
+    """Connect as an authenticated process of this name that does nothing by itself."""
     host, _, port = group.addresses[0].rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     handshake = Handshake(
@@ -38,7 +38,7 @@ async def enter(group: Group, name: str) -> tuple[asyncio.StreamReader, asyncio.
     return reader, writer
 
 
-def test_a_peer_that_says_nothing_after_the_handshake_is_cut_off_and_counted() -> None:
+def test_a_silent_peer_is_cut_off_and_counted() -> None:
     async def story() -> None:
         async with await Group.found(options("a", bounds=Bounds(silence_s=0.5))) as a:
             await a.primary_of(1)
@@ -46,7 +46,7 @@ def test_a_peer_that_says_nothing_after_the_handshake_is_cut_off_and_counted() -
             reader, writer = await enter(a, "silent")
             await eventually(lambda: len(a.driver.transport.connections) == 1)
             assert counters.closed_silent == 0
-            await reader.read()  # what it is told, until it is cut off
+            await reader.read()  # read until it is cut off
             await eventually(lambda: counters.closed_silent == 1)
             assert not a.driver.transport.connections
             assert figures(a)["cluster_transport_closed_silent_total"] == 1
@@ -56,7 +56,7 @@ def test_a_peer_that_says_nothing_after_the_handshake_is_cut_off_and_counted() -
     run(story)
 
 
-def test_a_peer_that_takes_nothing_is_cut_off_and_counted_and_the_others_go_on() -> None:
+def test_a_peer_that_does_not_read_is_cut_off_and_the_others_continue() -> None:
     async def story() -> None:
         bounds = Bounds(unsent_bytes_max=100_000, outstanding_bytes_max=4 * PIECES * len(PIECE))
         async with await Group.found(options("a", bounds=bounds)) as a:

@@ -1,4 +1,4 @@
-"""Two connections of the same two processes: one of them stays, and neither process takes the other for lost."""
+"""Two connections of the same two processes: one stays, and neither process considers the other lost."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ def options(name: str, *contacts: str) -> Options:
 
 
 async def dial(caller: Group, called: Group) -> None:
-    """A second connection, as one makes who has not noticed yet that there is one."""
+    """Open a second connection, as a process would that has not noticed the first one yet."""
     transport = caller.driver.transport
     await transport._dialing._attempt(DialTask(name=called.driver.transport.me.name), called.addresses[0])
 
 
 @pytest.mark.parametrize("lower_calls", [True, False])
-def test_a_connection_that_takes_the_place_of_another_is_no_loss(
-    caplog: pytest.LogCaptureFixture, lower_calls: bool
-) -> None:
+def test_replacing_a_connection_does_not_lose_the_peer(caplog: pytest.LogCaptureFixture, lower_calls: bool) -> None:
     caplog.set_level(logging.INFO, "cluster.views")
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""Who knocks at the port of a member and does not belong there: a closed connection and a counter, and nothing else."""
+"""Unauthenticated and misbehaving peers: their connections are closed and counted, and members are not affected."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def framed(message: object) -> bytes:
 
 
 async def knock(group: Group, data: bytes) -> bytes:
-    """Say this, and listen until the member hangs up."""
+    """Send data and read until the member closes the connection."""
     host, _, port = group.addresses[0].rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(data)
@@ -84,7 +84,7 @@ def failures(group: Group) -> dict[str, int]:
 
 
 HAIL = Hail(MAGIC, VERSION, "c", b"n" * 32)
-# a greeting with one more element than it should have: lists in lists in lists
+# a greeting with one extra element: deeply nested lists
 DEEP = (b"\x96" + msgspec.msgpack.encode(HAIL)[1:]).ljust(4000, b"\x91")
 
 
@@ -103,7 +103,7 @@ DEEP = (b"\x96" + msgspec.msgpack.encode(HAIL)[1:]).ljust(4000, b"\x91")
     ],
     ids=["http", "endless", "bytes", "magic", "version", "cluster", "proof first", "wrong key", "deep"],
 )
-def test_a_stranger_is_turned_away_and_counted(said: bytes, kind: str) -> None:
+def test_an_invalid_handshake_is_refused_and_counted(said: bytes, kind: str) -> None:
     async def story() -> None:
         async with await Group.found(options("a")) as group:
             await knock(group, said)
@@ -122,7 +122,7 @@ def test_a_slow_handshake_ends() -> None:
     run(story)
 
 
-def test_a_crowd_of_strangers_costs_so_much_and_no_more() -> None:
+def test_unauthenticated_connections_are_bounded() -> None:
     async def story() -> None:
         async with await Group.found(options("a", bounds=Bounds(strangers_max=4))) as group:
             host, _, port = group.addresses[0].rpartition(":")
@@ -137,8 +137,8 @@ def test_a_crowd_of_strangers_costs_so_much_and_no_more() -> None:
     run(story)
 
 
-def test_strangers_that_speak_no_tls_do_not_keep_their_places_at_the_door(tmp_path: Path) -> None:
-    """Nobody tells of a TLS handshake that fails: what says nothing and what says nonsense has to go all the same."""
+def test_failed_tls_handshakes_release_their_places(tmp_path: Path) -> None:
+    """asyncio does not report failed TLS handshakes: silent and invalid peers must be dropped all the same."""
     certificate, key = write_certificate(tmp_path)
     tls = make_tls(certificate, key, certificate)
 
@@ -161,7 +161,7 @@ def test_strangers_that_speak_no_tls_do_not_keep_their_places_at_the_door(tmp_pa
     run(story)
 
 
-def test_one_with_another_key_never_gets_in() -> None:
+def test_a_process_with_another_key_never_joins() -> None:
     async def story() -> None:
         async with (
             await Group.found(options("a")) as group,
@@ -174,7 +174,7 @@ def test_one_with_another_key_never_gets_in() -> None:
     run(story)
 
 
-def test_a_peer_with_the_key_that_sends_garbage_is_ejected_and_the_others_go_on() -> None:
+def test_an_authenticated_peer_that_sends_garbage_is_ejected() -> None:
     async def story() -> None:
         async with (
             await Group.found(options("a")) as a,
@@ -211,26 +211,26 @@ NO_CHECKPOINT = Batch(99, pack([Entry(CHECKPOINT, b"nonsense")]))
     ],
     ids=["checkpoint", "view", "unknown", "forwarded", "summary", "supply"],
 )
-def test_entries_that_no_replica_could_apply_do_not_get_in(body: Payload) -> None:
-    with pytest.raises(BadFrame, match="an entry of the kind"):
+def test_inapplicable_entries_are_rejected(body: Payload) -> None:
+    with pytest.raises(BadFrame, match=r"entry (of )?kind"):
         validate_frame(body)
 
 
 @pytest.mark.parametrize("unsound", [Pack(2, pack([Entry(APPLICATION, b"one")]).packed), Pack(1, b"no entries at all")])
-def test_entries_that_are_not_what_they_are_said_to_be_do_not_get_in(unsound: Pack) -> None:
-    with pytest.raises(BadFrame, match="entries that are not what they are said to be"):
+def test_malformed_packs_are_rejected(unsound: Pack) -> None:
+    with pytest.raises(BadFrame, match="malformed entries in a pack"):
         validate_frame(AppMsg(Slot(0, 1, 1, None, 0, Batch(99, unsound))))
-    with pytest.raises(BadFrame, match="entries that are not what they are said to be"):
+    with pytest.raises(BadFrame, match="malformed entries in a pack"):
         validate_frame(supply(unsound))
 
 
-def test_a_run_without_entries_does_not_get_in() -> None:
-    with pytest.raises(BadFrame, match="a run without entries"):
+def test_empty_runs_are_rejected() -> None:
+    with pytest.raises(BadFrame, match="empty run"):
         validate_frame(supply(pack([])))
 
 
-def test_what_no_process_would_say_does_not_disturb_the_others() -> None:
-    """A peer with the key that sends frames of the right form and no sense."""
+def test_nonsense_from_an_authenticated_peer_does_not_affect_the_others() -> None:
+    """The frames are well-formed but make no sense."""
 
     async def story() -> None:
         async with (
@@ -261,8 +261,8 @@ def test_what_no_process_would_say_does_not_disturb_the_others() -> None:
     run(story)
 
 
-def test_a_member_that_breaks_the_protocol_is_shut_out_for_a_while_and_the_others_go_on() -> None:
-    """An ordered message whose label cannot be: all others ignore it alike, and cut its sender off."""
+def test_a_member_that_violates_the_protocol_is_refused_for_a_while() -> None:
+    """An ordered message with an impossible label: all others ignore it alike and cut off its sender."""
 
     async def story() -> None:
         bounds = Bounds(ejected_s=1.0)
@@ -274,14 +274,14 @@ def test_a_member_that_breaks_the_protocol_is_shut_out_for_a_while_and_the_other
             for member in (a, b, c):
                 await member.primary_of(3)
             c.driver.process.primary.below.send(Batch(999, pack([Entry(APPLICATION, b"from nowhere")])))
-            c.driver._soon()
+            c.driver._schedule_turn()
             for member in (a, b):
                 await eventually(lambda member=member: member.driver.transport.counters.ejected > 0)  # type: ignore[misc]
                 await member.primary_of(2)
             await a.broadcast(b"goes on")
-            await eventually(lambda: "shut out" in c.driver.transport.refused_last)
+            await eventually(lambda: "violated the protocol" in c.driver.transport.refused_last)
             for member in (a, b, c):
-                await member.primary_of(3)  # a second later it may try again, and behaves
+                await member.primary_of(3)  # a second later it may reconnect, and behaves
             assert a.error is b.error is None
 
     run(story)

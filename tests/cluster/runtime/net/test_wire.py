@@ -1,4 +1,4 @@
-"""Frames as bytes: what leaves arrives, however it is cut; what is no frame is garbage and costs nothing."""
+"""Wire format: frames arrive however the bytes are split; invalid bytes are rejected at bounded cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BYTES = b"".join(b"".join(FrameWriter(10_000).parts(frame)) for frame in FRAMES)
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
-def test_a_frame_means_what_msgspec_makes_of_it(frame: Hello) -> None:
+def test_a_frame_equals_its_plain_msgspec_encoding(frame: Hello) -> None:
     text = b"".join(FrameWriter(10_000).parts(frame))
     plain = msgspec.msgpack.encode(frame)
     assert msgspec.msgpack.decode(text[LENGTH.size :]) == msgspec.msgpack.decode(plain)
@@ -53,8 +53,8 @@ def test_frames_arrive_whole_however_the_bytes_are_cut(cuts: list[int]) -> None:
     assert splitter.held == 0
 
 
-def test_a_long_frame_takes_room_as_it_comes_and_gives_it_back() -> None:
-    """What is only announced costs nothing."""
+def test_the_buffer_grows_as_a_long_frame_arrives_and_shrinks_afterwards() -> None:
+    """A length that is only announced costs nothing."""
     splitter, length = Splitter(100 * ROOM), 10 * ROOM
     assert list(splitter.feed(LENGTH.pack(length))) == []
     rooms = []
@@ -69,7 +69,7 @@ def test_a_long_frame_takes_room_as_it_comes_and_gives_it_back() -> None:
     assert len(splitter.room()) == ROOM - splitter.held
 
 
-def test_the_room_grows_with_the_limit() -> None:
+def test_the_buffer_grows_with_the_limit() -> None:
     splitter = Splitter(100)
     assert len(splitter.room()) == 104
     for frame in splitter.feed(LENGTH.pack(1) + b"a" + LENGTH.pack(1) + b"b"):
@@ -78,21 +78,21 @@ def test_the_room_grows_with_the_limit() -> None:
     assert len(splitter.room()) == 10_004
 
 
-def test_a_frame_that_is_too_long_is_refused_before_it_is_there() -> None:
+def test_an_oversized_frame_is_refused_when_announced() -> None:
     with pytest.raises(BadFrame, match="a frame of 10001 bytes is announced; at most 10000"):
         list(Splitter(10_000).feed(LENGTH.pack(10_001)))
-    with pytest.raises(BadFrame, match="would leave"):
+    with pytest.raises(BadFrame, match="cannot send AppMsg"):
         FrameWriter(100).parts(Data(1, 1, BODY))
 
 
 @given(st.binary(max_size=300))
-def test_garbage_is_garbage_or_a_frame(data: bytes) -> None:
+def test_random_bytes_are_rejected_or_a_frame(data: bytes) -> None:
     with suppress(BadFrame):
         decode_frame(data)
 
 
 @given(st.sampled_from(FRAMES), st.data())
-def test_a_damaged_frame_is_garbage_or_another_frame(frame: Hello, data: st.DataObject) -> None:
+def test_a_damaged_frame_is_rejected_or_another_frame(frame: Hello, data: st.DataObject) -> None:
     text = bytearray(msgspec.msgpack.encode(frame))
     for _ in range(data.draw(st.integers(1, 4))):
         text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
@@ -101,6 +101,6 @@ def test_a_damaged_frame_is_garbage_or_another_frame(frame: Hello, data: st.Data
 
 
 @pytest.mark.parametrize("claim", [b"\xdd\xff\xff\xff\xff", b"\xdc\xff\xff", b"\xc6\xff\xff\xff\xff"])
-def test_a_claim_of_millions_costs_nothing(claim: bytes) -> None:
+def test_a_claimed_length_of_millions_costs_nothing(claim: bytes) -> None:
     with pytest.raises(BadFrame):
         decode_frame(b"\x95\xa8Proposal\x01" + claim)

@@ -1,4 +1,4 @@
-"""Files of several lives: a line that a kill tore is alone, and whoever reads goes on with the next life."""
+"""Line files of several process lives: a line torn by a kill stays separate, and readers continue after it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_torn_line_gets_its_end(tmp_path: Path, before: bytes, after: bytes) -
     assert file.read_bytes() == after
 
 
-def test_where_there_is_no_file_none_is_made(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_created(tmp_path: Path) -> None:
     end_torn_line(tmp_path / "lines")
     end_torn_line(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -45,7 +45,7 @@ def boots_and_actions(file: Path) -> list[object]:
     return [step.boot if isinstance(step, Life) else step[2] for step in found]
 
 
-def test_a_trace_goes_on_behind_a_line_that_a_kill_tore(tmp_path: Path) -> None:
+def test_a_trace_continues_after_a_torn_line(tmp_path: Path) -> None:
     file = tmp_path / "trace"
     recorded(file, 1)
     whole = file.read_bytes()
@@ -55,7 +55,7 @@ def test_a_trace_goes_on_behind_a_line_that_a_kill_tore(tmp_path: Path) -> None:
         assert boots_and_actions(file) in ([1, 2, Confirm(2)], [1, Confirm(1), 2, Confirm(2)]), length
 
 
-def test_a_line_that_is_no_line_is_an_error_within_a_life(tmp_path: Path) -> None:
+def test_an_invalid_line_within_a_life_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "trace"
     recorded(file, 1)
     with file.open("ab") as lines:

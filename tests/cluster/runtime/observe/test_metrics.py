@@ -1,4 +1,4 @@
-"""The figures of a member for Prometheus: all that are promised are there, and count what they say."""
+"""Prometheus metrics of a member: all documented metrics exist and count correctly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cluster.runtime.loops import run
 
 KEY = b"k" * 32
 
-# What somebody who watches a group asks for, and the figures that answer.
+# What an operator of a group asks for, and the metrics that answer it.
 PROMISED = {
     "views": ("cluster_views_total", "cluster_primary_views_total"),
     "view changes": ("cluster_start_changes_total",),
@@ -43,13 +43,13 @@ def options(process: str, *contacts: str) -> Options:
 
 
 def figures(group: Group) -> dict[str, float]:
-    """By name; of figures with labels the last one."""
+    """Metric values by name; for metrics with labels the last one."""
     registry = CollectorRegistry()
     registry.register(GroupCollector(group))
     return {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
 
 
-def test_every_figure_that_is_promised_is_there() -> None:
+def test_every_documented_metric_exists() -> None:
     async def story() -> None:
         async with await Group.found(options("a")) as a, await Group.join(options("b", a.addresses[0])) as b:
             await b.primary_of(2)
@@ -65,7 +65,7 @@ def test_every_figure_that_is_promised_is_there() -> None:
     run(story)
 
 
-def test_a_member_without_a_primary_view_is_so_since_it_began() -> None:
+def test_without_a_primary_view_the_time_counts_from_the_start() -> None:
     async def story() -> None:
         began = time.monotonic()
         async with await Group.join(options("b", "127.0.0.1:1")) as b:

@@ -1,4 +1,4 @@
-"""Log lines of view changes: in the words of the papers, with fields at the end that programs can read."""
+"""Log lines of view changes: papers' vocabulary, with machine-readable fields at the end."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def test_every_step_of_a_view_change_has_a_line_with_fields(caplog: pytest.LogCa
                     if event != "mbrshp.view":
                         assert 0 <= float(line["took_ms"]) < 60_000
             moved = [line["transitional"] for line in said if line["event"] == "view" and line["view"] == which["view"]]
-            assert sorted(moved) == sorted(map(str, view.members))  # each comes from a view of its own
+            assert sorted(moved) == sorted(map(str, view.members))  # each member comes from a different view
 
     run(story)
 
 
-def test_a_value_that_could_be_misread_is_quoted() -> None:
+def test_ambiguous_values_are_quoted() -> None:
     told = fields("hears", hears=ProcessId('a "b" c=d', 3), gone="")
     assert told == r'event=hears hears="a \"b\" c=d.3" gone='
     assert shlex.split(told)[1] == 'hears=a "b" c=d.3'
