@@ -1,4 +1,4 @@
-"""The command ``loadgen``."""
+"""Command line of ``loadgen``: parses the arguments, runs the subcommand, and turns errors into exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors that end a command with one line for its user and no traceback."""
+"""User errors: end a command with a one-line message and no traceback."""
 
 from __future__ import annotations
 

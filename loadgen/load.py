@@ -1,6 +1,6 @@
-"""Sends a trace to servers: divides it over processes, collects their results, and returns the summary.
+"""Sends a trace to servers: divides it among worker processes, collects their results, and returns the summary.
 
-The command line (``loadgen run``, ``loadgen replay``) and Python programs (``run_load``) meet here.
+Used by the command line (``loadgen run``, ``loadgen replay``) and by Python programs (``run_load``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a load is sent: the options of a run, for the command line, Python programs and the processes. Pure."""
+"""Options of a run, for the command line, Python programs and the worker processes. Pure."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Durations, percentages and counts as people write them. Pure."""
+"""Parses and formats durations, percentages and counts. Pure."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""``loadgen trace --as-log``: its options, and the writing of the log."""
+"""``loadgen trace --as-log``: options, and writing the synthetic access log."""
 
 from __future__ import annotations
 

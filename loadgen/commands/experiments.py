@@ -1,4 +1,4 @@
-"""``loadgen experiments``: the paper's evaluation against real nodes that it starts itself."""
+"""``loadgen experiments``: runs the paper's evaluation against real nodes, which it starts itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command leaves behind: the summary for people and scripts, files, verdicts, and the exit code."""
+"""Output of a command: the summary as text or JSON, files, verdicts of assertions, and the exit code."""
 
 from __future__ import annotations
 

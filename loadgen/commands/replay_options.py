@@ -1,7 +1,8 @@
-"""The options that ``loadgen replay`` takes over from the run it repeats, and what people are told about them.
+"""Options that ``loadgen replay`` takes over from the recorded run, and the notices about them.
 
-They are in the first line of the results, except for headers whose names suggest a secret: results are given away. Of
-those only the names are kept, and people are told when they are left out and when they are missing.
+The options are in the first line of the results file, except for headers whose names suggest a secret, because results
+are shared. For such headers only the name is recorded. The user is told when a header is left out and when it is
+missing in a replay.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``loadgen report``: a run told again, or two compared."""
+"""``loadgen report``: prints the summary of a finished run, or compares two runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``loadgen run`` and ``loadgen replay``: read the command line, send the requests, report."""
+"""``loadgen run`` and ``loadgen replay``: parse the command line, send the requests, report."""
 
 from __future__ import annotations
 

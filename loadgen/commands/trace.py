@@ -1,4 +1,4 @@
-"""``loadgen trace``: makes traces from curves and mixes or from access logs, and new ones out of others."""
+"""``loadgen trace``: makes traces from rate curves and page mixes or from access logs, and transforms traces."""
 
 from __future__ import annotations
 

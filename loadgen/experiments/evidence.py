@@ -1,7 +1,7 @@
-"""What became of the requests of a load, in one form for both witnesses: the clients, and the access logs. Pure.
+"""Outcomes of a load's requests, in one form for both sources: the clients' results and the access logs. Pure.
 
-Times are seconds since the trace began. A log knows the wall clock only: its first request is taken to be the trace's
-first, so both witnesses agree to within the lateness of that one request.
+Times are seconds since the start of the trace. An access log has only wall-clock times: its first request is taken to
+be the first of the trace, so both sources agree up to the lateness of that request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every experiment is: a name, where it comes from, what it has to show, and how it is carried out."""
+"""Interface of an experiment: its name, its source, what it has to show, and how to run it."""
 
 from __future__ import annotations
 

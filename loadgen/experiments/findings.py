@@ -1,4 +1,4 @@
-"""What an experiment found: checks with their numbers, tables, a picture's content, and the verdict. Pure."""
+"""Findings of an experiment: checks with their numbers, tables, plot data, and the verdict. Pure."""
 
 from __future__ import annotations
 

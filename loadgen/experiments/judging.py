@@ -1,7 +1,7 @@
-"""Shares, windows and whether they are as promised. Pure.
+"""Computes the shares of classes in time windows and compares them with the guaranteed shares. Pure.
 
-A class's share of a window is its part of the bytes whose answers were complete in it. The first seconds are left out:
-until a queue has formed nothing is scarce.
+The share of a class in a window is its part of the bytes of responses that completed in the window. The first seconds
+are left out, because nothing is scarce until a queue has formed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which servers an experiment has, and so which of ``--nodes`` and ``--spread`` mean something to it. Pure."""
+"""Server layout of an experiment, and so which of ``--nodes`` and ``--spread`` apply to it. Pure."""
 
 from __future__ import annotations
 

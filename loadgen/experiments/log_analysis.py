@@ -1,11 +1,11 @@
-"""The analysis of an experiment's access logs (``qosweb analyze``), as a part of what it found.
+"""Runs ``qosweb analyze`` on an experiment's access logs and adds its verdicts to the findings.
 
-One process for all experiments with the same tolerances: Spark starts once for them. It judges by the specification
-that the nodes logged, with the series' own tolerances. A promise of the policy that it calls violated fails the
-experiment, and so does one of the cluster; what was not tested fails nothing. Of times (lifetimes, with 50 ms for the
-scheduling of the machine, and response times) a quick run only tells: it is for machines that have other things to do.
-Without the analysis, or the Java that it needs, the report says so.
-Neighbours: ``series`` calls it at the end; it is known by its command line alone.
+One process analyses all experiments with the same tolerances, so that Spark starts once for them. It judges by the
+specification that the nodes logged, with the tolerances of the series. A violated guarantee of the policy or of the
+cluster fails the experiment; the verdict "not tested" does not. A quick run only reports times (lifetimes, with 50 ms
+for the scheduling of the machine, and response times) and does not judge them, because it is meant for busy machines.
+If the analysis, or the Java that it needs, is missing, the report says so.
+Neighbours: ``series`` calls this at the end. The analysis is known by its command line only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A network of Linux namespaces: one for each node and one for the clients, joined by a bridge.
+"""Test network of Linux namespaces: one for each node and one for the clients, joined by a bridge.
 
-A cut is silent: the neighbour table of a node gets a MAC address for the other node that no interface has, so packets
-leave and nobody receives them. Clients reach every node all the time.
+A partition is silent: the neighbour table of a node gets a MAC address for the other node that no interface has, so
+packets leave and are never received. Clients reach every node all the time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nodes as processes: ``qosweb serve`` by its command line, alone or as a cluster, seen by log and ``/status``."""
+"""Starts nodes as ``qosweb serve`` processes, alone or as a cluster, and reads their logs and ``/status``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of a cluster's promises while nodes come and go: stages between events, and what has to hold in them.
+"""Checks for experiments in which nodes join, fail or leave: stages between events, and what has to hold in each stage.
 
 Pure. The loads and events are in `scale_out`, `partition` and `successive_failures`.
 """

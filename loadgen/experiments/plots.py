@@ -1,4 +1,4 @@
-"""Draws findings as a PNG file of one or more panels, with matplotlib, which is an optional dependency."""
+"""Plots findings as a PNG file with one or more panels, using matplotlib, which is an optional dependency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that an experiment starts and ends, each by its own id."""
+"""Starts and stops the child processes of an experiment, each by its own process id."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the paper printed of its own measurements: the numbers that stand beside ours. Pure.
+"""Measurements printed in the paper, to show beside ours. Pure.
 
-The figures are pictures without printed values; what is here is table 1 and the numbers in the text of section 4.
+The paper's figures are images without printed values. This module has table 1 and the numbers in the text of section 4.
 """
 
 from __future__ import annotations

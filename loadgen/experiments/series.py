@@ -1,4 +1,4 @@
-"""A series of experiments, one after the other: files, verdicts, and one page for all of them."""
+"""Runs a series of experiments one after the other, and writes their files, verdicts and one report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The course of a load as lines and rows: what each class got, window by window. Pure."""
+"""Time series of a load: what each class received, window by window, as plot lines and CSV rows. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The bench that an experiment works on: its folder, its nodes, its loads, and how long and how large all is.
+"""Environment of an experiment: its folder, its nodes, its loads, and the scale of durations and sizes.
 
-A load is ``loadgen run`` as a process of its own, so that nodes can come and go meanwhile.
+A load is ``loadgen run`` in a process of its own, so that nodes can be started and stopped during it.
 """
 
 from __future__ import annotations

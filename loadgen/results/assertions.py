@@ -1,4 +1,4 @@
-"""What a run has to fulfil: ``A.served>=99.9%``, ``p99<200ms``. Pure."""
+"""Assertions on a run's summary: ``A.served>=99.9%``, ``p99<200ms``. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs side by side. Pure."""
+"""Compares the summaries of two runs side by side. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Latencies for HdrHistogram's own tools: its log format, or a percentile distribution. Pure."""
+"""Exports latencies for HdrHistogram's own tools: its log format, or a percentile distribution. Pure."""
 
 from __future__ import annotations
 

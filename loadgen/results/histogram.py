@@ -1,9 +1,9 @@
-"""Durations as HDR histograms: counts by value, three significant digits over the whole range. Pure.
+"""HDR histograms of durations: counts by value, with three significant digits over the whole range. Pure.
 
-A value in microseconds belongs to the slot ``index_of(value)``: up to 2047 every value has its own; above, slots are
-as wide as the value allows without losing the third digit. This is the layout of Gil Tene's HdrHistogram (lowest value
-1, three digits), so that ``encode`` writes what its tools read (version 2, compressed, base64) and ``percentile_text``
-what its plotter takes. Only slots that were hit are held.
+A value in microseconds belongs to the slot ``index_of(value)``. Up to 2047 every value has its own slot; above, slots
+are as wide as possible without losing the third digit. This is the layout of Gil Tene's HdrHistogram (lowest value 1,
+three digits), so its tools read the output of ``encode`` (version 2, compressed, base64), and its plotter reads
+``percentile_text``. Only slots with values are stored.
 """
 
 from __future__ import annotations

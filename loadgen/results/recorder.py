@@ -1,4 +1,4 @@
-"""Records the outcome of each request in one process: counts and, if wanted, a line of results."""
+"""Records the outcome of each request in one worker process: counts and, optionally, a line of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results: what became of each request, as JSON lines. The first line describes the run. Pure."""
+"""Results format: the outcome of each request as JSON lines. The first line describes the run. Pure."""
 
 from __future__ import annotations
 

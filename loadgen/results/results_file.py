@@ -1,4 +1,4 @@
-"""Reads what a run has written: its results, line by line, and its summary."""
+"""Reads the files that a run has written: its results, line by line, and its summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary of a run: numbers for people, for scripts, and for comparison. Pure."""
+"""Summary of a run: the figures for text output, JSON and comparison. Pure."""
 
 from typing import Self
 

@@ -1,4 +1,4 @@
-"""Counters and latency histograms of a run by class; processes send increments, and the run adds them up. Pure."""
+"""Counters and latency histograms of a run by class: worker processes send increments, the run adds them. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Messages between a run and its worker processes, as frames on pipes.
 
-A process is told one ``Job`` and, when all are ready, a ``Go``, as lines of JSON on its standard input; the end of that
-input tells it to stop. It answers with frames on its standard output: one byte that says what it is, four for the
+A worker receives one ``Job`` and, when all workers are ready, a ``Go``, as lines of JSON on its standard input; the end
+of that input tells it to stop. It replies with frames on its standard output: one byte for the kind, four bytes for the
 length, and the content.
 """
 

@@ -1,4 +1,4 @@
-"""What a process of a run has to tell goes out on a thread of its own, so that a slow reader delays no request."""
+"""Writes a worker's messages to its pipe in a thread, so that a slow reader delays no request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run shows while it runs: a table that changes in a terminal, plain lines elsewhere. On standard error."""
+"""Progress display of a run on standard error: a live table in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

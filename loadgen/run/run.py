@@ -1,4 +1,4 @@
-"""A run from beginning to end: the processes' news become results, progress and, at the end, a summary."""
+"""Runs a load from start to end: turns the workers' messages into results, progress and the final summary."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The processes of a run: started together, listened to, stopped together.
+"""Worker processes of a run: started together, read by one thread each, stopped together.
 
-Each has a thread here that reads what it tells; all of it arrives in one queue. A process that dies is noticed, and
-what it had not told counts as failed.
+Each worker has a thread here that reads its messages; all messages arrive in one queue. If a worker dies, the run
+notices, and requests that the worker has not reported count as failed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The load of one process: requests go out when they are due, and each ends with exactly one outcome.
+"""Load of one worker process: sends requests when they are due; each ends with exactly one outcome.
 
-Open loop: nothing that a server does delays a request. If no connection is free it waits in line, its clock running
-since it was due; if it waits too long it counts as unsent. Closed loop: each of so many clients asks again when it has
-its answer, perhaps after a pause, and the clock of a request runs since it was sent.
+Open loop: nothing that a server does delays a request. If no connection is free, the request waits in line, with its
+latency measured from its due time; if it waits too long, it counts as unsent. Closed loop: each client sends its next
+request when it has its response, optionally after a pause, and latency is measured from the time of sending.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a connection could not be made, by the name under which it is counted."""
+"""Names of connection errors, under which failed requests are counted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One connection: a request goes out, its answer comes, one at a time. How bytes travel is for those that extend it.
+"""Base of a client connection: one request and its response at a time. Subclasses transport the bytes.
 
-A request is written at once: the event loop's own streams collect what is written until the end of the turn, in which
-other answers are read meanwhile, and the time until then would count as the server's.
+A request is written at once. The event loop's own streams collect writes until the end of the loop iteration, in which
+other responses are read, and that delay would count as the server's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sockets of our own, watched for the event loop by one epoll, which the loop sees as one file.
+"""Watches our own sockets with one epoll instance, which the event loop sees as one file.
 
-The loop's own way of watching a file does not do: libuv gives up a file on which it sees an error, so that whoever
-reads what came before a reset never hears of the reset.
+The event loop's own file watching is not sufficient: libuv drops a file on which it sees an error, so that a reader of
+the data before a reset never learns of the reset.
 """
 
 from __future__ import annotations

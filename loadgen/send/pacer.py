@@ -1,8 +1,8 @@
-"""An alarm clock for the event loop that is exact to some microseconds.
+"""Timer for the event loop that is exact to some microseconds.
 
-Event loops round their timers to milliseconds, which at thousands of requests per second sends them in bursts and makes
-every one of them late. Where the kernel offers timers as file descriptors (Linux), they are used; elsewhere the loop's
-own timers are, and the lateness that is reported tells.
+Event loops round their timers to milliseconds. At thousands of requests per second this sends requests in bursts and
+makes every one of them late. Where the kernel offers timers as file descriptors (Linux), this module uses them;
+elsewhere it uses the loop's own timers, and the reported lateness shows the difference.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests as the bytes that are written, prepared once for each that repeats. A body is not among them."""
+"""Encodes requests as bytes without bodies, once for each distinct request."""
 
 from __future__ import annotations
 

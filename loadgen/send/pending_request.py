@@ -1,4 +1,4 @@
-"""One request on its way from the trace to its outcome."""
+"""State of one request between the trace and its outcome."""
 
 from __future__ import annotations
 

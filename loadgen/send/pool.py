@@ -1,4 +1,4 @@
-"""The connections of one process to one server: at most so many, reused, opened when requests wait."""
+"""Connection pool of one process to one server: a maximum size, reuse, new connections when requests wait."""
 
 from __future__ import annotations
 

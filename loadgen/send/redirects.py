@@ -1,4 +1,4 @@
-"""Where a redirect leads, and whether to go there. Pure."""
+"""Follows redirects: resolves the location and decides whether to follow it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the name of a target to its address, and the guard against loads on others' machines."""
+"""Resolves target names to addresses, and guards against loads on other people's machines."""
 
 from __future__ import annotations
 

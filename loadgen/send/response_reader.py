@@ -1,8 +1,8 @@
-"""Answers out of the byte stream of one connection: heads read strictly, bodies counted and thrown away. Pure.
+"""HTTP/1 response parser for one connection: parses heads strictly, counts and discards bodies. Pure.
 
-One request is on its way at a time, so one answer is read at a time. Heads repeat (within a second, a server's answers
-for a page are alike to the byte), so those that were read are remembered, within bounds. Where RFC 9112 leaves doubt
-about where an answer ends, the answer is refused: a load generator that guesses counts wrongly.
+One request is in flight at a time, so one response is read at a time. Heads repeat (within a second, a server's heads
+for a page are identical), so parsed heads are cached, up to a limit. If RFC 9112 leaves doubt about where a response
+ends, the parser rejects the response: a load generator that guesses counts wrongly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A connection over a socket of our own: what comes on it has the kernel's stamp of when it came."""
+"""Connection over a socket of our own, with a kernel timestamp for received data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How requests spread over targets: all to one, evenly, or skewed. Pure."""
+"""Distribution of requests over targets: all to one, even, or skewed. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets: servers by their addresses. Pure."""
+"""Targets: the addresses of the servers under load. Pure."""
 
 from __future__ import annotations
 

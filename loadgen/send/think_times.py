@@ -1,9 +1,8 @@
-"""When the clients of a closed loop ask again. Pure.
+"""Think times: when the clients of a closed loop send their next request. Pure.
 
-Pauses are random, and end with a whole millisecond of the clock, as those of wrk do: who compares the two wants them to
-load a server alike. They are not the event loop's timers, which it looks at only when it has read all answers there
-are: the more answers, the more clients would then ask at once, and the server would have a queue that the generator
-made.
+Pauses are random, and end at a whole millisecond of the clock, as those of wrk do, so that both tools load a server
+alike. They do not use the event loop's timers, which fire only after all available responses have been read: the more
+responses, the more clients would then send at once, and the generator itself would cause a queue at the server.
 """
 
 from __future__ import annotations

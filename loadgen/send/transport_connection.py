@@ -1,4 +1,4 @@
-"""A connection over the event loop's transports: for TLS, and where there is no epoll to watch sockets with."""
+"""Connection over the event loop's transports: for TLS, and for systems without epoll."""
 
 from __future__ import annotations
 

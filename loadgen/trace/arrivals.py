@@ -1,8 +1,8 @@
-"""Arrivals: a curve, a mix and chance become requests in order of time. Pure.
+"""Arrival process: generates requests in order of time from a rate curve, a page mix and a random seed. Pure.
 
 Times come from a process of rate one, evenly spaced or Poisson, whose clock is the area under the curve: where the
-curve is twice as high that clock runs twice as fast. This gives exactly the inhomogeneous process of that rate. Flash
-crowds cut the curve into stages; within a stage each class has a constant share of the requests.
+curve is twice as high, that clock runs twice as fast. This gives exactly the inhomogeneous process of that rate. Flash
+crowds divide the curve into stages; within a stage each class has a constant share of the requests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A trace as the access log that a cluster might have written of it: for trying an analysis, without any server. Pure.
+"""Synthetic access log: writes a trace as the log of a simulated cluster, to try an analysis without a server. Pure.
 
-Each class has a fixed part of the capacity to itself and a queue in front of it. A request waits until what is ahead of
-it is through; if that would be longer than the lifetime it is denied at once. So under overload every class is served
-exactly its part, and the truth about the log is known. Lines are in the form of qosweb's access log.
+Each class has a fixed part of the capacity to itself and a queue in front of it. A request waits until the requests
+ahead of it are served; if that would take longer than the lifetime, it is denied at once. So under overload every class
+is served exactly its part, and the truth about the log is known. Lines have the form of qosweb's access log.
 """
 
 from __future__ import annotations

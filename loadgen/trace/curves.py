@@ -1,7 +1,7 @@
-"""How the rate of requests goes with time: constant, ramps, steps, days. Pure.
+"""Rate curves: request rate over time as constants, ramps, steps, days. Pure.
 
-A curve is made of pieces that follow each other, on each of which the rate is a straight line. Its area is the number
-of requests to be expected, and finding the time at which a given number is reached is a quadratic equation.
+A curve consists of consecutive pieces, each with a linear rate. Its area is the expected number of requests, and
+finding the time at which a given number is reached is a quadratic equation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Traces as files: JSON lines, compressed if the name ends in .gz, read and written as streams.
+"""Trace files: JSON lines, compressed if the name ends in .gz, read and written as streams.
 
-A mistake in a file is told with its line. What is written depends on the requests alone: the same requests give the
-same bytes, also compressed.
+An error in a file is reported with its line. The output depends on the requests alone: the same requests give the same
+bytes, compressed or not.
 """
 
 from __future__ import annotations

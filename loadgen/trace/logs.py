@@ -1,7 +1,7 @@
-"""Requests out of access logs: JSON lines as qosweb writes them, or the combined format of Apache and nginx. Pure.
+"""Reads requests from access logs: JSON lines as qosweb writes them, or the combined format of Apache and nginx. Pure.
 
-Logs are written when requests end; traces are in the order in which they came. What cannot be used (a line that was cut
-off, a request that could not be read, an event) is counted by kind, never fatal and never silent.
+Logs are written when requests end; traces are ordered by arrival. Unusable lines (a truncated line, a request that
+could not be parsed, an event) are counted by kind: they are neither fatal nor ignored silently.
 """
 
 from __future__ import annotations

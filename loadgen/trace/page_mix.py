@@ -1,4 +1,4 @@
-"""Which page a request asks for: classes with weights, and pages within a class, evenly or by Zipf's law. Pure."""
+"""Page mix: weighted classes, and the pages within a class, chosen evenly or by Zipf's law. Pure."""
 
 from __future__ import annotations
 

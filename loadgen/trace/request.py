@@ -1,4 +1,4 @@
-"""One line of a trace, and what is right about it. Pure."""
+"""A request of a trace: its fields and their validation. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New traces out of others: slices, merges, more or fewer requests, faster or slower. Streams in, streams out. Pure."""
+"""Transforms traces: slice, merge, scale, speed up or slow down. Streams in, streams out. Pure."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""The engine of one node: the cluster's machine while there is a primary view, one of its own while there is none.
+"""QoS engine of one node: uses the replicated state machine in a primary view, and a private one outside it.
 
-Outside a primary view the same machine runs for this node alone, with the last policy, on its own pipe. Both times
-everything that is not over is restated to the machine that decides from then on; what was served meanwhile goes to the
-cluster's accounts on return.
-Time: the cluster's is counted in milliseconds from its founding. A node that has seen it say T goes on from there by
-its own monotonic clock, and forward to what others say; no wall clock matters but to conditions on the time of day.
-Above: the node, which calls with the time.  Below: the group, by whoever broadcasts what `flush` returns.
+Outside a primary view the same state machine runs for this node alone, with the last policy, on the node's own pipe.
+On both transitions the node restates all unfinished requests to the state machine that decides from then on. What the
+node served while it was alone is added to the cluster's accounts when it returns.
+Time: cluster time counts milliseconds since the founding of the cluster. A node that has seen cluster time T continues
+from T by its own monotonic clock, and moves forward when entries of other nodes are ahead. The wall clock matters only
+to conditions on the time of day.
+Above: the node, which passes the time to every call.  Below: the group; the caller broadcasts what `flush` returns.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Apache with mod_qos: so many requests of each class at a time (QS_LocRequestLimit); who finds no place is denied.
+"""Apache with mod_qos: limits the concurrent requests of each class (QS_LocRequestLimit) and denies the excess.
 
-As many places as requests that the slow server answers in the time that a request may wait. mod_qos has no queue.
+The limit is the number of requests that the slow server answers in the time that a request may wait. mod_qos has no
+queue.
 """
 
 from __future__ import annotations

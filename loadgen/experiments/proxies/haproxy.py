@@ -1,6 +1,6 @@
-"""HAProxy: a queue before the slow server, in order of priority; or so many places for each class, each with a queue.
+"""HAProxy: a priority queue in front of the slow server, or a concurrency limit and a queue for each class.
 
-Few requests are let through at a time, so that those that wait do so in HAProxy's queue, where it can choose.
+Few requests are forwarded at a time, so that the others wait in HAProxy's queue, where it can choose among them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A server of somebody else as a process: told what to do by a file, started without privileges, ended by its id."""
+"""Runs a third-party proxy as a process: writes its configuration, starts it without privileges, stops it by its id."""
 
 from __future__ import annotations
 

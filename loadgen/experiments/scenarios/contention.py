@@ -1,4 +1,4 @@
-"""Two equal classes, asked for 65 to 35, from far below what the pipe takes to twice that: the paper's figure 7."""
+"""Two equal classes with demands of 65 to 35, from far below the pipe's capacity to twice it: the paper's figure 7."""
 
 from __future__ import annotations
 

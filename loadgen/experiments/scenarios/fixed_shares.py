@@ -1,7 +1,7 @@
 """Classes with fixed shares under overload: the paper's figures 4 and 5, and table 1.
 
-Every class asks for at least one and a half times its share, but not in proportion to the shares: a server without
-promises would serve as it is asked, which is far from what is promised.
+Every class demands at least one and a half times its share, but not in proportion to the shares: a server without
+guarantees would serve in proportion to demand, which is far from the guaranteed shares.
 """
 
 from __future__ import annotations

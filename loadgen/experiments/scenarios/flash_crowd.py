@@ -1,7 +1,7 @@
-"""A flash crowd comes to one of five equal classes: the paper's figure 6.
+"""A flash crowd on one of five equal classes: the paper's figure 6.
 
-Before it, and for the others all the time, there is less asked for than there is: each class asks for 16 % of the pipe.
-With the crowd, one asks for 160 %: it gets its fifth and what the others leave.
+Before the crowd, and for the other classes all the time, the demand is below the capacity: each class demands 16 % of
+the pipe. With the crowd, one class demands 160 %: it gets its fifth and what the others leave.
 """
 
 from __future__ import annotations

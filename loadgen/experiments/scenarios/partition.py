@@ -1,7 +1,7 @@
-"""Five nodes, cut three to two under load and healed. Beyond the paper.
+"""Five nodes, partitioned three to two under load and healed. Beyond the paper.
 
-The nodes are in network namespaces, so that the cut is one of the network: no process notices anything but silence.
-Some pages, orders, are to be served only where the primary view is.
+The nodes are in network namespaces, so that the network itself is cut: processes only see that messages stop. Some
+pages, orders, may be served only in the primary view.
 """
 
 from __future__ import annotations

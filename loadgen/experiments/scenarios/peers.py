@@ -1,9 +1,10 @@
-"""One class that matters behind a narrow pipe: what it gets here, and by what other servers can be told to do.
+"""Comparison with nginx, HAProxy and Apache: how well each protects one important class behind a narrow pipe.
 
-/a is promised 60 %. Three situations at twice the pipe: /a asks for 30 % of all, for nothing, and for 70 %.
-The pipe is that of a plain node. Before it stand, one after the other, a node with the promise (``--upstream``), and
-those of nginx, HAProxy and Apache with mod_qos that are installed, each told in its own words (`proxies`) what comes
-nearest to the promise. Beside them is a node with the promise that has the pages and the pipe itself.
+/a is guaranteed 60 %. Three situations at twice the pipe's capacity: the demand of /a is 30 % of all requests, none,
+and 70 %.
+The pipe is that of a plain node. In front of it stand, one after the other, a node with the guarantee (``--upstream``)
+and each installed server of nginx, HAProxy and Apache with mod_qos, configured as near to the guarantee as it can be
+(`proxies`). For comparison there is also a node with the guarantee that has the pages and the pipe itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Response times under an overload that lasts: a plain node's grow, those of one with promises do not (figure 9).
+"""Response times under lasting overload: those of a plain node grow, those of a node with guarantees do not (figure 9).
 
-Plain is a node without a specification, behind a pipe of the same width: nobody is denied, and everybody waits. Both
-are asked at the same time, by turns, so that what else the machine has to do befalls both.
+"Plain" is a node without a specification behind a pipe of the same width: it denies nothing, and every request waits.
+Both nodes get their requests at the same time, in turn, so that other work on the machine affects both.
 """
 
 from __future__ import annotations

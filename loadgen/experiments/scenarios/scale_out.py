@@ -1,7 +1,7 @@
-"""A cluster that grows and shrinks under load: one node, two, three, five, three when two leave, and two after a kill.
+"""Scaling under load: one node, two, three, five, three when two leave, and two after a kill.
 
 Beyond the paper.
-All requests arrive at the nodes that stay; what the others can serve is sent on to them.
+All requests arrive at the nodes that stay; these redirect what the other nodes can serve.
 """
 
 from __future__ import annotations

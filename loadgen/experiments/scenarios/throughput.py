@@ -1,9 +1,9 @@
-"""What keeping promises costs: a plain node and one with promises side by side, lifetime swept (figure 8).
+"""Cost of guarantees: throughput of a plain node and of a node with guarantees, side by side, by lifetime (figure 8).
 
-Each has a pipe of its own that is the bottleneck, as the paper's network was; both get the same load at the same time,
-1.28 times what the pipe takes, as the paper's servers were (8 files of 128 KB a second, of which the plain one served
-0.78 MB). What else the machine has to do falls on both.
-Plain is a node without a specification: one class, nobody is denied.
+Each node has a pipe of its own, which is the bottleneck, as the paper's network was. Both get the same load at the same
+time: 1.28 times the pipe's capacity, as in the paper (8 files of 128 KB a second, of which the plain server served
+0.78 MB). Other work on the machine affects both.
+"Plain" is a node without a specification: it has one class and denies nothing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The node's side of the engine: its requests, its pipe, and what it has to tell the others.
+"""Admission control of one node: starts, queues, denies or redirects its requests, and records what to broadcast.
 
-A request starts at once where the pipe has room, nobody waits, and no bound of its class is always enforced; the others
-hear of it later, in a batch. Any other is submitted, and waits for a grant, its deadline, or its client's end. A
-deadline is kept by this node's own clock, whatever the group does.
-Neither clock nor sockets: times are arguments, decisions are calls, batches are asked for.
-Invariant: each request gets exactly one decision, and what it held is given back exactly once.
-Above: the node.  Below: the machine, here by its effects and to look at.
+A request starts at once if the pipe has room, no request waits, and no bound of its class is always enforced. The other
+nodes learn of it later, in a batch. Any other request is submitted to the queue and waits for a grant, its deadline, or
+its client's disconnection. The node's own clock enforces the deadline, whatever the group does.
+No clock and no sockets: times are arguments, decisions are callbacks, and the engine asks for batches.
+Invariant: each request gets exactly one decision, and its channel is released exactly once.
+Above: the node.  Below: the state machine, through its effects and read-only access.
 """
 
 from __future__ import annotations

@@ -1,26 +1,26 @@
-"""The resource model: how many bytes per second a node can deliver, and what a request costs beside its bytes.
+"""Resource model: estimates a node's capacity in bytes per second, and the fixed cost of a request in bytes.
 
 Paper: section 3.1. Each server keeps a table of load factors and its capacity at each; every time a job finishes, the
 table is revised from its transmission time and the average number of concurrent requests meanwhile.
 
-A request of ``x`` bytes that took ``s`` with ``n`` requests in service on average (itself among them) had the server to
+A request of ``x`` bytes that took ``s`` with ``n`` requests in service on average (itself included) had the server to
 itself for ``y = s / n``. With a capacity of ``B`` and a fixed cost of ``c`` bytes for each request,
 
     y = (c + x) / B,   hence   B = sum(c + x) / sum(y)   over the recent requests at this level of load
 
-(the ratio of sums, so that many tiny answers weigh as much as the time that they took). ``c`` is one for all levels. It
-comes from a line ``y = F + x / b`` through all recent requests by least squares of relative errors,
-``c = F * b``, and is left as it was when the sizes are too much alike to tell ``F`` from ``b``. "Recent" is by
-exponential forgetting: a request that was KEPT others ago counts 1/e.
+(the ratio of sums, so that many tiny responses weigh as much as the time that they took). ``c`` is the same for all
+levels. It comes from a line ``y = F + x / b`` through all recent requests, fitted by least squares of relative errors:
+``c = F * b``. It stays unchanged when the sizes are too similar to tell ``F`` from ``b``. "Recent" means exponential
+forgetting: a request that is KEPT requests old has a weight of 1/e.
 
-One request counts for no more than OUTLIER times what was expected of it, and no less than 1/OUTLIER: a stall moves
-the table by little, a change of the machine by much. What says nothing is not to be told: an answer that was
-paced, or that waited for a slow reader.
+One request counts for at most OUTLIER times its expected time, and for at least 1/OUTLIER of it: a stall moves the
+table little, a lasting change of the machine moves it far. Callers leave out requests that say nothing about the
+capacity: responses that were paced, or that waited for a slow reader.
 
 Departs: the paper averages the bandwidths that jobs saw, where the smallest files would count as much as the largest;
-it has no fixed cost. A level that nothing is known about borrows from the nearest one.
-Floats inside, integers out; a node's own estimate, which the others only hear of. No clock: times are arguments.
-Neighbours: ``qosweb.admission.capacity_meter`` tells it of requests, ``qosweb.admission.machine_load`` of the load.
+it has no fixed cost. A level without data borrows from the nearest level with data.
+Floats inside, integers out: this is the node's own estimate, which other nodes only receive. Times are arguments.
+Neighbours: ``qosweb.admission.capacity_meter`` reports requests, ``qosweb.admission.machine_load`` reports the load.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Clients of other nodes, sent here with a ticket: who is expected, who came, who waits for room, who came too late.
+"""Redirected clients at the receiving node: which are expected, have arrived, wait for room, or missed their channel.
 
-A channel is held for each who is expected, for VISIT_MS. Who does not come in time is remembered until no ticket can be
-good any more, so that the channel is not used twice.
-Neighbours: `admission` asks, and tells the others what becomes of the channels.
+A channel is held for each expected client for VISIT_MS. A client that does not arrive in time is remembered until its
+ticket can no longer be valid, so that the channel is not used twice.
+Neighbours: `admission` calls this, and reports to the other nodes what becomes of the channels.
 """
 
 from __future__ import annotations

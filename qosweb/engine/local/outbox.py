@@ -1,7 +1,8 @@
-"""What a node has to tell the others, until its next batch.
+"""Outbox of one node: collects what happened to its requests until the next batch.
 
-What is over before anybody was told is said in short: a request that was submitted and given up is not mentioned, one
-that started at once and ended is a number in a sum. What is counted is counted once, whatever else is forgotten.
+Requests that end before a batch mentions them are shortened: a request that was submitted and cancelled is left out,
+and one that started at once and ended is only added to a sum. Every request is counted exactly once, even if the rest
+of its record is dropped.
 """
 
 from __future__ import annotations

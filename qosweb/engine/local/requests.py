@@ -1,10 +1,10 @@
-"""One request at the node that has its socket, as the engine sees it, and what may be decided about it.
+"""One request at the node that holds its socket: its phases, and the decisions the engine can make about it.
 
     arrives --> WAITING --> READY --> RUNNING --> over
-           \\-> RUNNING       |  \\-> over (sent elsewhere)
-                             over (denied, gone, expired)
+           \\-> RUNNING       |  \\-> over (redirected)
+                             over (denied, client gone, expired)
 
-READY: granted a channel here that is not free yet.
+READY: the request was granted a channel here that is not free yet.
 """
 
 from __future__ import annotations

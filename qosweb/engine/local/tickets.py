@@ -1,28 +1,28 @@
-"""Tickets: with one, a client that is sent to another node (307) finds there the channel that is held for it. Once.
+"""Signed one-time tickets: give a client that was redirected (307) the channel that is held for it at the other node.
 
-A ticket says whose request it is (the owner and its number), for which node, in which class, for which page (a digest
-of host and target), until when, in milliseconds of the cluster's time, how long it may still wait for room, and its
-name in the access logs, so that it has the same at every node. It is signed with HMAC-SHA256, cut to 128 bits (RFC 2104
-section 5), under a key that is derived from the cluster's, so that neither can be had from the other. It travels as the
-query parameter ``qos-ticket`` behind the target that the client asked for, and is taken out again before anybody looks
-at that target.
+A ticket contains the identity of the request (its owner and number), the node that it is for, the class, a digest of
+the page (host and target), the expiry in milliseconds of cluster time, how long the request may still wait for room,
+and its identifier in the access logs, so that all nodes log the same one. It is signed with HMAC-SHA256, truncated to
+128 bits (RFC 2104 section 5), under a key that is derived from the cluster key, so that neither key reveals the other.
+It travels as the query parameter ``qos-ticket`` after the query of the target. The node removes it before anything else
+reads the target.
 
     ticket = base64url(version | MessagePack(owner, number, class, node, page, expiry, left, rid) | tag)
 
-``host`` is the one that the client will ask the other node under: the authority of the address it is sent to.
+``host`` is the host that the client will send to the other node: the authority of the redirect's address.
 
-Checking has one of six outcomes, tried in this order: forged (or not a ticket at all), for another node, for another
-page, late, used, good. Good marks it as used.
+A check has one of six outcomes, tried in this order: forged (or not a ticket), for another node, for another page,
+late, used, good. "Good" marks the ticket as used.
 
-Time: the clocks of two nodes may differ by SKEW_MS. A ticket is late SKEW_MS after its expiry, and also when it would
-be good for longer than VALID_MS_MAX + SKEW_MS from now: no ticket is. Time never goes back here; a clock that does
-makes no used ticket good again.
+Time: the clocks of two nodes may differ by SKEW_MS. A ticket is late SKEW_MS after its expiry. It is also late if it
+would stay valid for more than VALID_MS_MAX + SKEW_MS from now, because no node issues such a ticket. Time is monotonic
+here: a clock that goes back does not make a used ticket valid again.
 
-Memory: a used ticket is remembered until it is late anyway, so the memory is exact. It holds USED_MAX; when it is full
-of tickets that are not late yet, a further one counts as used: its client waits for its turn again, which is better
-than a channel that is given twice.
+Memory: a used ticket is remembered until it is late anyway, so the check is exact. The memory holds USED_MAX tickets.
+When it is full of tickets that are not late yet, further tickets count as used: their clients wait for their turn
+again, which is better than giving one channel to two clients.
 
-No clock: times are arguments. Neighbours: ``qosweb.server.request.stages`` takes tickets out of targets.
+No clock: times are arguments. Neighbours: ``qosweb.server.request.stages`` removes tickets from targets.
 """
 
 from __future__ import annotations

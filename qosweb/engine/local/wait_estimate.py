@@ -1,16 +1,16 @@
-"""How long a request would wait: what cannot be reached within its lifetime is denied when it comes.
+"""Wait estimate: predicts the queueing time of a request, so that requests that would expire are denied on arrival.
 
-What waits here of a class is a part of what waits of it in the cluster, and not an even one: a channel that becomes
-free is for somebody who waits there, so that a node where little arrives serves its own at once, and one where much
-arrives serves its own later than others that came after them. The part that this node has of what starts of its class
-tells how fast its own queue moves on:
+The requests of a class that wait at this node are a part of all that wait in the cluster, and not an even part. A free
+channel goes first to a request that waits at the same node. So a node with few arrivals serves its requests at once,
+and a node with many serves them later than younger requests of other nodes. The fraction of the starts of a class that
+belongs to this node tells how fast its own queue moves:
 
     wait = cost of what waits here / (capacity * share of the class * started of ours / started of all),
 
-each of the latter two a mean over the last second or so, and the share that of now. Where nothing of ours has started
-of late, all that waits anywhere is ahead.
-A bound that is always enforced lets through what its bucket does, wherever that waits.
-Neighbours: `admission` asks and tells it what waits and starts; the machine knows the rest.
+where both start rates are means over about the last second, and the share is the current one. If none of this node's
+requests started recently, all requests of the class that wait anywhere count as ahead.
+A bound that is always enforced admits what its bucket allows, at whichever node the requests wait.
+Neighbours: `admission` calls this and reports waits and starts; the state machine knows the rest.
 """
 
 from __future__ import annotations

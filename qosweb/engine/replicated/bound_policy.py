@@ -1,8 +1,8 @@
-"""A policy under what is the case: the terms of each class, the division of the capacity, the bounds always enforced.
+"""A policy evaluated in the current environment: terms of each class, division of the capacity, bounds always enforced.
 
-Made anew when the environment changes (time of day, number of nodes, load, pages accessed, capacity), not per request.
-It never fails: the checks of the language find what contradicts itself, but where very many conditions come together
-they do not look at every situation. There what was written first counts, at all replicas alike.
+It is rebuilt when the environment changes (time of day, number of nodes, load, pages accessed, capacity), not for each
+request. Building never fails. The checks of the language find contradictions, but do not examine every situation where
+very many conditions interact. In such a situation the constraint that was written first wins, equally at all replicas.
 Below: `qosweb.webqos.policy`.
 """
 

@@ -1,8 +1,9 @@
-"""Token buckets on ordered time: upper bounds that hold whether or not anybody else wants the capacity.
+"""Token buckets on cluster time: upper bounds that are enforced even if no other class wants the capacity.
 
-A bucket fills with `rate_per_s` tokens a second, up to what DEPTH_MS bring. Something may start while there is a token
-left, and takes as many as it costs, if need be on credit: the next has to wait for longer, so that over time exactly
-the rate passes, whatever the sizes. Levels are in thousandths of a token, so that milliseconds add up without rest.
+A bucket fills with `rate_per_s` tokens a second, up to the tokens of DEPTH_MS. A request may start while there is a
+token left. It takes as many tokens as it costs, if need be on credit: then the next request waits longer. Over time
+exactly the rate passes, whatever the sizes. Levels are in thousandths of a token, so that filling by milliseconds
+leaves no remainder.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the machine knows of one class: who waits at which node, its virtual time, what came and what was started.
+"""Replicated state of one class: its queues by node, its virtual time, its recent arrivals and starts, its totals.
 
-The queue of a class is one per node, in the order of arrival. Any entry leaves in constant time, first or not.
+A class has one queue per node, in the order of arrival. Removing any entry takes constant time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The policy that travels: its text, its model, and the binding under what is the case in the cluster.
+"""Compiled policy as it is replicated: its text, its model, and its evaluation in the cluster's environment.
 
-Whatever a condition may ask of the cluster is taken from the replicated state, so that all replicas bind alike: the
-number of nodes, their mean load, when pages were accessed, and the time of day. For the time each node reports how its
-clock stands to the cluster's time; the median of these counts, so that one clock that is wrong moves nothing.
+Every fact that a condition can ask for comes from the replicated state, so that all replicas evaluate alike: the number
+of nodes, their mean load, when pages were accessed, and the time of day. For the time of day each node reports its wall
+clock minus cluster time. The median of the reports counts, so that one wrong clock has no effect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the machine tells its own node when it has applied an entry. No part of the state."""
+"""Effects: outputs of the state machine to its own node after an entry. They are not part of the replicated state."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What the nodes tell each other through the total order: one kind of entry, a batch.
+"""Entries of the total order and their wire format. There is one kind: a batch of one node's events.
 
-A node collects what happened to its requests since its last batch, and says it at once. Requests are numbered by the
-node that has their socket, their owner; no number is used twice. Classes are numbers of the policy of `generation`.
-`cost` is in bytes: those of the answer, and the fixed cost of a request.
-What a node counts it says once, in `accounts`. The totals come from there alone, so that each request is counted once,
+A node collects what happened to its requests since its last batch, and sends it in one batch. The node that holds the
+socket of a request, its owner, numbers it; no number is used twice. Class numbers refer to the policy of `generation`.
+`cost` is in bytes: the bytes of the response plus the fixed cost of a request.
+A node sends each count once, in `accounts`. The totals come only from `accounts`, so that each request is counted once,
 whatever became of its channel.
-Times are the cluster's: milliseconds since its founding, as the sender reckons them (see `clock`).
-On the wire: a byte for the format, then MessagePack. A snapshot of the machine begins with the same byte.
-Below: the machine applies them.
+Times are cluster time: milliseconds since the founding, as the sender computes them (see `engine`).
+On the wire: one byte for the format, then MessagePack. A snapshot of the state machine begins with the same byte.
+Neighbours: `state_machine` applies the entries.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How much of a class came, and how much was started, of late: exponential means over ordered time, in integers.
+"""Exponential moving averages of the arrivals and starts of a class, over cluster time, in integers.
 
     mean <- mean + (rate of the last STEP_MS - mean) / 8
 
-so that after a second of steady flow the mean is within 30 %, after two within 7 % of it: slow enough to see through
-the chance of single arrivals, fast enough to follow a crowd.
+After one second of steady flow the mean is within 30 % of it, after two seconds within 7 %: slow enough to smooth out
+single arrivals, fast enough to follow a flash crowd.
 """
 
 from __future__ import annotations

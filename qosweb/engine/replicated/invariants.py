@@ -1,4 +1,4 @@
-"""What holds of the machine after every entry. Tests and simulations ask; nothing else does."""
+"""Invariants of the state machine after every entry. Only tests and simulations check them."""
 
 from __future__ import annotations
 

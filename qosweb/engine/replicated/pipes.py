@@ -1,16 +1,16 @@
-"""A node's pipe as the machine sees it: capacity, the channels in use and granted, and who waits there.
+"""Pipe of one node in the replicated state: its capacity, its channels in use and granted, and its waiting requests.
 
-Channels: as many as fit of the size that was asked for, and they share what would be left over: a pipe that holds 3.8
-of them is divided into 3 that are faster than asked. A channel wider than the pipe is the whole pipe.
+Channels: the pipe is divided into as many channels of the requested size as fit, and these share the remainder: a pipe
+with room for 3.8 channels has 3 that are faster than requested. A channel wider than the pipe is the whole pipe.
 Room: a pipe is full when less than 1/ROOM of it is free. Where channels of different sizes are mixed the last one may
-not fit; the node then gives it what is left, or half its size if that is more.
-Grants ahead: a channel that is held for T becomes free, in the mean, LOOKAHEAD_MS / T times within LOOKAHEAD_MS. What a
+not fit; the node then gives it the rest, or half its size if that is more.
+Grants ahead: a channel that is held for T becomes free, on average, LOOKAHEAD_MS / T times within LOOKAHEAD_MS. What a
 full pipe of such channels will need within that time counts as free already,
 
     ahead = sum(rate * LOOKAHEAD_MS / T) over what is held, scaled down from all that is held to what the pipe holds,
 
-so that the node has the next request ready when a channel becomes free, and need not wait for a decision. Where less
-than half a channel will become free, nothing is granted ahead: it had better wait for whichever node is free first.
+so that the node has the next request ready when a channel becomes free, and does not wait for a decision. If less than
+half a channel will become free, nothing is granted ahead: the request does better to wait for the first free node.
 """
 
 from __future__ import annotations

@@ -1,21 +1,22 @@
-"""Who is next: start-time fair queueing over the classes, across the whole cluster.
+"""Scheduler: start-time fair queueing over the classes, across the whole cluster.
 
 Derivation. Let class k have the share s_k of the capacity C while it waits. If it were alone on a server of speed
 s_k C, a request of cost c would take c / (s_k C). Virtual time counts the work done in units of such servers: whenever
-something of cost c starts, the virtual time of its class advances by c / s_k. Starting always from the class whose
-virtual time is least keeps all that wait at the same virtual time up to one request, so that over any period in which
-two classes both wait, the costs they start stand in the ratio of their shares, whatever the sizes. A class that comes
-back from idleness starts at the virtual time of the last start: it has saved up nothing and owes nothing.
+a request of cost c starts, the virtual time of its class advances by c / s_k. Always starting from the class with the
+least virtual time keeps all waiting classes at the same virtual time up to one request. So over any period in which two
+classes both wait, the costs they start stand in the ratio of their shares, whatever the sizes. A class that returns
+from idleness starts at the virtual time of the last start: it has no credit and no debt.
 (Goyal, Vin and Cheng's start-time fair queueing, with classes for flows and many servers for one.)
 
-The order of classes: those that are always available, oldest first; then by virtual time; last those whose share is
-nothing, because others that come before them want everything: they get what nobody else can use.
-The class is chosen before the place: then it is the entry of that class that has waited longest at a node with a free
-channel, or, if it waits at none of these, longest anywhere; that one is sent to the node with most room.
-When nobody waits, all virtual times are forgotten: what was started then was taken from nobody. A new era begins; what
-was paid in an earlier one is not given back.
+The order of classes: first the always-available classes, oldest request first; then by virtual time; last the classes
+without a share, because classes of higher priority demand everything: they get what no other class can use.
+The class is chosen before the node. The scheduler takes the entry of that class that has waited longest at a node with
+a free channel. If the class waits at no such node, it takes the entry that has waited longest anywhere, and sends it to
+the node with most room.
+When no request waits, all virtual times are reset, because the starts then took nothing from other classes. A new era
+begins; charges of an earlier era are not refunded.
 
-Choosing costs a look at each class that waits, and each node where it does, however many wait.
+Choosing examines each waiting class and each node where it waits, however many requests wait.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The replicated state machine of the cluster: the global request queue and the resource model.
+"""Replicated state machine of the QoS engine: the cluster's request queue, scheduler and resource model.
 
 Paper: the qosd of section 3.2.2 ("a global queue of outstanding HTTP requests, and a global resource model"), which was
-one process at one place; here every node has it, and the total order keeps them equal.
-State: the policy; for each class who waits and its virtual time; for each node its capacity and channels; the
-cluster's time. Deterministic: integers only, no clock but the times in the entries (the largest seen is now).
-Invariants: `invariants.broken`.
-Above: the node, by effects.  Below: the total order, by apply, view_changed, snapshot, restore.
+one process at one place; here every node has a replica, and the total order keeps the replicas equal.
+State: the policy; the waiting requests and virtual time of each class; the capacity and channels of each node; cluster
+time. Deterministic: integers only, no clock but the times in the entries (the largest time seen is now).
+Invariants: `invariants.violated_invariants`.
+Above: the node, through effects.  Below: the total order, through apply, view_changed, snapshot and restore.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Clients of the simulated nodes, and what really became of each of their requests.
+"""Simulated clients, and the true outcome of each of their requests.
 
-A client asks at one node. It may start at once, wait, be sent elsewhere and come there or not, hang up at any time. A
-request that starts holds its channel for as long as its bytes take at the channel's rate. What is written down here is
-the truth that the judges compare the machines with.
+A client sends a request to one node. The request may start at once, wait, be redirected and arrive or not, or be
+cancelled at any time. A running request holds its channel for as long as its bytes take at the channel's rate. The
+judges compare the state machines with the outcomes recorded here.
 Below: host.
 """
 

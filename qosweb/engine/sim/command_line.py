@@ -1,6 +1,6 @@
-"""``python -m qosweb.engine.sim``: explore seeds, replay one, tell its story, hunt the wrong versions.
+"""Simulate the QoS engine: explore seeds, replay or narrate one seed, and run the mutants.
 
-Pure: the clock and the place where text goes are handed in.
+Pure: the clock and the output function are arguments.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _count(text: str) -> int:
 
 
 def main(arguments: Sequence[str], clock: Callable[[], float], write: Callable[[str], None]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m qosweb.engine.sim", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m qosweb.engine.sim", description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=_count, default=SEEDS, metavar="N", help=f"how many to run (else {SEEDS})")
     parser.add_argument("--seed-from", type=_count, default=0, metavar="S", help="the first of them (else 0)")
     parser.add_argument("--seed", type=_count, metavar="S", help="run this seed alone")

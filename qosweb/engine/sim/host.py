@@ -1,7 +1,7 @@
-"""A process of the simulator with an engine on top: the group's stack, the QoS machine as its state, and a site.
+"""A process of the simulator with an engine on top: the group's stack, the QoS state machine, and a site.
 
-It stands where `cluster.stack.Process` stands, and does what the node does with the two: time, effects, batches. What
-the group says of primary views may reach the engine a little later than the order does, as it may in a real node.
+It takes the place of `cluster.stack.Process`, and connects stack and engine as the real node does: time, effects,
+batches. News of primary views may reach the engine a little later than the entries do, as in a real node.
 Above: `cluster.sim.node`, and the clients.  Below: the stack, the engine.
 """
 

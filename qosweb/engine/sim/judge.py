@@ -1,7 +1,7 @@
-"""The judges of a run: what the machines of all nodes say, against each other and against what really happened.
+"""Judges of a simulated run: compare the nodes' state machines with each other and with what really happened.
 
-After every entry: the invariants of the machine, and equal states at equal places of the order. At the end, when the
-world is quiet: nobody waits, nothing is held, and what the nodes counted adds up to what was.
+After every entry: the invariants of the state machine, and equal states at equal positions of the order. At the end,
+when all requests are over: no request waits, no channel is held, and the nodes' counts equal the true counts.
 Below: clients, hosts.
 """
 

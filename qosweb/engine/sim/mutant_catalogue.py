@@ -1,4 +1,4 @@
-"""Wrong versions of the engine, one line each, that the judges have to notice."""
+"""Mutants of the engine: one-line defects that the judges have to detect."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The plan of a run: the group's own plan of faults, and besides who asks for what, where and when, from the same seed.
+"""Plan of a simulated run: the group's faults, and the requests, policy changes and capacity changes, from one seed.
 
-Arrivals come at random, unevenly over nodes and classes, some in bursts; now and then a crowd wants one class at one
-node. Policies and capacities change meanwhile.
+Arrivals are random and uneven over nodes and classes, some in bursts. Now and then a flash crowd requests one class at
+one node. Policies and capacities change during the run.
 Below: `cluster.sim.plan`, policies.
 """
 

@@ -1,4 +1,4 @@
-"""The policies that simulated clusters change between: each has what the others lack, and some classes in common."""
+"""Policies that simulated clusters switch between: each has features that the others lack, and some shared classes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One run: clients and faults, then everything heals, then all requests have to end and nothing may be left over.
+"""One simulated run: clients and faults, then all faults heal, then all requests have to end and release everything.
 
-Where so many nodes were lost for ever that there can be no primary view, each of the others decides alone, and the same
-holds for each of them.
-Above: cli.  Below: plan, clients, judge, and the world of `cluster.sim`.
+If too many nodes are lost for ever for a primary view to exist, each remaining node decides alone, and the same
+requirements hold for each of them.
+Above: command_line.  Below: plan, clients, judge, and the world of `cluster.sim`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A quiet world in which more is asked for than there is: does every class get its share?
+"""Overload without faults: checks that every class gets its guaranteed share.
 
-Five classes want about twice the capacity of three nodes, most of it at one of them. Over a window behind the first
-moments, the share of each class in the bytes that started has to be what it was promised, up to `POINTS`.
+Five classes demand about twice the capacity of three nodes, most of it at one node. Over a window after the first
+moments, the share of each class in the bytes that started has to equal its guaranteed share, up to `POINTS`.
 Below: run.
 """
 

@@ -1,6 +1,6 @@
-"""Nodes with many channels, and crowds that fill them: the same faults and clients as in `plan`, on wider pipes.
+"""Plans with many channels per node, and flash crowds that fill them; otherwise the same faults and clients as `plan`.
 
-A node that has many requests ready tells the others less often (`telling`), which nodes with a few channels never do.
+A node with many ready requests sends batches less often (`batch_timing`); nodes with few channels never do.
 Below: plan.
 """
 
