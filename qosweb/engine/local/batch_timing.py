@@ -32,7 +32,7 @@ SUPPLIED_MS = LOOKAHEAD_MS // 2
 
 
 def can_wait(machine: QosStateMachine, admission: Admission, outbox: BatchOutbox) -> bool:
-    """Whether what is to be told may be told a little later, to others."""
+    """Whether the next batch can wait a little and collect more."""
     if outbox.is_urgent or not admission.lasts_for(SUPPLIED_MS):
         return False
     always, me = machine.scheduler.bound.always, admission.me

@@ -13,7 +13,7 @@ LIFE_LEN = 4
 
 
 class RequestId(NamedTuple):
-    life: bytes  # random, of one process
+    life: bytes  # random, one per process
     number: int
 
     def __str__(self) -> str:

@@ -55,6 +55,8 @@ _TEXT = re.compile(rf"[A-Za-z0-9_-]{{1,{TEXT_LEN_MAX}}}", re.ASCII)
 
 
 class TicketVerdict(enum.Enum):
+    """Outcome of a check."""
+
     GOOD = "good"
     FORGED = "forged"
     OTHER_NODE = "for another node"
@@ -64,15 +66,19 @@ class TicketVerdict(enum.Enum):
 
 
 class Ticket(NamedTuple):
-    owner: ProcessId  # at whose node the request arrived
-    number: int  # that it has there
+    """The verified content of a ticket."""
+
+    owner: ProcessId  # the node where the request arrived
+    number: int  # of the request at its owner
     class_number: int
     expires_ms: int
-    left_ms: int | None  # of the time that the request may wait, if there is an end to it
-    rid: RequestId  # for the log, where the ticket is good
+    left_ms: int | None  # remaining waiting time, if it is limited
+    rid: RequestId  # for the log, if the ticket is good
 
 
 class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The signed content of a ticket."""
+
     name: str
     incarnation: int
     number: int
@@ -86,16 +92,16 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class TicketOffice:
-    """Issues this node's tickets, and checks those that clients bring to it."""
+    """Issues this node's tickets, and checks the tickets that clients bring."""
 
     def __init__(self, cluster_key: bytes, me: ProcessId, used_max: int = USED_MAX) -> None:
         if len(cluster_key) < _KEY_LEN_MIN:
-            raise ValueError(f"a cluster key has {_KEY_LEN_MIN} bytes or more, not {len(cluster_key)}")
+            raise ValueError(f"the cluster key has {len(cluster_key)} bytes, but needs at least {_KEY_LEN_MIN}")
         self._key = hmac.digest(cluster_key, b"qosweb ticket", "sha256")
         self._me = me
         self._used_max = used_max
         self._used: set[bytes] = set()  # tags
-        self._late_at: list[tuple[int, bytes]] = []  # a heap: when each may be forgotten
+        self._late_at: list[tuple[int, bytes]] = []  # a heap: when each tag may be forgotten
         self._latest_ms = 0
         self._reader = msgspec.msgpack.Decoder(_Wire)
 
@@ -114,7 +120,7 @@ class TicketOffice:
         left_ms: int | None,
         rid: RequestId,
     ) -> str:
-        """A ticket of this node's for ``node``."""
+        """Issue a ticket for a request of this node to ``node``."""
         wire = _Wire(
             self._me.name,
             self._me.incarnation,
@@ -130,7 +136,7 @@ class TicketOffice:
         return base64.urlsafe_b64encode(said + self._tag(said)).rstrip(b"=").decode()
 
     def check(self, text: str, host: str, target: str, now_ms: int) -> tuple[TicketVerdict, Ticket | None]:
-        """What ``text`` is worth here and now, for a request of ``target``. The ticket, if it is genuine."""
+        """Check a ticket at this node, for a request of ``target``. Returns the ticket too, if it is genuine."""
         self._latest_ms = now_ms = max(now_ms, self._latest_ms)
         self._forget_late()
         genuine = self._read(text)
@@ -164,7 +170,7 @@ class TicketOffice:
             return None
         try:
             return self._reader.decode(said[1:]), tag
-        except msgspec.DecodeError:  # ours, of another version
+        except msgspec.DecodeError:  # signed with our key, by another version
             return None
 
     def _tag(self, said: bytes) -> bytes:
@@ -176,12 +182,12 @@ class TicketOffice:
 
 
 def with_ticket(target: str, text: str) -> str:
-    """``target`` with a ticket behind it."""
+    """``target`` with a ticket appended."""
     return f"{target}{'&' if '?' in target else '?'}{PARAMETER}={text}"
 
 
 def without_ticket(target: str) -> tuple[str, str | None]:
-    """``target`` as it was before :func:`with_ticket`, and the ticket; None if there is none. The last one counts."""
+    """Undo :func:`with_ticket`: the target, and the ticket or None. Of several tickets the last one counts."""
     path, mark, query = target.partition("?")
     if not mark or PARAMETER not in query:
         return target, None

@@ -23,16 +23,18 @@ if TYPE_CHECKING:
 ROOM = 64
 LOOKAHEAD_MS = 50
 NEVER = -1
-TRAVEL_MS = 100  # how long a redirected client may need to come
+TRAVEL_MS = 100  # how long a redirected client may need to arrive
 
 
 class PipeChannel(NamedTuple):
+    """A channel in use or granted."""
+
     number: int  # of the class
     cost: int
     rate_bps: int
     ahead_bps: int
-    share_ppm: int  # by which its class paid for it,
-    era: int  # and when (see the scheduler); NEVER if it did not
+    share_ppm: int  # the share at which its class was charged
+    era: int  # of the charge (see the scheduler); NEVER if there was none
 
 
 def held(number: int, cost: int, rate_bps: int, share_ppm: int = 0, era: int = NEVER, *, visits: bool) -> PipeChannel:
@@ -42,11 +44,13 @@ def held(number: int, cost: int, rate_bps: int, share_ppm: int = 0, era: int = N
 
 
 def whole_channel(rate_bps: int, capacity_bps: int) -> int:
-    """The size of a channel in a pipe that is divided evenly into such channels."""
+    """The rate of a channel if the pipe is divided evenly into channels of at least `rate_bps`."""
     return max(1, capacity_bps // max(1, capacity_bps // rate_bps))
 
 
 class Pipe:
+    """The pipe of one node."""
+
     __slots__ = (
         "ahead_bps",
         "capacity_bps",
@@ -60,19 +64,19 @@ class Pipe:
     )
 
     def __init__(self) -> None:
-        self.capacity_bps = 0  # until it reports
+        self.capacity_bps = 0  # until the node reports
         self.load_ppm = 0
         self.wall_ms = 0
         self.url = ""
-        self.language = 0  # that its node reads policies in; 0 until it reports
+        self.language = 0  # the latest policy language its node reads; 0 until the node reports
         self.channels: dict[tuple[ProcessId, int], PipeChannel] = {}  # by owner and number
         self.used_bps = 0
         self.ahead_bps = 0
-        self.waiting: dict[int, int] = {}  # the class of each number that waits here
+        self.waiting: dict[int, int] = {}  # the class of each waiting request, by its number
 
     @property
     def free_bps(self) -> int:
-        """What may still be granted, as far as it is positive."""
+        """Capacity that may still be granted; may be negative."""
         capacity, used = self.capacity_bps, self.used_bps
         ahead = self.ahead_bps if used <= capacity else self.ahead_bps * capacity // used
         return capacity + ahead - used

@@ -41,6 +41,8 @@ class PipeSnapshot(msgspec.Struct, array_like=True):
 
 
 class EngineSnapshot(msgspec.Struct, array_like=True):
+    """The whole replicated state."""
+
     time_ms: int
     generation: int
     view: View | None

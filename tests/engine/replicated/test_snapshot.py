@@ -1,4 +1,4 @@
-"""What is read back behaves alike, whatever came before and whatever comes after."""
+"""Snapshots: a restored state machine behaves the same, whatever came before and comes after."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_what_is_read_back_goes_on_alike(
 
 @given(st.lists(steps, max_size=10))
 @settings(QUICK, max_examples=20)
-def test_equal_states_have_equal_bytes_whosever_replica_it_is(
+def test_equal_states_have_equal_bytes_at_any_replica(
     sequence: list[tuple[ProcessId, NodeBatch] | set[ProcessId]],
 ) -> None:
     one, other = Replica(), Replica()
