@@ -20,7 +20,7 @@ _ROWS_MAX = 20
 
 
 class Display(Protocol):
-    """Told of everything; decides itself when to show it."""
+    """Receives all progress, and decides when to show it."""
 
     def begin(self, facts: RunFacts) -> None: ...
 
@@ -53,7 +53,7 @@ class SilentDisplay:
 
 
 class _Window:
-    """What happened since the last look at it."""
+    """Counts since the last output."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
@@ -115,7 +115,7 @@ def _counted(tally: ClassTally) -> str:
 
 
 class LiveDisplay:
-    """A table that is drawn anew."""
+    """A table that is redrawn."""
 
     def __init__(self, to: TextIO, every_s: float) -> None:
         self._to = to

@@ -20,7 +20,7 @@ _BY_ERRNO = {
 
 
 def cause_of(error: BaseException) -> str:
-    """The name of a failed connection."""
+    """The name of a connection error."""
     if isinstance(error, TimeoutError):
         return CONNECT_TIMEOUT
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -17,25 +17,25 @@ import socket
 import struct
 import sys
 
-Ancillary = list[tuple[int, int, bytes]]  # as socket.recvmsg tells it
+Ancillary = list[tuple[int, int, bytes]]  # as socket.recvmsg returns it
 
 _ASK = getattr(socket, "SO_TIMESTAMPNS", 35)
 _STAMP = struct.Struct("@ll")  # seconds and nanoseconds
 _unpack = _STAMP.unpack
-_DRIFT = 0.001  # the time of day is adjusted by making it run faster or slower, by half of that at most
+_DRIFT = 0.001  # clock adjustments change the speed of the time of day by at most half of this
 
-ROOM = socket.CMSG_SPACE(_STAMP.size) if hasattr(socket, "CMSG_SPACE") else 0  # that a stamp needs
+ROOM = socket.CMSG_SPACE(_STAMP.size) if hasattr(socket, "CMSG_SPACE") else 0  # for a timestamp
 
 
 def enable_timestamps(sock: socket.socket) -> None:
-    """From now on the kernel stamps what comes, if it can."""
+    """Let the kernel timestamp received data, if it can."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, _ASK, 1)
 
 
 def buffered_s(ancillary: Ancillary, read_at: float, since_asked_s: float) -> float | None:
-    """For how long what was read at a time of day had lain there; None if nobody knows."""
+    """How long data had been waiting when it was read at ``read_at`` (time of day); None if unknown."""
     if not ancillary:
         return None
     seconds, nanoseconds = _unpack(ancillary[0][2])

@@ -26,7 +26,7 @@ _AT_ONCE_S = 1e-6
 
 
 class Pacer(Protocol):
-    """Calls back once, at or soon after the last time that was set."""
+    """Calls back once, at or soon after the time that was set last."""
 
     def set(self, at_s: float) -> None: ...
 
@@ -70,7 +70,7 @@ class KernelTimer:
             self._file = -1
 
     def _on_expiry(self) -> None:
-        """Who sets it anew thereby takes back that it has rung; else it has to be read, or it would ring on."""
+        """Setting the timer again clears its expiry; otherwise it has to be read, or it would fire again."""
         self._is_set = False
         self._call()
         if not self._is_set and self._file >= 0:

@@ -10,12 +10,12 @@ from loadgen.trace.request import BODY_MAX
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_HELD_MAX = 8 * BODY_MAX  # bytes of all together
+_HELD_MAX = 8 * BODY_MAX  # bytes of all stored bodies
 _LINE = b"bytes that nobody needs, made up by a load generator for a body\n"
 
 
 class Bodies:
-    """Of one process."""
+    """Request bodies of one process."""
 
     def __init__(self) -> None:
         self._held: dict[int | str, bytes] = {}
@@ -36,14 +36,14 @@ class Bodies:
 
 
 def check_files(files: Mapping[str, int], trace: str) -> None:
-    """Before a run: all of the files, each with the number of the first request that sends it, can be sent."""
+    """Check before a run that all body files can be read. ``files`` has the first request that sends each file."""
     for name, number in files.items():
         where = f"{trace}: request {number + 1} has the body '{name}'"
         try:
             _read(name)
         except OSError as error:
             raise UsageError(
-                f"{where}: {error.strerror or error}; names of files count from the folder where loadgen is started"
+                f"{where}: {error.strerror or error}; file names are relative to the folder where loadgen is started"
             ) from None
 
 
@@ -55,5 +55,5 @@ def _read(name: str) -> bytes:
     with open(name, "rb") as file:
         content = file.read(BODY_MAX + 1)
     if len(content) > BODY_MAX:
-        raise OSError(f"more than {BODY_MAX >> 20} MB, which is the most that is sent")
+        raise OSError(f"larger than {BODY_MAX >> 20} MB, the limit for a body")
     return content

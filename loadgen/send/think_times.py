@@ -18,7 +18,7 @@ _TICKS_PER_S = 1000
 
 
 class ThinkTimes:
-    """Of all clients that have their answer. ``next_s`` is when the first of them asks again."""
+    """Pauses of all idle clients. ``next_s`` is when the first pause ends."""
 
     def __init__(self, mean_s: float, dice: Dice) -> None:
         self._mean_s = mean_s
@@ -27,7 +27,7 @@ class ThinkTimes:
         self.next_s = math.inf
 
     def begin(self, now_s: float, least_s: float) -> bool:
-        """A client pauses for at least so long; False if it need not pause at all."""
+        """A client pauses for at least ``least_s``. Returns False if it does not pause at all."""
         pause_s = max(least_s, -math.log(1.0 - self._dice.random()) * self._mean_s) if self._mean_s else least_s
         ticks = round(pause_s * _TICKS_PER_S)
         if not ticks:
@@ -37,6 +37,6 @@ class ThinkTimes:
         return True
 
     def end(self) -> None:
-        """The first of them asks."""
+        """The first pause has ended."""
         heapq.heappop(self._ends)
         self.next_s = self._ends[0] / _TICKS_PER_S if self._ends else math.inf

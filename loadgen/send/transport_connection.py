@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class TransportConnection(ClientConnection, asyncio.Protocol):
-    """Made by the loop, which calls the methods of asyncio.Protocol."""
+    """Created by the event loop, which calls the methods of asyncio.Protocol."""
 
     __slots__ = ("_transport",)
 

@@ -87,8 +87,8 @@ def _files() -> list[str]:
 
 
 def _user() -> str:
-    """Root may not serve: Apache wants another user for that."""
-    import pwd  # not everywhere
+    """An unprivileged user: Apache does not serve as root."""
+    import pwd  # not on every platform
 
     known = {entry.pw_name for entry in pwd.getpwall()}
     return next((name for name in _USERS if name in known), _USERS[-1])

@@ -35,7 +35,7 @@ OVERLOAD = 2.0
 
 
 class FixedShares(NamedTuple):
-    """``asked`` is in parts of the pipe's bytes; ``promised`` in per cent of what ``always`` leaves."""
+    """``asked`` is in fractions of the pipe; ``promised`` in per cent of what ``always`` leaves."""
 
     name: str
     source: str
@@ -47,7 +47,7 @@ class FixedShares(NamedTuple):
     asked: Mapping[str, float]
     promised: Mapping[str, float]
     always: str = ""
-    table_1: str = ""  # the column of table 1 that stands beside ours
+    table_1: str = ""  # the column of table 1 to show beside ours
     layout: Layout = ONE_PIPE
 
     def carry_out(self, bench: Workbench) -> ExperimentFindings:
@@ -101,7 +101,7 @@ class FixedShares(NamedTuple):
 
     def _table(self, evidence: Evidence, got: Mapping[str, float]) -> Table:
         printed = {row.class_name: row for row in published.TABLE_1} if self.table_1 else {}
-        head = ["class", "promised", "asked", "served", "% served", "share of bytes, %"]
+        head = ["class", "guaranteed", "requests", "served", "% served", "share of bytes, %"]
         head += ["paper: % served", "paper: # served"] if printed else []
         rows = []
         for name in self.sizes:

@@ -54,7 +54,7 @@ def test_one_node_keeps_always_and_shares(tmp_path: Path, capsys: pytest.Capture
     proved = next(check for check in one["checks"] if check["text"].startswith("the analysis of the logs"))
     assert proved["holds"]
     assert "held" in proved["actual"]
-    assert "What the logs prove" in page
+    assert "Verdicts of the log analysis" in page
     report = json.loads((tmp_path / "analysis" / "always-16k" / "report.json").read_text())
     assert report["outcome"] != "not tested"
     _check_with_the_verifier(report, tmp_path / "always-16k" / "n1.access.log")
@@ -151,7 +151,7 @@ def test_what_fails_is_told_and_the_page_is_there(tmp_path: Path, findings: Expe
     assert json.loads((tmp_path / "summary.json").read_text())["experiments"][0]["verdict"] == "fail"
 
 
-_ONE_NODE = "--spread skewed is not applied: there is one node; say with --nodes how many, such as 3."
+_ONE_NODE = "--spread skewed is not applied: there is one node; add --nodes with their number, such as --nodes 3."
 _ALIKE = "servers are compared side by side, and each gets the same load."
 
 
@@ -165,7 +165,7 @@ _ALIKE = "servers are compared side by side, and each gets the same load."
         ("response", 1, "", [f"--spread skewed is not applied: {_ALIKE}"]),
         ("peers", 1, "", [f"--spread skewed is not applied: {_ALIKE}"]),
         ("scale-out", 1, "skewed", []),
-        ("partition", 3, "skewed", ["--nodes 3 is not applied: the experiment says itself which nodes there are."]),
+        ("partition", 3, "skewed", ["--nodes 3 is not applied: the experiment has a fixed set of nodes."]),
     ],
 )
 def test_options_that_an_experiment_has_no_use_for_are_told(
@@ -295,7 +295,7 @@ def test_every_experiment_has_a_specification_and_says_what_it_shows(tmp_path: P
 @pytest.mark.parametrize("one", [contention, throughput, response])
 def test_the_page_says_where_our_pages_are_smaller_than_the_papers(one: ModuleType) -> None:
     (experiment,) = [known for known in CATALOGUE if type(known).__module__ == one.__name__]
-    ours = f"Its pages are of 128 KB, ours of {one.SIZE // 1024} KB"
+    ours = f"Its pages have 128 KB, ours {one.SIZE // 1024} KB"
     assert ours in experiment.printed
     shown = page(
         [CompletedExperiment(experiment, ExperimentFindings("Seen.", [Check("it holds", True, "")]), None, 1.0)],

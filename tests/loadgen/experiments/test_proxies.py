@@ -42,5 +42,5 @@ def test_a_pipe_is_divided_up_as_promised_and_a_server_that_ends_says_why(tmp_pa
         divided = task._replace(parts={"/a": 0.6, "/b": 0.39, "/c": 0.01}, capacity_per_s=50.0)
         assert divided.rates() == {"/a": 30.0, "/b": 19.5, "/c": 0.5}
         assert divided.places(10) == {"/a": 6, "/b": 4, "/c": 1}
-        with pytest.raises(CannotRun, match="sh ended by itself: a bad file"):
+        with pytest.raises(CannotRun, match="sh exited unexpectedly: a bad file"):
             Proxy("peer", task, lambda port: f"{port}", lambda file: ["sh", "-c", f"test -s {file} && echo a bad file"])

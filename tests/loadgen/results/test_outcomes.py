@@ -57,8 +57,8 @@ FAILURES: dict[str, tuple[Callable[[Talk], None], str]] = {
     "cut off within the head": (_answering(b"HTTP/1.1 200 OK\r\nContent-", close=True), o.CUT_OFF),
     "stalled": (_refuse_nothing_say_nothing, o.TIMEOUT),
     "dripping": (_drip, o.TIMEOUT),
-    "garbage": (_answering(b"\x16\x03\x01 SSH-2.0-hello\r\n\r\n"), "bad answer: not an HTTP answer"),
-    "garbage without an end": (_answering(b"SSH-2.0-hello"), "bad answer: not an HTTP answer"),
+    "garbage": (_answering(b"\x16\x03\x01 SSH-2.0-hello\r\n\r\n"), "bad answer: not an HTTP response"),
+    "garbage without an end": (_answering(b"SSH-2.0-hello"), "bad answer: not an HTTP response"),
     "an endless head": (_endless_head, "bad answer: a head of more than"),
     "two lengths": (
         _answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
@@ -70,13 +70,13 @@ FAILURES: dict[str, tuple[Callable[[Talk], None], str]] = {
     ),
     "a bad chunk": (
         _answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n"),
-        "bad answer: not the size of a chunk",
+        "bad answer: not a chunk size",
     ),
-    "huge": (_answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"), "bad answer: an answer of 5000 bytes"),
+    "huge": (_answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"), "bad answer: a response of 5000 bytes"),
     "404": (_answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), "status 404"),
     "500": (_answering(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"), "status 500"),
-    "interim for ever": (_answering(b"HTTP/1.1 100 Continue\r\n\r\n" * 20), "bad answer: status 100"),
-    "switching protocols": (_answering(b"HTTP/1.1 101 Switching\r\n\r\n"), "bad answer: status 101"),
+    "interim for ever": (_answering(b"HTTP/1.1 100 Continue\r\n\r\n" * 20), "bad answer: unexpected status 100"),
+    "switching protocols": (_answering(b"HTTP/1.1 101 Switching\r\n\r\n"), "bad answer: unexpected status 101"),
 }
 
 

@@ -89,7 +89,7 @@ def test_while_the_generator_stands_still_answers_come_all_the_same(tmp_path: Pa
     assert met["latency_us"] - met["sent_us"] < (took_s[0] + STOOD_STILL_S) * 1e6  # what it is if our time counts
     assert ran.summary["read_lateness_ms"]["max"] >= STOOD_STILL_S * 1e3
     for name in ("results.jsonl", "summary.json"):
-        assert "read answers late by" in render(read_summary(str(tmp_path / name)))
+        assert "read responses late by" in render(read_summary(str(tmp_path / name)))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says when packets came")
