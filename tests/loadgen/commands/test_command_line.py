@@ -1,4 +1,4 @@
-"""The commands as a user types them: what they make, and one line for everything that cannot work."""
+"""The commands as a user types them: their output, and a one-line error for invalid input."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_same_seed_gives_the_same_file(suffix: str, tmp_path: Path) -> None:
     assert made[0] == made[1] != made[2]
 
 
-def test_traces_out_of_others(trace: str, tmp_path: Path) -> None:
+def test_transformed_traces(trace: str, tmp_path: Path) -> None:
     whole = list(read_trace(trace))
 
     def made(*arguments: str) -> list[float]:
@@ -140,7 +140,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("command", ["run", "replay", "report"])
-def test_help_says_of_what_latencies_are(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_explains_latencies(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([command, "--help"])
     text = " ".join(capsys.readouterr().out.split())

@@ -1,4 +1,4 @@
-"""A replay sends what the run sent and judges as it did; options given to it win; secrets are in no file."""
+"""A replay sends and judges as the recorded run did; options override it; secrets are in no file."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_patience_and_limits_are_as_they_were(tmp_path: Path, capsys: pytest.Cap
     assert f"note: options taken over from {first.results_file}: {expected}\n" in capsys.readouterr().err
 
 
-def test_what_is_as_usual_is_not_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_default_options_are_not_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with MisbehavingServer(_ok) as server:
         first = run(tmp_path / "first", evenly(2, 100), "--target", server.url)
         replay(tmp_path / "again", first.results_file)
@@ -118,7 +118,7 @@ def test_names_that_suggest_a_secret(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Accept", "User-Agent", "X-Author", "X-Group", "If-None-Match"])
-def test_and_those_that_do_not(name: str) -> None:
+def test_names_that_do_not_suggest_a_secret(name: str) -> None:
     assert not suggests_secret(name)
 
 

@@ -1,4 +1,4 @@
-"""Experiments as a user runs them: real nodes, a real load, files, a page, a verdict, an exit code."""
+"""Experiments as a user runs them: real nodes, a real load, files, a report, a verdict, an exit code."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_one_node_keeps_always_and_shares(tmp_path: Path, capsys: pytest.Capture
     assert "Table 1, ours beside the paper" in page
     assert "http://" not in page  # needs nothing from elsewhere
     assert (tmp_path / "always-16k" / "n1.access.log").stat().st_size > 0
-    proved = next(check for check in one["checks"] if check["text"].startswith("the analysis of the logs"))
+    proved = next(check for check in one["checks"] if check["text"].startswith("the log analysis"))
     assert proved["holds"]
     assert "held" in proved["actual"]
     assert "Verdicts of the log analysis" in page
@@ -103,7 +103,7 @@ def test_three_nodes_of_which_the_first_gets_most_requests(tmp_path: Path, capsy
     assert all('"decision":"served"' in log for log in logs)
 
 
-def test_what_promises_cost_beside_a_plain_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_throughput_beside_a_plain_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--quick", "--scale", "0.8", "--no-analysis", "--nodes", "3", "--out", str(tmp_path), "--json"]
     code = main(["experiments", "throughput", *options])
     said = capsys.readouterr()
@@ -138,7 +138,7 @@ class _Broken:
 
 
 @pytest.mark.parametrize("findings", [None, ExperimentFindings("Nothing.", [Check("it <holds>", False, "no")])])
-def test_what_fails_is_told_and_the_page_is_there(tmp_path: Path, findings: ExperimentFindings | None) -> None:
+def test_failure_is_reported_and_the_report_is_written(tmp_path: Path, findings: ExperimentFindings | None) -> None:
     said: list[str] = []
     (done,) = carry_out([_Broken(findings)], tmp_path, Size(quick=True), said.append)
     assert done.findings.verdict == "fail"
@@ -258,7 +258,7 @@ def _greet(server: socket.socket, times: int) -> None:
             connection.sendall(b"hello")
 
 
-def test_one_that_fails_sets_the_exit_code(
+def test_failed_experiment_sets_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = _Broken(ExperimentFindings("Nothing.", [Check("it holds", False, "no")]), SIDE_BY_SIDE)
@@ -275,7 +275,7 @@ def test_one_that_fails_sets_the_exit_code(
     assert f"note:   --spread one is not applied: {_ALIKE}" in out
 
 
-def test_without_names_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_experiments_are_listed_without_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["experiments"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [one.name for one in CATALOGUE]
 

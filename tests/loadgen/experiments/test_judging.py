@@ -1,4 +1,4 @@
-"""What experiments are judged by, on made-up evidence whose truth is known."""
+"""Criteria of the experiments, on synthetic evidence with known results."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def test_always_means_every_one() -> None:
     assert not judge_served([], "/a", 100.0, "clients").holds
 
 
-def test_who_was_sent_on_is_counted_where_it_arrived() -> None:
+def test_redirected_request_counts_where_it_arrived() -> None:
     rows = [seen("/a", 1.0, MOVED), seen("/a", 1.1, node="n2")]
     assert judge_served(rows, "/a", 100.0, "logs").holds
 
 
-def test_logs_that_tell_another_story_are_noticed() -> None:
+def test_disagreement_of_logs_and_clients_is_detected() -> None:
     rows = served_at({"/a": 5})
     assert judge_witnesses(evidence(rows)).holds
     assert not judge_witnesses(evidence(rows, rows[:-1])).holds
@@ -325,7 +325,7 @@ def broken(findings: ExperimentFindings) -> str:
     return "; ".join(check.text for check in findings.checks if not check.holds)
 
 
-def test_a_cluster_that_grows_and_shrinks_keeps_its_promises() -> None:
+def test_growing_and_shrinking_cluster_keeps_its_guarantees() -> None:
     good = grown()
     assert (good.verdict, broken(good)) == (PASS, "")
     assert len(good.tables[0].rows) == 6
@@ -347,7 +347,7 @@ def test_a_cluster_that_does_not_use_what_joined_fails() -> None:
     ],
     ids=["a is short", "b is short", "c over its rate", "c far below it"],
 )
-def test_a_promise_that_is_broken_while_nodes_come_and_go(per_node: dict[str, int], what: str) -> None:
+def test_guarantee_broken_while_nodes_join_and_leave(per_node: dict[str, int], what: str) -> None:
     assert what in broken(grown(per_node))
 
 
@@ -398,7 +398,7 @@ def parted(found: Evidence, views: partition.Views = CUT_VIEWS, agreement: Seque
     return broken(findings)
 
 
-def test_a_cluster_that_is_cut_keeps_its_promises_on_both_sides() -> None:
+def test_partitioned_cluster_keeps_its_guarantees_on_both_sides() -> None:
     assert parted(cut_up()) == ""
 
 

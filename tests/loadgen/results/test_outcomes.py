@@ -1,4 +1,4 @@
-"""Every way in which a server can treat a request has its name, and no request is without an outcome."""
+"""Every behaviour of a server has a named outcome, and every request has an outcome."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_failure_is_named_by_its_cause(kind: str, tmp_path: Path) -> None:
     assert all(result["cause"].startswith(cause) for result in ran.results)
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_no_server_listens(tmp_path: Path) -> None:
     ran = run(tmp_path, evenly(5, 100), "--target", f"http://127.0.0.1:{free_port()}")
     assert ran.causes == {o.REFUSED: 5}
 
@@ -173,7 +173,7 @@ def test_a_server_that_closes_between_requests_costs_a_retry_and_no_failure(tmp_
     assert ran.summary["all"]["retries"] == 9
 
 
-def test_what_nobody_asked_for_is_counted(tmp_path: Path) -> None:
+def test_unrequested_data_is_counted(tmp_path: Path) -> None:
     with MisbehavingServer(_answering(OK + OK)) as server:
         ran = run(tmp_path, evenly(5, 20), "--target", server.url)
     assert ran.outcomes == {"accepted": 5}

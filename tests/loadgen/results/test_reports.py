@@ -1,4 +1,4 @@
-"""Summaries, assertions and comparisons, on results that are written down here."""
+"""Summaries, assertions and comparisons, on fixed results."""
 
 from __future__ import annotations
 

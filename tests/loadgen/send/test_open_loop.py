@@ -1,4 +1,4 @@
-"""Requests go out when they are due, whatever the server does; what that costs is in the numbers."""
+"""Requests are sent when they are due, whatever the server does, and delays show in the figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers are read the same however their bytes are cut, and what is not clear is refused."""
+"""Responses are parsed alike however their bytes are split, and ambiguous ones are rejected."""
 
 from __future__ import annotations
 

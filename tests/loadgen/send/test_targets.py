@@ -1,4 +1,4 @@
-"""Targets: this machine unless told otherwise; shares of requests as wanted, whatever the pattern of the trace."""
+"""Targets: other machines only on request; requests are spread by weight, whatever the pattern of the trace."""
 
 from __future__ import annotations
 

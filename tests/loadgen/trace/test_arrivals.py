@@ -1,4 +1,4 @@
-"""Arrivals have the distribution that they claim; seeds are fixed, so nothing here is left to chance."""
+"""Arrivals have the specified distribution. Seeds are fixed, so the results are deterministic."""
 
 from __future__ import annotations
 
@@ -138,13 +138,13 @@ def test_a_mix_has_its_weights() -> None:
     assert stats.chisquare([made[c] for c in "ABC"], [total * w for w in (0.3, 0.6, 0.1)]).pvalue > P_MIN
 
 
-def test_pages_of_a_range_are_asked_for_alike() -> None:
+def test_pages_of_a_range_are_equally_likely() -> None:
     made = Counter(request.url for request in _made("100", 200.0, ["A=1:/p/{5..14}.html?x=1"]))
     assert made.keys() == {f"/p/{n}.html?x=1" for n in range(5, 15)}
     assert stats.chisquare(list(made.values())).pvalue > P_MIN
 
 
-def test_or_by_the_law_of_zipf() -> None:
+def test_pages_of_a_range_by_zipfs_law() -> None:
     made = Counter(request.url for request in _made("200", 200.0, ["/p{1..50}"], zipf=1.1))
     total = sum(made.values())
     weights = [n**-1.1 for n in range(1, 51)]

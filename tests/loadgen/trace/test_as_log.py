@@ -1,4 +1,4 @@
-"""Traces as access logs: the truth about them is known."""
+"""Traces as synthetic access logs, with known results."""
 
 from __future__ import annotations
 

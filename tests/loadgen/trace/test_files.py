@@ -1,4 +1,4 @@
-"""Traces as files, and new ones out of others."""
+"""Trace files, and transformations of traces."""
 
 from __future__ import annotations
 
