@@ -75,7 +75,7 @@ class Engine:
         self._offset_ms = 0  # cluster time minus the node's time
         self._solo_offset_ms = 0  # the same for the time of the private state machine
         self._is_applying = False
-        self._told_at_ms = 0
+        self._sent_at_ms = 0
         self._refused_ms = -QUIET_MS  # when the group last refused a batch
         self._solo_position = 0
         self.alone()
@@ -99,13 +99,13 @@ class Engine:
         """Cluster time."""
         return self.now_ms + (self._offset_ms if self.solo is None else self._solo_offset_ms)
 
-    def of_late_bps(self, flow: Flow) -> int:
+    def recent_bps(self, flow: Flow) -> int:
         """The mean of a flow as of now. The state machine's own time stands still while no entry is ordered."""
         return flow.per_s_after(self.time_ms // STEP_MS - self.machine.time_ms // STEP_MS)
 
-    def started_of_late_bps(self) -> list[int]:
+    def recent_starts_bps(self) -> list[int]:
         """Recent starts of each class in the whole cluster."""
-        return [self.of_late_bps(one.got) for one in self.machine.classes]
+        return [self.recent_bps(one.got) for one in self.machine.classes]
 
     # ---- in and out of the primary view
 
@@ -183,29 +183,29 @@ class Engine:
     # ---- sending batches
 
     @property
-    def wants_to_tell(self) -> bool:
+    def should_send(self) -> bool:
         """A batch should be sent at once, and none is in flight."""
-        return self._may_tell and self._hurries and not self._can_wait
+        return self._may_send and self._is_due and not self._can_wait
 
     @property
-    def collects(self) -> bool:
+    def is_collecting(self) -> bool:
         """A batch is due, but can wait and collect more."""
-        return self._may_tell and self._hurries and self._can_wait
+        return self._may_send and self._is_due and self._can_wait
 
     @property
-    def _hurries(self) -> bool:
+    def _is_due(self) -> bool:
         """A request waits for the content of the next batch."""
         outbox = self.outbox
-        return outbox.hurries or (outbox.frees and any(one.waiting for one in self.machine.classes))
+        return outbox.is_awaited or (outbox.frees and any(one.waiting for one in self.machine.classes))
 
     @property
     def _can_wait(self) -> bool:
-        if self.solo is not None or self.now_ms >= self._told_at_ms + SUPPLIED_MS:
+        if self.solo is not None or self.now_ms >= self._sent_at_ms + SUPPLIED_MS:
             return False
         return can_wait(self.replicated, self.admission, self.outbox)
 
     @property
-    def _may_tell(self) -> bool:
+    def _may_send(self) -> bool:
         """No batch is in flight, and the group did not refuse one just now: it would refuse again."""
         refused = self.solo is None and self.now_ms < self._refused_ms + QUIET_MS
         return self.in_flight is None and not self._is_applying and not refused
@@ -214,9 +214,9 @@ class Engine:
         """The latest time for the next call of `flush` and `tick`, by the node's clock."""
         wakes = [self.admission.next_deadline_ms()]
         if self.in_flight is None and not self.outbox.is_empty:
-            wait_ms = SUPPLIED_MS if self._may_tell and self._hurries else QUIET_MS
-            wakes.append(max(self._told_at_ms, self._refused_ms) + wait_ms)
-        if self._may_tell and self.machine.scheduler.wake_ms is not None:
+            wait_ms = SUPPLIED_MS if self._may_send and self._is_due else QUIET_MS
+            wakes.append(max(self._sent_at_ms, self._refused_ms) + wait_ms)
+        if self._may_send and self.machine.scheduler.wake_ms is not None:
             wakes.append(self.machine.scheduler.wake_ms - (self.time_ms - self.now_ms))
         return min((one for one in wakes if one is not None), default=None)
 
@@ -227,14 +227,14 @@ class Engine:
     def flush(self, now_ms: int) -> bytes | None:
         """Return the batch to broadcast now, if any; the caller reports its end by `ended`. Alone, apply it at once."""
         self.now_ms = now_ms
-        if not self._may_tell:
+        if not self._may_send:
             return None
         wake_ms = self.machine.scheduler.wake_ms
         is_awake = wake_ms is not None and wake_ms <= self.time_ms
-        if not (is_awake or self.wants_to_tell or (not self.outbox.is_empty and now_ms >= self._told_at_ms + QUIET_MS)):
+        if not (is_awake or self.should_send or (not self.outbox.is_empty and now_ms >= self._sent_at_ms + QUIET_MS)):
             return None
-        self._told_at_ms = now_ms
-        restated = self.admission.restated() if self.outbox.restates else None
+        self._sent_at_ms = now_ms
+        restated = self.admission.make_restatement() if self.outbox.restates else None
         batch = self.outbox.take(self.time_ms, self.machine.generation, restated)
         body = entries.encode(batch)
         if self.solo is None:
@@ -246,14 +246,14 @@ class Engine:
             self.solo.apply(self._solo_position, self.me, body)
         finally:
             self._is_applying = False
-        self.admission.told(batch)
+        self.admission.on_batch_applied(batch)
         self._applied(self.solo)
         return None
 
     def ended(self, batch: NodeBatch, delivered: bool) -> None:
         """A batch in flight was applied here, or will never be applied anywhere."""
         if delivered:
-            self.admission.told(batch)
+            self.admission.on_batch_applied(batch)
         else:
             self._refused_ms = self.now_ms
             self.outbox.put_back(batch, self._number_of(batch.generation))

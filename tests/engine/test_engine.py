@@ -322,11 +322,11 @@ def test_recent_starts_decay_by_the_clock_without_entries() -> None:
     engine = together().engine
     engine.machine.classes[0].got.now += 100 * PAGE  # what an entry that starts something does
     engine.now_ms += 500
-    busy = sum(engine.started_of_late_bps())
+    busy = sum(engine.recent_starts_bps())
     assert busy > 0
     before = engine.machine.time_ms
     engine.now_ms += 1000
-    assert 0 < sum(engine.started_of_late_bps()) < busy / 2
+    assert 0 < sum(engine.recent_starts_bps()) < busy / 2
     engine.now_ms += 60_000
-    assert sum(engine.started_of_late_bps()) == 0
+    assert sum(engine.recent_starts_bps()) == 0
     assert engine.machine.time_ms == before  # nothing was applied meanwhile

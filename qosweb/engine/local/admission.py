@@ -62,8 +62,8 @@ class Admission:
         self._ready: deque[Request] = deque()  # may contain requests that are no longer ready
         self._ready_cost = 0
         self._deadlines: list[tuple[int, int]] = []  # when, number
-        self._visitors = ExpectedRedirects()
-        self._outlook = WaitEstimate()
+        self._redirects = ExpectedRedirects()
+        self._wait_estimate = WaitEstimate()
         self._is_contended = False
         self._restates = 0  # restatements so far, including the pending one
         self._known = 0  # the last restatement that the state machine has applied
@@ -73,12 +73,12 @@ class Admission:
     @property
     def requests(self) -> list[Request]:
         """All unfinished requests: this node's, and those redirected here."""
-        return [*self._own.values(), *self._visitors.requests]
+        return [*self._own.values(), *self._redirects.requests]
 
     @property
     def expected(self) -> list[tuple[ProcessId, int]]:
         """Redirected requests for which a channel is held here."""
-        return self._visitors.expected
+        return self._redirects.expected
 
     def lasts_for(self, ms: int) -> bool:
         """The ready requests keep the pipe busy for `ms`, by its capacity."""
@@ -86,7 +86,7 @@ class Admission:
 
     def has_untold(self, class_number: int) -> bool:
         """A request of this class waits here that the state machine does not know yet."""
-        return self._outlook.has_untold(class_number)
+        return self._wait_estimate.has_untold(class_number)
 
     # ---- requests of this node
 
@@ -100,13 +100,13 @@ class Admission:
         rate_bps = self.machine.scheduler.bound.rate_bps(class_number, cost)
         self._run(request, whole_channel(rate_bps, self.capacity_bps))
         self.outbox.started(request.number, class_number, cost)
-        self._outlook.began(class_number, cost)
+        self._wait_estimate.count_start(class_number, cost)
         return request
 
     def served(self, class_number: int, count: int, cost: int) -> None:
         """Count finished requests that started at once without a call each (the fast path)."""
         self.outbox.served(class_number, count, cost)
-        self._outlook.began(class_number, cost)
+        self._wait_estimate.count_start(class_number, cost)
 
     def is_open_to(self, class_number: int) -> bool:
         """No request waits, and no bound of the class is always enforced."""
@@ -138,7 +138,7 @@ class Admission:
         self._count_waiting(class_number, 1)
         if deadline_ms is not None:
             heappush(self._deadlines, (deadline_ms, request.number))
-        self._outlook.submitted(class_number, cost)
+        self._wait_estimate.submitted(class_number, cost)
         self.outbox.submitted(request.number, class_number, cost)
         return request
 
@@ -148,7 +148,7 @@ class Admission:
 
     def _waits_no_longer(self, request: Request) -> None:
         self._count_waiting(request.class_number, -1)
-        self._outlook.left(request.class_number, request.cost)
+        self._wait_estimate.left(request.class_number, request.cost)
 
     def finish(self, request: Request, cost: int, until_s: float | None = None) -> None:
         """A running request has ended with this cost; its channel is free since `until_s`, by default since now."""
@@ -162,7 +162,7 @@ class Admission:
             del self._own[request.number]
             self.outbox.finished(request.number, cost)
         else:
-            self._visitors.leave((request.owner, request.number))
+            self._redirects.leave((request.owner, request.number))
             self.outbox.visited(request.owner, request.number, cost)
         self._start_ready(until_s)
 
@@ -205,14 +205,14 @@ class Admission:
     def tick(self, now_ms: int) -> None:
         """Expire what is past its deadline."""
         self.now_ms = now_ms
-        self._outlook.advance(now_ms)
+        self._wait_estimate.advance(now_ms)
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, number = heappop(self._deadlines)
             if self._may_expire(number):
                 self._expire(self._own[number])
-        for key in self._visitors.no_shows(now_ms):
+        for key in self._redirects.no_shows(now_ms):
             self.outbox.visited(*key, UNUSED)
-        for request in self._visitors.too_late(now_ms):
+        for request in self._redirects.too_late(now_ms):
             self._expire(request)
 
     def _expire(self, request: Request) -> None:
@@ -255,7 +255,7 @@ class Admission:
             self._deadlines = [one for one in self._deadlines if self._may_expire(one[1])]
             heapify(self._deadlines)
         first_ms = self._deadlines[0][0] if self._deadlines else None
-        visitor_ms = self._visitors.next_ms()
+        visitor_ms = self._redirects.next_ms()
         return min((one for one in (first_ms, visitor_ms) if one is not None), default=None)
 
     def _may_expire(self, number: int) -> bool:
@@ -277,10 +277,10 @@ class Admission:
 
         `left_ms` is the rest of its lifetime, as the redirecting node computed it: how long it may wait for room here.
         """
-        if self._visitors.has_missed((owner, number)):
+        if self._redirects.has_missed((owner, number)):
             return None
         request = Request(number, class_number, cost, None, decided)
-        expected = self._visitors.arrive((owner, number), request)
+        expected = self._redirects.arrive((owner, number), request)
         request.owner = owner
         request.is_visitor = True
         request.phase = READY
@@ -295,7 +295,7 @@ class Admission:
         lifetime_ms = self.machine.scheduler.bound.terms[request.class_number].lifetime_ms
         if request.phase is READY and lifetime_ms is not None:
             wait_ms = lifetime_ms if left_ms is None else min(left_ms, lifetime_ms)
-            self._visitors.wait(request, self.now_ms + wait_ms)
+            self._redirects.wait(request, self.now_ms + wait_ms)
         return request
 
     # ---- effects of the state machine
@@ -320,9 +320,9 @@ class Admission:
         return self._known != self._restates
 
     def _reserved(self, owner: ProcessId, number: int, visit: ExpectedRedirect) -> None:
-        if self._is_void or self._visitors.has_come((owner, number)):
+        if self._is_void or self._redirects.has_come((owner, number)):
             return
-        if not self._visitors.expect((owner, number), visit):
+        if not self._redirects.expect((owner, number), visit):
             self.outbox.visited(owner, number, UNUSED)
 
     def granted(self, grant: Granted) -> None:
@@ -336,7 +336,7 @@ class Admission:
             self._expire(request)
             return
         self._waits_no_longer(request)
-        self._outlook.began(request.class_number, request.cost)
+        self._wait_estimate.count_start(request.class_number, request.cost)
         if at == self.me:
             request.phase = READY
             request.rate_bps = grant.rate_bps
@@ -352,12 +352,12 @@ class Admission:
         """Restate all unfinished requests in the next batch, to replicas that do not know them."""
         self._restates += 1
         self.outbox.restate()
-        self._visitors.expect_nobody()
-        self._outlook.all_told()
+        self._redirects.expect_nobody()
+        self._wait_estimate.forget_all_untold()
 
-    def restated(self) -> NodeRestatement:
+    def make_restatement(self) -> NodeRestatement:
         """Build the restatement of all unfinished requests. Redirected ones count as this node's own from now on."""
-        for request in self._visitors.adopt():
+        for request in self._redirects.adopt():
             self._numbers += 1
             request.number, request.owner = self._numbers, None
             self._own[request.number] = request
@@ -368,10 +368,10 @@ class Admission:
             [one[:3] for one in own if one[3] is WAITING],
         )
 
-    def told(self, batch: NodeBatch) -> None:
+    def on_batch_applied(self, batch: NodeBatch) -> None:
         """The state machine has applied a batch of this node."""
         for _, class_number, cost in batch.submitted:
-            self._outlook.told(class_number, cost)
+            self._wait_estimate.forget_untold(class_number, cost)
 
     def policy_changed(self, numbers: list[int]) -> None:
         """Translate class numbers after a change of policy."""
@@ -380,14 +380,14 @@ class Admission:
             self._waiting_of[numbers[number]] = self._waiting_of.get(numbers[number], 0) + waiting
         for request in self._own.values():
             request.class_number = numbers[request.class_number]
-        self._visitors.translate(numbers)
-        self._outlook.translate(numbers)
+        self._redirects.translate(numbers)
+        self._wait_estimate.translate(numbers)
         self.outbox.translate(numbers)
 
     def refresh(self) -> None:
         """The state machine has applied an entry, or was replaced."""
         self._is_contended = self.machine.is_contended
-        self._outlook.machine_changed()
+        self._wait_estimate.machine_changed()
 
     def _has_room(self) -> bool:
         return self.used_bps * ROOM < self.capacity_bps * (ROOM - 1) or not self.used_bps
@@ -408,7 +408,7 @@ class Admission:
                 self._expire(request)
             else:
                 self._run(request, request.rate_bps)
-                self.outbox.began(request.class_number, request.cost)
+                self.outbox.count_start(request.class_number, request.cost)
                 _decide(request, Start(request.rate_bps, since_s))
 
     def capacity_changed(self, capacity_bps: int) -> None:
@@ -428,9 +428,9 @@ class Admission:
             del self._own[request.number]
             self.outbox.account(request.class_number).cancelled += not request.is_visitor
             if not self.outbox.cancelled(request.number):
-                self._outlook.told(request.class_number, request.cost)
+                self._wait_estimate.forget_untold(request.class_number, request.cost)
         else:
-            self._visitors.leave((request.owner, request.number))
+            self._redirects.leave((request.owner, request.number))
             self.outbox.visited(request.owner, request.number, UNUSED)
 
     # ---- early denial
@@ -447,7 +447,7 @@ class Admission:
         lifetime_ms = terms.lifetime_ms
         if terms.always or lifetime_ms is None:
             return None
-        wait_ms, at = self._outlook.wait(machine, class_number, self.now_ms + self.ahead_ms)
+        wait_ms, at = self._wait_estimate.wait(machine, class_number, self.now_ms + self.ahead_ms)
         if wait_ms < lifetime_ms // 2:
             return None  # the usable part of a lifetime is at least that
         patience = patience_ms(lifetime_ms, machine)

@@ -68,9 +68,9 @@ class BatchOutbox:
     def started(self, number: int, class_number: int, cost: int) -> None:
         """A request started at once, without waiting."""
         self._started[number] = (number, class_number, cost)
-        self.began(class_number, cost)
+        self.count_start(class_number, cost)
 
-    def began(self, class_number: int, cost: int) -> None:
+    def count_start(self, class_number: int, cost: int) -> None:
         """Count the start of a request that waited for its channel."""
         account = self.account(class_number)
         account.started += 1
@@ -114,7 +114,7 @@ class BatchOutbox:
     # ---- batches
 
     @property
-    def hurries(self) -> bool:
+    def is_awaited(self) -> bool:
         """A request waits for the effect of the next batch."""
         return bool(self._submitted or self._cancelled or self.restates or self.policy or self.report)
 
@@ -131,7 +131,7 @@ class BatchOutbox:
     @property
     def is_empty(self) -> bool:
         return not (
-            self.hurries or self.frees or self._served or self._denied or self._started or self._accessed
+            self.is_awaited or self.frees or self._served or self._denied or self._started or self._accessed
             or self._accounts
         )  # fmt: skip
 

@@ -76,10 +76,10 @@ class WaitEstimate:
         """A request no longer waits."""
         self._of[number].waiting -= cost
 
-    def began(self, number: int, cost: int) -> None:
+    def count_start(self, number: int, cost: int) -> None:
         self.of(number).begun.now += cost
 
-    def told(self, number: int, cost: int) -> None:
+    def forget_untold(self, number: int, cost: int) -> None:
         """The state machine knows a request, or never will. A class number of an earlier policy has no effect."""
         one = self._of.get(number)
         if one is not None:
@@ -89,7 +89,7 @@ class WaitEstimate:
         one = self._of.get(number)
         return one is not None and one.untold > 0
 
-    def all_told(self) -> None:
+    def forget_all_untold(self) -> None:
         for one in self._of.values():
             one.untold = 0
 

@@ -175,9 +175,9 @@ class Host:
             body = self.engine.flush(self.now_ms)
             if body is not None:
                 self._broadcast(body)
-            elif not self.engine.wants_to_tell and self._seen == len(outbox):
+            elif not self.engine.should_send and self._seen == len(outbox):
                 self._seen = 0
-                self.world.sometimes["collects what it has to tell"] += self.engine.collects
+                self.world.sometimes["collects what it has to tell"] += self.engine.is_collecting
                 return self.process.take()
         raise EndlessBatches(f"{self.node.pid} at {self.now_ms} ms")
 

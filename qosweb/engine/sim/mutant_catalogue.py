@@ -114,7 +114,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "batches wait without limit", "qosweb.engine.engine",
-        " or self.now_ms >= self._told_at_ms + SUPPLIED_MS",
+        " or self.now_ms >= self._sent_at_ms + SUPPLIED_MS",
         "",
         "a node with enough ready requests sends no batches",
     ),

@@ -95,7 +95,7 @@ class Bench:
             if body is not None:
                 assert self.engine.in_flight is not None
                 self.flights.append((body, self.engine.in_flight))
-            elif not self.engine.wants_to_tell:
+            elif not self.engine.should_send:
                 return
         raise AssertionError("it talks without end")
 
@@ -512,7 +512,7 @@ def test_late_redirected_client_loses_its_channel() -> None:
     assert (B, 1) not in bench.engine.replicated.pipes[A].channels
     assert bench.admission.visit(B, 1, 0, PAGE, Fate()) is None
     bench.later(expected_redirects.MISSED_MS)
-    assert not bench.admission._visitors._missed
+    assert not bench.admission._redirects._missed
 
 
 def test_redirected_client_waits_at_most_its_lifetime() -> None:

@@ -27,14 +27,14 @@ same = ClassNumbers(NAMES, NAMES, 0)
 def test_empty_outbox() -> None:
     outbox = BatchOutbox()
     assert outbox.is_empty
-    assert not outbox.hurries
+    assert not outbox.is_awaited
     assert outbox.take(1, 2) == NodeBatch(1, 2)
 
 
 def test_request_cancelled_before_its_batch_is_left_out() -> None:
     outbox = BatchOutbox()
     outbox.submitted(1, 0, 10)
-    assert outbox.hurries
+    assert outbox.is_awaited
     assert outbox.cancelled(1) is False
     assert outbox.is_empty
 
@@ -63,7 +63,7 @@ def test_waiting_and_released_requests_are_due_and_sums_are_not() -> None:
     outbox.served(0, 5, 50)
     outbox.denied(0, 5)
     outbox.started(1, 0, 5)
-    assert not outbox.hurries
+    assert not outbox.is_awaited
     assert not outbox.frees
     assert not outbox.is_empty
     outbox.finished(9, 5)

@@ -17,7 +17,7 @@ def contended(nodes: str, part: int) -> tuple[Cluster, WaitEstimate]:
     cluster, outlook = Cluster("", nodes, CAPACITY_BPS // len(nodes)), WaitEstimate()
     for step in range(30):
         cluster.tell("a", step * STEP_MS, served=[(0, 10, CAPACITY_BPS // 10)])
-        outlook.began(0, CAPACITY_BPS // 10 // part)
+        outlook.count_start(0, CAPACITY_BPS // 10 // part)
         outlook.advance(step * STEP_MS)
     full = {number: cluster.machine.pipes[pid].capacity_bps for number, pid in enumerate(cluster.pids.values())}
     for number, name in enumerate(nodes):
@@ -31,7 +31,7 @@ def waiting(cluster: Cluster, outlook: WaitEstimate) -> int:
     here = len(cluster.machine.classes[0].queues[cluster.pids["a"]])
     for _ in range(here):
         outlook.submitted(0, PAGE)
-    outlook.all_told()
+    outlook.forget_all_untold()
     return here * PAGE
 
 
@@ -76,7 +76,7 @@ def test_part_of_the_lifetime_is_reserved_for_redirects(lifetime_ms: int, alone:
 def test_class_number_of_an_earlier_policy_is_ignored() -> None:
     outlook = WaitEstimate()
     outlook.submitted(0, 10)
-    outlook.told(7, 10)
+    outlook.forget_untold(7, 10)
     outlook.translate([1])
     outlook.left(1, 10)
 

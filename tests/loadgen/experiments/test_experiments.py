@@ -203,7 +203,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     old = tmp_path / "sizes" / "n1.access.log"
     old.parent.mkdir()
     old.write_text("{}")
-    with pytest.raises(UsageError, match=r"thesis\.tex: is not of an experiment"):
+    with pytest.raises(UsageError, match=r"thesis\.tex: is not a file of an experiment"):
         Workbench("shares-16k", mine.parent, Size(), print)
     assert mine.read_text() == "years of work"
     Workbench("sizes", old.parent, Size(), print).close()
