@@ -1,6 +1,6 @@
-"""A load generator for web servers: open loop, with latency counted from when a request was due.
+"""Load generator for web servers: open loop, with latency measured from the time a request was due.
 
-From Python: make or read a trace, send it, and look at the summary.
+From Python: make or read a trace, send it, and read the summary.
 
     from loadgen import LoadOptions, make_trace, parse_assertion, run_load
 
@@ -9,7 +9,7 @@ From Python: make or read a trace, send it, and look at the summary.
     print(summary.classes["A"].served, summary.all.latency_ms.percentiles["p99"])
     print(parse_assertion("A.served>=99.9%").judge(summary).holds)
 
-The names are imported when they are first used: the processes of a run need few of them.
+Names are imported on first use, because the worker processes of a run need only a few of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m loadgen``: the command ``loadgen``."""
+"""``python -m loadgen``: runs the command ``loadgen``."""
 
 import sys
 

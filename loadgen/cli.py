@@ -1,4 +1,4 @@
-"""The command ``loadgen``."""
+"""Command line of ``loadgen``: parses the arguments, runs the subcommand, and turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse with one line for an error instead of the whole usage."""
+    """argparse that reports an error in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
@@ -39,18 +39,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     parser = _Parser(
         prog="loadgen",
-        description="Load for web servers that is open loop: requests go out when they are due, whatever the server "
-        "does, and latency counts from then.",
+        description="Open-loop load generator for web servers: requests are sent when they are due, whatever the "
+        "server does, and latency is measured from the due time.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"loadgen {version('qosweb')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    trace.add(commands.add_parser("trace", help="make a trace, or a new one out of others", allow_abbrev=False))
+    trace.add(commands.add_parser("trace", help="make a trace, or transform traces", allow_abbrev=False))
     run.add(commands.add_parser("run", help="send the requests of a trace", allow_abbrev=False))
     run.add_replay(commands.add_parser("replay", help="send the requests of a run again", allow_abbrev=False))
-    report.add(commands.add_parser("report", help="tell of a run, or compare two", allow_abbrev=False))
+    report.add(commands.add_parser("report", help="print the report of a run, or compare two runs", allow_abbrev=False))
     experiments.add(
-        commands.add_parser("experiments", help="show with real nodes what is promised", allow_abbrev=False)
+        commands.add_parser("experiments", help="verify the guarantees with real nodes", allow_abbrev=False)
     )
     if argv and not argv[0].startswith("-") and argv[0] not in commands.choices:
         raise UsageError(f"unknown command '{argv[0]}'{_did_you_mean(argv[0], commands.choices)}")

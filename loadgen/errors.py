@@ -1,4 +1,4 @@
-"""Errors that end a command with one line for its user and no traceback."""
+"""User errors: end a command with a one-line message and no traceback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class UsageError(Exception):
-    """What the user gave cannot work; the message says what, where, and what would be right. Exit code 2."""
+    """Invalid input from the user; the message says what is wrong, where, and what would be right. Exit code 2."""
 
 
 def read(parse: Callable[[str], T], text: str, option: str) -> T:

@@ -1,6 +1,6 @@
-"""Sends a trace to servers: divides it over processes, collects their results, and returns the summary.
+"""Sends a trace to servers: divides it among worker processes, collects their results, and returns the summary.
 
-The command line (``loadgen run``, ``loadgen replay``) and Python programs (``run_load``) meet here.
+Used by the command line (``loadgen run``, ``loadgen replay``) and by Python programs (``run_load``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from loadgen.run.progress import Display
     from loadgen.send.targets import Target
 
-_PER_PROCESS_PER_S = 5000  # what a process is given by default; it can do about twice as many
+_PER_PROCESS_PER_S = 5000  # default load of a process; it can send about twice as much
 _PROCESSES_MAX = 64
 _CONNECTIONS_MAX = 50_000
 _SPARE_FILES = 100
@@ -55,7 +55,7 @@ def run_load(
     """Send the requests of a trace (a file name, or requests in order of time) and wait for their outcomes.
 
     ``targets`` are URLs such as http://127.0.0.1:8080. ``results`` is a file for a line of JSON for each request;
-    .gz is compressed. Raises UsageError for what cannot work.
+    .gz is compressed. Raises UsageError for invalid input.
     """
     options = options or LoadOptions()
     for name, value in options.headers.items():
@@ -84,7 +84,7 @@ def send_trace(
     display: Display,
     results: str | None,
 ) -> RunSummary:
-    """``known`` is what a survey of the trace in ``file`` found; ``shown_name`` is its name for people."""
+    """``known`` describes the trace in ``file``, from a survey; ``shown_name`` is its name in messages."""
     if not known.requests:
         raise UsageError(f"{shown_name}: has no requests")
     check_files(known.body_files, shown_name)
@@ -99,15 +99,15 @@ def send_trace(
 
 def parse_targets(urls: Sequence[str], options: LoadOptions) -> list[Target]:
     if not urls:
-        raise UsageError("--target is missing: where to send the requests, such as --target http://127.0.0.1:8080")
+        raise UsageError("--target is missing: the server to send requests to, such as --target http://127.0.0.1:8080")
     if len(urls) > _TARGETS_MAX:
-        raise UsageError(f"--target: at most {_TARGETS_MAX} of them")
+        raise UsageError(f"--target: at most {_TARGETS_MAX} targets")
     return [parse_target(url, allow_remote=options.allow_remote) for url in urls]
 
 
 @contextlib.contextmanager
 def spooled(requests: Iterable[TraceRequest]) -> Iterator[str]:
-    """The requests as a temporary file, which every process of a run reads for itself."""
+    """Write the requests to a temporary file, which every worker process reads for itself."""
     with tempfile.TemporaryDirectory(prefix="loadgen-") as folder:
         name = str(Path(folder) / "trace.jsonl")
         with writing(name) as file:
@@ -154,12 +154,12 @@ def _jobs(
 
 
 def _allow_files(wanted: int) -> None:
-    """A connection is an open file: raise the limit as far as it goes, and say so if that is not enough."""
+    """A connection is an open file: raise the limit of open files, or report that it is too low."""
     wanted += _SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         if hard != resource.RLIM_INFINITY and hard < wanted:
-            raise UsageError(f"--connections: needs {wanted} open files, {hard} are allowed (see ulimit -Hn)")
+            raise UsageError(f"--connections: needs {wanted} open files, but only {hard} are allowed (see ulimit -Hn)")
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
@@ -171,7 +171,7 @@ def _facts(
     options: LoadOptions,
     jobs: list[Job],
 ) -> RunFacts:
-    """What the first line of the results and the summary say of the run, and a replay takes over."""
+    """The description of the run in its results and summary, from which a replay takes its options."""
     return RunFacts(
         trace=shown_name,
         targets=[target.url for target in targets],

@@ -1,4 +1,4 @@
-"""Durations, percentages and counts as people write them. Pure."""
+"""Parses and formats durations, percentages and counts. Pure."""
 
 import re
 
@@ -14,7 +14,7 @@ def parse_duration_s(text: str) -> float:
 
 def parse_positive_duration_s(text: str) -> float:
     if (seconds := parse_duration_s(text)) <= 0:
-        raise ValueError(f"'{text}' is no time at all; write a duration such as 500ms, 10s or 2min")
+        raise ValueError(f"'{text}' is not greater than 0; write a duration such as 500ms, 10s or 2min")
     return seconds
 
 
@@ -24,7 +24,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_number(text: str, what: str) -> float:
-    """A number that is not negative; ``what`` is named when it is not one."""
+    """A number of at least 0. The error message says that the text is not ``what``."""
     if not re.fullmatch(r"[0-9]{1,15}(?:\.[0-9]{1,9})?", text.strip()):
         raise ValueError(f"'{text}' is not {what}")
     return float(text)
@@ -38,7 +38,7 @@ def parse_count(text: str) -> int:
 
 
 def format_ms(microseconds: float) -> str:
-    """For people: three digits that matter, ``0.213 ms``, ``12.4 ms``, ``3.02 s``."""
+    """Text with three significant digits: ``0.213 ms``, ``12.4 ms``, ``3.02 s``."""
     if microseconds < 999_500:
         milliseconds = microseconds / 1e3
         return f"{milliseconds:.{3 if milliseconds < 1 else 2 if milliseconds < 10 else 1}f} ms"

@@ -1,1 +1,1 @@
-"""The commands of ``loadgen``: their arguments, and what they do with them."""
+"""Subcommands of ``loadgen``: their options and what they do."""

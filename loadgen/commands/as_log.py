@@ -1,4 +1,4 @@
-"""``loadgen trace --as-log``: its options, and the writing of the log."""
+"""``loadgen trace --as-log``: options, and writing the synthetic access log."""
 
 from __future__ import annotations
 
@@ -29,18 +29,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--as-log", action="store_true",
         help="write the access log of a cluster that serves each class its share, instead of the trace",
     )  # fmt: skip
-    group.add_argument("--capacity", metavar="SIZE", help="of the cluster, per second (2MB)")
-    group.add_argument("--size", metavar="SIZE", help="of each answer (16KB)")
+    group.add_argument("--capacity", metavar="SIZE", help="capacity of the cluster per second (2MB)")
+    group.add_argument("--size", metavar="SIZE", help="size of each response (16KB)")
     group.add_argument("--lifetime", metavar="TIME", help="how long a request may wait (500ms)")
-    group.add_argument("--nodes", metavar="N", help="that write lines (3)")
+    group.add_argument("--nodes", metavar="N", help="number of nodes that write lines (3)")
     group.add_argument(
-        "--share", metavar="CLASS=P%", action="append", default=[], help="of the capacity; repeatable (all alike)"
+        "--share",
+        metavar="CLASS=P%",
+        action="append",
+        default=[],
+        help="a class's share of the capacity; repeatable (equal shares)",
     )
-    group.add_argument("--log-spec", metavar="FILE", help="the specification that the log says is in force")
+    group.add_argument("--log-spec", metavar="FILE", help="the specification to log as in force")
 
 
 def cluster_of(arguments: argparse.Namespace, classes: Sequence[str]) -> Cluster | None:
-    """None if no log is wanted. Raises UsageError."""
+    """None without --as-log. Raises UsageError."""
     if not arguments.as_log:
         for option in _OPTIONS:
             if getattr(arguments, option):
@@ -54,7 +58,7 @@ def cluster_of(arguments: argparse.Namespace, classes: Sequence[str]) -> Cluster
         number = read(lambda given: parse_number(given.removesuffix("%"), "a part such as 30%"), part, "--share")
         parts[name] = number / 100
     if sum(parts.values()) > 1:
-        raise UsageError(f"--share: together more than 100% ({100 * sum(parts.values()):g}%)")
+        raise UsageError(f"--share: the shares add up to {100 * sum(parts.values()):g}%, which is more than 100%")
     nodes = read(parse_count, arguments.nodes or "3", "--nodes")
     if nodes > NODES_MAX:
         raise UsageError(f"--nodes {nodes}: at most {NODES_MAX}")
@@ -63,7 +67,7 @@ def cluster_of(arguments: argparse.Namespace, classes: Sequence[str]) -> Cluster
         for given, usual, option in ((arguments.capacity, "2MB", "--capacity"), (arguments.size, "16KB", "--size"))
     )
     if not capacity or not size:
-        raise UsageError("--capacity and --size have to be more than nothing")
+        raise UsageError("--capacity and --size have to be greater than 0")
     lifetime_s = read(parse_positive_duration_s, arguments.lifetime or "500ms", "--lifetime")
     return Cluster(capacity, size, lifetime_s, nodes, parts, _spec(arguments.log_spec))
 

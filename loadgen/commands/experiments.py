@@ -1,4 +1,4 @@
-"""``loadgen experiments``: the paper's evaluation against real nodes that it starts itself."""
+"""``loadgen experiments``: runs the paper's evaluation against real nodes, which it starts itself."""
 
 from __future__ import annotations
 
@@ -27,24 +27,26 @@ _SCALE_MAX = 100.0
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run experiments against nodes on this machine, each with a criterion and a verdict; write a CSV file and a "
-        "picture for each, and report.html for all. Without names, list them. Exit code 0; 1 if one fails; 2 if it "
-        "cannot run."
+        "plot for each, and report.html for all. Without names, list the experiments. Exit code 0; 1 if one "
+        "fails; 2 if it cannot run."
     )
-    parser.add_argument("names", metavar="NAME", nargs="*", help="which of them, or all")
-    parser.add_argument("--out", metavar="DIR", help="where reports, logs and results go; what is there is replaced")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="names of experiments, or all")
+    parser.add_argument("--out", metavar="DIR", help="folder for reports, logs and results; its files are replaced")
     parser.add_argument("--quick", action="store_true", help="a few seconds each, with looser criteria")
-    parser.add_argument("--scale", metavar="X", default="1", help="X times as long (1)")
-    parser.add_argument("--pipe-scale", metavar="X", default="1", help="pipes X times as wide, and rates with them (1)")
+    parser.add_argument("--scale", metavar="X", default="1", help="multiply durations by X (1)")
+    parser.add_argument(
+        "--pipe-scale", metavar="X", default="1", help="multiply pipe widths and request rates by X (1)"
+    )
     parser.add_argument("--nodes", metavar="N", help="divide the pipe of single-node experiments over N nodes (1)")
     parser.add_argument(
         "--spread",
         metavar="HOW",
         default="even",
-        help="of the load over nodes, where there are several: one (the first), even, skewed[:S] (even)",
+        help="distribution of the load over several nodes: one (the first), even, skewed[:S] (even)",
     )
-    parser.add_argument("--seed", metavar="N", default="1", help="of everything that is random (1)")
-    parser.add_argument("--json", action="store_true", help="the verdicts as JSON on standard output, for scripts")
-    parser.add_argument("--no-analysis", action="store_true", help="without `qosweb analyze` of the logs at the end")
+    parser.add_argument("--seed", metavar="N", default="1", help="random seed (1)")
+    parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
+    parser.add_argument("--no-analysis", action="store_true", help="do not run `qosweb analyze` on the logs at the end")
     parser.set_defaults(act=_act)
 
 
@@ -52,7 +54,7 @@ def _act(arguments: argparse.Namespace) -> int:
     from loadgen.experiments.catalogue import BY_NAME, CATALOGUE
     from loadgen.experiments.plots import require_matplotlib
     from loadgen.experiments.series import carry_out, document
-    from loadgen.experiments.workbench import Size  # here, so that the other commands start without them
+    from loadgen.experiments.workbench import Size  # imported here, so that other commands start fast
 
     if not arguments.names:
         for experiment in CATALOGUE:
@@ -63,7 +65,7 @@ def _act(arguments: argparse.Namespace) -> int:
         raise UsageError("--out is missing: a folder for the report, such as --out report")
     if not arguments.spread.startswith(("one", "even", "skewed")):
         raise UsageError(
-            f"--spread '{arguments.spread}': write one, even, skewed, or for more of it such as skewed:1.5"
+            f"--spread '{arguments.spread}': write one, even, skewed, or a stronger skew such as skewed:1.5"
         )
     parse_spread(arguments.spread, 2)
     if not arguments.seed.isdigit() or len(arguments.seed) > 12:
@@ -87,7 +89,7 @@ def _act(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(document(done, begun, size)), indent=2).decode())
     else:
-        print("".join(_told(one) for one in done) + f"{Path(arguments.out) / 'report.html'}")
+        print("".join(_render(one) for one in done) + f"{Path(arguments.out) / 'report.html'}")
     return 1 if any(one.findings.verdict == "fail" for one in done) else 0
 
 
@@ -109,7 +111,7 @@ def _scale(text: str, option: str) -> float:
     return scale
 
 
-def _told(one: CompletedExperiment) -> str:
+def _render(one: CompletedExperiment) -> str:
     findings = one.findings
     lines = [f"{findings.verdict.upper():<8}{one.experiment.name}  ({one.lasted_s:.0f} s)  {findings.seen}"]
     if findings.skipped:

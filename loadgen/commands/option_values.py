@@ -1,4 +1,4 @@
-"""Reads the values of options that are not plain numbers: methods, bodies, header fields."""
+"""Parses option values that are not plain numbers: methods, bodies, header fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command leaves behind: the summary for people and scripts, files, verdicts, and the exit code."""
+"""Output of a command: the summary as text or JSON, files, verdicts of assertions, and the exit code."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def write_outputs(arguments: argparse.Namespace, summary: RunSummary, assertions: Sequence[Assertion]) -> int:
-    """0, or 1 if an assertion does not hold or a process died."""
+    """Write all outputs. Returns exit code 0, or 1 if an assertion does not hold or a worker process died."""
     verdicts = [assertion.judge(summary) for assertion in assertions]
     document = {
         **msgspec.to_builtins(summary),
         "assertions": [verdict._asdict() for verdict in verdicts],
     }
     text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
-    to = sys.stderr if getattr(arguments, "out", None) == "-" else sys.stdout  # where the results did not go
+    to = sys.stderr if getattr(arguments, "out", None) == "-" else sys.stdout  # standard output may have the results
     to.write(text if arguments.json else render(summary) + _rendered(verdicts))
     to.flush()
     if arguments.summary:

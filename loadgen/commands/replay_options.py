@@ -1,7 +1,8 @@
-"""The options that ``loadgen replay`` takes over from the run it repeats, and what people are told about them.
+"""Options that ``loadgen replay`` takes over from the recorded run, and the notices about them.
 
-They are in the first line of the results, except for headers whose names suggest a secret: results are given away. Of
-those only the names are kept, and people are told when they are left out and when they are missing.
+The options are in the first line of the results file, except for headers whose names suggest a secret, because results
+are shared. For such headers only the name is recorded. The user is told when a header is left out and when it is
+missing in a replay.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def options_of(earlier: RunFacts, name: str) -> LoadOptions:
-    """Those of an earlier run, which the file ``name`` describes."""
+    """The options of an earlier run, recorded in the file ``name``."""
     for field, value in earlier.headers.items():
         if fault := fault_in_field(field, value):
             raise UsageError(f"{name}:1: {fault}")
@@ -41,7 +42,7 @@ def options_of(earlier: RunFacts, name: str) -> LoadOptions:
 
 
 def tell_taken(used: LoadOptions, given: set[str], earlier: RunFacts, name: str, headers: set[str]) -> None:
-    """Say which options are as in the earlier run, where that is not the default; ``given`` were given anew."""
+    """Print which options are taken over from the earlier run and differ from the default; ``given`` are overridden."""
     usual = LoadOptions()
     taken = [
         f"{option} {shown}"
@@ -60,21 +61,21 @@ def tell_taken(used: LoadOptions, given: set[str], earlier: RunFacts, name: str,
     taken += [f"--ca {used.ca}"] if used.ca and "ca" not in given else []
     taken += ["--insecure"] if used.insecure and "insecure" not in given else []
     if taken:
-        _tell(f"as in {name}: {' '.join(taken)}")
+        _tell(f"options taken over from {name}: {' '.join(taken)}")
     missing = [field for field in earlier.headers_left_out if field.lower() not in headers]
     if missing:
         _tell(
-            f"the requests of {name} had {', '.join(missing)}, whose values are not kept there: they are sent without, "
-            "unless you give it again with --header"
+            f"the requests of {name} had the headers {', '.join(missing)}, whose values are not recorded; they are not "
+            "sent, unless you give them again with --header"
         )
 
 
 def tell_left_out(arguments: argparse.Namespace, left_out: Sequence[str]) -> None:
-    """When files of a run are written."""
+    """Print which header values are not written to the files of a run."""
     files = [name for name in (arguments.out, arguments.summary) if name]
     if files and left_out:
         where = " and ".join("standard output" if name == "-" else name for name in files)
-        _tell(f"{', '.join(left_out)}: the name suggests a secret, so the value is not kept in {where}")
+        _tell(f"{', '.join(left_out)}: the name suggests a secret, so the value is not written to {where}")
 
 
 def _seconds(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""``loadgen report``: a run told again, or two compared."""
+"""``loadgen report``: prints the summary of a finished run, or compares two runs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Tell of a run again, or compare two of them class by class."
-    parser.add_argument("first", metavar="A", help="what loadgen run wrote with --out or --summary")
-    parser.add_argument("second", metavar="B", nargs="?", help="another one, to compare with")
-    parser.add_argument("--json", action="store_true", help="for scripts: JSON on standard output")
-    parser.add_argument("--summary", metavar="FILE", help="the summary of A as JSON")
-    parser.add_argument("--hdr", metavar="FILE", help="latencies: .hgrm for the percentiles, else an HdrHistogram log")
+    parser.description = "Print the report of a finished run, or compare two runs class by class."
+    parser.add_argument("first", metavar="A", help="a file that loadgen run wrote with --out or --summary")
+    parser.add_argument("second", metavar="B", nargs="?", help="another such file, to compare with")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--summary", metavar="FILE", help="write the summary of A as JSON")
+    parser.add_argument(
+        "--hdr", metavar="FILE", help="write latencies: percentiles if the name ends in .hgrm, else an HdrHistogram log"
+    )
     parser.add_argument(
         "--assert", dest="assertions", metavar="'p99<200ms'", action="append", default=[],
-        help="of A, as for loadgen run: exit code 1 if it does not hold; latencies are of accepted requests",
+        help="an assertion on A, as for loadgen run: exit code 1 if it fails; latencies are of accepted requests",
     )  # fmt: skip
     parser.set_defaults(act=_act)
 
@@ -37,7 +39,7 @@ def _act(arguments: argparse.Namespace) -> int:
     if arguments.second is None:
         return write_outputs(arguments, first, assertions)
     if assertions or arguments.summary or arguments.hdr:
-        raise UsageError("--assert, --summary and --hdr are for the report of one run; leave out the second")
+        raise UsageError("--assert, --summary and --hdr are for the report of one run; leave out the second file")
     second = read_summary(arguments.second)
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(compare(first, second)), indent=2).decode())

@@ -1,4 +1,4 @@
-"""``loadgen run`` and ``loadgen replay``: read the command line, send the requests, report."""
+"""``loadgen run`` and ``loadgen replay``: parse the command line, send the requests, report."""
 
 from __future__ import annotations
 
@@ -42,31 +42,33 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Send the requests of a trace when they are due, to one target or spread over several. Exit code 0; 1 if an "
         "assertion does not hold; 2 if it cannot run; 130 if it was interrupted. Latencies and their percentiles are "
-        "of accepted requests; what is denied or fails, such as by a timeout, is counted and is not in them."
+        "of accepted requests only; denied and failed requests, such as timeouts, are counted separately."
     )
     parser.add_argument("trace", metavar="TRACE", help="a file, - for standard input, or a URL for a closed loop")
     _add_common(parser, _SHOWN_DEFAULTS)
-    loop = parser.add_argument_group("closed loop", "as wrk does it: clients that ask again when they are answered")
-    loop.add_argument("-c", "--clients", metavar="N", help="so many of them; times in the trace do not matter")
-    loop.add_argument("--method", metavar="M", help="of the requests for a URL (GET; POST with --body)")
-    loop.add_argument("-z", "--for", dest="lasting", metavar="TIME", help="for how long (10s)")
-    loop.add_argument("--pause", metavar="TIME", help="of a client before it asks again: random, so long on average")
+    loop = parser.add_argument_group(
+        "closed loop", "like wrk: each client sends its next request when it has its response"
+    )
+    loop.add_argument("-c", "--clients", metavar="N", help="number of clients; the times in the trace are ignored")
+    loop.add_argument("--method", metavar="M", help="method of the requests for a URL (GET; POST with --body)")
+    loop.add_argument("-z", "--for", dest="lasting", metavar="TIME", help="duration (10s)")
+    loop.add_argument("--pause", metavar="TIME", help="mean of the random pause of a client between requests")
     parser.set_defaults(act=_act_run)
 
 
 def add_replay(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Send the requests of an earlier run again, at the same times; to its targets unless others are given, and "
-        "with its headers, redirects, timeouts and connections unless options say otherwise. A header whose name "
+        "with its headers, redirects, timeouts and connections unless options override them. A header whose name "
         "suggests a secret, such as Authorization, is not in the results and has to be given again."
     )
-    parser.add_argument("trace", metavar="RESULTS", help="what loadgen run --out wrote")
+    parser.add_argument("trace", metavar="RESULTS", help="a file that loadgen run wrote with --out")
     _add_common(parser, {})
     parser.set_defaults(act=_act_replay, clients=None, lasting=None, pause=None, method=None)
 
 
 def _add_common(parser: argparse.ArgumentParser, shown_defaults: Mapping[str, str]) -> None:
-    """An option that is not given is None: then the default counts or, in a replay, what the run had."""
+    """An option that is not given is None: then the default applies or, in a replay, the recorded value."""
 
     def usual(option: str) -> str:
         return f"({shown_defaults.get(option, 'as in the run')})"
@@ -81,8 +83,10 @@ def _add_common(parser: argparse.ArgumentParser, shown_defaults: Mapping[str, st
     parser.add_argument(
         "--spread", metavar="HOW", help="over targets: one (the first), even (the default), skewed[:S], or 70,20,10"
     )
-    parser.add_argument("--allow-remote", action="store_true", help="targets may be other machines than this one")
-    parser.add_argument("--processes", metavar="N", help="(as many as the trace needs, one core left free)")
+    parser.add_argument("--allow-remote", action="store_true", help="allow targets on other machines")
+    parser.add_argument(
+        "--processes", metavar="N", help="worker processes (as many as the trace needs, one core left free)"
+    )
     parser.add_argument("--connections", metavar="N", help=f"open at a time to each target {usual('connections')}")
     parser.add_argument(
         "--timeout",
@@ -163,9 +167,9 @@ def _act_run(arguments: argparse.Namespace) -> int:
         return _run_url(arguments, name)
     if (arguments.lasting or arguments.pause) and not arguments.clients:
         option = "-z" if arguments.lasting else "--pause"
-        raise UsageError(f"{option} is for closed loops; say with -c how many clients, such as -c 64")
+        raise UsageError(f"{option} is for closed loops; add -c with the number of clients, such as -c 64")
     if arguments.method:
-        raise UsageError("--method is for a URL; a trace says itself with what method each request is sent")
+        raise UsageError("--method is for a URL; a trace has the method of each request")
     speed = _speed(arguments)
     with contextlib.ExitStack() as stack:
         if name == "-" or speed != 1 or arguments.body:
@@ -175,9 +179,9 @@ def _act_run(arguments: argparse.Namespace) -> int:
 
 def _run_url(arguments: argparse.Namespace, url: str) -> int:
     if not arguments.clients:
-        raise UsageError("a URL instead of a trace is for closed loops; add -c 64 -z 10s, or make a trace of it")
+        raise UsageError("a URL instead of a trace is for closed loops; add -c 64 -z 10s, or make a trace")
     if arguments.target:
-        raise UsageError("a URL names the server itself; leave out --target, or give a trace instead of the URL")
+        raise UsageError("a URL already names the server; leave out --target, or give a trace instead of the URL")
     try:
         scheme, host, port, path = split_address(url)
     except ValueError as error:
@@ -195,14 +199,16 @@ def _run_url(arguments: argparse.Namespace, url: str) -> int:
 def _act_replay(arguments: argparse.Namespace) -> int:
     earlier = RunFile(arguments.trace)
     if earlier.facts.closed_loop:
-        raise UsageError(f"{arguments.trace}: is of a closed loop, whose requests have no times; run its trace again")
+        raise UsageError(
+            f"{arguments.trace}: the run was a closed loop, whose requests have no times; run its trace again"
+        )
     speed = _speed(arguments)
     found = sorted(earlier.results(), key=lambda result: result.n)
     if not found:
         raise UsageError(f"{arguments.trace}: has no requests")
     given = _given(arguments)
     kept = options_of(earlier.facts, arguments.trace)
-    if arguments.target:  # what was trusted, and how the load was spread, is of the run's own targets
+    if arguments.target:  # certificates and spread belong to the recorded targets
         kept = replace(kept, spread="even", ca="", insecure=False)
     elif arguments.ca or arguments.insecure:
         kept = replace(kept, ca="", insecure=False)
@@ -235,12 +241,12 @@ def _run(arguments: argparse.Namespace, file: str, urls: list[str], options: Loa
 def _speed(arguments: argparse.Namespace) -> float:
     speed = read(lambda text: parse_number(text, "a number"), arguments.speed, "--speed")
     if speed <= 0:
-        raise UsageError("--speed: has to be more than 0")
+        raise UsageError("--speed: has to be greater than 0")
     return speed
 
 
 def _changed(requests: Iterator[TraceRequest], arguments: argparse.Namespace, speed: float) -> Iterator[TraceRequest]:
-    """As ``--speed`` and ``--body`` say."""
+    """The requests with ``--speed`` and ``--body`` applied."""
     body = read_body(arguments.body, "POST") if arguments.body else UNSET
     for request in requests:
         own = request.body

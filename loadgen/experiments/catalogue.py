@@ -1,4 +1,4 @@
-"""All experiments, in the order of the paper and then beyond it."""
+"""List of all experiments: those of the paper in its order, then the others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What became of the requests of a load, in one form for both witnesses: the clients, and the access logs. Pure.
+"""Outcomes of a load's requests, in one form for both sources: the clients' results and the access logs. Pure.
 
-Times are seconds since the trace began. A log knows the wall clock only: its first request is taken to be the trace's
-first, so both witnesses agree to within the lateness of that one request.
+Times are seconds since the start of the trace. An access log has only wall-clock times: its first request is taken to
+be the first of the trace, so both sources agree up to the lateness of that request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SERVED, DENIED, FAILED, MOVED = "served", "denied", "failed", "redirected"
 
 
 class ObservedRequest(NamedTuple):
-    """One request, as one witness saw it."""
+    """One request, as one source (clients or logs) recorded it."""
 
     asked_s: float
     ended_s: float
@@ -30,8 +30,8 @@ class ObservedRequest(NamedTuple):
     what: str  # served, denied, failed, redirected
     size: int
     reason: str
-    was_sent_on: bool = False  # from one node to another, as the client saw it
-    in_primary: bool = True  # the node was in a primary view, as its log says
+    was_sent_on: bool = False  # redirected from one node to another, as the client saw it
+    in_primary: bool = True  # the node was in a primary view, by its log
 
     @property
     def took_s(self) -> float:
@@ -39,7 +39,7 @@ class ObservedRequest(NamedTuple):
 
 
 class LogLine(msgspec.Struct):
-    """The fields of an access log's line that matter here; a line with ``event`` is no request."""
+    """The fields of an access log line that are used here; a line with ``event`` is not a request."""
 
     ts: float
     node: str = ""
@@ -52,20 +52,20 @@ class LogLine(msgspec.Struct):
 
 
 class Evidence(NamedTuple):
-    """Both witnesses of one load."""
+    """Both records of one load: the clients' results and the access logs."""
 
     clients: list[ObservedRequest]
     logs: list[ObservedRequest]
-    begun_s: float  # the trace's second 0, on the wall clock
+    begun_s: float  # start of the trace, on the wall clock
     lasted_s: float  # until the last request was due
-    late_p99_ms: float  # of the generator itself
-    bad_lines: int  # of logs
+    late_p99_ms: float  # lateness of the generator itself
+    bad_lines: int  # unreadable log lines
 
     def witnesses(self) -> tuple[tuple[str, list[ObservedRequest]], tuple[str, list[ObservedRequest]]]:
         return ("clients", self.clients), ("logs", self.logs)
 
     def at(self, node: str) -> Evidence:
-        """What was asked of one node."""
+        """The requests to one node."""
         clients, logs = ([row for row in rows if row.node == node] for rows in (self.clients, self.logs))
         return self._replace(clients=clients, logs=logs)
 
@@ -101,7 +101,7 @@ def seen_in_log(line: LogLine, begun_s: float) -> ObservedRequest:
 
 
 def log_lines(raw: Iterable[bytes]) -> Iterator[LogLine | None]:
-    """Requests of a log; None for a line that is none of ours (such as one that a killed node left half written)."""
+    """Requests of a log; None for an unreadable line (such as one that a killed node left incomplete)."""
     decoder = msgspec.json.Decoder(LogLine)
     for text in raw:
         try:

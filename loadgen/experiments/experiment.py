@@ -1,4 +1,4 @@
-"""What every experiment is: a name, where it comes from, what it has to show, and how it is carried out."""
+"""Interface of an experiment: its name, its source, what it has to show, and how to run it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Experiment(Protocol):
-    """Descriptions are values; ``carry_out`` of a family does the work."""
+    """Description of an experiment, and ``carry_out``, which runs and judges it."""
 
     @property
     def name(self) -> str: ...
@@ -28,7 +28,7 @@ class Experiment(Protocol):
 
     @property
     def printed(self) -> str:
-        """What the paper says of it, in a sentence; empty if it does not."""
+        """What the paper reports, in a sentence; empty if nothing."""
 
     @property
     def layout(self) -> Layout: ...

@@ -1,4 +1,4 @@
-"""What an experiment found: checks with their numbers, tables, a picture's content, and the verdict. Pure."""
+"""Findings of an experiment: checks with their numbers, tables, plot data, and the verdict. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PASS, FAIL, SKIPPED = "pass", "fail", "skipped"
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that has to hold, and what was seen."""
+    """One condition, whether it holds, and the measured values."""
 
     text: str
     holds: bool
@@ -16,7 +16,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """For people; numbers are texts already."""
+    """A table of texts for the report."""
 
     title: str
     head: list[str]
@@ -24,7 +24,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class PlotLine(msgspec.Struct, frozen=True):
-    """A line of a panel. ``tone`` chooses the colour: lines of one class have the same."""
+    """A line of a panel. ``tone`` selects the colour; lines of one class have the same."""
 
     label: str
     xs: list[float]
@@ -34,14 +34,14 @@ class PlotLine(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Something that happened at a place of the x axis."""
+    """An event, marked on the x axis."""
 
     x: float
     text: str
 
 
 class Panel(msgspec.Struct, frozen=True):
-    """One pair of axes. ``levels`` are promises: (height, tone)."""
+    """One pair of axes. ``levels`` are guarantees: (height, tone)."""
 
     title: str
     x_label: str
@@ -61,7 +61,7 @@ class Stack(msgspec.Struct, frozen=True):
 
 
 class Bars(msgspec.Struct, frozen=True):
-    """Bars one under the other, each of the same parts. ``levels`` are (length, what it is)."""
+    """Horizontal bars of the same parts. ``levels`` are (length, label)."""
 
     title: str
     x_label: str
@@ -71,7 +71,7 @@ class Bars(msgspec.Struct, frozen=True):
 
 
 class ExperimentFindings(msgspec.Struct):
-    """Of one experiment."""
+    """Findings of one experiment."""
 
     seen: str  # a sentence
     checks: list[Check]

@@ -1,4 +1,4 @@
-"""All findings as one HTML page that needs nothing else: the pictures are in it."""
+"""Renders all findings as one self-contained HTML page with embedded plots."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Shares, windows and whether they are as promised. Pure.
+"""Computes the shares of classes in time windows and compares them with the guaranteed shares. Pure.
 
-A class's share of a window is its part of the bytes whose answers were complete in it. The first seconds are left out:
-until a queue has formed nothing is scarce.
+The share of a class in a window is its part of the bytes of responses that completed in the window. The first seconds
+are left out, because nothing is scarce until a queue has formed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from loadgen.experiments.evidence import Evidence, ObservedRequest
 
 WARM_UP_S = 2.0
-HEAD_BYTES = 256  # what a request costs a pipe beside its page
+HEAD_BYTES = 256  # cost of a request to a pipe besides its page
 
 
 class Tolerance(NamedTuple):
-    """How far a share may be off, in points of a hundred."""
+    """Allowed deviation of a share, in percentage points."""
 
     window_s: float
     window_points: float
@@ -29,11 +29,11 @@ class Tolerance(NamedTuple):
 
 
 STRICT = Tolerance(10.0, 2.0, 1.0)
-QUICK = Tolerance(float("inf"), 0.0, 4.0)  # no windows: a few seconds have too few answers
+QUICK = Tolerance(float("inf"), 0.0, 4.0)  # no windows: a few seconds have too few responses
 
 
 def bytes_served(rows: Iterable[ObservedRequest], begin_s: float, end_s: float) -> dict[str, int]:
-    """By class, of what was complete in the window."""
+    """Bytes by class of responses that completed in the window."""
     found: dict[str, int] = {}
     for row in rows:
         if row.what == SERVED and begin_s <= row.ended_s < end_s:
@@ -42,20 +42,20 @@ def bytes_served(rows: Iterable[ObservedRequest], begin_s: float, end_s: float) 
 
 
 def shares(rows: Iterable[ObservedRequest], begin_s: float, end_s: float, classes: Sequence[str]) -> dict[str, float]:
-    """In per cent, of the bytes of these classes; all 0 if there were none."""
+    """Shares in per cent of the bytes of these classes; all 0 if there were none."""
     served = bytes_served(rows, begin_s, end_s)
     total = sum(served.get(name, 0) for name in classes)
     return {name: 100 * served.get(name, 0) / total if total else 0.0 for name in classes}
 
 
 def windows(begin_s: float, end_s: float, length_s: float) -> list[tuple[float, float]]:
-    """Whole ones only."""
+    """Divide a time span into complete windows."""
     count = int((end_s - begin_s + 1e-9) / length_s)
     return [(begin_s + at * length_s, begin_s + (at + 1) * length_s) for at in range(count)]
 
 
 def farthest(found: Mapping[str, float], wanted: Mapping[str, float]) -> tuple[str, float]:
-    """The class that is farthest off, and by how many points."""
+    """The class with the largest deviation, and its deviation in points."""
     name = max(wanted, key=lambda one: abs(found.get(one, 0.0) - wanted[one]))
     return name, found.get(name, 0.0) - wanted[name]
 
@@ -68,7 +68,7 @@ def judge_shares(
     witness: str,
     of: str = "",
 ) -> list[Check]:
-    """Over the span as a whole, and in every window of it."""
+    """Check the shares over the whole span and in every window of it."""
     begin_s, end_s = span_s
     names = list(promised)
     whole = shares(rows, begin_s, end_s, names)
@@ -97,7 +97,7 @@ def judge_shares(
 
 
 def judge_served(rows: Iterable[ObservedRequest], name: str, least_percent: float, witness: str) -> Check:
-    """How many of the requests of a class were served, of all that were asked for."""
+    """Check the fraction of served requests of a class."""
     served, asked = served_of(rows, name)
     percent = 100 * served / asked if asked else 0.0
     return Check(
@@ -110,7 +110,7 @@ def judge_served(rows: Iterable[ObservedRequest], name: str, least_percent: floa
 def served_of(
     rows: Iterable[ObservedRequest], name: str, span_s: tuple[float, float] = (0.0, float("inf"))
 ) -> tuple[int, int]:
-    """Served and asked for, of a class, by when they were asked for. Who was sent on is counted where it arrived."""
+    """Served and all requests of a class, by time of request. A redirected request counts where it arrived."""
     served = asked = 0
     for row in rows:
         if row.class_name == name and row.what != MOVED and span_s[0] <= row.asked_s < span_s[1]:
@@ -124,17 +124,17 @@ def count(rows: Iterable[ObservedRequest], what: str, span_s: tuple[float, float
 
 
 def used(rows: Iterable[ObservedRequest], span_s: tuple[float, float], pipe_bps: float) -> float:
-    """The part of the pipe that answers filled, in per cent."""
+    """Utilisation of the pipe by responses, in per cent."""
     served = [row.size + HEAD_BYTES for row in rows if row.what == SERVED and span_s[0] <= row.ended_s < span_s[1]]
     return 100 * sum(served) / (pipe_bps * (span_s[1] - span_s[0]))
 
 
 def judge_witnesses(evidence: Evidence, lost_max: int = 0) -> Check:
-    """The logs have to tell of exactly those answers that clients got. A killed node's log may lack its last lines."""
+    """The logs have to record exactly the responses that clients got. A killed node's log may lack its last lines."""
     by_clients, by_logs = count(evidence.clients, SERVED), count(evidence.logs, SERVED)
     return Check(
-        "logs and clients count the same answers"
-        + (f", but for at most {lost_max} of killed nodes" if lost_max else ""),
+        "logs and clients count the same responses"
+        + (f", except at most {lost_max} of killed nodes" if lost_max else ""),
         abs(by_clients - by_logs) <= lost_max and by_clients > 0,
         f"clients {by_clients}, logs {by_logs}",
     )

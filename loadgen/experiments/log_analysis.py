@@ -1,11 +1,11 @@
-"""The analysis of an experiment's access logs (``qosweb analyze``), as a part of what it found.
+"""Runs ``qosweb analyze`` on an experiment's access logs and adds its verdicts to the findings.
 
-One process for all experiments with the same tolerances: Spark starts once for them. It judges by the specification
-that the nodes logged, with the series' own tolerances. A promise of the policy that it calls violated fails the
-experiment, and so does one of the cluster; what was not tested fails nothing. Of times (lifetimes, with 50 ms for the
-scheduling of the machine, and response times) a quick run only tells: it is for machines that have other things to do.
-Without the analysis, or the Java that it needs, the report says so.
-Neighbours: ``series`` calls it at the end; it is known by its command line alone.
+One process analyses all experiments with the same tolerances, so that Spark starts once for them. It judges by the
+specification that the nodes logged, with the tolerances of the series. A violated guarantee of the policy or of the
+cluster fails the experiment; the verdict "not tested" does not. A quick run only reports times (lifetimes, with 50 ms
+for the scheduling of the machine, and response times) and does not judge them, because it is meant for busy machines.
+If the analysis, or the Java that it needs, is missing, the report says so.
+Neighbours: ``series`` calls this at the end. The analysis is known by its command line only.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _SHOWN_MAX = 40
 
 
 def analyse(done: Sequence[CompletedExperiment], out: Path, size: Size, say: Callable[[str], None]) -> None:
-    """Add to the findings of each experiment what its logs prove."""
+    """Add the verdicts of the log analysis to the findings of each experiment."""
     logs = {one.experiment.name: out / one.experiment.name for one in done if not one.findings.skipped}
     logs = {name: folder for name, folder in logs.items() if any(folder.glob("*.access.log*"))}
     if not logs:
         return
-    say(f"analysis of the logs of {len(logs)} experiments")
+    say(f"analysing the logs of {len(logs)} experiments")
     reports: dict[str, dict[str, Any]] = {}
     trouble = ""
     for points in sorted({_points(name) for name in logs}):
@@ -62,12 +62,12 @@ def analyse(done: Sequence[CompletedExperiment], out: Path, size: Size, say: Cal
 
 
 def _points(name: str) -> float:
-    """How far a share may be off in a window, where the experiment's own criterion does not say otherwise."""
+    """Allowed deviation of a share in a window, in points."""
     return EDGE_POINTS if name == ContentionExperiment().name else STRICT.window_points
 
 
 def _command(logs: dict[str, Path], out: Path, size: Size, points: float) -> list[str]:
-    """In a quick run windows have too few answers to be judged by; sums have not."""
+    """In a quick run, windows have too few responses to be judged; the whole run is judged."""
     tolerance = ("100%", "4%") if size.quick else (f"{points:g}%", f"{STRICT.whole_points:g}%")
     return [
         sys.executable, "-m", "qosweb", "analyze", "--each", "--json", "--out", str(out / FOLDER),
@@ -78,7 +78,7 @@ def _command(logs: dict[str, Path], out: Path, size: Size, points: float) -> lis
 
 
 def _reports(command: Sequence[str], timeout_s: float) -> tuple[dict[str, dict[str, Any]], str]:
-    """By experiment; and why there are not more."""
+    """Run the analysis. Returns the reports by experiment, and the reason if some are missing."""
     try:
         ran = subprocess.run(
             command, capture_output=True, text=True, check=False, env=environment(), timeout=timeout_s,
@@ -100,22 +100,22 @@ def _parsed(text: str) -> dict[str, dict[str, Any]]:
 
 
 def add(findings: ExperimentFindings, report: dict[str, Any], page: str, *, quick: bool = False) -> None:
-    """Checks, a table of what was judged, and where the rest is."""
+    """Add checks, a table of verdicts, and a reference to the full report."""
     if "error" in report:
-        findings.checks.append(Check("the analysis of the logs can read them", False, str(report["error"])))
+        findings.checks.append(Check("the log analysis can read the logs", False, str(report["error"])))
         return
     verdicts = sorted([*report["promises"], *report["cluster"]], key=lambda one: _ORDER[one["outcome"]])
     timed = [one for one in verdicts if one.get("kind") in OF_TIMES]
     rest = [one for one in verdicts if one not in timed]
-    findings.checks.append(_check("the analysis of the logs finds no promise violated", rest))
-    of_times = _check("the analysis of the logs finds no wait and no service longer than promised", timed)
+    findings.checks.append(_check("the log analysis finds no violated guarantee", rest))
+    of_times = _check("the log analysis finds no waiting or service time above its guarantee", timed)
     if quick and not of_times.holds:
-        findings.notes.append(f"In a quick run this fails nothing: {of_times.actual}")
+        findings.notes.append(f"Not judged in a quick run: {of_times.actual}")
     elif timed:
         findings.checks.append(of_times)
     rows = [[one["outcome"], one["rule"], one["reason"]] for one in verdicts[:_SHOWN_MAX]]
-    findings.tables.append(Table("What the logs prove", ["", "promise", ""], rows))
-    findings.notes.append(f"The whole analysis of the logs: {page}")
+    findings.tables.append(Table("Verdicts of the log analysis", ["", "guarantee", ""], rows))
+    findings.notes.append(f"Full report of the log analysis: {page}")
 
 
 def _check(text: str, verdicts: Sequence[dict[str, Any]]) -> Check:

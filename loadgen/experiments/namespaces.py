@@ -1,7 +1,7 @@
-"""A network of Linux namespaces: one for each node and one for the clients, joined by a bridge.
+"""Test network of Linux namespaces: one for each node and one for the clients, joined by a bridge.
 
-A cut is silent: the neighbour table of a node gets a MAC address for the other node that no interface has, so packets
-leave and nobody receives them. Clients reach every node all the time.
+A partition is silent: the neighbour table of a node gets a MAC address for the other node that no interface has, so
+packets leave and are never received. Clients reach every node all the time.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 _NOBODY = "02:00:00:00:fe:fe"
 _NET = "10.78.0"
-_CLIENTS = 254  # the last part of their address
+_CLIENTS = 254  # last byte of the clients' address
 _COMMAND_S = 20.0
-_FOLDER = Path("/run/netns")  # where ip puts them
+_FOLDER = Path("/run/netns")  # where ip creates namespaces
 _CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)  # os.setns comes with Python 3.12
 
 
 class NamespacesUnavailable(Exception):
-    """The kernel, or who runs this, does not allow namespaces; says what was refused."""
+    """Namespaces are not allowed, by the kernel or for this user; the text says what failed."""
 
 
 def _ip(*words: str, told: str = "") -> None:
@@ -42,7 +42,7 @@ def _ip(*words: str, told: str = "") -> None:
 
 
 class NamespaceNetwork:
-    """The names of nodes become namespaces; ``at(name)`` is put before a command that runs there."""
+    """A namespace for each node; ``at(name)`` is the prefix of a command that runs there."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = list(names)
@@ -53,11 +53,11 @@ class NamespaceNetwork:
         return f"{_NET}.{self._names.index(name) + 1}"
 
     def at(self, name: str = "") -> list[str]:
-        """Of a node, or of the clients."""
+        """Command prefix for a node, or for the clients."""
         return ["ip", "netns", "exec", self._space(name or "clients")]
 
     def within(self, name: str, act: Callable[[], bytes]) -> bytes:
-        """Done by a thread that enters the node's namespace, and ends there. An error of it is one here."""
+        """Run ``act`` in a thread inside the node's namespace, and return its result or raise its error."""
         found: list[bytes] = []
         wrong: list[OSError] = []
 

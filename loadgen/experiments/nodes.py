@@ -1,4 +1,4 @@
-"""Nodes as processes: ``qosweb serve`` by its command line, alone or as a cluster, seen by log and ``/status``."""
+"""Starts nodes as ``qosweb serve`` processes, alone or as a cluster, and reads their logs and ``/status``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _JOIN_S = 60.0
 
 
 class NodePlace(NamedTuple):
-    """Where a node runs: ``before`` is put before its command; ``within`` does something where its loopback is."""
+    """Where a node runs: ``before`` is a prefix of its command; ``within`` runs a function in its network namespace."""
 
     host: str = "127.0.0.1"
     before: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ HERE = NodePlace()
 
 
 class NodeProcess:
-    """One of them."""
+    """One node process."""
 
     def __init__(self, name: str, folder: Path, options: Sequence[str], place: NodePlace) -> None:
         self.name = name
@@ -57,18 +57,18 @@ class NodeProcess:
         self.url, self.admin = "", ""
 
     def wait(self) -> NodeProcess:
-        """Until it serves."""
+        """Wait until the node serves."""
         match = wait_for(self._announced, f"node {self.name} to serve", _START_S)
         self.url, self.admin = match[1], match[2] or ""
         return self
 
     def _announced(self) -> re.Match[str] | None:
         if self.process.poll() is not None:
-            raise CannotRun(f"node {self.name} ended by itself: {last_line(self._said)}")
+            raise CannotRun(f"node {self.name} exited unexpectedly: {last_line(self._said)}")
         return _SERVING.search(self._said.read_text("utf-8", "replace"))
 
     def status(self) -> dict[str, Any] | None:
-        """None if it does not answer."""
+        """The node's ``/status``; None if it does not respond."""
         with contextlib.suppress(OSError, ValueError):
             text = self._fetch(f"{self.admin}/status")
             found: dict[str, Any] = json.loads(text)
@@ -84,12 +84,12 @@ class NodeProcess:
         return self._within(fetch)
 
     def members(self) -> list[str]:
-        """Of the primary view that it is in; empty if it is in none."""
+        """Members of the node's primary view; empty if it is in none."""
         status = self.status() or {}
         return sorted(status["members"]) if status.get("primary") else []
 
     def kill(self) -> None:
-        """As a crash: nothing is said to anybody."""
+        """Kill the process, like a crash."""
         self.process.kill()
         self.process.wait()
 
@@ -101,10 +101,10 @@ class NodeProcess:
 
 
 class NodeProcesses:
-    """The nodes of an experiment; all of them end with it."""
+    """The nodes of an experiment; all of them are stopped at its end."""
 
     def __init__(self, folder: Path, common: Sequence[str], *, cluster: bool) -> None:
-        """``common``: options of all of them, such as --root and --spec."""
+        """``common``: options of all nodes, such as --root and --spec."""
         self._folder = folder
         self._common = list(common)
         self._key = folder / "cluster.key"
@@ -115,7 +115,7 @@ class NodeProcesses:
             command = [sys.executable, "-m", "cluster", "key", str(self._key)]
             made = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(), timeout=60)
             if made.returncode:
-                raise CannotRun(f"no cluster key: {made.stderr.strip()}")
+                raise CannotRun(f"cannot create a cluster key: {made.stderr.strip()}")
 
     def __enter__(self) -> NodeProcesses:
         return self
@@ -134,7 +134,7 @@ class NodeProcesses:
         return [node for node in self.all if node.process.poll() is None]
 
     def begin(self, name: str, place: NodePlace = HERE, more: Sequence[str] = ()) -> NodeProcess:
-        """Started, not waited for. The first founds the cluster, the others join it."""
+        """Start a node without waiting. The first node founds the cluster, the others join it."""
         options = [*self._common, "--listen", f"{place.host}:0", "--admin", "127.0.0.1:0", *more]
         if self._cluster:
             joins = [word for group in self._groups.values() for word in ("--join", group)] or ["--bootstrap"]
@@ -145,7 +145,7 @@ class NodeProcesses:
         return node
 
     def add(self, *names: str) -> None:
-        """Started, serving, and in one primary view with all that are alive. The founder must be there first."""
+        """Start nodes and wait until they serve in one primary view with all running nodes. The founder is first."""
         for name in names:
             node = self.begin(name)
             if len(self.all) == 1:

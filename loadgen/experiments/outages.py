@@ -1,4 +1,4 @@
-"""What is left of a cluster's promises while nodes come and go: stages between events, and what has to hold in them.
+"""Checks for experiments in which nodes join, fail or leave: stages between events, and what has to hold in each stage.
 
 Pure. The loads and events are in `scale_out`, `partition` and `successive_failures`.
 """
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from loadgen.experiments.evidence import Evidence, ObservedRequest
 
-FAILURES_WITHIN_S = 5.0  # of a kill: by then everybody knows
+FAILURES_WITHIN_S = 5.0  # of a kill: by then all nodes have noticed
 
 
 class OutageStage(NamedTuple):
-    """A stretch of a load in which the same nodes were there."""
+    """A part of a load during which the set of nodes did not change."""
 
     name: str
     begin_s: float
@@ -39,7 +39,7 @@ def judge_floors(
     witness: str,
     always: str = "",
 ) -> Check:
-    """Classes that ask for more than their lower bounds have at least these, of what ``always`` leaves."""
+    """Classes that demand more than their lower bounds get at least these, of what ``always`` leaves."""
     found = shares(rows, *stage.span_s, sorted({row.class_name for row in rows} - {always}))
     short = {name: found.get(name, 0.0) - floor for name, floor in floors.items()}
     bounds = ", ".join(f"{name} {floor:g} %" for name, floor in floors.items())
@@ -72,7 +72,7 @@ def judge_capacity(rows: Sequence[ObservedRequest], stage: OutageStage, least_pe
 
 
 def judge_losses(clients: Sequence[ObservedRequest], kills_s: Sequence[float]) -> Check:
-    """Nothing fails but what was sent on to a node that was killed, at that time."""
+    """Only requests redirected to a killed node fail, around the time of the kill."""
     failed = failures(clients)
     astray = [
         row
@@ -81,7 +81,7 @@ def judge_losses(clients: Sequence[ObservedRequest], kills_s: Sequence[float]) -
     ]
     first = f"; such as {astray[0].reason} at {astray[0].ended_s:.1f} s" if astray else ""
     return Check(
-        f"clients: no request is lost but those sent on to a killed node, within {FAILURES_WITHIN_S:g} s of its end",
+        f"clients: only requests redirected to a killed node are lost, within {FAILURES_WITHIN_S:g} s of its end",
         not astray,
         f"{len(failed)} of {len(clients)} failed, {len(astray)} of them elsewhere or at another time{first}",
     )

@@ -1,4 +1,4 @@
-"""Draws findings as a PNG file of one or more panels, with matplotlib, which is an optional dependency."""
+"""Plots findings as a PNG file with one or more panels, using matplotlib, which is an optional dependency."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 COLOURS = ("#2b6f9e", "#d98c2b", "#4f8f4f", "#b4472e", "#7a5ea8", "#8c6d4f", "#6f7f8c", "#c76a9a")
 _HEADROOM = 1.12
-_NUMBER = 0.05  # of the longest bar: a shorter part has no room for its number
-_EDGE = 0.1  # inches round about, so that no legend touches the rim
-_NEAR = 0.12  # of the width: closer marks would have their names over each other
+_NUMBER = 0.05  # fraction of the longest bar: shorter parts have no room for a number
+_EDGE = 0.1  # margin in inches, so that no legend touches the border
+_NEAR = 0.12  # fraction of the width: labels of closer marks would overlap
 
 
 def require_matplotlib() -> None:
-    """Raise UsageError if pictures cannot be drawn: better before an experiment than after it."""
+    """Raise UsageError if matplotlib is missing, before an experiment rather than after it."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
@@ -73,7 +73,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
 
 
 def _draw_bars(axes: Axes, bars: Bars) -> None:
-    """The first on top. Numbers stand in parts that are long enough for them."""
+    """Draw the bars, the first on top, with numbers in parts that are long enough."""
     places = [float(-at) for at in range(len(bars.names))]
     begins = [0.0] * len(bars.names)
     longest = max([sum(values) for values in zip(*(one.values for one in bars.stacks), strict=True)] or [1.0])
@@ -94,7 +94,7 @@ def _draw_bars(axes: Axes, bars: Bars) -> None:
 
 
 def _mark(axes: Axes, panel: Panel) -> None:
-    """What happened, as lines with their names; a name that would lie over the one before goes a line lower."""
+    """Draw the marks as lines with labels; a label that would overlap the previous one goes a line lower."""
     left, right = axes.get_xlim()
     before, lower = left - right, 0
     for mark in sorted(panel.marks, key=lambda mark: mark.x):

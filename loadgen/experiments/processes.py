@@ -1,4 +1,4 @@
-"""Processes that an experiment starts and ends, each by its own id."""
+"""Starts and stops the child processes of an experiment, each by its own process id."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _END_S = 15.0
 
 
 class CannotRun(Exception):
-    """An experiment could not be carried out; says why."""
+    """An experiment could not run; the text says why."""
 
 
 def environment() -> dict[str, str]:
-    """Ours, without what would configure a node, and with the sources that we run ourselves."""
+    """Our environment without settings for nodes, and with our source tree in PYTHONPATH."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("QOSWEB_", "NOTIFY_", "WATCHDOG_"))}
     kept["PYTHONPATH"] = os.pathsep.join(part for part in (str(_TOP), os.environ.get("PYTHONPATH", "")) if part)
     return kept
 
 
 def start(command: Sequence[str], to: Path) -> subprocess.Popen[bytes]:
-    """What it says goes into the file ``to``."""
+    """Start a command with its output in the file ``to``."""
     with to.open("wb") as file:
         return subprocess.Popen(
             list(command), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment()
@@ -36,14 +36,14 @@ def start(command: Sequence[str], to: Path) -> subprocess.Popen[bytes]:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Politely, and then not."""
+    """Terminate a process, and kill it if it does not end."""
     if process.poll() is None:
         process.terminate()
         await_end(process)
 
 
 def await_end(process: subprocess.Popen[bytes]) -> None:
-    """Of one that was asked to end, once: asked for a second time, a node breaks off what it is answering."""
+    """Wait for a process that was asked to end. Asked a second time, a node would abort its responses."""
     try:
         process.wait(_END_S)
     except subprocess.TimeoutExpired:
@@ -55,11 +55,11 @@ def wait_for(condition: Callable[[], T | None], what: str, within_s: float) -> T
     deadline = time.monotonic() + within_s
     while not (value := condition()):
         if time.monotonic() > deadline:
-            raise CannotRun(f"waited {within_s:g} s in vain for {what}")
+            raise CannotRun(f"timeout after {within_s:g} s, waiting for {what}")
         time.sleep(0.02)
     return value
 
 
 def last_line(file: Path) -> str:
     lines = file.read_text("utf-8", "replace").strip().splitlines() if file.exists() else []
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no output"

@@ -1,6 +1,6 @@
-"""What the paper printed of its own measurements: the numbers that stand beside ours. Pure.
+"""Measurements printed in the paper, to show beside ours. Pure.
 
-The figures are pictures without printed values; what is here is table 1 and the numbers in the text of section 4.
+The paper's figures are images without printed values. This module has table 1 and the numbers in the text of section 4.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ FIGURE_8_QOS_MBPS = (0.42, 0.70)
 
 
 def sizes_beside(ours_kb: int) -> str:
-    """A sentence for figures 7 to 9, whose pages ours are smaller than."""
+    """A sentence for figures 7 to 9, where our pages are smaller than the paper's."""
     times = FIGURES_7_TO_9_KB / ours_kb
     return (
-        f"Its pages are of {FIGURES_7_TO_9_KB} KB, ours of {ours_kb} KB: {times:g} times as many answers of the same "
-        "bytes to judge by."
+        f"Its pages have {FIGURES_7_TO_9_KB} KB, ours {ours_kb} KB, which gives {times:g} times as many responses for "
+        "the same bytes."
     )

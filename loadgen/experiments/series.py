@@ -1,4 +1,4 @@
-"""A series of experiments, one after the other: files, verdicts, and one page for all of them."""
+"""Runs a series of experiments one after the other, and writes their files, verdicts and one report."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 class CompletedExperiment(NamedTuple):
-    """An experiment that was carried out, or skipped."""
+    """An experiment that was run or skipped."""
 
     experiment: Experiment
     findings: ExperimentFindings
     picture: Path | None
     lasted_s: float
-    spread: str = ""  # of the load, if there was something to spread it over
-    not_applied: tuple[str, ...] = ()  # options that change nothing in this experiment, and why
+    spread: str = ""  # of the load, if there were several targets
+    not_applied: tuple[str, ...] = ()  # options without effect in this experiment, with reasons
 
 
 def carry_out(
     experiments: Sequence[Experiment], out: Path, size: Size, say: Callable[[str], None], *, analysis: bool = False
 ) -> list[CompletedExperiment]:
-    """After each of them the page is written, so that an interrupted series leaves what it has."""
+    """Run experiments. The report is written after each, so that an interrupted series leaves its results."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -70,7 +70,7 @@ def _one(experiment: Experiment, out: Path, size: Size, say: Callable[[str], Non
         findings = experiment.carry_out(bench)
     except CannotRun as error:
         findings = ExperimentFindings(
-            "It could not be carried out.", [Check("it could be carried out", False, str(error))]
+            "The experiment could not run.", [Check("the experiment can run", False, str(error))]
         )
     finally:
         bench.close()
@@ -91,7 +91,7 @@ def _one(experiment: Experiment, out: Path, size: Size, say: Callable[[str], Non
 
 
 def document(done: Sequence[CompletedExperiment], begun: str, size: Size) -> dict[str, object]:
-    """For scripts."""
+    """The findings as JSON data."""
     return {
         "begun": begun,
         "size": size._asdict(),
@@ -116,8 +116,8 @@ def _write(done: Sequence[CompletedExperiment], out: Path, size: Size, begun: st
     shape = f"{'quick, ' if size.quick else ''}durations x{size.scale:g}, pipes x{size.pipe_scale:g}, seed {size.seed}"
     about = (
         f"{begun}, Python {platform.python_version()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} "
-        f"at the end; {shape}. Pipes are set by hand, so the bottleneck is known; times tell "
-        "also of what else the machine had to do."
+        f"at the end; {shape}. Pipe widths are configured, so the bottleneck is known; times also "
+        "depend on other work of the machine."
     )
     (out / "report.html").write_text(page(done, about), "utf-8")
     text = msgspec.json.format(msgspec.json.encode(document(done, begun, size)), indent=2)

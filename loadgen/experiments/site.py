@@ -1,4 +1,4 @@
-"""The site of an experiment: for each class a page of the size that it needs."""
+"""Site of an experiment: one page of the required size for each class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The course of a load as lines and rows: what each class got, window by window. Pure."""
+"""Time series of a load: what each class received, window by window, as plot lines and CSV rows. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def share_lines(
 def rate_lines(
     rows: Sequence[ObservedRequest], classes: Sequence[str], lasting_s: float, step_s: float, *, served: bool
 ) -> list[PlotLine]:
-    """Requests per second: asked for, by when they came; or served, by when they were."""
+    """Requests per second: all by arrival time, or the served ones by completion time."""
     cut = windows(0.0, lasting_s, step_s)
     lines = []
     for tone, name in enumerate(classes):
@@ -49,7 +49,7 @@ def total_line(rows: Sequence[ObservedRequest], lasting_s: float, step_s: float,
 
 
 def csv_rows(evidence: Evidence, classes: Sequence[str], step_s: float) -> list[list[str]]:
-    """One row for a class, a window and a witness; requests by when they ended."""
+    """One row for each class, window and source; requests by end time."""
     rows = []
     for witness, seen in evidence.witnesses():
         for begin_s, end_s in windows(0.0, evidence.lasted_s, step_s):

@@ -1,6 +1,6 @@
-"""The bench that an experiment works on: its folder, its nodes, its loads, and how long and how large all is.
+"""Environment of an experiment: its folder, its nodes, its loads, and the scale of durations and sizes.
 
-A load is ``loadgen run`` as a process of its own, so that nodes can come and go meanwhile.
+A load is ``loadgen run`` in a process of its own, so that nodes can be started and stopped during it.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ KB, MB = 1 << 10, 1 << 20
 _SPECS = Path(__file__).resolve().parent.parent.parent / "webqos_specs" / "experiments"
 _TIMEOUT_S = 60.0
 _FIRST_REQUEST_S = 30.0
-_INTERRUPTED = 130  # the exit code of a run that was told to end
+_INTERRUPTED = 130  # exit code of an interrupted run
 _CONNECTIONS_MAX = 5000
-_EVENT_S = 4.0  # that an event may take
+_EVENT_S = 4.0  # usual upper limit of an event's duration
 _LAST_LINES_S = 3.0  # a node writes its log in batches
 _OURS = re.compile(r"cluster\.key|load\d+\..*|[a-z0-9]+\.(access\.log(\.\d+)?|said\.txt|order\.jsonl)")
 _LIFETIME = re.compile(r"(?m)^set lifetime = .*$")
 
 
 class Size(NamedTuple):
-    """How long and how large, as the command line says."""
+    """Scale of the experiments, from the command line."""
 
     quick: bool = False
     scale: float = 1.0  # of durations
     pipe_scale: float = 1.0  # of pipes, and of rates with them
-    nodes: int = 1  # over which the pipe of a single-node experiment is divided
+    nodes: int = 1  # number of nodes that share the pipe of a single-node experiment
     spread: str = "even"
     seed: int = 1
 
 
 class PlannedAction(NamedTuple):
-    """Something that is done while a load runs."""
+    """An action during a load."""
 
     at_s: float
     name: str
@@ -80,7 +80,7 @@ class PlannedAction(NamedTuple):
 
 
 class LoadTarget(Protocol):
-    """Who is asked: a node, or something in front of one, whose log is that node's."""
+    """A target of a load: a node, or a proxy in front of a node; ``log`` is the node's."""
 
     @property
     def name(self) -> str: ...
@@ -93,7 +93,7 @@ class LoadTarget(Protocol):
 
 
 class Workbench:
-    """Of one experiment. ``folder`` keeps traces, results and logs; ``say`` tells people what goes on."""
+    """Environment of one experiment. ``folder`` has traces, results and logs; ``say`` prints progress."""
 
     def __init__(self, name: str, folder: Path, size: Size, say: Callable[[str], None]) -> None:
         _clear(folder)
@@ -102,7 +102,7 @@ class Workbench:
         self.say = say
         self.folder = folder
         self.began: dict[str, float] = {}  # events of the last load, in seconds of its trace
-        self.happened: dict[str, float] = {}  # when each was over
+        self.happened: dict[str, float] = {}  # when each event was over
         self._loads = 0
         self._scratch = tempfile.TemporaryDirectory(prefix="loadgen-experiment-")
 
@@ -111,7 +111,7 @@ class Workbench:
 
     @property
     def scratch(self) -> Path:
-        """Gone at the end."""
+        """A temporary folder, deleted at the end."""
         return Path(self._scratch.name)
 
     @property
@@ -128,7 +128,7 @@ class Workbench:
         return [f"n{at + 1}" for at in range(self.size.nodes)]
 
     def spec(self, lifetime: str = "") -> Path:
-        """The experiment's specification, perhaps with another lifetime."""
+        """The experiment's specification, optionally with another lifetime."""
         file = _SPECS / f"{self.name}.webqos"
         if not file.is_file():
             raise UsageError(f"{file}: no such specification; experiments run from a checkout of the project")
@@ -142,7 +142,7 @@ class Workbench:
     def nodes(
         self, sizes: Mapping[str, int], pipe_bps: int, *, spec: Path | None, cluster: bool = False
     ) -> AbstractContextManager[NodeProcesses]:
-        """None of them is started yet. ``pipe_bps`` is that of one node."""
+        """The nodes of an experiment, not started yet. ``pipe_bps`` is the pipe of one node."""
         root = make_site(Path(tempfile.mkdtemp(prefix="site-", dir=self._scratch.name)), sizes)
         common = ["--root", str(root), "--capacity", f"{pipe_bps}B/s"]
         common += ["--max-connections-per-client", str(_CONNECTIONS_MAX)]  # all clients have one address here
@@ -163,10 +163,10 @@ class Workbench:
         like: str = "",
         after_s: float | None = None,
     ) -> Evidence:
-        """Requests by chance, ``rates`` per second by class, to the targets as ``spread`` or ``--spread`` says.
+        """Send a Poisson load with ``rates`` per second by class, distributed by ``spread`` or ``--spread``.
 
-        Loads that are ``like`` the same have the same requests. ``after_s`` ends the load so long after the last event:
-        how long events take is not known before.
+        Loads with the same ``like`` have the same requests. ``after_s`` ends the load so long after the last event,
+        because the duration of events is not known in advance.
         """
         self._loads += 1
         trace, results, summary, said = (
@@ -207,9 +207,9 @@ class Workbench:
         targets: Sequence[LoadTarget],
         marks: Mapping[str, int],
     ) -> dict[str, tuple[float, float]]:
-        """Carry out the events, counted from the first request in a log: begin and end of each, on the wall clock.
+        """Run the events at times relative to the first logged request. Returns begin and end of each (wall clock).
 
-        One that takes long, on a busy machine, holds up those after it: what lies between has its time all the same.
+        An event that takes long on a busy machine delays the later ones, so that the stages between keep their length.
         """
         if not events:
             return {}
@@ -234,18 +234,20 @@ class Workbench:
 
 
 def _clear(folder: Path) -> None:
-    """What an earlier run of the experiment left goes; a folder with other things in it is not ours."""
+    """Delete the files of an earlier run; refuse a folder with other files in it."""
     folder.mkdir(parents=True, exist_ok=True)
     found = list(folder.iterdir())
     for file in found:
         if not (file.is_file() and _OURS.fullmatch(file.name)):
-            raise UsageError(f"{file}: is not of an experiment; give --out a new folder, or one of an earlier run")
+            raise UsageError(
+                f"{file}: is not a file of an experiment; give --out a new folder, or one of an earlier run"
+            )
     for file in found:
         file.unlink()
 
 
 def _ended(process: subprocess.Popen[bytes], after_s: float | None, lasting_s: float) -> int:
-    """The exit code of a load, which ends by itself or, if it is to, ``after_s`` from now."""
+    """Wait for the end of a load, and interrupt it after ``after_s`` if given. Returns its exit code."""
     if after_s is not None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(after_s)
@@ -263,7 +265,7 @@ def _gather(
 ) -> Evidence:
     found = [result for result in RunFile(results).results() if result.cause != INTERRUPTED]
     clients = [seen_by_client(result, targets) for result in found]
-    # A denial that gives no reason is of a proxy before the node, and in no log.
+    # A denial without a reason comes from a proxy in front of the node, and is in no log.
     answered = sum(
         one.what == SERVED or (one.what == DENIED and not one.reason.startswith("status ")) for one in clients
     )
@@ -271,7 +273,7 @@ def _gather(
     while True:
         lines, bad = _read_logs(nodes, marks)
         if sum(line.decision != MOVED for line in lines) >= answered or time.monotonic() > deadline_s:
-            break  # complete, or as complete as it gets: a killed node takes its last lines with it
+            break  # complete, or a killed node lost its last lines
         time.sleep(0.1)
     if not found or not lines:
         raise CannotRun("no request reached a node")
@@ -285,7 +287,7 @@ def _gather(
 
 
 def _read_logs(nodes: NodeProcesses, marks: Mapping[str, int]) -> tuple[list[LogLine], int]:
-    """The requests in the logs since then, and how many lines are none."""
+    """The requests in the logs since ``marks``, and the number of unreadable lines."""
     found, bad = [], 0
     for node in nodes.all:
         with node.log.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What a run has to fulfil: ``A.served>=99.9%``, ``p99<200ms``. Pure."""
+"""Assertions on a run's summary: ``A.served>=99.9%``, ``p99<200ms``. Pure."""
 
 from __future__ import annotations
 
@@ -38,23 +38,25 @@ _EXAMPLES = "write such as 'A.served>=99.9%', 'B.denied<100', 'rate>=500/s', 'p9
 
 
 class AssertionResult(NamedTuple):
+    """The verdict on one assertion."""
+
     text: str  # the assertion
     holds: bool
-    actual: str  # what was measured, for people
+    actual: str  # the measured value, as text
 
 
 class Assertion(NamedTuple):
-    """``value`` is a share, a count, a rate per second or microseconds, as ``unit`` says. Shares are exact."""
+    """``unit`` tells whether ``value`` is a share, a count, a rate per second or microseconds. Shares are exact."""
 
     text: str
-    class_name: str | None  # None: of all requests
+    class_name: str | None  # None: all requests
     metric: str
     op: str
     value: Fraction | float
     unit: str
 
     def check_class(self, known: Iterable[str]) -> None:
-        """Before a run, when the classes of the trace are known."""
+        """Raise UsageError if the trace has no such class. Called before a run."""
         if self.class_name is not None and self.class_name not in known:
             names = ", ".join(sorted(known)[:10])
             raise UsageError(f"--assert '{self.text}': the trace has no class '{self.class_name}'; it has {names}")
@@ -84,7 +86,7 @@ class Assertion(NamedTuple):
         if metric == self.metric:
             latency, none = row.latency_ms, "nothing was accepted"
         elif of:
-            latency, none = summary.read_lateness_ms, "nobody knows when answers came"
+            latency, none = summary.read_lateness_ms, "the arrival times of responses are not known"
         else:
             latency, none = summary.lateness_ms, "nothing was due"
         if not latency.count:
@@ -100,12 +102,14 @@ class Assertion(NamedTuple):
 
 
 def parse_assertion(text: str) -> Assertion:
-    """Raises UsageError, which says what part of it is wrong and what would be right."""
+    """Raises UsageError, which says which part is wrong and what would be right."""
     compared = _COMPARISON.fullmatch(text)
     if compared is None:
         raise UsageError(f"--assert '{text}': not understood; {_EXAMPLES}")
     if compared["op"] not in _OPERATORS:
-        raise UsageError(f"--assert '{text}': '{compared['op']}' is no comparison; there are {', '.join(_OPERATORS)}")
+        raise UsageError(
+            f"--assert '{text}': '{compared['op']}' is not a comparison; use one of {', '.join(_OPERATORS)}"
+        )
     left, right = _LEFT.fullmatch(compared["left"].strip()), _RIGHT.fullmatch(compared["right"].strip())
     if left is None:
         raise UsageError(f"--assert '{text}': {_fault_in_metric(compared['left'].strip())}")
@@ -120,7 +124,7 @@ def parse_assertion(text: str) -> Assertion:
             share = right["value"]
             raise UsageError(f"--assert '{text}': {metric} is a whole number or a share; for a share write {share}%")
         if unit and number > 100 and metric not in ("redirects", "retries"):
-            raise UsageError(f"--assert '{text}': no share is more than 100%")
+            raise UsageError(f"--assert '{text}': a share cannot be more than 100%")
         return Assertion(text, class_name, metric, op, number / 100 if unit else number, unit or "count")
     if metric == "rate":
         if unit not in ("", "/s"):
@@ -129,20 +133,20 @@ def parse_assertion(text: str) -> Assertion:
     if unit not in ("us", "ms", "s", "min"):
         raise UsageError(f"--assert '{text}': {metric} is a time and needs a unit, such as 'p99<200ms'")
     if "late_" in metric and class_name is not None:
-        raise UsageError(f"--assert '{text}': {metric} is of the generator itself and has no class")
+        raise UsageError(f"--assert '{text}': {metric} is a figure of the generator and has no class")
     return Assertion(text, class_name, metric, op, parse_duration_s(f"{float(number):.9f}{unit}") * 1e6, "time")
 
 
 def _fault_in_metric(given: str) -> str:
-    """What stands left of the comparison and is none."""
+    """Describe what is wrong left of the comparison."""
     percentile = re.search(r"(?:^|\.)(p[0-9.]+)$", given)
     name = percentile[1] if percentile else given.rpartition(".")[2]
     if not name or re.search("[<>=!]", name):
         return f"not understood; {_EXAMPLES}"
     if re.fullmatch(r"p100(\.0*)?", name):
-        return "p100 is written max"
+        return "write max instead of p100"
     if re.fullmatch(r"p[0-9.]+", name):
-        return f"{name} is no percentile below 100 with at most four decimals, such as p99.9"
+        return f"{name} is not a percentile below 100 with at most four decimals, such as p99.9"
     known = [*_COUNTS, *_OTHERS]
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.7)
-    return f"nothing is called '{name}'; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")
+    return f"unknown metric '{name}'; " + (f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""Two runs side by side. Pure."""
+"""Compares the summaries of two runs side by side. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def compare(first: RunSummary, second: RunSummary) -> dict[str, object]:
-    """For scripts: by class, each figure of both and the difference; null where only one of them has the class."""
+    """For JSON output: by class, each figure of both runs and the difference; null if only one run has the class."""
     return {name: _compared(one, other) for name, one, other in _classes(first, second)}
 
 
@@ -24,7 +24,7 @@ def _compared(one: ClassSummary | None, other: ClassSummary | None) -> dict[str,
     if one is not None and other is not None:
         return {what: {"a": a, "b": b, "difference": round(b - a, 6)} for what, a, b, _ in _figures(one, other)}
     only = one or other
-    assert only is not None, "a class that neither has"
+    assert only is not None, "a class that neither run has"
     return {
         what: {"a": one and value, "b": other and value, "difference": None}
         for what, value, _, _ in _figures(only, only)

@@ -1,4 +1,4 @@
-"""Latencies for HdrHistogram's own tools: its log format, or a percentile distribution. Pure."""
+"""Exports latencies for HdrHistogram's own tools: its log format, or a percentile distribution. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def hdr_log(summary: RunSummary) -> str:
-    """Log format 1.3: one histogram of microseconds for all, then one for each class, tagged with its name."""
+    """Log format 1.3: one histogram in microseconds for all requests, then one for each class, tagged with its name."""
     started_s = datetime.fromisoformat(summary.run.started).timestamp()
     lines = [
         "#[Histogram log format version 1.3]",

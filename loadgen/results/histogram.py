@@ -1,9 +1,9 @@
-"""Durations as HDR histograms: counts by value, three significant digits over the whole range. Pure.
+"""HDR histograms of durations: counts by value, with three significant digits over the whole range. Pure.
 
-A value in microseconds belongs to the slot ``index_of(value)``: up to 2047 every value has its own; above, slots are
-as wide as the value allows without losing the third digit. This is the layout of Gil Tene's HdrHistogram (lowest value
-1, three digits), so that ``encode`` writes what its tools read (version 2, compressed, base64) and ``percentile_text``
-what its plotter takes. Only slots that were hit are held.
+A value in microseconds belongs to the slot ``index_of(value)``. Up to 2047 every value has its own slot; above, slots
+are as wide as possible without losing the third digit. This is the layout of Gil Tene's HdrHistogram (lowest value 1,
+three digits), so its tools read the output of ``encode`` (version 2, compressed, base64), and its plotter reads
+``percentile_text``. Only slots with values are stored.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _middle_of(index: int) -> float:
 
 
 class Histogram:
-    """Counts by slot. ``counts`` may be filled directly by who is in a hurry: ``counts[index_of(v)] += 1``."""
+    """Counts by slot. Fast code may fill ``counts`` directly: ``counts[index_of(v)] += 1``."""
 
     def __init__(self, counts: Mapping[int, int] | None = None) -> None:
         self.counts: dict[int, int] = dict(counts or {})
@@ -98,7 +98,7 @@ class Histogram:
         return "".join(lines)
 
     def _by_half_distance(self, total: int) -> Iterator[tuple[int, int]]:
-        """Values at five steps for each halving of what is left to 100 %."""
+        """Values at five steps for each halving of the distance to 100 %."""
         if not total:
             return
         seen, step = 0, 0
@@ -138,7 +138,7 @@ class Histogram:
             raise ValueError("not an encoded histogram of version 2 with three digits")
         payload = whole[_HEADER.size :][:size]
         if not inflater.eof or len(payload) < size:
-            raise ValueError("an encoded histogram is cut off")
+            raise ValueError("the encoded histogram is truncated")
         return cls(dict(_slots(payload)))
 
 
@@ -165,7 +165,7 @@ def _slots(payload: bytes) -> Iterator[tuple[int, int]]:
         value, shift = 0, 0
         while True:
             if at >= len(payload):
-                raise ValueError("an encoded histogram is cut off")
+                raise ValueError("the encoded histogram is truncated")
             byte = payload[at]
             at += 1
             if shift == 56:

@@ -1,7 +1,7 @@
-"""What can become of a request. Pure.
+"""Outcomes of a request. Pure.
 
-accepted    an answer of 2xx or 304, whole
-denied      503 or 429: the server said that it will not serve this now
+accepted    a complete response with status 2xx or 304
+denied      503 or 429: the server declined to serve the request now
 redirected  3xx, where redirects are not followed
 failed      anything else, by cause
 unsent      the generator had no connection to send it on within the time allowed (--send-within)

@@ -1,4 +1,4 @@
-"""Records the outcome of each request in one process: counts and, if wanted, a line of results."""
+"""Records the outcome of each request in one worker process: counts and, optionally, a line of results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _monotonic = time.monotonic
 
 
 class ResultRecorder:
-    """Of one process. ``lines`` and ``tally`` are what nobody has taken yet."""
+    """Recorder of one worker process. ``lines`` and ``tally`` hold what was recorded since they were last taken."""
 
     def __init__(self, *, want_results: bool, closed_loop: bool) -> None:
         self._want_results = want_results
@@ -29,12 +29,12 @@ class ResultRecorder:
         self.lines: list[bytes] = []
 
     def take(self) -> RunTally:
-        """The counts since the last time."""
+        """Take the counts since the last call."""
         taken, self.tally = self.tally, RunTally()
         return taken
 
     def take_up(self, shot: PendingRequest, now_s: float) -> None:
-        """The generator has come to a request, so long after it was due."""
+        """Record how late after its due time the generator took up a request."""
         shot.late_us = int((now_s - shot.due_s) * 1e6)
 
     def end(self, shot: PendingRequest, outcome: str, head: ResponseHead | None, size: int, cause: str) -> None:

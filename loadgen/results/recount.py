@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def recount(facts: RunFacts, results: Iterable[Result]) -> RunSummary:
-    """What a run did not write down (connections, processor time) is 0."""
+    """Figures that are not in the results (connections, processor time) are 0."""
     tally = RunTally()
     lasted_s = 0.0
     for result in results:

@@ -1,4 +1,4 @@
-"""Reads what a run has written: its results, line by line, and its summary."""
+"""Reads the files that a run has written: its results, line by line, and its summary."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SUMMARY_LEN_MAX = 64 << 20
 
 
 class RunFile:
-    """The results of a run in a file: ``facts`` describes the run, ``results()`` reads them one by one."""
+    """A results file: ``facts`` describes the run, ``results()`` reads the results one by one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -30,8 +30,7 @@ class RunFile:
                 self.facts = msgspec.json.decode(first, type=FirstLine).run
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 raise UsageError(
-                    f"{name}:1: not the results of a run; they are written by loadgen run --out FILE and begin with "
-                    f'{{"run":...}}'
+                    f'{name}:1: not a results file; loadgen run --out FILE writes one, and it begins with {{"run":...}}'
                 ) from None
 
     def results(self) -> Iterator[Result]:
@@ -51,7 +50,7 @@ class RunFile:
 
 
 def read_summary(name: str) -> RunSummary:
-    """The summary of a run out of either of the files that it writes: its results, or the summary itself."""
+    """The summary of a run from either of its files: the results, or the summary itself."""
     with reading(name) as file:
         start = file.read(200).lstrip()
         if not start.startswith(b'{"run"'):
@@ -60,7 +59,7 @@ def read_summary(name: str) -> RunSummary:
                 return msgspec.json.decode(text, type=RunSummary)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise UsageError(
-                    f"{name}: neither results nor the summary of a run ({error}); they are written by loadgen run with "
+                    f"{name}: neither results nor a summary of a run ({error}); loadgen run writes them with "
                     f"--out FILE or --summary FILE"
                 ) from None
     run = RunFile(name)

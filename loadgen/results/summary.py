@@ -1,4 +1,4 @@
-"""The summary of a run: numbers for people, for scripts, and for comparison. Pure."""
+"""Summary of a run: the figures for text output, JSON and comparison. Pure."""
 
 from typing import Self
 
@@ -13,7 +13,7 @@ from loadgen.units import format_ms
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 _LATE_WARN_US = 10_000
 _NAME_MAX = 40
-_DENIED = "denied; reason="  # as QoS-Decision says it
+_DENIED = "denied; reason="  # prefix in the QoS-Decision header
 
 
 class Latency(msgspec.Struct):
@@ -39,7 +39,7 @@ class Latency(msgspec.Struct):
 
 
 class ClassSummary(msgspec.Struct):
-    """What became of the requests of a class, or of all."""
+    """Outcomes of the requests of one class, or of all."""
 
     requests: int
     outcomes: dict[str, int]
@@ -52,13 +52,13 @@ class ClassSummary(msgspec.Struct):
     redirects: int
     redirected: int
     retries: int
-    latency_ms: Latency  # since it was due; in a closed loop since it was sent
-    answer_ms: Latency  # since it was sent
+    latency_ms: Latency  # since the due time; in a closed loop since sending
+    answer_ms: Latency  # since sending
     denial_ms: Latency
 
 
 class RunSummary(msgspec.Struct):
-    """Of a run."""
+    """Summary of a run."""
 
     run: RunFacts
     lasted_s: float
@@ -66,16 +66,16 @@ class RunSummary(msgspec.Struct):
     all: ClassSummary
     classes: dict[str, ClassSummary]
     targets: dict[str, int]  # requests by target
-    lateness_ms: Latency  # of the generator itself, in taking up what was due
+    lateness_ms: Latency  # of the generator itself, in taking up due requests
     connections: int
     connections_failed: int
     unasked: int
-    not_run: int  # requests of the trace that were not due when the run was interrupted
+    not_run: int  # requests that were not due yet when the run was interrupted
     cpu_s: float
     interrupted: bool
-    died: list[str]  # last words of processes that ended before their time
-    # Of the generator itself, in reading answers that had come: no part of latencies. Empty where the kernel does not
-    # say when they came.
+    died: list[str]  # last errors of worker processes that died
+    # Of the generator itself, in reading responses that had arrived; not part of latencies. Empty without kernel
+    # timestamps.
     read_lateness_ms: Latency = msgspec.field(default_factory=lambda: Latency.of({}))
 
 
@@ -127,12 +127,12 @@ def _by_count(counts: dict[str, int]) -> dict[str, int]:
 
 
 def warnings_of(summary: RunSummary) -> list[str]:
-    """What a reader has to know before believing the numbers."""
+    """Problems that make the figures unreliable."""
     found = []
     late_ms = summary.lateness_ms.percentiles.get("p99", 0.0)
     if not summary.run.closed_loop and late_ms * 1e3 > _LATE_WARN_US:
         found.append(
-            f"the generator itself was late (p99 {format_ms(late_ms * 1e3)}), which is part of these latencies: "
+            f"the generator itself was late (p99 {format_ms(late_ms * 1e3)}), which is included in the latencies: "
             f"use more --processes, or a lower rate"
         )
     if count := summary.all.outcomes[UNSENT]:
@@ -142,12 +142,12 @@ def warnings_of(summary: RunSummary) -> list[str]:
         )
     if summary.interrupted:
         found.append(f"interrupted: {summary.not_run} requests of the trace were not run")
-    found += [f"a process of the load generator ended before its time: {words}" for words in summary.died]
+    found += [f"a worker process of the load generator died: {words}" for words in summary.died]
     return found
 
 
 def render(summary: RunSummary) -> str:
-    """For people."""
+    """The summary as text."""
     run = summary.run
     whole = summary.all
     requests = f"{whole.requests} requests in {summary.lasted_s:.1f} s"
@@ -166,7 +166,7 @@ def render(summary: RunSummary) -> str:
     if whole.retries:
         lines.append(f"retries:   {whole.retries} on connections that the server closed between requests")
     if summary.unasked:
-        lines.append(f"unasked:   {summary.unasked} connections on which something came that nobody had asked for")
+        lines.append(f"unasked:   {summary.unasked} connections on which unrequested data arrived")
     if len(run.targets) > 1:
         lines += [f"to {url}: {count}" for url, count in summary.targets.items()]
     if summary.cpu_s and whole.requests:
@@ -179,7 +179,7 @@ def render(summary: RunSummary) -> str:
             lines.append(f"since sent: {shown}")
         lines.append(f"generator: late by {_by(late)}")
     if summary.read_lateness_ms.count:
-        lines.append(f"generator: read answers late by {_by(summary.read_lateness_ms)}; no part of latencies")
+        lines.append(f"generator: read responses late by {_by(summary.read_lateness_ms)}; not included in latencies")
     lines += [f"warning: {text}" for text in warnings_of(summary)]
     return "\n".join(lines) + "\n"
 
@@ -190,7 +190,7 @@ def _by(late: Latency) -> str:
 
 
 def _table(summary: RunSummary) -> list[str]:
-    """Outcomes that no request had are left out: a terminal is only so wide."""
+    """Columns of outcomes without requests are left out, to fit into a terminal."""
     rows = [("all", summary.all)]
     if list(summary.classes) != ["-"]:
         rows += list(summary.classes.items())

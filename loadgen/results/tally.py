@@ -1,4 +1,4 @@
-"""Counters and latency histograms of a run by class; processes send increments, and the run adds them up. Pure."""
+"""Counters and latency histograms of a run by class: worker processes send increments, the run adds them. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from loadgen.results.results import Result
 
 CLASSES_MAX = 1000
-KINDS_MAX = 200  # of causes and reasons: a server can send whatever it likes
+KINDS_MAX = 200  # of causes and reasons: a server can send any text
 OTHERS = "(others)"
 
 Counts = dict[str, int]
@@ -21,19 +21,19 @@ Slots = dict[int, int]  # of a histogram in microseconds
 
 
 class ClassTally(msgspec.Struct):
-    """What became of the requests of one class."""
+    """Outcomes of the requests of one class."""
 
     outcomes: Counts = {}
     reasons: Counts = {}  # of denials
     causes: Counts = {}  # of failures
-    answered_as: Counts = {}  # the class that the server named
-    bytes: int = 0  # of bodies of accepted answers
-    redirects: int = 0  # that were followed
-    redirected: int = 0  # requests with at least one of them
+    answered_as: Counts = {}  # by the class that the server named
+    bytes: int = 0  # of bodies of accepted responses
+    redirects: int = 0  # followed
+    redirected: int = 0  # requests with at least one followed redirect
     retries: int = 0
-    latency_us: Slots = {}  # of what was accepted, since it was due
-    answer_us: Slots = {}  # of the same, since it was sent
-    denial_us: Slots = {}  # of what was denied
+    latency_us: Slots = {}  # of accepted requests, since the due time
+    answer_us: Slots = {}  # of the same, since sending
+    denial_us: Slots = {}  # of denied requests
     latency_max_us: int = 0
 
     def add(self, other: ClassTally) -> None:
@@ -71,17 +71,17 @@ class ClassTally(msgspec.Struct):
 
 
 class RunTally(msgspec.Struct):
-    """Of all classes, with what concerns the generator itself."""
+    """Counters of all classes and of the generator itself."""
 
     classes: dict[str, ClassTally] = {}
     targets: dict[int, int] = {}  # requests by target
-    late_us: Slots = {}  # how long after it was due the generator took up a request
+    late_us: Slots = {}  # how late the generator took up requests after their due times
     late_max_us: int = 0
-    read_late_us: Slots = {}  # how long an answer lay there until the generator read it, where that is known
+    read_late_us: Slots = {}  # how long responses waited until the generator read them, where known
     read_late_max_us: int = 0
     connections: int = 0  # opened
-    connections_failed: int = 0  # that could not be opened
-    unasked: int = 0  # connections on which something came that nobody asked for
+    connections_failed: int = 0  # failed to open
+    unasked: int = 0  # connections on which unrequested data arrived
 
     def of(self, name: str) -> ClassTally:
         found = self.classes.get(name)
@@ -94,7 +94,7 @@ class RunTally(msgspec.Struct):
         return found
 
     def count(self, result: Result, closed_loop: bool) -> None:
-        """One request with its outcome."""
+        """Count one request with its outcome."""
         name = result.counted_as
         mine = self.classes.get(name) or self.of(name)
         outcome, latency_us = result.outcome, result.latency_us

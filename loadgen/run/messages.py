@@ -1,7 +1,7 @@
 """Messages between a run and its worker processes, as frames on pipes.
 
-A process is told one ``Job`` and, when all are ready, a ``Go``, as lines of JSON on its standard input; the end of that
-input tells it to stop. It answers with frames on its standard output: one byte that says what it is, four for the
+A worker receives one ``Job`` and, when all workers are ready, a ``Go``, as lines of JSON on its standard input; the end
+of that input tells it to stop. It replies with frames on its standard output: one byte for the kind, four bytes for the
 length, and the content.
 """
 
@@ -21,7 +21,7 @@ FRAME_LEN_MAX = 256 << 20
 
 
 class Job(msgspec.Struct):
-    """The share of one process in a run."""
+    """The part of one worker process in a run."""
 
     trace: str  # a file
     part: int
@@ -30,7 +30,7 @@ class Job(msgspec.Struct):
     weights: list[float]  # of the targets
     options: LoadOptions  # with this process's share of the connections and clients
     want_results: bool
-    tell_every_s: float  # what happened; to add it up takes time from whoever shares the processor
+    tell_every_s: float  # interval of progress messages; adding them up costs processor time
 
 
 class Go(msgspec.Struct):
@@ -40,7 +40,7 @@ class Go(msgspec.Struct):
 
 
 class Progress(msgspec.Struct):
-    """What happened since the last one."""
+    """Increments since the last progress message."""
 
     tally: RunTally
     in_flight: int
@@ -48,15 +48,15 @@ class Progress(msgspec.Struct):
 
 
 class Done(msgspec.Struct):
-    """The last frame of a process."""
+    """The last message of a worker process."""
 
-    not_run: int  # requests that were not due when it was told to stop
+    not_run: int  # requests that were not due yet when it stopped
     ended_s: float  # when the last request had its outcome, on the monotonic clock
     cpu_s: float  # processor time of the run
 
 
 def frames(file: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
-    """Frames until the end; what is cut off at the end is left out."""
+    """Frames until the end; an incomplete last frame is left out."""
     while len(head := file.read(FRAME.size)) == FRAME.size:
         kind, length = FRAME.unpack(head)
         if length > FRAME_LEN_MAX:

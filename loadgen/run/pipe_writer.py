@@ -1,4 +1,4 @@
-"""What a process of a run has to tell goes out on a thread of its own, so that a slow reader delays no request."""
+"""Writes a worker's messages to its pipe in a thread, so that a slow reader delays no request."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import threading
 
 from loadgen.run.messages import FRAME
 
-_FRAMES_MAX = 2000  # then the process waits after all, which its lateness shows
+_FRAMES_MAX = 2000  # then the worker blocks, and its lateness shows it
 
 
 class PipeWriter:
-    """Frames to a file descriptor, in order."""
+    """Writes frames to a file descriptor, in order."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -35,4 +35,4 @@ class PipeWriter:
                 while rest:
                     rest = rest[os.write(self._file, rest) :]
             except BrokenPipeError:
-                os._exit(1)  # nobody listens any more
+                os._exit(1)  # the run is gone

@@ -1,4 +1,4 @@
-"""What a run shows while it runs: a table that changes in a terminal, plain lines elsewhere. On standard error."""
+"""Progress display of a run on standard error: a live table in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS_MAX = 20
 
 
 class Display(Protocol):
-    """Told of everything; decides itself when to show it."""
+    """Receives all progress, and decides when to show it."""
 
     def begin(self, facts: RunFacts) -> None: ...
 
@@ -53,7 +53,7 @@ class SilentDisplay:
 
 
 class _Window:
-    """What happened since the last look at it."""
+    """Counts since the last output."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
@@ -115,7 +115,7 @@ def _counted(tally: ClassTally) -> str:
 
 
 class LiveDisplay:
-    """A table that is drawn anew."""
+    """A table that is redrawn."""
 
     def __init__(self, to: TextIO, every_s: float) -> None:
         self._to = to

@@ -1,4 +1,4 @@
-"""A run from beginning to end: the processes' news become results, progress and, at the end, a summary."""
+"""Runs a load from start to end: turns the workers' messages into results, progress and the final summary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOOK_EVERY_S = 0.1
 
 
 class LoadRun:
-    """``to`` takes the results, if somebody wants them."""
+    """One run. The results are written to ``to``, if given."""
 
     def __init__(self, jobs: Sequence[Job], facts: RunFacts, display: Display, to: BinaryIO | None) -> None:
         self._jobs = jobs
@@ -54,7 +54,7 @@ class LoadRun:
         if not self._facts.closed_loop:
             lost = self._facts.requests - self._tally.requests - not_run
             if lost > 0 and not died:
-                not_run += lost  # killed by the user
+                not_run += lost  # killed by the user's second Ctrl-C
             elif lost > 0:
                 self._tally.of("-").fail(DIED, lost)
         return summarise(
@@ -68,7 +68,7 @@ class LoadRun:
         )
 
     def _attend(self) -> tuple[float, list[str]]:
-        """Until all processes are gone: when the trace began, and the last words of those that died."""
+        """Handle messages until all workers have ended. Returns the start time, and the last errors of dead workers."""
         died: list[str] = []
         with WorkerProcesses(self._jobs) as crew, self._listening_to_signals():
             start_s = crew.go()
@@ -107,12 +107,12 @@ class LoadRun:
 
     @contextlib.contextmanager
     def _listening_to_signals(self) -> Iterator[None]:
-        """The first Ctrl-C ends the run with a summary; the second does not wait for answers."""
+        """The first Ctrl-C ends the run with a summary; the second does not wait for responses."""
 
         def on_signal(*_: object) -> None:
             self._interrupts += 1
 
-        is_main = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
+        is_main = threading.current_thread() is threading.main_thread()  # only the main thread may set handlers
         numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
         before = {number: signal.signal(number, on_signal) for number in numbers}
         try:

@@ -59,7 +59,7 @@ async def _run(job: Job, orders: FileIO) -> None:
         else:
             loop.call_soon_threadsafe(started.cancel)
 
-    # Garbage is rare here, and looking for it delays requests.
+    # Garbage is rare here, and collections delay requests.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -94,13 +94,13 @@ def _tell(attack: Attack, outbox: PipeWriter) -> None:
 
 
 def _requests(job: Job) -> Iterator[tuple[int, TraceRequest]]:
-    """This process's requests; in a closed loop, which numbers them itself, again and again."""
+    """This worker's part of the trace; in a closed loop the whole trace, repeated and renumbered."""
     if not job.options.clients:
         yield from read_share(job.trace, part=job.part, parts=job.parts)
         return
     numbers = itertools.count(job.part, job.parts)
     held = [request for _, request in itertools.islice(read_share(job.trace, part=0, parts=1), _HELD_MAX)]
-    at = len(held) * job.part // job.parts  # each process begins somewhere else
+    at = len(held) * job.part // job.parts  # each worker starts at another place
     if len(held) < _HELD_MAX:
         yield from zip(numbers, itertools.cycle(held[at:] + held[:at]), strict=False)
     while True:

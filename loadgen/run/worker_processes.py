@@ -1,7 +1,7 @@
-"""The processes of a run: started together, listened to, stopped together.
+"""Worker processes of a run: started together, read by one thread each, stopped together.
 
-Each has a thread here that reads what it tells; all of it arrives in one queue. A process that dies is noticed, and
-what it had not told counts as failed.
+Each worker has a thread here that reads its messages; all messages arrive in one queue. If a worker dies, the run
+notices, and requests that the worker has not reported count as failed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from loadgen.run.messages import Job
 
 _START_WITHIN_S = 60.0
-_HEAD_START_S = 0.1  # between "go" and the first request, for all processes to hear it
+_HEAD_START_S = 0.1  # between ``Go`` and the first request, so that all workers receive it in time
 _QUEUE_MAX = 1000
 GONE = b"G"
 
 
 class WorkerMessage(NamedTuple):
-    """A frame of a process; ``GONE`` is the end of it."""
+    """A frame of a worker; ``GONE`` is its end."""
 
     worker: int
     kind: bytes
@@ -40,7 +40,7 @@ class WorkerMessage(NamedTuple):
 
 
 class WorkerProcesses:
-    """``with Crew(jobs) as crew: crew.go()``, then ``news`` until it returns ``GONE`` for each."""
+    """``with WorkerProcesses(jobs) as workers: workers.go()``, then ``news`` until ``GONE`` came from each."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs
@@ -75,13 +75,13 @@ class WorkerProcesses:
             file.close()
 
     def go(self) -> float:
-        """Wait until all are ready and let them begin; returns time zero on the monotonic clock."""
+        """Wait until all workers are ready and start them. Returns time zero on the monotonic clock."""
         ready = 0
         while ready < len(self._jobs):
             news = self.news(_START_WITHIN_S)
             if news is None or news.kind != messages.READY:
                 why = f": {self.last_words(news.worker)}" if news else ""
-                raise UsageError(f"a process of the load generator did not start{why}")
+                raise UsageError(f"a worker process of the load generator did not start{why}")
             ready += 1
         start_s = time.monotonic() + _HEAD_START_S
         for process in self._processes:
@@ -95,7 +95,7 @@ class WorkerProcesses:
             return None
 
     def stop(self) -> None:
-        """Tell all to send nothing more."""
+        """Tell all workers to send no more requests."""
         for process in self._processes:
             if process.stdin is not None:
                 with contextlib.suppress(OSError):
@@ -107,11 +107,11 @@ class WorkerProcesses:
                 process.kill()
 
     def last_words(self, worker: int) -> str:
-        """The last line that a process left on its standard error."""
+        """The last line of a worker's standard error."""
         file = self._errors[worker]
         file.seek(0)
         lines = file.read(1 << 16).decode("utf-8", "replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        return next((line for line in reversed(lines) if line.strip()), "no error output")
 
     def _start(self, at: int, job: Job) -> None:
         errors = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 - closed with the crew
@@ -121,7 +121,7 @@ class WorkerProcesses:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            process_group=0,  # Ctrl-C is for the run, which then tells its processes
+            process_group=0,  # Ctrl-C is for the run, which then stops its workers
         )
         self._processes.append(process)
         self._tell(process, msgspec.json.encode(job))
@@ -131,7 +131,7 @@ class WorkerProcesses:
 
     def _tell(self, process: subprocess.Popen[bytes], line: bytes) -> None:
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died, which its thread notices
+        with contextlib.suppress(BrokenPipeError):  # it died; its reader thread notices
             process.stdin.write(line + b"\n")
             process.stdin.flush()
 

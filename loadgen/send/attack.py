@@ -1,8 +1,8 @@
-"""The load of one process: requests go out when they are due, and each ends with exactly one outcome.
+"""Load of one worker process: sends requests when they are due; each ends with exactly one outcome.
 
-Open loop: nothing that a server does delays a request. If no connection is free it waits in line, its clock running
-since it was due; if it waits too long it counts as unsent. Closed loop: each of so many clients asks again when it has
-its answer, perhaps after a pause, and the clock of a request runs since it was sent.
+Open loop: nothing that a server does delays a request. If no connection is free, the request waits in line, with its
+latency measured from its due time; if it waits too long, it counts as unsent. Closed loop: each client sends its next
+request when it has its response, optionally after a pause, and latency is measured from the time of sending.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from loadgen.send.targets import Target
     from loadgen.trace.request import TraceRequest
 
-_BURST_MAX = 32  # requests sent before answers are looked at again
-_BETWEEN_MAX = 2  # requests sent between two answers
-_AWAKE_S = 50e-6  # so long it is not worth while to sleep: falling asleep and waking up take about as long
-_BREATH_S = 0.01  # of a client of a closed loop, after a failure
+_BURST_MAX = 32  # requests sent before responses are read again
+_BETWEEN_MAX = 2  # requests sent between two responses
+_AWAKE_S = 50e-6  # shorter sleeps are not worth while: falling asleep and waking up take about as long
+_BREATH_S = 0.01  # pause of a closed-loop client after a failure
 _STOP_GRACE_S = 1.0
 _POOLS_MAX = 200
 _WAITING_MAX = 200_000
@@ -61,7 +61,7 @@ _monotonic = time.monotonic
 
 
 class Attack:
-    """``start``, ``sweep`` now and then, until ``finished`` is set."""
+    """Call ``start``, then ``sweep`` periodically, until ``finished`` is set."""
 
     def __init__(self, job: Job, requests: Iterator[tuple[int, TraceRequest]], tls: ssl.SSLContext) -> None:
         self._job = job
@@ -78,13 +78,13 @@ class Attack:
         self._pacer = make_pacer(asyncio.get_running_loop(), self._on_time)
         self._start_s = 0.0
         self._next: tuple[int, TraceRequest] | None = None
-        self._next_due_s = math.inf  # of the trace, or when the next client of a closed loop asks
+        self._next_due_s = math.inf  # due time of the next request
         self._stopping = False
         self._give_up_at_s = math.inf
         self._loop = asyncio.get_running_loop()
         self._pauses = ThinkTimes(options.pause_s, random.Random(job.part))
         self.finished = asyncio.Event()
-        self.in_flight = 0  # taken up and without outcome
+        self.in_flight = 0  # taken up, without outcome yet
         self.record = ResultRecorder(want_results=job.want_results, closed_loop=options.clients > 0)
 
     @property
@@ -111,7 +111,7 @@ class Attack:
             self._pacer.set(self._next_due_s)
 
     def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
-        """Send nothing more; what is on its way gets a moment to end."""
+        """Send no more requests; those in flight get ``grace_s`` to end."""
         self._give_up_at_s = _monotonic() + grace_s
         if not self._stopping:
             self._stopping = True
@@ -120,16 +120,16 @@ class Attack:
             self._finish_if_done()
 
     def left_over(self) -> int:
-        """How many requests of the trace were not taken up; reads it to the end."""
+        """Number of requests that were not taken up; reads the trace to its end."""
         if self.is_closed_loop or self._next is None:
             return 0
         return 1 + sum(1 for _ in self._requests)
 
     def sweep(self) -> None:
-        """Keep the time limits."""
+        """Enforce the timeouts."""
         now_s = _monotonic()
         if self.is_closed_loop and not self._stopping and now_s >= self._start_s + self._options.lasting_s:
-            self.stop(grace_s=math.inf)  # every request that was sent still gets its time
+            self.stop(grace_s=math.inf)  # requests in flight keep their full timeout
         if now_s > self._give_up_at_s:
             for pool in self._pools.values():
                 for shot in pool.close():
@@ -152,7 +152,7 @@ class Attack:
     def tally(self) -> RunTally:
         return self.record.tally
 
-    # What pools tell.
+    # Callbacks of pools.
 
     def answered(self, shot: PendingRequest, head: ResponseHead, size: int) -> None:
         outcome = outcome_of(head.status)
@@ -166,17 +166,17 @@ class Attack:
             self._end(shot, FAILED, head, size, cause=f"status {head.status}")
         else:
             self._end(shot, outcome, head, size)
-        # Many answers can lie there to be read before the clock is looked at.
+        # Many responses may be read before the pacer runs again, so check for due requests here.
         if self._next_due_s < math.inf and _monotonic() >= self._next_due_s:
             self._send_due(_BETWEEN_MAX)
 
     def failed(self, shot: PendingRequest, cause: str) -> None:
         self._end(shot, FAILED, cause=cause)
 
-    # The course of a request.
+    # Stages of a request.
 
     def _on_time(self) -> None:
-        """Take up what is due, and set the clock for what comes after it."""
+        """Take up due requests, and set the pacer for the next one."""
         self._send_due(_BURST_MAX)
         if self._stopping:
             return
@@ -184,9 +184,9 @@ class Attack:
             self._pacer.close()
             self._finish_if_done()
         elif self._next_due_s == math.inf:
-            return  # all clients wait for answers
+            return  # all clients wait for responses
         elif self._next_due_s - _monotonic() < _AWAKE_S:
-            self._loop.call_soon(self._on_time)  # after a look at the answers
+            self._loop.call_soon(self._on_time)  # after reading responses
         else:
             self._pacer.set(self._next_due_s)
 
@@ -228,7 +228,7 @@ class Attack:
             pool.submit(shot)
 
     def _with_body(self, number: int, request: TraceRequest, due_s: float, at: int) -> PendingRequest:
-        """Without a payload if its body is in a file that cannot be read."""
+        """A request with a body; without a payload if its file cannot be read."""
         assert request.body is not msgspec.UNSET
         shot = PendingRequest(number, request, due_s, at, b"", request.method)
         with contextlib.suppress(OSError):
@@ -244,7 +244,7 @@ class Attack:
             self._pacer.set(self._next_due_s)
 
     def _ask_again(self) -> None:
-        """A client of a closed loop takes the next request, from the beginning again after the last."""
+        """A closed-loop client sends the next request of the trace, which repeats."""
         upcoming = self._next
         if self._stopping or upcoming is None:
             return

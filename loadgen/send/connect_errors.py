@@ -1,4 +1,4 @@
-"""Why a connection could not be made, by the name under which it is counted."""
+"""Names of connection errors, under which failed requests are counted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BY_ERRNO = {
 
 
 def cause_of(error: BaseException) -> str:
-    """The name of a failed connection."""
+    """The name of a connection error."""
     if isinstance(error, TimeoutError):
         return CONNECT_TIMEOUT
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -1,7 +1,7 @@
-"""One connection: a request goes out, its answer comes, one at a time. How bytes travel is for those that extend it.
+"""Base of a client connection: one request and its response at a time. Subclasses transport the bytes.
 
-A request is written at once: the event loop's own streams collect what is written until the end of the turn, in which
-other answers are read meanwhile, and the time until then would count as the server's.
+A request is written at once. The event loop's own streams collect writes until the end of the loop iteration, in which
+other responses are read, and that delay would count as the server's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_STAMP: Ancillary = []
 
 
 class ClientConnection:
-    """Belongs to a pool. Free until ``send``; free again when the pool is told of the end of the shot."""
+    """A connection of a pool. Free until ``send``, and again when the pool is told that the request ended."""
 
     __slots__ = ("_pool", "_reader", "closing", "sent_at_s", "shot", "uses")
 
@@ -46,17 +46,17 @@ class ClientConnection:
         self._write(shot.payload, shot.body)
 
     def abandon(self) -> PendingRequest | None:
-        """Close at once, and hand back the shot that was on its way."""
+        """Close at once, and return the request in flight."""
         shot, self.shot = self.shot, None
         self.close()
         return shot
 
     def close(self) -> None:
-        """Nothing that still comes on it is of interest. The pool is told that it is lost."""
+        """Close the connection, discard further data, and tell the pool."""
         raise NotImplementedError
 
     def _write(self, payload: bytes, body: bytes) -> None:
-        """Now, or as soon as the other side takes it. Whatever goes wrong is told later."""
+        """Write now, or as soon as the peer accepts data. Errors are reported later."""
         raise NotImplementedError
 
     def _received(self, data: bytes, ancillary: Ancillary = _NO_STAMP) -> None:
@@ -75,13 +75,13 @@ class ClientConnection:
             self._pool.failed(shot, f"bad answer: {error}")
             return
         if complete:
-            # In this order: if the process has to stand aside between the two, the answer seems late, never early.
+            # In this order: if the process is preempted between the two, the response seems late, never early.
             time_of_day = _time_of_day()
             now_s = shot.arrived_s = _monotonic()
-            lain = buffered_s(ancillary, time_of_day, now_s - self.sent_at_s)
-            if lain is not None:
-                shot.arrived_s -= lain
-                shot.read_late_us = int(lain * 1e6)
+            buffered_for_s = buffered_s(ancillary, time_of_day, now_s - self.sent_at_s)
+            if buffered_for_s is not None:
+                shot.arrived_s -= buffered_for_s
+                shot.read_late_us = int(buffered_for_s * 1e6)
             head, size = reader.head, reader.body
             assert head is not None
             self.shot = None
@@ -95,7 +95,7 @@ class ClientConnection:
             self._pool.answered(shot, head, size)
 
     def _lost(self, error: Exception | None) -> None:
-        """The other side ended it, or an error did."""
+        """The peer closed the connection, or it failed."""
         self.closing = True
         self._pool.lost(self)
         shot = self.shot

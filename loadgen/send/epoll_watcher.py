@@ -1,7 +1,7 @@
-"""Sockets of our own, watched for the event loop by one epoll, which the loop sees as one file.
+"""Watches our own sockets with one epoll instance, which the event loop sees as one file.
 
-The loop's own way of watching a file does not do: libuv gives up a file on which it sees an error, so that whoever
-reads what came before a reset never hears of the reset.
+The event loop's own file watching is not sufficient: libuv drops a file on which it sees an error, so that a reader of
+the data before a reset never learns of the reset.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _EVENTS_MAX = 256  # at a time
 
 
 def make_watcher(loop: asyncio.AbstractEventLoop) -> EpollWatcher | None:
-    """None where there is no epoll."""
+    """None on systems without epoll."""
     return EpollWatcher(loop) if hasattr(select, "epoll") else None
 
 
 class EpollWatcher:
-    """Of one process."""
+    """The epoll instance of one process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -37,7 +37,7 @@ class EpollWatcher:
         loop.add_reader(self._epoll.fileno(), self._look)
 
     def add(self, file: int, events: int, on_event: OnEvent) -> None:
-        """``on_event`` is told what there is, again and again as long as it lasts."""
+        """Watch a file. ``on_event`` is called repeatedly while an event lasts (level-triggered)."""
         self._epoll.register(file, events)
         self._on_events[file] = on_event
 
@@ -45,18 +45,18 @@ class EpollWatcher:
         self._epoll.modify(file, events)
 
     def remove(self, file: int) -> None:
-        """Before it is closed."""
+        """Stop watching a file. Call this before closing it."""
         if self._on_events.pop(file, None) is not None:
             self._epoll.unregister(file)
 
     def close(self) -> None:
-        """The sockets themselves are their owners'."""
+        """Close the epoll instance; the sockets belong to their owners."""
         self._loop.remove_reader(self._epoll.fileno())
         self._on_events.clear()
         self._epoll.close()
 
     async def connect(self, address: str, port: int) -> socket.socket:
-        """A socket that does not block, to a numeric address. Raises OSError."""
+        """Connect a non-blocking socket to a numeric address. Raises OSError."""
         found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         family, kind, protocol, _, where = found[0]
         with contextlib.ExitStack() as on_failure:
@@ -84,5 +84,5 @@ class EpollWatcher:
         on_events = self._on_events
         for file, events in self._epoll.poll(0, _EVENTS_MAX):
             on_event = on_events.get(file)
-            if on_event is not None:  # else it was closed because of what another one was told
+            if on_event is not None:  # else an earlier handler closed it
                 on_event(events)

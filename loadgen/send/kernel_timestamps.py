@@ -1,13 +1,13 @@
-"""When an answer reached this machine, as the kernel says, whatever this process was doing then.
+"""Arrival times of responses from kernel timestamps, independent of what this process was doing then.
 
-A process that is busy looks at an answer some time after it came. That time is the generator's and not the server's, so
-it is no part of a latency: it is a figure of its own. Where the kernel says nothing (TLS, systems other than Linux, the
-first packets after the first socket asked for it), an answer came when it was read.
+A busy process reads a response some time after it arrived. That delay belongs to the generator and not to the server,
+so it is not part of a latency but a separate figure. Without a kernel timestamp (TLS, systems other than Linux, the
+first packets after the first socket enables timestamps) the time of reading counts as the time of arrival.
 
-The kernel stamps with the time of day, which can be set, while latencies are measured on the monotonic clock. So all
-that is taken from a stamp is for how long the answer had lain there when it was read. If that cannot be (it came later
-than now, or before it was asked for) the clock was set meanwhile, and the stamp is not used. A clock that is set by
-less than a request takes goes unnoticed, and is in the figures of those that were on their way.
+The kernel uses the time of day, which can be set, while latencies use the monotonic clock. So a timestamp only tells
+how long the response had been waiting when it was read. If that is impossible (it arrived later than now, or before
+the request was sent), the clock was set meanwhile, and the timestamp is not used. A clock change smaller than the
+duration of a request goes unnoticed and distorts the figures of the requests in flight.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import socket
 import struct
 import sys
 
-Ancillary = list[tuple[int, int, bytes]]  # as socket.recvmsg tells it
+Ancillary = list[tuple[int, int, bytes]]  # as socket.recvmsg returns it
 
 _ASK = getattr(socket, "SO_TIMESTAMPNS", 35)
 _STAMP = struct.Struct("@ll")  # seconds and nanoseconds
 _unpack = _STAMP.unpack
-_DRIFT = 0.001  # the time of day is adjusted by making it run faster or slower, by half of that at most
+_DRIFT = 0.001  # clock adjustments change the speed of the time of day by at most half of this
 
-ROOM = socket.CMSG_SPACE(_STAMP.size) if hasattr(socket, "CMSG_SPACE") else 0  # that a stamp needs
+ROOM = socket.CMSG_SPACE(_STAMP.size) if hasattr(socket, "CMSG_SPACE") else 0  # for a timestamp
 
 
 def enable_timestamps(sock: socket.socket) -> None:
-    """From now on the kernel stamps what comes, if it can."""
+    """Let the kernel timestamp received data, if it can."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, _ASK, 1)
 
 
 def buffered_s(ancillary: Ancillary, read_at: float, since_asked_s: float) -> float | None:
-    """For how long what was read at a time of day had lain there; None if nobody knows."""
+    """How long data had been waiting when it was read at ``read_at`` (time of day); None if unknown."""
     if not ancillary:
         return None
     seconds, nanoseconds = _unpack(ancillary[0][2])

@@ -1,8 +1,8 @@
-"""An alarm clock for the event loop that is exact to some microseconds.
+"""Timer for the event loop that is exact to some microseconds.
 
-Event loops round their timers to milliseconds, which at thousands of requests per second sends them in bursts and makes
-every one of them late. Where the kernel offers timers as file descriptors (Linux), they are used; elsewhere the loop's
-own timers are, and the lateness that is reported tells.
+Event loops round their timers to milliseconds. At thousands of requests per second this sends requests in bursts and
+makes every one of them late. Where the kernel offers timers as file descriptors (Linux), this module uses them;
+elsewhere it uses the loop's own timers, and the reported lateness shows the difference.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AT_ONCE_S = 1e-6
 
 
 class Pacer(Protocol):
-    """Calls back once, at or soon after the last time that was set."""
+    """Calls back once, at or soon after the time that was set last."""
 
     def set(self, at_s: float) -> None: ...
 
@@ -70,7 +70,7 @@ class KernelTimer:
             self._file = -1
 
     def _on_expiry(self) -> None:
-        """Who sets it anew thereby takes back that it has rung; else it has to be read, or it would ring on."""
+        """Setting the timer again clears its expiry; otherwise it has to be read, or it would fire again."""
         self._is_set = False
         self._call()
         if not self._is_set and self._file >= 0:

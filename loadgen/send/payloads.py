@@ -1,4 +1,4 @@
-"""Requests as the bytes that are written, prepared once for each that repeats. A body is not among them."""
+"""Encodes requests as bytes without bodies, once for each distinct request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNKNOWN_CONTENT = {"Content-Type": "application/octet-stream"}
 
 
 class Payloads:
-    """For one target. ``headers`` go with every request; those of a request win over them."""
+    """Encoded requests for one target. ``headers`` go with every request; a request's own headers override them."""
 
     def __init__(self, target: Target, headers: Mapping[str, str]) -> None:
         self._authority = target.authority
@@ -59,7 +59,7 @@ def _payload(method: str, url: str, authority: str, fields: str, body_len: int =
 
 
 def _overridden(fields: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:
-    """Names are the same whatever their case."""
+    """Header names are case-insensitive."""
     names = {name.lower() for name in by}
     return {**{name: value for name, value in fields.items() if name.lower() not in names}, **by}
 

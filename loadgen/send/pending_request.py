@@ -1,4 +1,4 @@
-"""One request on its way from the trace to its outcome."""
+"""State of one request between the trace and its outcome."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class PendingRequest(msgspec.Struct, eq=False, gc=False):
     target: int
     payload: bytes
     method: str  # a redirect can change it
-    body: bytes = b""  # what comes after the payload; many shots have the same
-    url: str = ""  # where a redirect led to
+    body: bytes = b""  # sent after the payload; shared by many requests
+    url: str = ""  # after a redirect
     late_us: int = 0
-    queued_s: float = 0.0  # since when it waits for a connection
-    sent_s: float = 0.0  # when it was first written to one
-    arrived_s: float = 0.0  # when its answer was complete here; 0: there is none
-    read_late_us: int = -1  # how long the answer lay there until it was read; -1: nobody knows
+    queued_s: float = 0.0  # since when it has waited for a connection
+    sent_s: float = 0.0  # when it was first written to a connection
+    arrived_s: float = 0.0  # when its response was complete here; 0: no response
+    read_late_us: int = -1  # how long the response waited until it was read; -1: unknown
     redirects: int = 0
     retries: int = 0
 
     @property
     def may_retry(self) -> bool:
-        """Once, and only what does no harm if it arrives twice."""
+        """A request is retried once, and only if it is safe to send twice."""
         return not self.retries and self.request.method in _MAY_REPEAT

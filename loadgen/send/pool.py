@@ -1,4 +1,4 @@
-"""The connections of one process to one server: at most so many, reused, opened when requests wait."""
+"""Connection pool of one process to one server: a maximum size, reuse, new connections when requests wait."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PoolLimits(NamedTuple):
 
 
 class PoolOwner(Protocol):
-    """Whoever wants to know how shots end."""
+    """Receives the outcomes of requests."""
 
     @property
     def tally(self) -> RunTally: ...
@@ -42,7 +42,7 @@ class PoolOwner(Protocol):
 
 
 class Pool:
-    """Requests wait in one line; whichever connection is free first takes the first of them."""
+    """Requests wait in one queue; the first free connection takes the first request."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Pool:
         return self._owner.tally
 
     def submit(self, shot: PendingRequest) -> None:
-        """Send it now if there is a free connection, else as soon as there is one."""
+        """Send a request now if a connection is free, else as soon as one is."""
         idle = self._idle
         while idle:
             connection = idle.pop()
@@ -94,30 +94,30 @@ class Pool:
             self._idle.append(connection)
 
     def retry(self, shot: PendingRequest) -> None:
-        """The server closed a used connection just when the shot went out: once more, before all others."""
+        """The server closed a reused connection just as the request was sent: send it again, before all others."""
         shot.retries += 1
         shot.queued_s = time.monotonic()
         self.waiting.appendleft(shot)
         self._open_for_waiting()
 
     def lost(self, connection: ClientConnection) -> None:
-        self._open.discard(connection)  # and from the idle ones when its turn comes
+        self._open.discard(connection)  # the idle list drops it later
         self._open_for_waiting()
 
     def overdue(self, queued_before_s: float) -> list[PendingRequest]:
-        """Take out of the line those that wait since before a moment."""
+        """Take requests out of the queue that have waited since before ``queued_before_s``."""
         found = []
         while self.waiting and self.waiting[0].queued_s < queued_before_s:
             found.append(self.waiting.popleft())
         return found
 
     def expired(self, sent_before_s: float) -> list[PendingRequest]:
-        """Give up those that were sent before a moment and are not answered yet."""
+        """Give up requests sent before ``sent_before_s`` that have no complete response."""
         late = [c for c in self._open if c.shot is not None and c.sent_at_s < sent_before_s]
         return [shot for connection in late if (shot := connection.abandon()) is not None]
 
     def close(self) -> list[PendingRequest]:
-        """Close everything; the shots that were on their way or waiting."""
+        """Close everything. Returns the requests that were in flight or waiting."""
         self.closed = True
         left = [shot for c in tuple(self._open) if (shot := c.abandon()) is not None]
         for task in self._opening:

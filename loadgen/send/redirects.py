@@ -1,4 +1,4 @@
-"""Where a redirect leads, and whether to go there. Pure."""
+"""Follows redirects: resolves the location and decides whether to follow it. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class RedirectNotFollowed(Exception):
-    """A redirect that is not followed; the text is the cause of the failure."""
+    """A redirect is not followed; the text is the cause of the failure."""
 
 
 class RedirectStep(NamedTuple):
-    """The next request: ``request`` to ``target``, which is known by the address ``url``."""
+    """The next request: ``request`` to ``target``; ``url`` is its absolute address."""
 
     target: Target
     request: TraceRequest
@@ -49,7 +49,7 @@ def follow(shot: PendingRequest, head: ResponseHead, job: Job) -> RedirectStep:
     if method == "GET":
         body = UNSET
     if shot.request.url[0] != "/" and split_address(first)[:3] == (scheme, host, port):
-        # The host that the trace named, which the target serves: stay there, under that name.
+        # The trace named this host, which the target serves: stay there, under that name.
         return RedirectStep(job.targets[shot.target], replace(shot.request, url=url, method=method, body=body), url)
     target = next((t for t in job.targets if (t.scheme, t.host, t.port) == (scheme, host, port)), None)
     if target is None:

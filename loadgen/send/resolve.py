@@ -1,4 +1,4 @@
-"""From the name of a target to its address, and the guard against loads on others' machines."""
+"""Resolves target names to addresses, and guards against loads on other people's machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PROBE_S = 1.0
 
 
 def parse_target(url: str, *, allow_remote: bool) -> Target:
-    """A target as given on the command line."""
+    """Parse a target from the command line."""
     if "//" not in url and re.match(r"[^/]+:[0-9]+/?$", url):
         url = f"http://{url}"
     try:
@@ -25,28 +25,28 @@ def parse_target(url: str, *, allow_remote: bool) -> Target:
     except ValueError as error:
         raise UsageError(f"--target {error}") from None
     if rest != "/":
-        raise UsageError(f"--target '{url}': leave out '{rest}'; which pages are asked for is said by the trace")
+        raise UsageError(f"--target '{url}': leave out '{rest}'; the pages to request are in the trace")
     return resolve(scheme, host, port, allow_remote=allow_remote)
 
 
 def resolve(scheme: str, host: str, port: int, *, allow_remote: bool) -> Target:
-    """Find the address of a host; refuse one that is not this machine unless that is wanted."""
+    """Resolve a host; reject other machines unless ``allow_remote`` is set."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"--target: the host '{host}' is not known: {reason}") from None
+        raise UsageError(f"--target: the host '{host}' cannot be resolved: {reason}") from None
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     if not allow_remote and not all(is_loopback(address) for address in addresses):
         raise UsageError(
-            f"--target: '{host}' is not this machine ({addresses[0]}); load is sent to other machines only with "
-            f"--allow-remote, and only ever with the consent of whoever runs them"
+            f"--target: '{host}' is not this machine ({addresses[0]}); to send load to another machine, get the "
+            f"consent of its operator and add --allow-remote"
         )
     return Target(scheme, host, port, _that_answers(addresses, port))
 
 
 def _that_answers(addresses: Sequence[str], port: int) -> str:
-    """The first address of a host that takes connections; the first at all if none does."""
+    """The first address that accepts connections; the first address if none does."""
     if len(addresses) > 1:
         for address in addresses:
             with contextlib.suppress(OSError), socket.create_connection((address, port), _PROBE_S):

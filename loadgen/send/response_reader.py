@@ -1,8 +1,8 @@
-"""Answers out of the byte stream of one connection: heads read strictly, bodies counted and thrown away. Pure.
+"""HTTP/1 response parser for one connection: parses heads strictly, counts and discards bodies. Pure.
 
-One request is on its way at a time, so one answer is read at a time. Heads repeat (within a second, a server's answers
-for a page are alike to the byte), so those that were read are remembered, within bounds. Where RFC 9112 leaves doubt
-about where an answer ends, the answer is refused: a load generator that guesses counts wrongly.
+One request is in flight at a time, so one response is read at a time. Heads repeat (within a second, a server's heads
+for a page are identical), so parsed heads are cached, up to a limit. If RFC 9112 leaves doubt about where a response
+ends, the parser rejects the response: a load generator that guesses counts wrongly.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import msgspec
 
 HEAD_LEN_MAX = 64 << 10
-INTERIM_MAX = 10  # 1xx answers before the final one
+INTERIM_MAX = 10  # 1xx responses before the final one
 _REMEMBERED_MAX = 512
 _CHUNK_LINE_MAX = 4096
 _TRAILER_LEN_MAX = 16 << 10
@@ -25,11 +25,11 @@ UNTIL_CLOSE, SIZED, CHUNKED = 0, 1, 2
 
 
 class BadResponse(Exception):
-    """What came is no answer that can be counted; the text says why."""
+    """The received data is not a valid response; the text says why."""
 
 
 class ResponseHead(msgspec.Struct, frozen=True, gc=False):
-    """What matters of an answer's head."""
+    """The relevant parts of a response head."""
 
     status: int
     framing: int
@@ -45,7 +45,7 @@ def parse_head(head: bytes) -> ResponseHead:
     first, *lines = head.split(b"\r\n")
     status_line = _STATUS_LINE.fullmatch(first)
     if status_line is None:
-        raise BadResponse(f"not an HTTP answer: it begins with {_shown(first)}")
+        raise BadResponse(f"not an HTTP response: it begins with {_shown(first)}")
     fields: dict[bytes, bytes] = {}
     for line in lines:
         field = _FIELD.fullmatch(line)
@@ -72,7 +72,7 @@ def _framing_of(fields: dict[bytes, bytes]) -> tuple[int, int]:
     coding, size = fields.get(b"transfer-encoding"), fields.get(b"content-length")
     if coding is not None:
         if size is not None:
-            raise BadResponse("Content-Length and Transfer-Encoding in one answer")
+            raise BadResponse("Content-Length and Transfer-Encoding in one response")
         if coding.lower() != b"chunked":
             raise BadResponse(f"Transfer-Encoding {_shown(coding)} is not supported")
         return CHUNKED, 0
@@ -94,7 +94,7 @@ def _text(value: bytes) -> str:
 
 
 class HeadCache:
-    """Heads that were read before, shared by the connections of one process."""
+    """Cache of parsed heads, shared by the connections of one process."""
 
     def __init__(self) -> None:
         self._heads: dict[bytes, ResponseHead] = {}
@@ -111,7 +111,7 @@ class HeadCache:
 
 
 class ResponseReader:
-    """Reads the answer to one request after the other: ``begin``, ``feed`` until it says True, ``begin`` ..."""
+    """Reads one response after the other: ``begin``, ``feed`` until it returns True, ``begin`` ..."""
 
     __slots__ = ("_body_max", "_buffer", "_chunks", "_interim", "_left", "_no_body", "_remembered", "body", "head",
                  "started", "surplus")  # fmt: skip
@@ -123,18 +123,18 @@ class ResponseReader:
         self.begin(no_body=False)
 
     def begin(self, *, no_body: bool) -> None:
-        """A new request was sent; ``no_body`` for HEAD, whose answers have none whatever they say."""
+        """A new request was sent; ``no_body`` for HEAD, whose responses never have a body."""
         self._no_body = no_body
         self._interim = 0
         self._left = 0
         self._chunks: _Chunks | None = None
         self.head: ResponseHead | None = None
         self.body = 0  # bytes of the body so far
-        self.started = False  # whether anything came
-        self.surplus = False  # whether more came than the answer
+        self.started = False  # whether any data came
+        self.surplus = False  # whether data followed the response
 
     def feed(self, data: bytes) -> bool:
-        """Whether the answer is complete now. Raises BadAnswer."""
+        """Returns whether the response is complete. Raises BadResponse."""
         self.started = True
         if self.head is not None:
             return self._feed_body(data, 0)
@@ -157,14 +157,14 @@ class ResponseReader:
         if head.framing == SIZED:
             length = head.length
             if length > self._body_max:
-                raise BadResponse(f"an answer of {length} bytes, more than --body-max ({self._body_max})")
+                raise BadResponse(f"a response of {length} bytes, more than --body-max ({self._body_max})")
             self._left = length
         elif head.framing == CHUNKED:
             self._chunks = _Chunks()
         return self._feed_body(data, end + 4)
 
     def feed_end(self) -> bool:
-        """The server closed: whether that completes the answer."""
+        """The server closed the connection. Returns whether that completes the response."""
         return self.head is not None and self.head.framing == UNTIL_CLOSE and not self._no_body
 
     def _feed_body(self, data: bytes, start: int) -> bool:
@@ -188,12 +188,12 @@ class ResponseReader:
             complete = False
             self.body += size
         if self.body > self._body_max:
-            raise BadResponse(f"an answer of more than --body-max ({self._body_max} bytes)")
+            raise BadResponse(f"a response of more than --body-max ({self._body_max} bytes)")
         return complete
 
     def _wait_for_head(self, data: bytes) -> bool:
         if not data.startswith(b"HTTP/1."[: len(data)]):
-            raise BadResponse(f"not an HTTP answer: it begins with {_shown(data)}")
+            raise BadResponse(f"not an HTTP response: it begins with {_shown(data)}")
         if len(data) > HEAD_LEN_MAX:
             raise BadResponse(f"a head of more than {HEAD_LEN_MAX} bytes")
         self._buffer = data
@@ -202,12 +202,12 @@ class ResponseReader:
     def _skip_interim(self, head: ResponseHead, rest: bytes) -> bool:
         self._interim += 1
         if head.status == 101 or self._interim > INTERIM_MAX:
-            raise BadResponse(f"status {head.status} where no such answer was asked for")
+            raise BadResponse(f"unexpected status {head.status}")
         return self.feed(rest) if rest else False
 
 
 class _Chunks:
-    """The chunked transfer coding of RFC 9112 section 7.1, counted and thrown away."""
+    """Chunked transfer coding (RFC 9112 section 7.1): counts and discards the data."""
 
     __slots__ = ("_left", "_line", "_state", "_trailer", "body", "surplus")
 
@@ -249,15 +249,15 @@ class _Chunks:
         return False
 
     def _take_line(self, line: bytes) -> bool:
-        """Whether it was the last."""
+        """Returns whether it was the last line."""
         if self._state == self._DATA_END:
             if line:
-                raise BadResponse("a chunk is longer than its size says")
+                raise BadResponse("a chunk is longer than its declared size")
             self._state = self._SIZE
         elif self._state == self._SIZE:
             size = _CHUNK_SIZE.fullmatch(line)
             if size is None:
-                raise BadResponse(f"not the size of a chunk: {_shown(line)}")
+                raise BadResponse(f"not a chunk size: {_shown(line)}")
             self._left = int(size[1], 16)
             self._state = self._DATA if self._left else self._TRAILER
         elif not line:

@@ -1,4 +1,4 @@
-"""A connection over a socket of our own: what comes on it has the kernel's stamp of when it came."""
+"""Connection over a socket of our own, with a kernel timestamp for received data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _READ_MAX = 64 << 10
 
 
 class SocketConnection(ClientConnection):
-    """``sock`` is connected, and does not block."""
+    """``sock`` is connected and non-blocking."""
 
     __slots__ = ("_error", "_file", "_receive", "_rest", "_sock", "_watch")
 
@@ -31,8 +31,8 @@ class SocketConnection(ClientConnection):
         self._sock = sock
         self._file = sock.fileno()
         self._receive = sock.recvmsg
-        self._rest: deque[memoryview] = deque()  # of requests, for which there was no room yet
-        self._error: OSError | None = None  # met by writing
+        self._rest: deque[memoryview] = deque()  # unwritten parts of requests
+        self._error: OSError | None = None  # from writing
         watch.add(self._file, READABLE, self._on_event)
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class SocketConnection(ClientConnection):
             except BlockingIOError:
                 pass
             except OSError as error:
-                self._error = error  # perhaps an answer lies there; behind it reading meets the end
+                self._error = error  # a response may still be readable; reading reports the end after it
                 return
             if written == len(payload) + len(body):
                 return

@@ -1,4 +1,4 @@
-"""How requests spread over targets: all to one, evenly, or skewed. Pure."""
+"""Distribution of requests over targets: all to one, even, or skewed. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GOLDEN = 0.6180339887498949
 
 
 class Spread:
-    """Which target a request goes to, by its number in the trace.
+    """Chooses the target of a request by its number in the trace.
 
     The multiples of the golden ratio, modulo 1, are spread evenly over [0, 1), and so are those of every k-th number:
     a target gets its share of the requests to within a few, whatever pattern the trace has.
@@ -53,9 +53,7 @@ def parse_spread(text: str, count: int) -> list[float]:
         try:
             exponent = parse_number(given, "a number") if given or ":" in text else 1.0
         except ValueError:
-            raise UsageError(
-                f"--spread '{text}': write skewed or, for more or less of it, such as skewed:1.5"
-            ) from None
+            raise UsageError(f"--spread '{text}': write skewed, or another exponent such as skewed:1.5") from None
         return [(at + 1) ** -min(exponent, 20.0) for at in range(count)]
     try:
         weights = [parse_number(part, "a number") for part in text.split(",")]

@@ -1,4 +1,4 @@
-"""Targets: servers by their addresses. Pure."""
+"""Targets: the addresses of the servers under load. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A server: ``host`` is what was written, ``address`` what it means."""
+    """A server: ``host`` as written, ``address`` as resolved."""
 
     scheme: str
     host: str
@@ -19,7 +19,7 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def authority(self) -> str:
-        """As in the Host field: without the port where that is the scheme's own."""
+        """As in the Host header: without the default port of the scheme."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.scheme == "https" else 80) else f"{host}:{self.port}"
 
@@ -29,7 +29,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def split_address(url: str) -> tuple[str, str, int, str]:
-    """Scheme, host, port, and the rest of an absolute http URL; ValueError says what is wrong with it."""
+    """Scheme, host, port and rest of an absolute http URL. The ValueError says what is wrong."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -40,9 +40,9 @@ def split_address(url: str) -> tuple[str, str, int, str]:
     if parts.username is not None:
         raise ValueError(f"'{url}' has a user name, which is not supported")
     if not re.fullmatch(r"[A-Za-z0-9._:-]+", parts.hostname):
-        raise ValueError(f"'{url}': '{parts.hostname}' is not the name of a host")
+        raise ValueError(f"'{url}': '{parts.hostname}' is not a host name")
     if port == 0:
-        raise ValueError(f"'{url}': nobody listens on port 0")
+        raise ValueError(f"'{url}': port 0 is not a valid port")
     rest = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), rest
 

@@ -1,9 +1,8 @@
-"""When the clients of a closed loop ask again. Pure.
+"""Think times: when the clients of a closed loop send their next request. Pure.
 
-Pauses are random, and end with a whole millisecond of the clock, as those of wrk do: who compares the two wants them to
-load a server alike. They are not the event loop's timers, which it looks at only when it has read all answers there
-are: the more answers, the more clients would then ask at once, and the server would have a queue that the generator
-made.
+Pauses are random, and end at a whole millisecond of the clock, as those of wrk do, so that both tools load a server
+alike. They do not use the event loop's timers, which fire only after all available responses have been read: the more
+responses, the more clients would then send at once, and the generator itself would cause a queue at the server.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _TICKS_PER_S = 1000
 
 
 class ThinkTimes:
-    """Of all clients that have their answer. ``next_s`` is when the first of them asks again."""
+    """Pauses of all idle clients. ``next_s`` is when the first pause ends."""
 
     def __init__(self, mean_s: float, dice: Dice) -> None:
         self._mean_s = mean_s
@@ -28,7 +27,7 @@ class ThinkTimes:
         self.next_s = math.inf
 
     def begin(self, now_s: float, least_s: float) -> bool:
-        """A client pauses for at least so long; False if it need not pause at all."""
+        """A client pauses for at least ``least_s``. Returns False if it does not pause at all."""
         pause_s = max(least_s, -math.log(1.0 - self._dice.random()) * self._mean_s) if self._mean_s else least_s
         ticks = round(pause_s * _TICKS_PER_S)
         if not ticks:
@@ -38,6 +37,6 @@ class ThinkTimes:
         return True
 
     def end(self) -> None:
-        """The first of them asks."""
+        """The first pause has ended."""
         heapq.heappop(self._ends)
         self.next_s = self._ends[0] / _TICKS_PER_S if self._ends else math.inf

@@ -1,4 +1,4 @@
-"""A connection over the event loop's transports: for TLS, and where there is no epoll to watch sockets with."""
+"""Connection over the event loop's transports: for TLS, and for systems without epoll."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class TransportConnection(ClientConnection, asyncio.Protocol):
-    """Made by the loop, which calls the methods of asyncio.Protocol."""
+    """Created by the event loop, which calls the methods of asyncio.Protocol."""
 
     __slots__ = ("_transport",)
 

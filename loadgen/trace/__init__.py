@@ -1,1 +1,1 @@
-"""Traces: which request is due when. Made from curves and mixes or out of logs, edited, read and written."""
+"""Traces: which request is due when. Made from rate curves and page mixes or from logs; edited, read and written."""

@@ -1,8 +1,8 @@
-"""Arrivals: a curve, a mix and chance become requests in order of time. Pure.
+"""Arrival process: generates requests in order of time from a rate curve, a page mix and a random seed. Pure.
 
 Times come from a process of rate one, evenly spaced or Poisson, whose clock is the area under the curve: where the
-curve is twice as high that clock runs twice as fast. This gives exactly the inhomogeneous process of that rate. Flash
-crowds cut the curve into stages; within a stage each class has a constant share of the requests.
+curve is twice as high, that clock runs twice as fast. This gives exactly the inhomogeneous process of that rate. Flash
+crowds divide the curve into stages; within a stage each class has a constant share of the requests.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ KINDS = ("poisson", "constant")
 
 
 class ArrivalStage(NamedTuple):
-    """A piece of the curve of all classes together, and the sums of the classes' weights on it."""
+    """A piece of the rate curve of all classes, and the cumulative weights of the classes in it."""
 
     piece: CurvePiece
     bounds: list[float]
 
 
 def stages(curve: Sequence[CurvePiece], mix: Sequence[MixPart], crowds: Sequence[Crowd]) -> list[ArrivalStage]:
-    """The curve is of all classes together as long as there is no crowd; a crowd comes on top."""
+    """Divide the curve into stages. The curve is the total rate without crowds; crowds add to it."""
     total_weight = sum(part.weight for part in mix)
     found = []
     for piece in curve:
@@ -60,7 +60,7 @@ def _factor(class_name: str, at_s: float, crowds: Sequence[Crowd]) -> float:
 
 
 def arrivals(course: Sequence[ArrivalStage], kind: str, dice: Dice) -> Iterator[tuple[float, ArrivalStage]]:
-    """Times of requests with their stage."""
+    """Yield the times of requests with their stages."""
     wanted = 0.0 if kind == "constant" else _exponential(dice)
     before = 0.0
     for stage in course:
@@ -85,7 +85,7 @@ def requests(
     dice: Dice,
     body: int | str | UnsetType = UNSET,
 ) -> Iterator[TraceRequest]:
-    """The requests of a new trace; times to the microsecond."""
+    """Yield the requests of a new trace, with times in whole microseconds."""
     pages = [Pages(part, zipf_exponent) for part in mix]
     for t_s, stage in arrivals(course, kind, dice):
         at = draw(stage.bounds, dice) if len(mix) > 1 else 0

@@ -1,8 +1,8 @@
-"""A trace as the access log that a cluster might have written of it: for trying an analysis, without any server. Pure.
+"""Synthetic access log: writes a trace as the log of a simulated cluster, to try an analysis without a server. Pure.
 
-Each class has a fixed part of the capacity to itself and a queue in front of it. A request waits until what is ahead of
-it is through; if that would be longer than the lifetime it is denied at once. So under overload every class is served
-exactly its part, and the truth about the log is known. Lines are in the form of qosweb's access log.
+Each class has a fixed part of the capacity to itself and a queue in front of it. A request waits until the requests
+ahead of it are served; if that would take longer than the lifetime, it is denied at once. So under overload every class
+is served exactly its part, and the truth about the log is known. Lines have the form of qosweb's access log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DENIED = f'"denied","status":503,"bytes":{DENIED_BYTES},"queue_ms":0.000,"servi
 
 
 class Cluster(NamedTuple):
-    """``parts`` of the capacity by class; those that are not named divide what is left evenly, as they turn up."""
+    """The simulated cluster. ``parts`` of the capacity by class; other classes divide the rest evenly."""
 
     capacity_bps: float
     size: int
@@ -37,12 +37,12 @@ class Cluster(NamedTuple):
 
 
 def log_lines(requests: Iterable[TraceRequest], cluster: Cluster, classes: Iterable[str]) -> Iterator[str]:
-    """The lines, each with its end of line; ``classes`` are all that the trace may have."""
+    """Yield the lines with their line ends; ``classes`` are all classes of the trace."""
     policy = hashlib.blake2b(cluster.spec.encode(), digest_size=8).hexdigest() if cluster.spec else ""
     names = [f"n{number + 1}" for number in range(cluster.nodes)]
     yield from _events(cluster, policy, names)
     rates = _rates(cluster, classes)
-    free_at = dict.fromkeys(rates, 0.0)  # when each class is through with what it has taken on
+    free_at = dict.fromkeys(rates, 0.0)  # when each class has served its queue
     service_s = {name: cluster.size / rate for name, rate in rates.items()}
     quoted = {name: json.dumps(name) for name in rates}
     fixed = [
@@ -86,7 +86,7 @@ def _rates(cluster: Cluster, classes: Iterable[str]) -> dict[str, float]:
 
 
 def _events(cluster: Cluster, policy: str, names: list[str]) -> Iterator[str]:
-    """What the nodes log before the first request."""
+    """The events that nodes log before the first request."""
     for name in names:
         common = {"ts": BEGIN_S - 1.0, "node": name}
         events: list[dict[str, object]] = [

@@ -1,7 +1,7 @@
-"""How the rate of requests goes with time: constant, ramps, steps, days. Pure.
+"""Rate curves: request rate over time as constants, ramps, steps, days. Pure.
 
-A curve is made of pieces that follow each other, on each of which the rate is a straight line. Its area is the number
-of requests to be expected, and finding the time at which a given number is reached is a quadratic equation.
+A curve consists of consecutive pieces, each with a linear rate. Its area is the expected number of requests, and
+finding the time at which a given number is reached is a quadratic equation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from loadgen.units import parse_number, parse_positive_duration_s
 
 RATE_MAX = 10_000_000.0
-_PIECES_PER_DAY = 96  # a sine drawn with straight lines: within 0.06 % of its swing
+_PIECES_PER_DAY = 96  # linear pieces of a sine: within 0.06 % of its swing
 _STEPS_MAX = 10_000
 _FORMS = "write such as 200 (per second), 10..200 (a ramp), 10@20s,50@20s (steps) or day:10..200"
 
@@ -44,14 +44,14 @@ class CurvePiece(NamedTuple):
 
 
 def parse_curve(text: str, duration_s: float | None) -> list[CurvePiece]:
-    """A curve as written on the command line; steps know their own duration, the others need one."""
+    """Parse a curve from the command line. Steps have their own duration; other curves need one."""
     if "@" in text:
         steps = _steps(text)
         if duration_s is not None and not math.isclose(duration_s, steps[-1].end_s):
-            raise ValueError(f"'{text}' lasts {steps[-1].end_s:g} s by itself; leave out --duration")
+            raise ValueError(f"'{text}' has its own duration of {steps[-1].end_s:g} s; leave out --duration")
         return steps
     if duration_s is None:
-        raise ValueError(f"'{text}' needs to know for how long; add --duration, such as --duration 60s")
+        raise ValueError(f"'{text}' needs a duration; add --duration, such as --duration 60s")
     if text.startswith("day:"):
         return _day(*_span(text[4:], text), duration_s)
     return [CurvePiece(0.0, duration_s, *_span(text, text))]

@@ -1,7 +1,7 @@
-"""Traces as files: JSON lines, compressed if the name ends in .gz, read and written as streams.
+"""Trace files: JSON lines, compressed if the name ends in .gz, read and written as streams.
 
-A mistake in a file is told with its line. What is written depends on the requests alone: the same requests give the
-same bytes, also compressed.
+An error in a file is reported with its line. The output depends on the requests alone: the same requests give the same
+bytes, compressed or not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 LINE_LEN_MAX = 64 << 10
-BODY_FILES_MAX = 10_000  # that are looked at before a run; of more, those that are missing show in its outcomes
+BODY_FILES_MAX = 10_000  # checked before a run; further missing files show up as failed requests
 EXAMPLE = '{"t":0.25,"method":"GET","url":"/page.html","class":"A"}'
 
 _decoder = msgspec.json.Decoder(TraceRequest)
@@ -30,19 +30,19 @@ _encoder = msgspec.json.Encoder()
 
 
 class TraceFacts(NamedTuple):
-    """What is known of a trace after it was read once."""
+    """Facts of a trace, from reading it once."""
 
     requests: int
     duration_s: float  # until the last request is due
-    peak_per_s: int  # requests of the busiest second
+    peak_per_s: int  # requests in the busiest second
     classes: dict[str, int]  # requests by class
-    takes_bodies: bool  # a request of it could have one
-    body_files: dict[str, int]  # with the number of the first request that sends it
+    takes_bodies: bool  # some request has a method that allows a body
+    body_files: dict[str, int]  # with the first request that sends each file
 
 
 @contextlib.contextmanager
 def reading(name: str) -> Iterator[BinaryIO]:
-    """A file for reading, ``-`` for standard input, uncompressed on the way if it is gzip by name."""
+    """Open a file for reading, ``-`` for standard input; decompress it if its name ends in .gz."""
     try:
         if name == "-":
             yield sys.stdin.buffer
@@ -54,14 +54,14 @@ def reading(name: str) -> Iterator[BinaryIO]:
             else:
                 yield raw
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise UsageError(f"{name}: cannot be uncompressed: {error}") from None
+        raise UsageError(f"{name}: cannot be decompressed: {error}") from None
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror or error}") from None
 
 
 @contextlib.contextmanager
 def writing(name: str) -> Iterator[BinaryIO]:
-    """A file for writing, ``-`` for standard output, compressed if it is gzip by name."""
+    """Open a file for writing, ``-`` for standard output; compress it if its name ends in .gz."""
     try:
         if name == "-":
             yield sys.stdout.buffer
@@ -69,7 +69,7 @@ def writing(name: str) -> Iterator[BinaryIO]:
             return
         with open(name, "wb") as raw:
             if name.endswith(".gz"):
-                # Without name and time in its head, so that equal content makes equal files.
+                # No name and time in the gzip header, so that equal content gives equal files.
                 with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as zipped:
                     yield cast("BinaryIO", zipped)
             else:
@@ -87,7 +87,7 @@ def lines_of(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
         number += 1
         if len(line) > LINE_LEN_MAX:
             raise UsageError(
-                f"{name}:{number}: a line of more than {LINE_LEN_MAX} bytes; is this a file of JSON lines?"
+                f"{name}:{number}: the line is longer than {LINE_LEN_MAX} bytes; is this a file of JSON lines?"
             )
         yield number, line
 
@@ -113,14 +113,14 @@ def decode(line: bytes, name: str, number: int) -> TraceRequest:
     try:
         request = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{name}:{number}: not a request: {error}; a line is such as {EXAMPLE}") from None
+        raise UsageError(f"{name}:{number}: not a request: {error}; a valid line is {EXAMPLE}") from None
     if fault := fault_in(request):
         raise UsageError(f"{name}:{number}: {fault}")
     return request
 
 
 def read_share(name: str, *, part: int, parts: int) -> Iterator[tuple[int, TraceRequest]]:
-    """Every ``parts``-th request of a trace that was found to be right before, with its number in the trace."""
+    """Every ``parts``-th request of a valid trace, with its number in the trace."""
     decode_line = _decoder.decode
     with reading(name) as file:
         number = 0
@@ -133,7 +133,7 @@ def read_share(name: str, *, part: int, parts: int) -> Iterator[tuple[int, Trace
 
 
 class Surveyor:
-    """Passes requests on and keeps what has to be known of them."""
+    """Passes requests on and collects facts about them."""
 
     def __init__(self, requests: Iterable[TraceRequest]) -> None:
         self._requests = requests
@@ -162,7 +162,7 @@ class Surveyor:
 
 
 def survey(requests: Iterable[TraceRequest]) -> TraceFacts:
-    """Go through a trace once; as a side effect every line of it is checked."""
+    """Read a trace once and collect its facts; this also checks every line."""
     surveyor = Surveyor(requests)
     for _ in surveyor:
         pass

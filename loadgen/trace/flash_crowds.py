@@ -1,4 +1,4 @@
-"""Flash crowds: for a while, a class is asked for many times as often. Pure."""
+"""Flash crowds: multiply the request rate of one class for a while. Pure."""
 
 from __future__ import annotations
 

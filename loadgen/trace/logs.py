@@ -1,7 +1,7 @@
-"""Requests out of access logs: JSON lines as qosweb writes them, or the combined format of Apache and nginx. Pure.
+"""Reads requests from access logs: JSON lines as qosweb writes them, or the combined format of Apache and nginx. Pure.
 
-Logs are written when requests end; traces are in the order in which they came. What cannot be used (a line that was cut
-off, a request that could not be read, an event) is counted by kind, never fatal and never silent.
+Logs are written when requests end; traces are ordered by arrival. Unusable lines (a truncated line, a request that
+could not be parsed, an event) are counted by kind: they are neither fatal nor ignored silently.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Event(msgspec.Struct):
 
 
 class LogReader:
-    """``requests`` of a log; afterwards ``skipped`` says how many lines of which kind were left out."""
+    """Reads the ``requests`` of a log; afterwards ``skipped`` has the number of skipped lines by kind."""
 
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
@@ -54,7 +54,7 @@ class LogReader:
         self.first_bad_line = 0
 
     def requests(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[TraceRequest]:
-        """``t`` is in seconds since 1970, in no order."""
+        """``t`` is in seconds since 1970; the requests are not sorted."""
         for number, line in lines:
             if line.isspace():
                 continue
@@ -92,7 +92,7 @@ class LogReader:
         request_line = _REQUEST_LINE.fullmatch(_ESCAPE.sub(_unescape, match[2]))
         if request_line is None:
             return NO_REQUEST
-        # The format knows whole seconds only: within its second, a request may have come at any time.
+        # The format has whole seconds only: choose a random time within the second.
         return TraceRequest(second + self._dice.random(), _escaped(request_line[2], "latin-1"), request_line[1])
 
 
@@ -105,7 +105,7 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def as_trace(requests: Iterable[TraceRequest]) -> list[TraceRequest]:
-    """In order of time, from 0."""
+    """Sort the requests by time, starting at 0."""
     in_order = sorted(requests, key=lambda request: request.t)
     begin_s = in_order[0].t if in_order else 0.0
     return [msgspec.structs.replace(request, t=round(request.t - begin_s, 6)) for request in in_order]

@@ -39,8 +39,8 @@ def make_trace(
     """The requests of a new trace, in order of time; the same arguments give the same requests.
 
     ``rate`` is per second, or a curve: ``10..200`` (a ramp), ``10@20s,50@20s`` (steps, which need no duration),
-    ``day:10..200``. ``page_mix`` has classes with weights and pages, ``A=30:/a.html`` or ``B=70:/b/{1..500}.html``;
-    ``flash`` has crowds, ``A=x10@50s+20s``. ``zipf`` is the exponent by which the pages of a range are asked for.
+    ``day:10..200``. ``mix`` has classes with weights and pages, ``A=30:/a.html`` or ``B=70:/b/{1..500}.html``;
+    ``flash`` has crowds, ``A=x10@50s+20s``. ``zipf`` is the exponent for the pages of a range.
     ``arrivals`` is poisson or constant. ``body`` is a number of bytes or the name of a file. Raises UsageError.
     """
     parts = parse_mixes(mix)
@@ -51,17 +51,19 @@ def make_trace(
             known = ", ".join(name for name in names if name) or "none"
             raise UsageError(f"--flash: the mix has no class '{crowd.class_name}'; it has {known}")
     if arrivals not in KINDS:
-        raise UsageError(f"--arrivals '{arrivals}': there are {' and '.join(KINDS)}")
+        raise UsageError(f"--arrivals '{arrivals}': use {' or '.join(KINDS)}")
     if not 0 <= zipf <= _ZIPF_MAX:
         raise UsageError(f"--zipf: at most {_ZIPF_MAX:g}")
     course = stages(read(lambda text: parse_curve(text, duration_s), str(rate), "--rate"), parts, crowds)
     expected = sum(stage.piece.area for stage in course)
     if expected > _REQUESTS_MAX:
-        raise UsageError(f"--rate {rate}: that would be {expected:.3g} requests, at most {_REQUESTS_MAX:.0e}")
+        raise UsageError(
+            f"--rate {rate}: the trace would have {expected:.3g} requests; the limit is {_REQUESTS_MAX:.0e}"
+        )
     dice = random.Random(seed)
     return requests(course, parts, kind=arrivals, zipf_exponent=zipf, method=method, dice=dice, body=body)
 
 
 def parse_mixes(texts: Sequence[str]) -> list[MixPart]:
-    """One class without a name that asks for ``/``, if there are none."""
+    """Parse the parts of a mix. Without any: one class without a name that requests ``/``."""
     return [read(parse_mix, text, "--mix") for text in texts] or [MixPart("", 1.0, "/")]

@@ -1,4 +1,4 @@
-"""Which page a request asks for: classes with weights, and pages within a class, evenly or by Zipf's law. Pure."""
+"""Page mix: weighted classes, and the pages within a class, chosen evenly or by Zipf's law. Pure."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _with_pages(name: str, weight: float, url: str, text: str) -> MixPart:
 
 
 class Pages:
-    """Draws pages of one class. By Zipf's law the n-th page is asked for in proportion to n^-exponent."""
+    """Draws pages of one class. By Zipf's law the n-th page is drawn in proportion to n^-exponent."""
 
     def __init__(self, part: MixPart, zipf_exponent: float) -> None:
         self._part = part
@@ -89,5 +89,5 @@ class Pages:
 
 
 def draw(bounds: Sequence[float], dice: Dice) -> int:
-    """The place of a random number among the sums of weights."""
+    """Draw a random index from cumulative weights."""
     return min(bisect_right(bounds, dice.random() * bounds[-1]), len(bounds) - 1)

@@ -1,4 +1,4 @@
-"""New traces out of others: slices, merges, more or fewer requests, faster or slower. Streams in, streams out. Pure."""
+"""Transforms traces: slice, merge, scale, speed up or slow down. Streams in, streams out. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def merged(traces: Iterable[Iterable[TraceRequest]]) -> Iterator[TraceRequest]:
 
 
 def sliced(trace: Iterable[TraceRequest], begin_s: float, end_s: float) -> Iterator[TraceRequest]:
-    """What is due from ``begin_s`` up to, but not including, ``end_s``, which becomes a trace that begins at 0."""
+    """Requests due from ``begin_s`` up to, but not including, ``end_s``, shifted to begin at 0."""
     for request in trace:
         if request.t >= end_s:
             return
@@ -42,7 +42,7 @@ def faster(trace: Iterable[TraceRequest], speed: float) -> Iterator[TraceRequest
 def denser(trace: Iterable[TraceRequest], factor: float, dice: Dice) -> Iterator[TraceRequest]:
     """``factor`` times as many requests in the same time.
 
-    Each is kept as often as the factor says, the fraction by chance; copies fall anywhere between it and the next.
+    Each request is copied ``factor`` times (the fraction at random); copies fall at random times before the next one.
     """
     held: TraceRequest | None = None
     gap_s = 0.0

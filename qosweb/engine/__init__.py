@@ -1,1 +1,1 @@
-"""The QoS engine: the replicated queue and scheduler (pure), and the admission of one node's requests to it."""
+"""QoS engine: a replicated request queue and scheduler (pure), and each node's local admission control on top of it."""

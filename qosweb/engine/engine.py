@@ -1,11 +1,12 @@
-"""The engine of one node: the cluster's machine while there is a primary view, one of its own while there is none.
+"""QoS engine of one node: uses the replicated state machine in a primary view, and a private one outside it.
 
-Outside a primary view the same machine runs for this node alone, with the last policy, on its own pipe. Both times
-everything that is not over is restated to the machine that decides from then on; what was served meanwhile goes to the
-cluster's accounts on return.
-Time: the cluster's is counted in milliseconds from its founding. A node that has seen it say T goes on from there by
-its own monotonic clock, and forward to what others say; no wall clock matters but to conditions on the time of day.
-Above: the node, which calls with the time.  Below: the group, by whoever broadcasts what `flush` returns.
+Outside a primary view the same state machine runs for this node alone, with the last policy, on the node's own pipe.
+On both transitions the node restates all unfinished requests to the state machine that decides from then on. What the
+node served while it was alone is added to the cluster's accounts when it returns.
+Time: cluster time counts milliseconds since the founding of the cluster. A node that has seen cluster time T continues
+from T by its own monotonic clock, and moves forward when entries of other nodes are ahead. The wall clock matters only
+to conditions on the time of day.
+Above: the node, which passes the time to every call.  Below: the group; the caller broadcasts what `flush` returns.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId, View
     from qosweb.engine.replicated.entries import NodeBatch
 
-NUMBERS_BITS = 20  # requests in a second of life, at most
-QUIET_MS = 50  # how long what nobody waits for may wait to be told
+NUMBERS_BITS = 20  # at most 2**20 requests per second of a node's life
+QUIET_MS = 50  # longest delay of a batch on which no request waits
 
 
 class EngineListener(Protocol):
-    """What the node hears."""
+    """Callbacks of the engine to its node."""
 
     def policy_changed(self, position: int, law: CompiledPolicy) -> None: ...
     def viewed(self, position: int, view: View) -> None: ...
@@ -50,10 +51,11 @@ class EngineListener(Protocol):
 
 
 class Engine:
-    """`is_member`: it belongs to a group, and decides alone only while there is no primary view.
+    """The engine of one node.
 
-    `compiled_policy` is for this node alone. What the group has comes through the order, to all from the same
-    beginning. `life` is larger for each life of the node: the seconds of its wall clock will do.
+    `law` applies while the node is alone; the group's policy comes through the total order, from the same beginning for
+    all replicas. `is_member`: the node belongs to a group, and decides alone only outside a primary view. `life` has to
+    grow with each restart of the node: the seconds of its wall clock will do.
     """
 
     def __init__(
@@ -66,21 +68,21 @@ class Engine:
         self.report = NodeReport(0, 0, 0, "")
         self.replicated = QosStateMachine(me, CompiledPolicy.empty(), self._of_replicated)
         self.solo: QosStateMachine | None = None
-        self._law = law  # the last that was in force here
+        self._law = law  # the policy that was last in force here
         self.admission = Admission(me, self.replicated, self.outbox, life << NUMBERS_BITS)
         self.in_flight: NodeBatch | None = None
         self._is_member = is_member
-        self._offset_ms = 0  # the cluster's time less ours
-        self._solo_offset_ms = 0  # the same for the time of the machine that decides alone
+        self._offset_ms = 0  # cluster time minus the node's time
+        self._solo_offset_ms = 0  # the same for the time of the private state machine
         self._is_applying = False
-        self._told_at_ms = 0
-        self._refused_ms = -QUIET_MS  # when the group last refused to take a batch
+        self._sent_at_ms = 0
+        self._refused_ms = -QUIET_MS  # when the group last refused a batch
         self._solo_position = 0
         self.alone()
 
     @property
     def now_ms(self) -> int:
-        """By the node's clock."""
+        """The current time by the node's clock."""
         return self.admission.now_ms
 
     @now_ms.setter
@@ -89,40 +91,40 @@ class Engine:
 
     @property
     def machine(self) -> QosStateMachine:
-        """The one that decides."""
+        """The state machine that decides now."""
         return self.solo or self.replicated
 
     @property
     def time_ms(self) -> int:
-        """The cluster's time."""
+        """Cluster time."""
         return self.now_ms + (self._offset_ms if self.solo is None else self._solo_offset_ms)
 
-    def of_late_bps(self, flow: Flow) -> int:
-        """A flow by the clock. The order says nothing while nothing happens, and its own time stands still then."""
+    def recent_bps(self, flow: Flow) -> int:
+        """The mean of a flow as of now. The state machine's own time stands still while no entry is ordered."""
         return flow.per_s_after(self.time_ms // STEP_MS - self.machine.time_ms // STEP_MS)
 
-    def started_of_late_bps(self) -> list[int]:
-        """By class, in the whole cluster."""
-        return [self.of_late_bps(one.got) for one in self.machine.classes]
+    def recent_starts_bps(self) -> list[int]:
+        """Recent starts of each class in the whole cluster."""
+        return [self.recent_bps(one.got) for one in self.machine.classes]
 
     # ---- in and out of the primary view
 
     def take_name(self, me: ProcessId) -> None:
-        """Who we are in the group, before anything has happened."""
+        """Set the node's identity in the group, before any request."""
         self.me = self.replicated.me = self.admission.me = me
         self.solo = None
         self.alone()
 
     def alone(self) -> None:
-        """There is no primary view: decide for this node."""
+        """Leave the primary view: the private state machine decides for this node."""
         if self.solo is not None:
             return
-        self.in_flight = None  # whatever becomes of it
+        self.in_flight = None  # its outcome no longer matters
         self.solo = QosStateMachine(self.me, self._law, self._of_solo)
         self.solo.time_ms = self.replicated.time_ms
         self._solo_offset_ms = self.solo.time_ms - self.now_ms
         if self._is_member:
-            self.outbox.policy = None  # it is for the cluster, or for nobody
+            self.outbox.policy = None  # it is for the cluster only
         self._use(self.solo)
         self.admission.in_minority = self._is_member
         self.solo.view_changed(0, make_view(0, {self.me: 0}))
@@ -130,7 +132,7 @@ class Engine:
         self.admission.cut_off()
 
     def together(self) -> None:
-        """The replicated machine decides; we are in its view."""
+        """Enter the primary view: the replicated state machine decides."""
         solo, self.solo = self.solo, None
         if self.replicated.law is not self._law:
             self._policy_changed(-1, self.replicated.law)
@@ -178,43 +180,43 @@ class Engine:
     def _catch_up(self, time_ms: int) -> None:
         self._offset_ms = max(self._offset_ms, time_ms - self.now_ms)
 
-    # ---- telling
+    # ---- sending batches
 
     @property
-    def wants_to_tell(self) -> bool:
-        """Something is to be told at once, and nothing is on its way."""
-        return self._may_tell and self._hurries and not self._can_wait
+    def should_send(self) -> bool:
+        """A batch should be sent at once, and none is in flight."""
+        return self._may_send and self._is_due and not self._can_wait
 
     @property
-    def collects(self) -> bool:
-        """Something is to be told, and can wait for more."""
-        return self._may_tell and self._hurries and self._can_wait
+    def is_collecting(self) -> bool:
+        """A batch is due, but can wait and collect more."""
+        return self._may_send and self._is_due and self._can_wait
 
     @property
-    def _hurries(self) -> bool:
-        """Somebody waits for what is to be told."""
+    def _is_due(self) -> bool:
+        """A request waits for the content of the next batch."""
         outbox = self.outbox
-        return outbox.hurries or (outbox.frees and any(one.waiting for one in self.machine.classes))
+        return outbox.is_awaited or (outbox.frees and any(one.waiting for one in self.machine.classes))
 
     @property
     def _can_wait(self) -> bool:
-        if self.solo is not None or self.now_ms >= self._told_at_ms + SUPPLIED_MS:
+        if self.solo is not None or self.now_ms >= self._sent_at_ms + SUPPLIED_MS:
             return False
         return can_wait(self.replicated, self.admission, self.outbox)
 
     @property
-    def _may_tell(self) -> bool:
-        """Nothing is on its way, nor is it the wrong moment: whoever refused a batch would refuse it again."""
+    def _may_send(self) -> bool:
+        """No batch is in flight, and the group did not refuse one just now: it would refuse again."""
         refused = self.solo is None and self.now_ms < self._refused_ms + QUIET_MS
         return self.in_flight is None and not self._is_applying and not refused
 
     def next_call_ms(self) -> int | None:
-        """When `flush` and `tick` want to be called at the latest, by the node's clock."""
+        """The latest time for the next call of `flush` and `tick`, by the node's clock."""
         wakes = [self.admission.next_deadline_ms()]
         if self.in_flight is None and not self.outbox.is_empty:
-            wait_ms = SUPPLIED_MS if self._may_tell and self._hurries else QUIET_MS
-            wakes.append(max(self._told_at_ms, self._refused_ms) + wait_ms)
-        if self._may_tell and self.machine.scheduler.wake_ms is not None:
+            wait_ms = SUPPLIED_MS if self._may_send and self._is_due else QUIET_MS
+            wakes.append(max(self._sent_at_ms, self._refused_ms) + wait_ms)
+        if self._may_send and self.machine.scheduler.wake_ms is not None:
             wakes.append(self.machine.scheduler.wake_ms - (self.time_ms - self.now_ms))
         return min((one for one in wakes if one is not None), default=None)
 
@@ -223,16 +225,16 @@ class Engine:
         self.admission.tick(now_ms)
 
     def flush(self, now_ms: int) -> bytes | None:
-        """What to broadcast now, if anything; its end is to be told by `ended`. Alone, it is applied at once."""
+        """Return the batch to broadcast now, if any; the caller reports its end by `ended`. Alone, apply it at once."""
         self.now_ms = now_ms
-        if not self._may_tell:
+        if not self._may_send:
             return None
         wake_ms = self.machine.scheduler.wake_ms
         is_awake = wake_ms is not None and wake_ms <= self.time_ms
-        if not (is_awake or self.wants_to_tell or (not self.outbox.is_empty and now_ms >= self._told_at_ms + QUIET_MS)):
+        if not (is_awake or self.should_send or (not self.outbox.is_empty and now_ms >= self._sent_at_ms + QUIET_MS)):
             return None
-        self._told_at_ms = now_ms
-        restated = self.admission.restated() if self.outbox.restates else None
+        self._sent_at_ms = now_ms
+        restated = self.admission.make_restatement() if self.outbox.restates else None
         batch = self.outbox.take(self.time_ms, self.machine.generation, restated)
         body = entries.encode(batch)
         if self.solo is None:
@@ -244,14 +246,14 @@ class Engine:
             self.solo.apply(self._solo_position, self.me, body)
         finally:
             self._is_applying = False
-        self.admission.told(batch)
+        self.admission.on_batch_applied(batch)
         self._applied(self.solo)
         return None
 
     def ended(self, batch: NodeBatch, delivered: bool) -> None:
-        """A batch that was on its way has been applied here, or never will be anywhere."""
+        """A batch in flight was applied here, or will never be applied anywhere."""
         if delivered:
-            self.admission.told(batch)
+            self.admission.on_batch_applied(batch)
         else:
             self._refused_ms = self.now_ms
             self.outbox.put_back(batch, self._number_of(batch.generation))
@@ -263,23 +265,23 @@ class Engine:
             self.in_flight = None
 
     def _number_of(self, generation: int) -> ClassNumbers:
-        """From class numbers of a policy of the cluster to those in force here."""
+        """Map class numbers of an earlier policy of the cluster to those in force here."""
         return ClassNumbers(self.replicated.names.get(generation, ()), self._names, self._law.default)
 
-    # ---- what the node wants
+    # ---- requests of the node
 
     def report_capacity(self, report: NodeReport) -> None:
         self.report = self.outbox.report = report
         self.admission.capacity_changed(report.capacity_bps)
 
     def change_policy(self, law: CompiledPolicy) -> None:
-        """Everywhere, at one place in the order. Only in a primary view, or where there is no group."""
+        """Change the policy on all nodes, at one position of the order. Only in a primary view, or without a group."""
         self.outbox.policy = PolicyText(law.text, law.packed, law.language)
 
     # ---- effects
 
     def _of_replicated(self, effect: Effect) -> None:
-        if type(effect) is Granted:  # by far the most
+        if type(effect) is Granted:  # by far the most frequent
             if self.solo is None:
                 self.admission.granted(effect)
             return
@@ -318,7 +320,7 @@ class Engine:
         self.admission.handle(effect, self.now_ms)
 
     def _policy_changed(self, position: int, law: CompiledPolicy) -> None:
-        """Requests on their way keep their class by its name."""
+        """Unfinished requests keep their class by its name."""
         before, self._names, self._law = self._names, list(law.names), law
         now = {name: at for at, name in enumerate(law.names)}
         self.admission.policy_changed([now.get(name, law.default) for name in before])

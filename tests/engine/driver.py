@@ -1,4 +1,4 @@
-"""A machine driven by hand: nodes that submit, finish and wait, on time that the test sets."""
+"""Test driver: a state machine with nodes that submit, finish and wait, on time set by the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alone and together: which machine decides, what it is told, and what time it is there."""
+"""Engine inside and outside a primary view: which state machine decides, what it is told, and its time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_in_the_primary_view_the_replicated_machine_decides() -> None:
     assert bench.engine.replicated.law.names == LAWS[0].names
 
 
-def test_a_request_is_sent_to_where_there_is_room() -> None:
+def test_request_is_redirected_to_another_node_with_room() -> None:
     bench = together()
     bench.ask()
     second = bench.ask()
@@ -47,7 +47,7 @@ def test_a_request_is_sent_to_where_there_is_room() -> None:
     assert second.decisions[0].url == "http://b"
 
 
-def test_what_waits_goes_on_waiting_when_the_primary_is_lost_and_starts_alone() -> None:
+def test_waiting_requests_survive_the_loss_of_the_primary_view() -> None:
     bench = together()
     bench.of_b(started=[(1, 0, 10**9)])
     first, second = bench.ask(), bench.ask()
@@ -62,7 +62,7 @@ def test_what_waits_goes_on_waiting_when_the_primary_is_lost_and_starts_alone() 
     assert isinstance(second.decisions[0], Start)
 
 
-def test_a_grant_of_the_cluster_does_not_reach_who_decides_alone() -> None:
+def test_cluster_grant_is_ignored_while_alone() -> None:
     bench = together()
     bench.of_b(started=[(1, 0, 10**9)])
     bench.ask()
@@ -79,7 +79,7 @@ def test_a_grant_of_the_cluster_does_not_reach_who_decides_alone() -> None:
     assert [type(one) for one in second.decisions] == [GoTo]
 
 
-def test_a_grant_by_what_was_known_before_a_restatement_is_void() -> None:
+def test_grant_from_before_a_restatement_is_void() -> None:
     """It would be granted again by the restatement, and nobody would be there for that."""
     bench = together()
     bench.of_b(started=[(1, 0, 10**9)])
@@ -105,7 +105,7 @@ def test_a_grant_by_what_was_known_before_a_restatement_is_void() -> None:
     assert bench.engine.replicated.pipes[A].channels == {}
 
 
-def test_what_was_served_alone_is_counted_on_return() -> None:
+def test_requests_served_alone_are_counted_on_return() -> None:
     bench = together(channels=3)
     bench.engine.alone()
     bench.turn()
@@ -122,7 +122,7 @@ def test_what_was_served_alone_is_counted_on_return() -> None:
     assert (totals.started, totals.started_cost) == (2, 200)
 
 
-def test_a_refused_batch_is_said_again_after_a_moment_and_nothing_of_it_is_lost() -> None:
+def test_refused_batch_is_resent_without_loss() -> None:
     bench = together(channels=2)
     bench.of_b(started=[(1, 0, 10**9)])
     fates = [bench.ask(0, 10 * PAGE) for _ in range(3)]
@@ -143,7 +143,7 @@ def test_a_refused_batch_is_said_again_after_a_moment_and_nothing_of_it_is_lost(
     )
 
 
-def test_a_policy_for_the_cluster_is_not_for_who_has_just_lost_it() -> None:
+def test_pending_policy_is_dropped_with_the_primary_view() -> None:
     bench = together()
     bench.engine.change_policy(OTHER)
     bench.engine.alone()
@@ -154,7 +154,7 @@ def test_a_policy_for_the_cluster_is_not_for_who_has_just_lost_it() -> None:
     assert bench.engine.replicated.law.names == LAWS[0].names
 
 
-def test_a_policy_of_the_cluster_reaches_who_decides_alone() -> None:
+def test_cluster_policy_reaches_a_node_that_is_alone() -> None:
     bench = together()
     waits = bench.ask(bench.engine.machine.names_now().index("/b"))
     bench.engine.alone()
@@ -165,7 +165,7 @@ def test_a_policy_of_the_cluster_reaches_who_decides_alone() -> None:
     assert OTHER.names[waits.request.class_number] == "/b"
 
 
-def test_a_policy_that_lets_somebody_through_does_so_at_once_also_alone() -> None:
+def test_policy_change_starts_requests_at_once_while_alone() -> None:
     channel = "set lifetime = 60s\nset channel = 16KB in 160ms\n"
     law = law_of(channel + "</few>.num_requests < 1\n")
     bench = Bench(law, 4)
@@ -184,7 +184,7 @@ def test_a_policy_that_lets_somebody_through_does_so_at_once_also_alone() -> Non
     assert [bool(one.decisions) for one in fates] == [True, True]
 
 
-def test_numbers_of_a_lost_batch_are_those_of_the_policy_that_it_was_made_under() -> None:
+def test_lost_batch_keeps_the_class_numbers_of_its_policy() -> None:
     bench = together()
     bench.engine.outbox.served(bench.engine.machine.names_now().index("/b"), 5, 50)
     bench.later(QUIET_MS)
@@ -197,7 +197,7 @@ def test_numbers_of_a_lost_batch_are_those_of_the_policy_that_it_was_made_under(
     assert totals["/b"] == 5
 
 
-def test_a_restored_state_is_told_what_there_is() -> None:
+def test_restore_causes_a_restatement() -> None:
     bench = together()
     state = bench.engine.snapshot()
     other = Bench(LAWS[1], 1)
@@ -209,7 +209,7 @@ def test_a_restored_state_is_told_what_there_is() -> None:
     assert other.engine.replicated.pipes[A].capacity_bps == CHANNEL_BPS
 
 
-def test_time_goes_on_from_what_the_cluster_says() -> None:
+def test_time_continues_from_cluster_time() -> None:
     bench = together()
     bench.now_ms = 1_000
     bench.engine.tick(1_000)
@@ -221,7 +221,7 @@ def test_time_goes_on_from_what_the_cluster_says() -> None:
     assert bench.engine.time_ms == 50_500
 
 
-def test_time_of_who_decides_alone_goes_on_though_a_state_comes_with_another() -> None:
+def test_time_alone_continues_despite_a_restore() -> None:
     bench = Bench()
     bench.later(5_000)
     bench.engine.restore(together().engine.snapshot())
@@ -231,7 +231,7 @@ def test_time_of_who_decides_alone_goes_on_though_a_state_comes_with_another() -
     assert bench.engine.time_ms == before + 1_000
 
 
-def test_no_number_is_used_again_by_the_next_life() -> None:
+def test_request_numbers_are_not_reused_after_a_restart() -> None:
     lives = [Engine(A, LAWS[0], Ear(), is_member=True, life=life) for life in (1, 2)]
     for engine in lives:
         engine.report_capacity(NodeReport(CHANNEL_BPS, 0, 0, ""))
@@ -242,7 +242,7 @@ def test_no_number_is_used_again_by_the_next_life() -> None:
     assert other.number - one.number == 1 << NUMBERS_BITS
 
 
-def test_who_is_no_member_keeps_its_policy_and_is_in_no_minority() -> None:
+def test_node_without_a_group_keeps_its_policy() -> None:
     engine = Engine(A, LAWS[1], Ear(), is_member=False)
     engine.report_capacity(NodeReport(10 * CHANNEL_BPS, 0, 0, ""))
     engine.flush(0)
@@ -261,7 +261,7 @@ def test_in_a_minority_a_class_may_be_denied() -> None:
     assert fate.decisions[0].reason == "minority"
 
 
-def test_who_waits_for_what_is_not_served_in_a_minority_is_denied_when_the_primary_is_lost() -> None:
+def test_minority_denies_waiting_requests_of_unserved_classes() -> None:
     law = law_of("set lifetime = 9s\nset channel = 16KB in 64ms\n</a>.in_minority = deny\n</b>.server_resource > 1%\n")
     bench = Bench(law, 1)
     bench.join(A, B)
@@ -281,7 +281,7 @@ def test_who_waits_for_what_is_not_served_in_a_minority_is_denied_when_the_prima
     assert not served.decisions
 
 
-def test_a_call_from_within_a_decision_tells_later() -> None:
+def test_calls_from_within_a_decision_are_sent_later() -> None:
     """Alone, a batch is applied at once: what a decision sets off does not get into the middle of it."""
     bench = Bench(LAWS[0], 1)
     bench.turn()
@@ -294,7 +294,7 @@ def test_a_call_from_within_a_decision_tells_later() -> None:
     assert seen == [None]
 
 
-def test_what_nobody_waits_for_is_told_soon() -> None:
+def test_batches_without_waiting_requests_are_sent_soon() -> None:
     bench = together(channels=2)
     bench.later(QUIET_MS)
     bench.land()
@@ -312,21 +312,21 @@ def test_what_nobody_waits_for_is_told_soon() -> None:
     assert len(bench.flights) == 1
 
 
-def test_others_are_in_the_same_view() -> None:
+def test_other_members_of_the_view() -> None:
     bench = together()
     bench.engine.view_changed(99, make_view(9, {A: 9, ProcessId("c"): 9}))
     assert sorted(pid.name for pid in bench.engine.machine.pipes) == ["a", "c"]
 
 
-def test_what_was_started_of_late_fades_by_the_clock_while_the_order_stands_still() -> None:
+def test_recent_starts_decay_by_the_clock_without_entries() -> None:
     engine = together().engine
     engine.machine.classes[0].got.now += 100 * PAGE  # what an entry that starts something does
     engine.now_ms += 500
-    busy = sum(engine.started_of_late_bps())
+    busy = sum(engine.recent_starts_bps())
     assert busy > 0
     before = engine.machine.time_ms
     engine.now_ms += 1000
-    assert 0 < sum(engine.started_of_late_bps()) < busy / 2
+    assert 0 < sum(engine.recent_starts_bps()) < busy / 2
     engine.now_ms += 60_000
-    assert sum(engine.started_of_late_bps()) == 0
+    assert sum(engine.recent_starts_bps()) == 0
     assert engine.machine.time_ms == before  # nothing was applied meanwhile

@@ -1,4 +1,4 @@
-"""The formats of the engine: golden bytes of batches, snapshots and tickets."""
+"""Formats of the engine: golden bytes of batches, snapshots and tickets."""
 
 from __future__ import annotations
 

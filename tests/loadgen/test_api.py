@@ -46,7 +46,7 @@ def test_all_that_is_exported_is_there_and_explained() -> None:
         _ = loadgen.run_lode
 
 
-def test_make_send_and_look(url: str, tmp_path: Path) -> None:
+def test_make_and_send_a_trace(url: str, tmp_path: Path) -> None:
     trace = list(make_trace(100, 1.0, mix=["A=1:/page.html", "B=1:/nothing"], arrivals="constant", seed=7))
     assert trace == list(make_trace("100", 1.0, mix=["A=1:/page.html", "B=1:/nothing"], arrivals="constant", seed=7))
     assert len(trace) == 100
@@ -94,7 +94,7 @@ def test_from_a_thread(url: str) -> None:
     assert found[0].all.served == 1.0
 
 
-def test_what_cannot_work_is_said() -> None:
+def test_invalid_input_raises_usage_error() -> None:
     here = ["http://127.0.0.1:1"]
     request = [TraceRequest(0.0, "/")]
     with pytest.raises(UsageError, match="has no requests"):

@@ -1,4 +1,4 @@
-"""The verdicts of ``./dev bench loadgen``, on planted samples whose truth is known."""
+"""Verdicts of ``./dev bench loadgen``, on synthetic samples with known results."""
 
 from __future__ import annotations
 

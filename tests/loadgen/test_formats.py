@@ -1,4 +1,4 @@
-"""The files of the load generator: golden bytes of the lines of traces and of results."""
+"""Files of the load generator: golden bytes of trace and results lines."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Other servers as processes, in front of a slow one: what a site would take instead. Only those that are installed."""
+"""Other servers for comparison, run as proxies in front of a slow server. Only installed ones are used."""

@@ -1,6 +1,7 @@
-"""Apache with mod_qos: so many requests of each class at a time (QS_LocRequestLimit); who finds no place is denied.
+"""Apache with mod_qos: limits the concurrent requests of each class (QS_LocRequestLimit) and denies the excess.
 
-As many places as requests that the slow server answers in the time that a request may wait. mod_qos has no queue.
+The limit is the number of requests that the slow server answers in the time that a request may wait. mod_qos has no
+queue.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ def _files() -> list[str]:
 
 
 def _user() -> str:
-    """Root may not serve: Apache wants another user for that."""
-    import pwd  # not everywhere
+    """An unprivileged user: Apache does not serve as root."""
+    import pwd  # not on every platform
 
     known = {entry.pw_name for entry in pwd.getpwall()}
     return next((name for name in _USERS if name in known), _USERS[-1])

@@ -1,6 +1,6 @@
-"""HAProxy: a queue before the slow server, in order of priority; or so many places for each class, each with a queue.
+"""HAProxy: a priority queue in front of the slow server, or a concurrency limit and a queue for each class.
 
-Few requests are let through at a time, so that those that wait do so in HAProxy's queue, where it can choose.
+Few requests are forwarded at a time, so that the others wait in HAProxy's queue, where it can choose among them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def installed() -> bool:
 
 
 def prioritised(name: str, task: ProxyTask) -> Proxy:
-    """The more is promised to a class, the sooner its turn."""
+    """Priority by guaranteed share: a larger share comes first."""
     order = sorted(task.parts, key=lambda one: -task.parts[one])
     rules = [f"    http-request set-priority-class int({at}) if {{ path_beg {one}/ }}" for at, one in enumerate(order)]
     backends = ["backend slow", f"    server slow {task.host} maxconn {_AT_A_TIME}"]
@@ -44,7 +44,7 @@ def prioritised(name: str, task: ProxyTask) -> Proxy:
 
 
 def placed(name: str, task: ProxyTask) -> Proxy:
-    """As many of the places as are promised."""
+    """A concurrency limit for each class, in proportion to its guaranteed share."""
     rules, backends = [], []
     for at, (class_name, places) in enumerate(task.places(_AT_A_TIME).items()):
         rules.append(f"    use_backend slow{at} if {{ path_beg {class_name}/ }}")

@@ -1,4 +1,4 @@
-"""nginx as a proxy: all alike, or each class held to a rate of its own (limit_req), which lets requests wait."""
+"""nginx as a proxy: without classes, or with a rate limit for each class (limit_req), which queues requests."""
 
 from __future__ import annotations
 

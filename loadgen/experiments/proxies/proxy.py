@@ -1,4 +1,4 @@
-"""A server of somebody else as a process: told what to do by a file, started without privileges, ended by its id."""
+"""Runs a third-party proxy as a process: writes its configuration, starts it without privileges, stops it by its id."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _START_S = 30.0
 
 
 class ProxyTask(NamedTuple):
-    """What a proxy is put before, and what is promised there. The pages of all classes are of one size."""
+    """The server behind a proxy, and the guarantees to approximate. All pages have the same size."""
 
     upstream: NodeProcess
     folder: Path
-    parts: Mapping[str, float]  # of the pipe by class, of 1 together
-    capacity_per_s: float  # requests that the pipe takes
+    parts: Mapping[str, float]  # fractions of the pipe by class; they add up to 1
+    capacity_per_s: float  # requests per second that the pipe can carry
     wait_s: float  # how long a request may wait for its turn
 
     @property
@@ -31,21 +31,21 @@ class ProxyTask(NamedTuple):
         return self.upstream.url.removeprefix("http://")
 
     def rates(self) -> dict[str, float]:
-        """Requests per second by class: the pipe divided up."""
+        """Requests per second by class."""
         return {name: part * self.capacity_per_s for name, part in self.parts.items()}
 
     def places(self, together: int) -> dict[str, int]:
-        """So many requests at a time, divided up; each class has one at least."""
+        """Divide ``together`` concurrent requests among the classes; each class has at least one."""
         return {name: max(1, round(part * together)) for name, part in self.parts.items()}
 
 
 class Proxy:
-    """A target whose log is that of the node behind it."""
+    """A load target; its log is that of the node behind it."""
 
     def __init__(
         self, name: str, task: ProxyTask, config: Callable[[int], str], command: Callable[[Path], Sequence[str]]
     ) -> None:
-        """``config`` writes the text for a port; ``command`` is for the file that has it."""
+        """``config`` returns the configuration for a port; ``command`` the command for a configuration file."""
         self.name = name
         self.log = task.upstream.log
         port = free_port()
@@ -59,7 +59,7 @@ class Proxy:
 
         def listens() -> bool:
             if self._process.poll() is not None:
-                raise CannotRun(f"{words[0]} ended by itself: {last_line(said)}")
+                raise CannotRun(f"{words[0]} exited unexpectedly: {last_line(said)}")
             with socket.socket() as probe:
                 return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -1,4 +1,4 @@
-"""Two equal classes, asked for 65 to 35, from far below what the pipe takes to twice that: the paper's figure 7."""
+"""Two equal classes with demands of 65 to 35, from far below the pipe's capacity to twice it: the paper's figure 7."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MIX = {"/a": 0.65, "/b": 0.35}
 SIZE = 16 * KB
 LOADS = (0.3, 0.6, 0.8, 1.0, 1.1, 1.25, 1.4, 1.6, 2.0)
 QUICK_LOADS = (0.5, 2.0)
-FREE_TO = 0.8  # up to here chance alone must not bring a denial
+FREE_TO = 0.8  # up to this load, random variation must not cause a denial
 POINTS = 2.0
 QUICK_POINTS = 4.0
-EDGE, EDGE_POINTS = 0.05, 5.0  # where /b asks for nearly half of the pipe
+EDGE, EDGE_POINTS = 0.05, 5.0  # where /b demands nearly half of the pipe
 WARM_UP_S = 1.0
 HEAD = ["times the pipe", "/a, %", "expected, %", "/a denied", "/b denied", "pipe used, %"]
 NOTE = (
@@ -35,16 +35,16 @@ NOTE = (
 
 
 class ContentionStep(NamedTuple):
-    """One load of the sweep, in multiples of what the pipe takes."""
+    """One load of the sweep, in multiples of the pipe's capacity."""
 
     times: float
     evidence: Evidence
 
 
 def expected(asked_a: float, asked_b: float, whole: float) -> float:
-    """The share of /a in per cent, by bytes that were asked for and the whole that was served.
+    """The expected share of /a in per cent, from the demands and the total served, in bytes.
 
-    Equal, but who wants less than half has it all, and the other the rest.
+    Equal halves, but a class that demands less than half gets all of it, and the other class gets the rest.
     """
     if asked_a + asked_b <= whole:
         return 100 * asked_a / (asked_a + asked_b)
@@ -153,7 +153,7 @@ def judge(steps: Sequence[ContentionStep], pipe_bps: float, points: float) -> Ex
 
 
 def _shares(seen: list[ObservedRequest], lasted_s: float) -> tuple[float, float]:
-    """Of /a: what it should have, and has, of the requests that came after the first second."""
+    """Expected and actual share of /a, of the requests after the first second."""
     fates = {name: served_of(seen, name, (WARM_UP_S, lasted_s)) for name in MIX}
     whole = sum(served for served, _ in fates.values())
     if not whole:

@@ -1,7 +1,7 @@
 """Classes with fixed shares under overload: the paper's figures 4 and 5, and table 1.
 
-Every class asks for at least one and a half times its share, but not in proportion to the shares: a server without
-promises would serve as it is asked, which is far from what is promised.
+Every class demands at least one and a half times its share, but not in proportion to the shares: a server without
+guarantees would serve in proportion to demand, which is far from the guaranteed shares.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OVERLOAD = 2.0
 
 
 class FixedShares(NamedTuple):
-    """``asked`` is in parts of the pipe's bytes; ``promised`` in per cent of what ``always`` leaves."""
+    """``asked`` is in fractions of the pipe; ``promised`` in per cent of what ``always`` leaves."""
 
     name: str
     source: str
@@ -47,7 +47,7 @@ class FixedShares(NamedTuple):
     asked: Mapping[str, float]
     promised: Mapping[str, float]
     always: str = ""
-    table_1: str = ""  # the column of table 1 that stands beside ours
+    table_1: str = ""  # the column of table 1 to show beside ours
     layout: Layout = ONE_PIPE
 
     def carry_out(self, bench: Workbench) -> ExperimentFindings:
@@ -101,7 +101,7 @@ class FixedShares(NamedTuple):
 
     def _table(self, evidence: Evidence, got: Mapping[str, float]) -> Table:
         printed = {row.class_name: row for row in published.TABLE_1} if self.table_1 else {}
-        head = ["class", "promised", "asked", "served", "% served", "share of bytes, %"]
+        head = ["class", "guaranteed", "requests", "served", "% served", "share of bytes, %"]
         head += ["paper: % served", "paper: # served"] if printed else []
         rows = []
         for name in self.sizes:

@@ -1,7 +1,7 @@
-"""A flash crowd comes to one of five equal classes: the paper's figure 6.
+"""A flash crowd on one of five equal classes: the paper's figure 6.
 
-Before it, and for the others all the time, there is less asked for than there is: each class asks for 16 % of the pipe.
-With the crowd, one asks for 160 %: it gets its fifth and what the others leave.
+Before the crowd, and for the other classes all the time, the demand is below the capacity: each class demands 16 % of
+the pipe. With the crowd, one class demands 160 %: it gets its fifth and what the others leave.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIZE = 15 * KB
 ASKED = 0.16
 FACTOR = 10.0
 KEPT_PERCENT = 98.0
-SETTLING_S = 1.0  # the crowd is judged from here: its first answers come half a second after it does
+SETTLING_S = 1.0  # the crowd is judged from here: its first responses come half a second later
 
 
 class FlashCrowd(NamedTuple):
@@ -109,7 +109,7 @@ def judge(evidence: Evidence, crowd_s: tuple[float, float], pipe_bps: float, *, 
 
 
 def _kept(rows: list[ObservedRequest], name: str, begin_s: float, end_s: float) -> float:
-    """Served of asked, during the crowd, in per cent of the same before it."""
+    """Served fraction during the crowd, in per cent of the served fraction before it."""
     before, during = served_of(rows, name, (0.0, begin_s)), served_of(rows, name, (begin_s, end_s))
     if not (before[0] and during[1]):
         return 0.0

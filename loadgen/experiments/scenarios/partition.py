@@ -1,7 +1,7 @@
-"""Five nodes, cut three to two under load and healed. Beyond the paper.
+"""Five nodes, partitioned three to two under load and healed. Beyond the paper.
 
-The nodes are in network namespaces, so that the cut is one of the network: no process notices anything but silence.
-Some pages, orders, are to be served only where the primary view is.
+The nodes are in network namespaces, so that the network itself is cut: processes only see that messages stop. Some
+pages, orders, may be served only in the primary view.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ AGREE_S = 20.0
 
 
 class Views(NamedTuple):
-    """Of each node: the members of its primary view, empty if it has none."""
+    """The members of each node's primary view; empty if it has none."""
 
     cut: dict[str, list[str]]
     healed: dict[str, list[str]]
@@ -71,7 +71,7 @@ class PartitionExperiment(NamedTuple):
             with network:
                 return self._within(bench, network)
         except NamespacesUnavailable as error:
-            return skip(f"it needs network namespaces, which are not to be had here ({error})")
+            return skip(f"it needs network namespaces, which are not available here ({error})")
 
     def _within(self, bench: Workbench, network: NamespaceNetwork) -> ExperimentFindings:
         node_bps = bench.pipe(NODE_BPS)
@@ -125,9 +125,9 @@ class PartitionExperiment(NamedTuple):
 
 
 def within_sides(spread: str) -> str:
-    """Weights of all nodes: each side is asked for as much as its nodes have pipes, spread within it as given.
+    """Weights of all nodes: each side gets a load in proportion to its pipes, spread within it as given.
 
-    A side that nobody asks has nothing to show.
+    So both sides have requests to judge.
     """
     weights: list[float] = []
     for side in (MAJORITY, MINORITY):
@@ -204,7 +204,7 @@ def judge(
 
 
 def _judge_orders(rows: Sequence[ObservedRequest], stage: OutageStage, who: str, least_percent: float) -> Check:
-    """Or none at all, if that is 0."""
+    """Check the fraction of served orders; if ``least_percent`` is 0, none may be served."""
     served, asked = served_of(rows, ORDERS, stage.span_s)
     percent = 100 * served / max(asked, 1)
     return Check(
@@ -215,7 +215,7 @@ def _judge_orders(rows: Sequence[ObservedRequest], stage: OutageStage, who: str,
 
 
 class OrderLogLine(msgspec.Struct):
-    """The fields of an order log's line that have to be equal wherever it was written."""
+    """The fields of an order log line that have to be equal on all nodes."""
 
     i: int
     label: str
@@ -223,7 +223,7 @@ class OrderLogLine(msgspec.Struct):
 
 
 def judge_order(files: dict[str, Path]) -> Check:
-    """What stands at one place of the order is the same in all logs that have the place."""
+    """Each position of the order has the same entry in all logs that contain it."""
     decoder = msgspec.json.Decoder(OrderLogLine)
     order: dict[int, tuple[str, str]] = {}
     shared = differing = 0
@@ -236,14 +236,14 @@ def judge_order(files: dict[str, Path]) -> Check:
                 differing += order[line.i] != content
             order[line.i] = content
     return Check(
-        "the order of all five nodes is one",
+        "all five nodes have the same order",
         shared > 0 and not differing,
-        f"{len(order)} places; {shared} lines tell of a place that another log has too, {differing} of them differ",
+        f"{len(order)} positions; {shared} lines repeat a position of another log, {differing} of them differ",
     )
 
 
 def _accounts(nodes: NodeProcesses) -> Check:
-    """What the nodes say of the cluster as a whole, when nothing is going on any more."""
+    """Compare the nodes' totals of the cluster, when all requests are over."""
     told: dict[str, dict[str, Any]] = {}
 
     def agree() -> bool:
@@ -263,12 +263,12 @@ def _accounts(nodes: NodeProcesses) -> Check:
         same = False
     shown = {name: sum(one["started"] for one in account.values()) for name, account in told.items()}
     return Check(
-        "the accounts of all five nodes are one", same, ", ".join(f"{name} {sum_}" for name, sum_ in shown.items())
+        "all five nodes have the same accounts", same, ", ".join(f"{name} {sum_}" for name, sum_ in shown.items())
     )
 
 
 def _count(views: dict[str, list[str]]) -> int:
-    """How many nodes are in the largest of these views that its members agree on."""
+    """Size of the largest view on which all its members agree."""
     return max((len(view) for view in views.values() if all(views.get(name) == view for name in view)), default=0)
 
 

@@ -1,9 +1,10 @@
-"""One class that matters behind a narrow pipe: what it gets here, and by what other servers can be told to do.
+"""Comparison with nginx, HAProxy and Apache: how well each protects one important class behind a narrow pipe.
 
-/a is promised 60 %. Three situations at twice the pipe: /a asks for 30 % of all, for nothing, and for 70 %.
-The pipe is that of a plain node. Before it stand, one after the other, a node with the promise (``--upstream``), and
-those of nginx, HAProxy and Apache with mod_qos that are installed, each told in its own words (`proxies`) what comes
-nearest to the promise. Beside them is a node with the promise that has the pages and the pipe itself.
+/a is guaranteed 60 %. Three situations at twice the pipe's capacity: the demand of /a is 30 % of all requests, none,
+and 70 %.
+The pipe is that of a plain node. In front of it stand, one after the other, a node with the guarantee (``--upstream``)
+and each installed server of nginx, HAProxy and Apache with mod_qos, configured as near to the guarantee as it can be
+(`proxies`). For comparison there is also a node with the guarantee that has the pages and the pipe itself.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ USUAL, IDLE, HEAVY = "/a asks for 30 %", "/a asks for nothing", "/a asks for 70 
 SITUATIONS = {USUAL: 0.3, IDLE: 0.0, HEAVY: 0.7}
 HERE, IN_FRONT = "qosweb", "qosweb, in front"
 OURS = (HERE, IN_FRONT)
-HELD, QUICK_HELD = 0.92, 0.8  # of what is promised to /a
+HELD, QUICK_HELD = 0.92, 0.8  # fraction of what is guaranteed to /a
 FILLED, QUICK_FILLED = 85.0, 65.0
-STARVED = 0.5  # of what is left to /b when /a has what is due to it
-SLOW_S = 1.0  # beyond twice the time that a request may wait
+STARVED = 0.5  # fraction of what /a leaves to /b
+SLOW_S = 1.0  # twice the time that a request may wait
 WARM_UP_S = 2.0
 
 
 class Peer(NamedTuple):
-    """Another server, and what it is told."""
+    """Another server and its configuration."""
 
     title: str
     told: str
@@ -84,11 +85,11 @@ class PeerMeasurement(NamedTuple):
 
 
 class PeerResult(NamedTuple):
-    """Of one server in one situation: parts of the pipe in per cent."""
+    """Result of one server in one situation, in per cent of the pipe."""
 
     a: float
     b: float
-    due_a: float  # what /a asks for, or is promised if that is less
+    due_a: float  # the smaller of demand and guarantee of /a
     used: float
     p99_b_s: float
 
@@ -98,8 +99,8 @@ class Peers(NamedTuple):
     source: str = "beyond the paper"
     title: str = "A class that matters, here and with other servers"
     criterion: str = (
-        "/a has 92 % or more of what it asks for, second by second, or of the 60 % it is promised, whichever is less, "
-        "and 85 % or more of the pipe are used also while /a asks for nothing; every request is served or denied, and "
+        "/a gets 92 % or more of its demand, second by second, or of its guaranteed 60 %, whichever is less, "
+        "and 85 % or more of the pipe are used even while /a has no requests; every request is served or denied, and "
         "logs and clients agree. This has to hold for a node that has the pages itself, and for one in front of a "
         "plain node that has them, as the other servers are. These are measured, not judged."
     )
@@ -157,15 +158,15 @@ def judge(
              *(str(count(one.evidence.clients, what)) for what in (FAILED, UNSENT)),
              *(f"{p99:.2f}" if (p99 := _p99_s(one.evidence, name)) else "" for name in PROMISED)]
         )  # fmt: skip
-    promise = "/a is promised 60 %, what is left goes to who asks"
+    promise = "/a is guaranteed 60 %, the rest goes to any class with demand"
     told = {peer.title: peer.told for peer in PEERS_KNOWN} | dict.fromkeys(OURS, promise)
     return ExperimentFindings(
         seen=_sentence(outcomes),
         checks=checks,
         panels=[_bars(situation, outcomes) for situation in SITUATIONS],
         tables=[
-            Table("What is seen of each",
-                  ["server", "told", "what is seen"],
+            Table("Results by server",
+                  ["server", "configuration", "result"],
                   [[server, told[server], describe(of)] for server, of in outcomes.items()]),
             Table("Goodput in per cent of the pipe, what was not served, and response times of what was",
                   ["situation", "server", "/a, %", "/b, %", "used, %", "/a denied", "/b denied", "failed", "unsent",
@@ -179,7 +180,7 @@ def judge(
 
 
 def describe(of: dict[str, PeerResult]) -> str:
-    """In words, from the numbers: is the promise kept, is /b starved, does anything lie idle, do people wait long."""
+    """Describe a result: whether the guarantee holds, /b starves, capacity is idle, and responses are slow."""
     usual, idle, heavy = of[USUAL], of[IDLE], of[HEAVY]
     said = []
     kept = [got.a >= 100 * HELD * got.due_a / 100 for got in (usual, heavy)]
@@ -196,7 +197,7 @@ def describe(of: dict[str, PeerResult]) -> str:
     )
     slowest_s = max(got.p99_b_s for got in of.values())
     if slowest_s > SLOW_S:
-        said.append(f"people wait for up to {slowest_s:.1f} s (p99)")
+        said.append(f"responses take up to {slowest_s:.1f} s (p99)")
     return "; ".join(said)
 
 
@@ -228,7 +229,7 @@ def _bars(situation: str, outcomes: dict[str, dict[str, PeerResult]]) -> Bars:
 def _sentence(outcomes: dict[str, dict[str, PeerResult]]) -> str:
     ours = outcomes[HERE]
     return (
-        f"Here /a, promised 60 %, has {ours[USUAL].a:.0f} % of the pipe where it asks for {ours[USUAL].due_a:.0f} %, "
+        f"Here /a, guaranteed 60 %, has {ours[USUAL].a:.0f} % of the pipe where it asks for {ours[USUAL].due_a:.0f} %, "
         f"and {ours[HEAVY].a:.0f} % where it asks for far more, which leaves /b {ours[HEAVY].b:.0f} %; while /a is "
         f"idle, {ours[IDLE].used:.0f} % of the pipe are used.{_in_front(outcomes)} What the others do is in the table."
     )
@@ -253,7 +254,7 @@ def _outcome(evidence: Evidence, span_s: tuple[float, float], pipe_bps: float) -
 
 
 def _due(evidence: Evidence, span_s: tuple[float, float], pipe_bps: float) -> float:
-    """Requests of /a: second by second what it asks for, or is promised if that is less."""
+    """Requests due to /a: second by second the smaller of its demand and its guarantee."""
     promised_per_s = PROMISED["/a"] * pipe_bps / (SIZE + HEAD_BYTES)
     due = 0.0
     for begin_s, end_s in windows(*span_s, 1.0):

@@ -1,7 +1,7 @@
-"""Response times under an overload that lasts: a plain node's grow, those of one with promises do not (figure 9).
+"""Response times under lasting overload: those of a plain node grow, those of a node with guarantees do not (figure 9).
 
-Plain is a node without a specification, behind a pipe of the same width: nobody is denied, and everybody waits. Both
-are asked at the same time, by turns, so that what else the machine has to do befalls both.
+"Plain" is a node without a specification behind a pipe of the same width: it denies nothing, and every request waits.
+Both nodes get their requests at the same time, in turn, so that other work on the machine affects both.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from loadgen.experiments.evidence import Evidence, ObservedRequest
     from loadgen.experiments.workbench import Workbench
 
-SIZE = 64 * KB  # few requests: a plain node has all of them waiting
+SIZE = 64 * KB  # few requests, because a plain node holds all of them
 ASKED = {"/a": 0.9, "/b": 0.6}
 LIFETIME_S = 4.0
 SERVICE_S = 1.0  # 64 KB by channels of 16 KB in 250 ms
 SLACK_S = 1.0
-WITHIN = 0.99  # of what is served; the very longest tells of the machine's longest pause
+WITHIN = 0.99  # of served requests; the longest one shows the longest pause of the machine
 PLAIN, PROMISES = "plain", "promises"
 FLAT = 1.2
 GROWS = 1.4
@@ -41,8 +41,8 @@ class Response(NamedTuple):
         "third, and 99 % are not longer than lifetime, service and 1 s together; the plain node's grows by 1.4 or more."
     )
     printed: str = (
-        "In the paper the average response time stays fairly constant with promises (lifetime about 4 s) and increases "
-        f"with the plain server; it prints no numbers. {published.sizes_beside(SIZE // KB)}"
+        "In the paper the average response time stays fairly constant with guarantees (lifetime about 4 s) and "
+        f"increases with the plain server; it prints no numbers. {published.sizes_beside(SIZE // KB)}"
     )
     layout: Layout = SIDE_BY_SIDE
 
@@ -72,9 +72,9 @@ def judge(plain: Evidence, qos: Evidence) -> ExperimentFindings:
         kept, grown = (one[2] / max(one[1], 1e-9) for one in (qos_thirds, plain_thirds))
         growth[witness] = (kept, grown, qos_thirds, plain_thirds)
         checks += [
-            Check(f"{witness}: with promises flat (last third at most {FLAT:g} times the middle one)",
+            Check(f"{witness}: with guarantees flat (last third at most {FLAT:g} times the middle one)",
                   0 < kept <= FLAT, f"{qos_thirds[1]:.2f} s, {qos_thirds[2]:.2f} s: {kept:.2f}"),
-            Check(f"{witness}: with promises {100 * WITHIN:g} % within {limit_s:g} s", 0 < within_s <= limit_s,
+            Check(f"{witness}: with guarantees {100 * WITHIN:g} % within {limit_s:g} s", 0 < within_s <= limit_s,
                   f"{within_s:.2f} s; the longest {took_s[-1]:.2f} s"),
             Check(f"{witness}: plain grows ({GROWS:g} times or more)", grown >= GROWS,
                   f"{plain_thirds[1]:.2f} s, {plain_thirds[2]:.2f} s: {grown:.2f}"),
@@ -86,19 +86,19 @@ def judge(plain: Evidence, qos: Evidence) -> ExperimentFindings:
     _, _, qos_thirds, plain_thirds = growth["clients"]
     return ExperimentFindings(
         seen=f"In the last third of {lasted_s:g} s the mean response of the plain node is {plain_thirds[2]:.1f} s and "
-        f"still growing; with promises it is {qos_thirds[2]:.1f} s, as in the third before ({qos_thirds[1]:.1f} s).",
+        f"still growing; with guarantees it is {qos_thirds[2]:.1f} s, as in the third before ({qos_thirds[1]:.1f} s).",
         checks=checks,
         panels=[
             Panel(
-                "Mean response time of what is served, by when it was asked for", "seconds", "seconds",
-                [PlotLine("plain", middles, plain_line, 3), PlotLine("with promises", middles, qos_line, 0)],
+                "Mean response time of served requests, by time of request", "seconds", "seconds",
+                [PlotLine("plain", middles, plain_line, 3), PlotLine("with guarantees", middles, qos_line, 0)],
                 levels=[(LIFETIME_S, 0)],
             )
         ],
         tables=[
             Table("Mean response by thirds, seconds", ["node", "first", "middle", "last"],
                   [["plain", *(f"{one:.2f}" for one in plain_thirds)],
-                   ["with promises", *(f"{one:.2f}" for one in qos_thirds)]])
+                   ["with guarantees", *(f"{one:.2f}" for one in qos_thirds)]])
         ],
         csv_head=["from_s", "to_s", "plain_mean_s", "qos_mean_s"],
         csv_rows=[
@@ -110,7 +110,7 @@ def judge(plain: Evidence, qos: Evidence) -> ExperimentFindings:
 
 
 def mean_s(rows: Sequence[ObservedRequest], begin_s: float, end_s: float) -> float:
-    """Of what was served, by when it was asked for."""
+    """Mean response time of served requests, by time of request."""
     took = [row.took_s for row in rows if row.what == SERVED and begin_s <= row.asked_s < end_s]
     return sum(took) / len(took) if took else 0.0
 

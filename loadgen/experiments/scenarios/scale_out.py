@@ -1,7 +1,7 @@
-"""A cluster that grows and shrinks under load: one node, two, three, five, three when two leave, and two after a kill.
+"""Scaling under load: one node, two, three, five, three when two leave, and two after a kill.
 
 Beyond the paper.
-All requests arrive at the nodes that stay; what the others can serve is sent on to them.
+All requests arrive at the nodes that stay; these redirect what the other nodes can serve.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ NODE_BPS = MB // 5
 KILL = "n3 is killed"
 USED_PERCENT, QUICK_USED_PERCENT = 75.0, 60.0
 POINTS, QUICK_POINTS = 2.0, 5.0
-LOST_LINES_MAX = 20  # that a killed node had not written
+LOST_LINES_MAX = 20  # unwritten lines of a killed node
 SETTLING_S = 2.0
-SLOW_S = 60.0  # that it may take longer on a busy machine
+SLOW_S = 60.0  # extra time on a busy machine
 
 
 class ClusterChange(NamedTuple):
-    """Something that happens to the cluster; then it has so many nodes."""
+    """A change of the cluster, and its number of nodes afterwards."""
 
     name: str
     what: Callable[[NodeProcesses], None]
@@ -97,7 +97,7 @@ class ScaleOut(NamedTuple):
             )
         began, happened = bench.began, bench.happened
         begins = [SETTLING_S, *(happened[change.name] + SETTLING_S for change in CHANGES)]
-        begins[-1] += SETTLING_S  # the others have to notice first
+        begins[-1] += SETTLING_S  # the other nodes have to notice first
         ends = [*(began[change.name] for change in CHANGES), grown.lasted_s]
         counts = [2, *(change.nodes for change in CHANGES)]
         stages = [

@@ -1,7 +1,7 @@
-"""Five nodes lose one after the other, down to two: the cluster's queue goes on. Beyond the paper.
+"""Five nodes fail one after the other, down to two, and the cluster's queue keeps working. Beyond the paper.
 
-A static majority of five is three: it would have stopped. Primary views follow each other instead, each a majority of
-the one before.
+A static majority of five is three, so a static quorum would have stopped. Instead, primary views follow each other,
+each with a majority of the one before.
 """
 
 from __future__ import annotations

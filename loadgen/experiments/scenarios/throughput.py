@@ -1,9 +1,9 @@
-"""What keeping promises costs: a plain node and one with promises side by side, lifetime swept (figure 8).
+"""Cost of guarantees: throughput of a plain node and of a node with guarantees, side by side, by lifetime (figure 8).
 
-Each has a pipe of its own that is the bottleneck, as the paper's network was; both get the same load at the same time,
-1.28 times what the pipe takes, as the paper's servers were (8 files of 128 KB a second, of which the plain one served
-0.78 MB). What else the machine has to do falls on both.
-Plain is a node without a specification: one class, nobody is denied.
+Each node has a pipe of its own, which is the bottleneck, as the paper's network was. Both get the same load at the same
+time: 1.28 times the pipe's capacity, as in the paper (8 files of 128 KB a second, of which the plain server served
+0.78 MB). Other work on the machine affects both.
+"Plain" is a node without a specification: it has one class and denies nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SIZE = 16 * KB
 ASKED = {"/a": 0.64, "/b": 0.64}
 LIFETIMES_S = (0.05, 0.1, 0.5, 1.0, 4.0)
 QUICK_LIFETIMES_S = (0.1, 1.0)
-ENOUGH_S = 0.5  # from this lifetime on the ratio is judged
+ENOUGH_S = 0.5  # the ratio is judged from this lifetime on
 RATIO_MIN = 0.95
 QUICK_RATIO_MIN = 0.85
 WARM_UP_S = 2.0
@@ -44,9 +44,9 @@ class ThroughputStep(NamedTuple):
 class Throughput(NamedTuple):
     name: str = "throughput"
     source: str = "figure 8"
-    title: str = "What keeping promises costs, by lifetime"
+    title: str = "Throughput with guarantees, by lifetime"
     criterion: str = (
-        "From a lifetime of 0.5 s on, a node with promises serves 95 % or more of what a plain one serves beside it "
+        "From a lifetime of 0.5 s on, a node with guarantees serves 95 % or more of what a plain node serves beside it "
         "through a pipe of the same width."
     )
     printed: str = (
@@ -103,19 +103,19 @@ def judge(steps: Sequence[ThroughputStep], pipe_bps: float, ratio_min: float) ->
     lifetimes = [step.lifetime_s for step in steps]
     ratios = [other / max(plain, 1e-9) for plain, other in zip(plain_mbps, rates_mbps, strict=True)]
     return ExperimentFindings(
-        seen=f"Through pipes of {pipe_bps / MB:g} MB/s the node with promises serves from {min(ratios):.2f} to "
+        seen=f"Through pipes of {pipe_bps / MB:g} MB/s the node with guarantees serves from {min(ratios):.2f} to "
         f"{max(ratios):.2f} of what the plain one beside it serves at the same time ({min(rates_mbps):.2f} to "
         f"{max(rates_mbps):.2f} MB/s).",
         checks=checks,
         panels=[
             Panel(
                 "Throughput", "lifetime, seconds", "MB/s",
-                [PlotLine("with promises", lifetimes, rates_mbps, 0),
+                [PlotLine("with guarantees", lifetimes, rates_mbps, 0),
                  PlotLine("plain, beside it", lifetimes, plain_mbps, 1, dashed=True)],
                 log_x=True,
             )
         ],
-        tables=[Table("By lifetime", ["lifetime", "plain, MB/s", "with promises, MB/s", "ratio", "denied"], rows)],
+        tables=[Table("By lifetime", ["lifetime", "plain, MB/s", "with guarantees, MB/s", "ratio", "denied"], rows)],
         csv_head=["lifetime_s", "witness", "plain_percent_of_pipe", "qos_percent_of_pipe", "ratio", "denied"],
         csv_rows=csv_rows,
         notes=["./dev bench http compares the node itself, without a pipe, with other servers."],
@@ -123,7 +123,7 @@ def judge(steps: Sequence[ThroughputStep], pipe_bps: float, ratio_min: float) ->
 
 
 def _both(seen: Sequence[ObservedRequest], span_s: tuple[float, float], pipe_bps: float) -> tuple[float, float]:
-    """The use of the pipe of the plain node, and of the other."""
+    """Pipe utilisation of the plain node and of the other."""
     plain = [row for row in seen if row.node == PLAIN]
     other = [row for row in seen if row.node != PLAIN]
     return used(plain, span_s, pipe_bps), used(other, span_s, pipe_bps)

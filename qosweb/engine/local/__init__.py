@@ -1,1 +1,1 @@
-"""Local state of one node: its own requests and what it sends to the others."""
+"""Local state of one node: its own requests, its channels, and the batches it sends to the other nodes."""

@@ -1,11 +1,11 @@
-"""The node's side of the engine: its requests, its pipe, and what it has to tell the others.
+"""Admission control of one node: starts, queues, denies or redirects its requests, and records what to broadcast.
 
-A request starts at once where the pipe has room, nobody waits, and no bound of its class is always enforced; the others
-hear of it later, in a batch. Any other is submitted, and waits for a grant, its deadline, or its client's end. A
-deadline is kept by this node's own clock, whatever the group does.
-Neither clock nor sockets: times are arguments, decisions are calls, batches are asked for.
-Invariant: each request gets exactly one decision, and what it held is given back exactly once.
-Above: the node.  Below: the machine, here by its effects and to look at.
+A request starts at once if the pipe has room, no request waits, and no bound of its class is always enforced. The other
+nodes learn of it later, in a batch. Any other request is submitted to the queue and waits for a grant, its deadline, or
+its client's disconnection. The node's own clock enforces the deadline, whatever the group does.
+No clock and no sockets: times are arguments, decisions are callbacks, and the engine asks for batches.
+Invariant: each request gets exactly one decision, and its channel is released exactly once.
+Above: the node.  Below: the state machine, through its effects and read-only access.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from qosweb.engine.local.outbox import BatchOutbox
     from qosweb.engine.replicated.state_machine import QosStateMachine
 
-WAITING_MAX = 20_000  # requests of one node that may wait,
-ALWAYS_MAX = 20_000  # and so many more of what is always available: beyond that it is memory that is lacking
+WAITING_MAX = 20_000  # waiting requests of one node
+ALWAYS_MAX = 20_000  # more of always-available classes; the limit only protects memory
 RETRY_MAX_S = 60
-DEADLINES_OLD_MAX = 1_000  # of requests that no longer wait
-MUCH_MORE = 2  # times the cost that was charged, from which on the machine hears of it at once
-READY_FEW = 4  # fewer that are ready may all start at one moment
+DEADLINES_OLD_MAX = 1_000  # stale deadlines, of requests that no longer wait
+MUCH_MORE = 2  # times the charged cost: from there on the state machine is told at once
+READY_FEW = 4  # fewer ready requests may all start at the same moment
 
 
 class Admission:
-    """One node's requests. `capacity_bps` is that of its own pipe; `state_machine` the one that decides now.
+    """Admission control of one node. `capacity_bps` is its own pipe's; `machine` is the state machine that decides now.
 
-    Their numbers begin after `numbers`: none may be used twice, also not by another life of the same node.
+    Request numbers start after `numbers`. No number may be used twice, not even after a restart of the node.
     """
 
     def __init__(self, me: ProcessId, machine: QosStateMachine, outbox: BatchOutbox, numbers: int = 0) -> None:
@@ -50,48 +50,48 @@ class Admission:
         self.machine = machine
         self.outbox = outbox
         self.capacity_bps = 0
-        self.used_bps = 0  # by what runs here now
+        self.used_bps = 0  # by requests that run here now
         self.is_draining = False
-        self.now_ms = 0  # by the node's clock, as far as it was told
-        self.ahead_ms = 0  # the cluster's time less the node's
+        self.now_ms = 0  # by the node's clock, at the last call
+        self.ahead_ms = 0  # cluster time minus the node's time
         self.in_minority = False
         self._numbers = numbers
-        self._own: dict[int, Request] = {}  # all that are not over
+        self._own: dict[int, Request] = {}  # all unfinished requests of this node
         self._waiting = 0
         self._waiting_of: dict[int, int] = {}  # by class
-        self._ready: deque[Request] = deque()  # and some that no longer are
+        self._ready: deque[Request] = deque()  # may contain requests that are no longer ready
         self._ready_cost = 0
         self._deadlines: list[tuple[int, int]] = []  # when, number
-        self._visitors = ExpectedRedirects()
-        self._outlook = WaitEstimate()
+        self._redirects = ExpectedRedirects()
+        self._wait_estimate = WaitEstimate()
         self._is_contended = False
-        self._restates = 0  # how often everything was said anew, or is to be
-        self._known = 0  # the last of them that the machine has applied
+        self._restates = 0  # restatements so far, including the pending one
+        self._known = 0  # the last restatement that the state machine has applied
 
-    # ---- what can be seen
+    # ---- observation
 
     @property
     def requests(self) -> list[Request]:
-        """All that are not over: ours, and of others who came here."""
-        return [*self._own.values(), *self._visitors.requests]
+        """All unfinished requests: this node's, and those redirected here."""
+        return [*self._own.values(), *self._redirects.requests]
 
     @property
     def expected(self) -> list[tuple[ProcessId, int]]:
-        """For whom a channel is held here."""
-        return self._visitors.expected
+        """Redirected requests for which a channel is held here."""
+        return self._redirects.expected
 
     def lasts_for(self, ms: int) -> bool:
-        """What is ready to start keeps the pipe busy for so long, by its capacity."""
+        """The ready requests keep the pipe busy for `ms`, by its capacity."""
         return len(self._ready) >= READY_FEW and self._ready_cost * 1000 >= ms * self.capacity_bps
 
     def has_untold(self, class_number: int) -> bool:
-        """Somebody of this class waits here of whom the machine does not know."""
-        return self._outlook.has_untold(class_number)
+        """A request of this class waits here that the state machine does not know yet."""
+        return self._wait_estimate.has_untold(class_number)
 
     # ---- requests of this node
 
     def start_at_once(self, class_number: int, cost: int) -> Request | None:
-        """A request that may start without asking anybody."""
+        """Start a request without consulting the queue, if that is allowed."""
         if not self.is_open_to(class_number) or not self._has_room():
             return None
         self._numbers += 1
@@ -100,16 +100,16 @@ class Admission:
         rate_bps = self.machine.scheduler.bound.rate_bps(class_number, cost)
         self._run(request, whole_channel(rate_bps, self.capacity_bps))
         self.outbox.started(request.number, class_number, cost)
-        self._outlook.began(class_number, cost)
+        self._wait_estimate.count_start(class_number, cost)
         return request
 
     def served(self, class_number: int, count: int, cost: int) -> None:
-        """So many started at once without being asked for one by one, and are over."""
+        """Count finished requests that started at once without a call each (the fast path)."""
         self.outbox.served(class_number, count, cost)
-        self._outlook.began(class_number, cost)
+        self._wait_estimate.count_start(class_number, cost)
 
     def is_open_to(self, class_number: int) -> bool:
-        """Nobody waits, and the class has no bound that is always enforced."""
+        """No request waits, and no bound of the class is always enforced."""
         return not (
             self._is_contended
             or (self._waiting and self._waits_for_room())
@@ -120,12 +120,12 @@ class Admission:
         )
 
     def _waits_for_room(self) -> bool:
-        """Somebody here waits, and not for tokens of its own alone."""
+        """A request here waits for a channel, and not only for tokens of its class."""
         buckets_of = self.machine.scheduler.bound.buckets_of
         return any(waiting and not buckets_of[number] for number, waiting in self._waiting_of.items())
 
     def submit(self, class_number: int, cost: int, now_ms: int, decided: Callable[[Decision], None]) -> Request | Deny:
-        """A request that has to wait: the decision comes by `decided`, or now if it is no already."""
+        """Queue a request: the decision comes through `decided`; a denial may be returned at once."""
         self.now_ms = now_ms
         denial = self._refusal(class_number)
         if denial is not None:
@@ -138,7 +138,7 @@ class Admission:
         self._count_waiting(class_number, 1)
         if deadline_ms is not None:
             heappush(self._deadlines, (deadline_ms, request.number))
-        self._outlook.submitted(class_number, cost)
+        self._wait_estimate.submitted(class_number, cost)
         self.outbox.submitted(request.number, class_number, cost)
         return request
 
@@ -148,10 +148,10 @@ class Admission:
 
     def _waits_no_longer(self, request: Request) -> None:
         self._count_waiting(request.class_number, -1)
-        self._outlook.left(request.class_number, request.cost)
+        self._wait_estimate.left(request.class_number, request.cost)
 
     def finish(self, request: Request, cost: int, until_s: float | None = None) -> None:
-        """It ran, and is over; it cost so much, and its channel is free since then, if not just now."""
+        """A running request has ended with this cost; its channel is free since `until_s`, by default since now."""
         if request.phase is not RUNNING:
             return
         request.phase = OVER
@@ -162,16 +162,16 @@ class Admission:
             del self._own[request.number]
             self.outbox.finished(request.number, cost)
         else:
-            self._visitors.leave((request.owner, request.number))
+            self._redirects.leave((request.owner, request.number))
             self.outbox.visited(request.owner, request.number, cost)
         self._start_ready(until_s)
 
     def resize(self, request: Request, cost: int) -> None:
-        """The cost of a running request has become known. What it really costs is charged at its end in any case.
+        """The cost of a running request has become known. Its real cost is charged at its end in any case.
 
-        Where its class has a response time, its channel follows the cost. The machine hears of a cost that is much
-        higher than it was told: it would take the channel for free soon, and grant it to others ahead of time. For the
-        machine the request ends unused then, and another one starts.
+        If its class has a response time, its channel is resized to the cost. If the cost is much higher than the state
+        machine was told, the state machine is informed: otherwise it would expect the channel to be free soon, and
+        grant it ahead of time. To the state machine, the request ends unused and another one starts.
         """
         if request.phase is not RUNNING:
             return
@@ -182,7 +182,7 @@ class Admission:
             self._run(request, whole_channel(bound.rate_bps(number, cost), self.capacity_bps))
             self._start_ready()
         if request.owner is not None:
-            return  # its channel is held under a number of its owner
+            return  # its channel is held under its owner's number
         if not self.outbox.recharged(request.number, cost):
             if cost < MUCH_MORE * request.cost or cost * 1000 < LOOKAHEAD_MS * request.rate_bps:
                 return
@@ -196,47 +196,47 @@ class Admission:
         request.cost = cost
 
     def cancel(self, request: Request) -> None:
-        """Its client is gone, or it gave up, before it ran."""
+        """The client disconnected or gave up."""
         if request.phase is RUNNING:
             self.finish(request, 0)
         elif request.phase is not OVER:
             self._drop(request)
 
     def tick(self, now_ms: int) -> None:
-        """Deadlines."""
+        """Expire what is past its deadline."""
         self.now_ms = now_ms
-        self._outlook.advance(now_ms)
+        self._wait_estimate.advance(now_ms)
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, number = heappop(self._deadlines)
             if self._may_expire(number):
                 self._expire(self._own[number])
-        for key in self._visitors.no_shows(now_ms):
+        for key in self._redirects.no_shows(now_ms):
             self.outbox.visited(*key, UNUSED)
-        for request in self._visitors.too_late(now_ms):
+        for request in self._redirects.too_late(now_ms):
             self._expire(request)
 
     def _expire(self, request: Request) -> None:
         self._drop(request)
         machine, number = self.machine, request.class_number
         scheduler = machine.scheduler
-        because = f"It waited for as long as class {machine.classes[number].name} may"
+        because = f"The request waited for the whole lifetime of class {machine.classes[number].name}"
         now_ms = max(machine.time_ms, self.now_ms + self.ahead_ms)
         for at in scheduler.bound.buckets_of[number]:
             if scheduler.buckets[at].level_at(scheduler.bound.rules[at], now_ms) <= 0:
-                denial = self._over_bound(at, f"{because}, which is", 1)
+                denial = self._over_bound(at, f"{because}, and the class is", 1)
                 _decide(request, msgspec.structs.replace(denial, is_expired=True))
                 return
         _decide(request, Deny(r.EXPIRED, f"{because}.", 1, is_expired=True))
 
     def _over_bound(self, at: int, who: str, retry_s: int) -> Deny:
-        """Denied because of a bound that holds whether or not others want the capacity."""
+        """A denial because of a bound that is always enforced."""
         rule = self.machine.scheduler.bound.rules[at]
         text = self.machine.law.model.constraints[rule.constraint].text
         reason = r.CLIENT_BOUND if rule.of_client else r.OVER_BOUND
         return Deny(reason, f"{who} over a bound ({text}).", retry_s, is_of_client=rule.of_client)
 
     def cut_off(self) -> None:
-        """This node decides alone from now on: what is not to be served then waits for nothing."""
+        """This node decides alone from now on: deny waiting requests of classes that a minority does not serve."""
         if not self.in_minority:
             return
         machine = self.machine
@@ -250,19 +250,19 @@ class Admission:
         return request.deadline_ms is not None and request.deadline_ms <= self.now_ms
 
     def next_deadline_ms(self) -> int | None:
-        """Or earlier: the first deadline may be that of a request which no longer waits."""
+        """A lower bound: the first deadline may belong to a request that no longer waits."""
         if len(self._deadlines) > 2 * len(self._own) + DEADLINES_OLD_MAX:
             self._deadlines = [one for one in self._deadlines if self._may_expire(one[1])]
             heapify(self._deadlines)
         first_ms = self._deadlines[0][0] if self._deadlines else None
-        visitor_ms = self._visitors.next_ms()
+        visitor_ms = self._redirects.next_ms()
         return min((one for one in (first_ms, visitor_ms) if one is not None), default=None)
 
     def _may_expire(self, number: int) -> bool:
         request = self._own.get(number)
         return request is not None and (request.phase is WAITING or request.phase is READY)
 
-    # ---- requests of others, sent here with a ticket
+    # ---- requests of other nodes, redirected here with a ticket
 
     def visit(
         self,
@@ -273,14 +273,14 @@ class Admission:
         decided: Callable[[Decision], None],
         left_ms: int | None = None,
     ) -> Request | None:
-        """The client has come. (It may be faster than the word that it will.) None: too late, its channel is gone.
+        """A redirected client has arrived, perhaps before its reservation. None: too late, its channel is gone.
 
-        `left_ms` is what the node that sent it left of its lifetime: what it may wait for room here.
+        `left_ms` is the rest of its lifetime, as the redirecting node computed it: how long it may wait for room here.
         """
-        if self._visitors.has_missed((owner, number)):
+        if self._redirects.has_missed((owner, number)):
             return None
         request = Request(number, class_number, cost, None, decided)
-        expected = self._visitors.arrive((owner, number), request)
+        expected = self._redirects.arrive((owner, number), request)
         request.owner = owner
         request.is_visitor = True
         request.phase = READY
@@ -295,10 +295,10 @@ class Admission:
         lifetime_ms = self.machine.scheduler.bound.terms[request.class_number].lifetime_ms
         if request.phase is READY and lifetime_ms is not None:
             wait_ms = lifetime_ms if left_ms is None else min(left_ms, lifetime_ms)
-            self._visitors.wait(request, self.now_ms + wait_ms)
+            self._redirects.wait(request, self.now_ms + wait_ms)
         return request
 
-    # ---- what the machine says
+    # ---- effects of the state machine
 
     def handle(self, effect: Effect, now_ms: int) -> None:
         self.now_ms = now_ms
@@ -316,13 +316,13 @@ class Admission:
 
     @property
     def _is_void(self) -> bool:
-        """What the machine knows of this node is about to be forgotten, with all that it grants by it."""
+        """A restatement is pending: the state machine will discard this node's state, so grants from it are void."""
         return self._known != self._restates
 
     def _reserved(self, owner: ProcessId, number: int, visit: ExpectedRedirect) -> None:
-        if self._is_void or self._visitors.has_come((owner, number)):
+        if self._is_void or self._redirects.has_come((owner, number)):
             return
-        if not self._visitors.expect((owner, number), visit):
+        if not self._redirects.expect((owner, number), visit):
             self.outbox.visited(owner, number, UNUSED)
 
     def granted(self, grant: Granted) -> None:
@@ -331,12 +331,12 @@ class Admission:
         number, at = grant.number, grant.at
         request = self._own.get(number)
         if request is None or request.phase is not WAITING:
-            return  # it was given up meanwhile, which the others will hear
+            return  # cancelled meanwhile; the next batch says so
         if self._is_late(request):
             self._expire(request)
             return
         self._waits_no_longer(request)
-        self._outlook.began(request.class_number, request.cost)
+        self._wait_estimate.count_start(request.class_number, request.cost)
         if at == self.me:
             request.phase = READY
             request.rate_bps = grant.rate_bps
@@ -349,15 +349,15 @@ class Admission:
         _decide(request, GoTo(at, self.machine.pipes[at].url, grant.rate_bps, left_ms))
 
     def restate(self) -> None:
-        """Say with the next batch everything that is not over, to those who know nothing of it."""
+        """Restate all unfinished requests in the next batch, to replicas that do not know them."""
         self._restates += 1
         self.outbox.restate()
-        self._visitors.expect_nobody()
-        self._outlook.all_told()
+        self._redirects.expect_nobody()
+        self._wait_estimate.forget_all_untold()
 
-    def restated(self) -> NodeRestatement:
-        """Everything that is not over. Visitors count as our own from now on."""
-        for request in self._visitors.adopt():
+    def make_restatement(self) -> NodeRestatement:
+        """Build the restatement of all unfinished requests. Redirected ones count as this node's own from now on."""
+        for request in self._redirects.adopt():
             self._numbers += 1
             request.number, request.owner = self._numbers, None
             self._own[request.number] = request
@@ -368,26 +368,26 @@ class Admission:
             [one[:3] for one in own if one[3] is WAITING],
         )
 
-    def told(self, batch: NodeBatch) -> None:
-        """The machine has applied a batch of ours."""
+    def on_batch_applied(self, batch: NodeBatch) -> None:
+        """The state machine has applied a batch of this node."""
         for _, class_number, cost in batch.submitted:
-            self._outlook.told(class_number, cost)
+            self._wait_estimate.forget_untold(class_number, cost)
 
     def policy_changed(self, numbers: list[int]) -> None:
-        """Classes have other numbers from now on."""
+        """Translate class numbers after a change of policy."""
         waiting_of, self._waiting_of = self._waiting_of, {}
         for number, waiting in waiting_of.items():
             self._waiting_of[numbers[number]] = self._waiting_of.get(numbers[number], 0) + waiting
         for request in self._own.values():
             request.class_number = numbers[request.class_number]
-        self._visitors.translate(numbers)
-        self._outlook.translate(numbers)
+        self._redirects.translate(numbers)
+        self._wait_estimate.translate(numbers)
         self.outbox.translate(numbers)
 
     def refresh(self) -> None:
-        """The machine has applied something, or is another one."""
+        """The state machine has applied an entry, or was replaced."""
         self._is_contended = self.machine.is_contended
-        self._outlook.machine_changed()
+        self._wait_estimate.machine_changed()
 
     def _has_room(self) -> bool:
         return self.used_bps * ROOM < self.capacity_bps * (ROOM - 1) or not self.used_bps
@@ -408,7 +408,7 @@ class Admission:
                 self._expire(request)
             else:
                 self._run(request, request.rate_bps)
-                self.outbox.began(request.class_number, request.cost)
+                self.outbox.count_start(request.class_number, request.cost)
                 _decide(request, Start(request.rate_bps, since_s))
 
     def capacity_changed(self, capacity_bps: int) -> None:
@@ -428,9 +428,9 @@ class Admission:
             del self._own[request.number]
             self.outbox.account(request.class_number).cancelled += not request.is_visitor
             if not self.outbox.cancelled(request.number):
-                self._outlook.told(request.class_number, request.cost)
+                self._wait_estimate.forget_untold(request.class_number, request.cost)
         else:
-            self._visitors.leave((request.owner, request.number))
+            self._redirects.leave((request.owner, request.number))
             self.outbox.visited(request.owner, request.number, UNUSED)
 
     # ---- early denial
@@ -441,27 +441,27 @@ class Admission:
         if self.in_minority and terms.in_minority == "deny":
             return _cut_off(machine.classes[class_number].name)
         if self.is_draining:
-            return Deny(r.DRAINING, "This node is about to stop.", 1)
+            return Deny(r.DRAINING, "This node is shutting down.", 1)
         if self._waiting >= WAITING_MAX + ALWAYS_MAX * terms.always:
-            return Deny(r.FULL, f"{self._waiting} requests wait at this node already.", 1)
+            return Deny(r.FULL, f"The queue of this node is full: {self._waiting} requests wait.", 1)
         lifetime_ms = terms.lifetime_ms
         if terms.always or lifetime_ms is None:
             return None
-        wait_ms, at = self._outlook.wait(machine, class_number, self.now_ms + self.ahead_ms)
+        wait_ms, at = self._wait_estimate.wait(machine, class_number, self.now_ms + self.ahead_ms)
         if wait_ms < lifetime_ms // 2:
-            return None  # patience is no less
+            return None  # the usable part of a lifetime is at least that
         patience = patience_ms(lifetime_ms, machine)
         if wait_ms > patience:
             name = machine.classes[class_number].name
             retry_s = min(RETRY_MAX_S, -(-(wait_ms - patience) // 1000))
             if at is not None:
                 return self._over_bound(at, f"Class {name} is", retry_s)
-            return Deny(r.TOO_FAR, f"Class {name} is over its share; what waits before it takes longer.", retry_s)
+            return Deny(r.TOO_FAR, f"Class {name} is over its share; the wait would exceed its lifetime.", retry_s)
         return None
 
 
 def _cut_off(name: str) -> Deny:
-    return Deny(r.MINORITY, f"This node is cut off from its cluster, where class {name} is not served.", 5)
+    return Deny(r.MINORITY, f"This node is cut off from its cluster; class {name} is not served outside it.", 5)
 
 
 def _decide(request: Request, decision: Decision) -> None:

@@ -1,19 +1,20 @@
-"""When a node tells the others: at once, but for what loses nothing by a moment more.
+"""Batch timing: decides when a node sends its next batch; at once, unless waiting a moment costs nothing.
 
-A batch costs every member something, however little is in it. In contention there is always something to tell: requests
-that come, channels that become free. Where the next requests for its channels are ready (they were granted ahead, see
-`pipes`), a node need not hear anything for a while, and tells more with fewer batches. It waits for up to SUPPLIED_MS
-since its last batch, while all of this holds:
+A batch costs every node something, however small it is. Under contention there is always something to send: new
+requests, released channels. If the next requests for its channels are ready (granted ahead, see `pipes`), a node needs
+no news for a while, and can put more into fewer batches. It waits for up to SUPPLIED_MS since its last batch, while all
+of these conditions hold:
 
-- what is ready lasts for SUPPLIED_MS more, and is more than a few: channels may well end together;
-- of each class that it has something to submit of, others are known to wait here, who come first;
-- nothing waits, here or elsewhere, that is always available;
-- it has no capacity to report, no policy, and no state to say anew.
+- the ready requests last for SUPPLIED_MS more, and are more than a few: several channels may become free together;
+- for each class with requests to submit, earlier requests of the class are known to wait at this node;
+- no request of an always-available class waits, here or at another node;
+- there is no capacity report, no policy and no restatement to send.
 
-So whoever may be next is told of at once: a class that comes back from idleness, one that gets less than its share and
-is served whenever it comes, one that there is room for elsewhere (nobody of it is left waiting then). Of the others it
-is only told later that they will wait. No channel idles, and lifetimes are kept by the node's own clock in any case.
-Neighbours: `engine` asks.  Below: `admission`, `outbox` and the machine, to look at.
+So a request that may be next is announced at once: one of a class that returns from idleness, of a class that gets less
+than its share and is served on arrival, or of a class that has room at another node (none of its requests waits then).
+Only the requests that have to wait in any case are announced later. No channel idles, and the node's own clock enforces
+lifetimes in any case.
+Neighbours: `engine` calls this.  Below: `admission`, `outbox` and the state machine, read-only.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SUPPLIED_MS = LOOKAHEAD_MS // 2
 
 
 def can_wait(machine: QosStateMachine, admission: Admission, outbox: BatchOutbox) -> bool:
-    """Whether what is to be told may be told a little later, to others."""
+    """Whether the next batch can wait a little and collect more."""
     if outbox.is_urgent or not admission.lasts_for(SUPPLIED_MS):
         return False
     always, me = machine.scheduler.bound.always, admission.me

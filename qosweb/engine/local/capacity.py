@@ -1,48 +1,48 @@
-"""The resource model: how many bytes per second a node can deliver, and what a request costs beside its bytes.
+"""Resource model: estimates a node's capacity in bytes per second, and the fixed cost of a request in bytes.
 
 Paper: section 3.1. Each server keeps a table of load factors and its capacity at each; every time a job finishes, the
 table is revised from its transmission time and the average number of concurrent requests meanwhile.
 
-A request of ``x`` bytes that took ``s`` with ``n`` requests in service on average (itself among them) had the server to
+A request of ``x`` bytes that took ``s`` with ``n`` requests in service on average (itself included) had the server to
 itself for ``y = s / n``. With a capacity of ``B`` and a fixed cost of ``c`` bytes for each request,
 
     y = (c + x) / B,   hence   B = sum(c + x) / sum(y)   over the recent requests at this level of load
 
-(the ratio of sums, so that many tiny answers weigh as much as the time that they took). ``c`` is one for all levels. It
-comes from a line ``y = F + x / b`` through all recent requests by least squares of relative errors,
-``c = F * b``, and is left as it was when the sizes are too much alike to tell ``F`` from ``b``. "Recent" is by
-exponential forgetting: a request that was KEPT others ago counts 1/e.
+(the ratio of sums, so that many tiny responses weigh as much as the time that they took). ``c`` is the same for all
+levels. It comes from a line ``y = F + x / b`` through all recent requests, fitted by least squares of relative errors:
+``c = F * b``. It stays unchanged when the sizes are too similar to tell ``F`` from ``b``. "Recent" means exponential
+forgetting: a request that is KEPT requests old has a weight of 1/e.
 
-One request counts for no more than OUTLIER times what was expected of it, and no less than 1/OUTLIER: a stall moves
-the table by little, a change of the machine by much. What says nothing is not to be told: an answer that was
-paced, or that waited for a slow reader.
+One request counts for at most OUTLIER times its expected time, and for at least 1/OUTLIER of it: a stall moves the
+table little, a lasting change of the machine moves it far. Callers leave out requests that say nothing about the
+capacity: responses that were paced, or that waited for a slow reader.
 
 Departs: the paper averages the bandwidths that jobs saw, where the smallest files would count as much as the largest;
-it has no fixed cost. A level that nothing is known about borrows from the nearest one.
-Floats inside, integers out; a node's own estimate, which the others only hear of. No clock: times are arguments.
-Neighbours: ``qosweb.admission.capacity_meter`` tells it of requests, ``qosweb.admission.machine_load`` of the load.
+it has no fixed cost. A level without data borrows from the nearest level with data.
+Floats inside, integers out: this is the node's own estimate, which other nodes only receive. Times are arguments.
+Neighbours: ``qosweb.admission.capacity_meter`` reports requests, ``qosweb.admission.machine_load`` reports the load.
 """
 
 from __future__ import annotations
 
-LEVELS = 10  # of load; the last one is everything from 90 % up
+LEVELS = 10  # of load; the last one is 90 % and above
 PPM = 1_000_000
 NS = 1_000_000_000
 KEPT = 256  # requests at one level
 KEPT_FIT = 1024
 PRIOR_BPS = 1 << 30
 PRIOR_WEIGHT = 4.0
-KNOWN_WEIGHT = 4.0  # requests after which a level speaks for itself
+KNOWN_WEIGHT = 4.0  # requests after which a level has data of its own
 OUTLIER = 8.0
-SPREAD_MIN = 0.02  # of the sizes, below which they are too much alike
+SPREAD_MIN = 0.02  # of the sizes; below it they are too similar
 FIXED_PRIOR = 256
 FIXED_MIN = 64
 FIXED_MAX = 1 << 20
-FIXED_STEP = 0.02  # by how much one request may change it
+FIXED_STEP = 0.02  # largest change by one request
 CAPACITY_MIN = 1 << 10
 CAPACITY_MAX = 1 << 40
 _PRIOR_SIZE = 16 << 10
-_TINY = 4 << 10  # below it sizes differ by little
+_TINY = 4 << 10  # differences between sizes below it matter little
 
 
 class _Level:
@@ -52,7 +52,7 @@ class _Level:
 
     def __init__(self) -> None:
         self.weight = 0.0
-        self.cost = 0.0  # bytes, with the fixed costs
+        self.cost = 0.0  # bytes, fixed costs included
         self.busy_ns = 0.0
 
     @property
@@ -67,7 +67,7 @@ class _Level:
 
 
 class _RegressionLine:
-    """A line through recent requests, each weighed by about the inverse square of its size: relative errors count."""
+    """Regression line through recent requests, weighted by about the inverse square of the size (relative errors)."""
 
     __slots__ = ("w", "wx", "wxx", "wxy", "wy")
 
@@ -94,7 +94,7 @@ class _RegressionLine:
 
 
 class ResourceModel:
-    """What one node can deliver."""
+    """Capacity estimate of one node."""
 
     __slots__ = ("_fixed", "_levels", "_line", "_prior_bytes_per_ns")
 
@@ -106,18 +106,18 @@ class ResourceModel:
 
     @property
     def fixed_bytes(self) -> int:
-        """What a request costs beside its body."""
+        """Fixed cost of a request, besides its body."""
         return round(self._fixed)
 
     def capacity_bps(self, load_ppm: int) -> int:
-        """Bytes per second, fixed costs among them, at this load of the processors."""
+        """Bytes per second, fixed costs included, at this processor load."""
         return min(max(round(self._bytes_per_ns(_level(load_ppm)) * NS), CAPACITY_MIN), CAPACITY_MAX)
 
     def finished(self, size: int, service_ns: int, concurrency_milli: int, load_ppm: int, count: int = 1) -> None:
-        """A request is over: so many bytes, in such a time, with so many in service meanwhile (1000: it was alone).
+        """Record a finished request: its size, service time and mean concurrency (1000: it was alone).
 
-        ``count`` requests of the same kind may be told as one, with the mean of their sizes and times.
-        What cannot be is ignored.
+        ``count`` requests of the same kind may be recorded as one, with the mean of their sizes and times.
+        Impossible values are ignored.
         """
         if size < 0 or service_ns <= 0 or concurrency_milli < 1000 or count < 1:
             return
@@ -126,9 +126,9 @@ class ResourceModel:
         expected_ns = (self._fixed + size) / self._bytes_per_ns(number)
         busy_ns = service_ns * 1000 / concurrency_milli
         weight = float(min(count, KEPT))
-        bound = OUTLIER * weight  # the mean of many is none
+        bound = OUTLIER * weight  # the mean of many requests is no outlier
         busy_ns = min(max(busy_ns, expected_ns / bound), expected_ns * bound)
-        if not level.weight:  # begins with what is known elsewhere, so that its first requests are not all there is
+        if not level.weight:  # start from the other levels' data, not from the first requests alone
             borrowed = _PRIOR_SIZE / self._bytes_per_ns(number)
             level.add(_PRIOR_SIZE, borrowed, PRIOR_WEIGHT)
         self._line.add(size, busy_ns, weight)
@@ -139,7 +139,7 @@ class ResourceModel:
         level.add(self._fixed + size, busy_ns, weight)
 
     def _bytes_per_ns(self, number: int) -> float:
-        """At this level or, if little is known of it, at the nearest one that much is known of; of two, the busier."""
+        """Of this level or, without enough data, of the nearest level with data; of two, the busier."""
         for distance in range(LEVELS):
             for other in (number + distance, number - distance):
                 if 0 <= other < LEVELS and self._levels[other].weight >= KNOWN_WEIGHT + PRIOR_WEIGHT:
@@ -148,7 +148,7 @@ class ResourceModel:
 
 
 class Concurrency:
-    """How many requests are in service, and how many there were on average since any moment.
+    """Number of requests in service, now and on average since any moment.
 
     ``area(now)`` is the integral of the number over time: a request that notes it at its start knows its average
     concurrency at its end.
@@ -168,13 +168,13 @@ class Concurrency:
         return self._area
 
     def enter(self, now: float) -> float:
-        """One more. The area at its start."""
+        """A request enters service. Returns the area at its start."""
         area = self.area(now)
         self.now_in_service += 1
         return area
 
     def leave(self, began: float, began_area: float, now: float) -> int:
-        """One less. The average since it began, in thousandths; at least 1000: itself."""
+        """A request leaves service. Returns its mean concurrency in thousandths; at least 1000: itself."""
         area = self.area(now)
         self.now_in_service -= 1
         return max(1000, round((area - began_area) / (now - began) * 1000)) if now > began else 1000

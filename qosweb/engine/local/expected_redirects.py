@@ -1,8 +1,8 @@
-"""Clients of other nodes, sent here with a ticket: who is expected, who came, who waits for room, who came too late.
+"""Redirected clients at the receiving node: which are expected, have arrived, wait for room, or missed their channel.
 
-A channel is held for each who is expected, for VISIT_MS. Who does not come in time is remembered until no ticket can be
-good any more, so that the channel is not used twice.
-Neighbours: `admission` asks, and tells the others what becomes of the channels.
+A channel is held for each expected client for VISIT_MS. A client that does not arrive in time is remembered until its
+ticket can no longer be valid, so that the channel is not used twice.
+Neighbours: `admission` calls this, and reports to the other nodes what becomes of the channels.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     from cluster.names import ProcessId
 
-    Key = tuple[ProcessId, int]  # the node that sent it, and its number there
+    Key = tuple[ProcessId, int]  # the redirecting node, and the request's number there
 
-VISIT_MS = 2_000  # how long a channel is held for a client that was sent here
+VISIT_MS = 2_000  # how long a channel is held for a redirected client
 VISITS_MAX = 10_000
-MISSED_MS = 5_000  # longer than a ticket is good after its channel is gone
+MISSED_MS = 5_000  # longer than a ticket is valid after its channel is gone
 
 
 class ExpectedRedirect:
-    """A channel that is held for a client of another node."""
+    """A channel held for a redirected client."""
 
     __slots__ = ("class_number", "cost", "rate_bps", "until_ms")
 
@@ -37,13 +37,15 @@ class ExpectedRedirect:
 
 
 class ExpectedRedirects:
+    """All redirected clients of one node, by the redirecting node and the request's number."""
+
     __slots__ = ("_came", "_count", "_expected", "_missed", "_waiting")
 
     def __init__(self) -> None:
         self._expected: dict[Key, ExpectedRedirect] = {}  # in the order of their deadlines
-        self._missed: dict[Key, int] = {}  # who did not come in time, and until when to remember
-        self._came: dict[Key, Request] = {}  # who run or are ready here
-        self._waiting: list[tuple[int, int, Request]] = []  # deadlines of those who wait for room
+        self._missed: dict[Key, int] = {}  # clients that did not arrive in time, and until when to remember them
+        self._came: dict[Key, Request] = {}  # arrived, and running or ready here
+        self._waiting: list[tuple[int, int, Request]] = []  # deadlines of arrived clients that wait for room
         self._count = 0
 
     @property
@@ -61,7 +63,7 @@ class ExpectedRedirects:
         return key in self._missed
 
     def expect(self, key: Key, visit: ExpectedRedirect) -> bool:
-        """False: there are too many already."""
+        """Hold a channel for a client. False: too many are held already."""
         self._expected.pop(key, None)
         if len(self._expected) >= VISITS_MAX:
             return False
@@ -72,7 +74,7 @@ class ExpectedRedirects:
         self._expected.clear()
 
     def arrive(self, key: Key, request: Request) -> ExpectedRedirect | None:
-        """What was held for it, if the word that it would come was here first."""
+        """A client has arrived. Returns its channel, if the reservation came first."""
         self._came[key] = request
         return self._expected.pop(key, None)
 
@@ -85,12 +87,12 @@ class ExpectedRedirects:
         self._came.pop(key, None)
 
     def adopt(self) -> list[Request]:
-        """All who came: they are the node's own from now on."""
+        """Hand over all arrived requests: they are the node's own from now on."""
         came, self._came = self._came, {}
         return list(came.values())
 
     def no_shows(self, now_ms: int) -> Iterator[Key]:
-        """For whom a channel is held no longer."""
+        """Release the channels of clients that did not arrive in time, and yield their keys."""
         while self._expected:
             key, visit = next(iter(self._expected.items()))
             if visit.until_ms > now_ms:
@@ -102,20 +104,20 @@ class ExpectedRedirects:
             del self._missed[next(iter(self._missed))]
 
     def too_late(self, now_ms: int) -> Iterator[Request]:
-        """Who waited for room for as long as they may."""
+        """Requests that waited for room until their deadline."""
         while self._waiting and self._waiting[0][0] <= now_ms:
             _, _, request = heappop(self._waiting)
             if request.phase is READY:
                 yield request
 
     def next_ms(self) -> int | None:
-        """When there may be a no-show, or somebody who is too late."""
+        """When the next channel or waiting request may expire."""
         of_expected = next(iter(self._expected.values())).until_ms if self._expected else None
         of_waiting = self._waiting[0][0] if self._waiting else None
         return min((one for one in (of_expected, of_waiting) if one is not None), default=None)
 
     def translate(self, numbers: Sequence[int]) -> None:
-        """Classes have other numbers from now on."""
+        """Translate class numbers after a change of policy."""
         for request in self._came.values():
             request.class_number = numbers[request.class_number]
         for visit in self._expected.values():

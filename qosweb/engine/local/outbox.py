@@ -1,7 +1,8 @@
-"""What a node has to tell the others, until its next batch.
+"""Outbox of one node: collects what happened to its requests until the next batch.
 
-What is over before anybody was told is said in short: a request that was submitted and given up is not mentioned, one
-that started at once and ended is a number in a sum. What is counted is counted once, whatever else is forgotten.
+Requests that end before a batch mentions them are shortened: a request that was submitted and cancelled is left out,
+and one that started at once and ended is only added to a sum. Every request is counted exactly once, even if the rest
+of its record is dropped.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ Sums = dict[int, list[int]]  # class: requests, cost
 
 
 class BatchOutbox:
+    """Contents of the next batch of one node."""
+
     __slots__ = ("_accessed", "_accounts", "_cancelled", "_denied", "_finished", "_served", "_started", "_submitted",
                  "_visited", "policy", "report", "restates")  # fmt: skip
 
     def __init__(self) -> None:
-        self.restates = False  # the next batch says everything anew
+        self.restates = False  # the next batch restates all unfinished requests
         self.report: NodeReport | None = None
         self.policy: PolicyText | None = None
         self._accounts: dict[int, Totals] = {}
@@ -40,17 +43,17 @@ class BatchOutbox:
         self._finished: list[tuple[int, int]] = []
         self._visited: list[tuple[ProcessId, int, int]] = []
 
-    # ---- what happened
+    # ---- events
 
     def account(self, class_number: int) -> Totals:
-        """What has been counted of this class since the last batch; to add to."""
+        """Counts of this class since the last batch, for the caller to add to."""
         found = self._accounts.get(class_number)
         if found is None:
             found = self._accounts[class_number] = Totals()
         return found
 
     def served(self, class_number: int, count: int, cost: int) -> None:
-        """So many started at once, and are over."""
+        """Requests that started at once and are over."""
         _add(self._served, class_number, count, cost)
         account = self.account(class_number)
         account.started += count
@@ -63,22 +66,22 @@ class BatchOutbox:
         account.denied_cost += cost
 
     def started(self, number: int, class_number: int, cost: int) -> None:
-        """At once."""
+        """A request started at once, without waiting."""
         self._started[number] = (number, class_number, cost)
-        self.began(class_number, cost)
+        self.count_start(class_number, cost)
 
-    def began(self, class_number: int, cost: int) -> None:
-        """One that had been granted its channel."""
+    def count_start(self, class_number: int, cost: int) -> None:
+        """Count the start of a request that waited for its channel."""
         account = self.account(class_number)
         account.started += 1
         account.started_cost += cost
 
     def restarted(self, number: int, class_number: int, cost: int) -> None:
-        """The machine is to know a request that runs, and was counted, under another number."""
+        """A running request, already counted, continues under another number."""
         self._started[number] = (number, class_number, cost)
 
     def recharged(self, number: int, cost: int) -> bool:
-        """The cost of a request that started at once has changed; false if it was told already."""
+        """The cost of a request that started at once has changed; false if a batch with it was sent already."""
         started = self._started.get(number)
         if started is None:
             return False
@@ -89,7 +92,7 @@ class BatchOutbox:
         self._submitted[number] = (number, class_number, cost)
 
     def cancelled(self, number: int) -> bool:
-        """Whether the others had to be told."""
+        """Returns whether the other nodes have to be told: not if they never heard of the request."""
         if self._submitted.pop(number, None) is not None:
             return False
         self._cancelled.append(number)
@@ -108,32 +111,32 @@ class BatchOutbox:
     def accessed(self, page_set: int, at_ms: int) -> None:
         self._accessed[page_set] = at_ms
 
-    # ---- telling it
+    # ---- batches
 
     @property
-    def hurries(self) -> bool:
-        """Somebody waits for the answer."""
+    def is_awaited(self) -> bool:
+        """A request waits for the effect of the next batch."""
         return bool(self._submitted or self._cancelled or self.restates or self.policy or self.report)
 
     @property
     def is_urgent(self) -> bool:
-        """There is more than who comes, who is gone, and what became free."""
+        """There is more than arrivals, cancellations and released channels."""
         return bool(self.restates or self.policy or self.report)
 
     @property
     def frees(self) -> bool:
-        """Something became free that somebody may wait for."""
+        """A channel was released that a request may wait for."""
         return bool(self._finished or self._visited)
 
     @property
     def is_empty(self) -> bool:
         return not (
-            self.hurries or self.frees or self._served or self._denied or self._started or self._accessed
+            self.is_awaited or self.frees or self._served or self._denied or self._started or self._accessed
             or self._accounts
         )  # fmt: skip
 
     def take(self, at_ms: int, generation: int, restated: NodeRestatement | None = None) -> NodeBatch:
-        """A batch of what there is; what it cannot hold stays. `restated` is needed where it `restates`."""
+        """Take a batch; what exceeds its limits stays. `restated` is required if `restates` is set."""
         if restated is not None:
             self.restate()
         batch = NodeBatch(
@@ -159,7 +162,7 @@ class BatchOutbox:
         return batch
 
     def put_back(self, batch: NodeBatch, number_of: ClassNumbers) -> None:
-        """A batch that nobody got: what it counts is not lost. The rest is said anew by who restates everything."""
+        """Take back the counts of a batch that was never delivered. A restatement covers the rest."""
         for number, count, cost in batch.served:
             _add(self._served, number_of[number], count, cost)
         for _, number, cost in batch.started:
@@ -172,7 +175,7 @@ class BatchOutbox:
         self.policy = self.policy or batch.policy
 
     def restate(self) -> None:
-        """Say all there is with the next batch, and nothing of what came before it."""
+        """Make the next batch a restatement, which replaces all pending events."""
         self.restates = True
         for _, class_number, cost in self._started.values():
             _add(self._served, class_number, 1, cost)
@@ -183,7 +186,7 @@ class BatchOutbox:
         self._visited.clear()
 
     def translate(self, numbers: Sequence[int]) -> None:
-        """Classes have other numbers from now on."""
+        """Translate class numbers after a change of policy."""
         accounts, self._accounts = self._accounts, {}
         for number, totals in accounts.items():
             self.account(numbers[number]).add(totals)

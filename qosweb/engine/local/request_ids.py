@@ -1,8 +1,8 @@
-"""The name of a request in the access logs, ``b1244dbf-17``: a life of the node where it came first, its number there.
+"""Request identifiers in access logs, such as ``b1244dbf-17``: a random id of the first node's process, and a number.
 
-It is one name wherever the request goes: a ticket carries it to the next node. Bytes and a number rather than text, so
-that whatever a ticket says, nothing else can stand in a log line.
-Neighbours: ``qosweb.server.accesslog.recorder`` gives names, ``tickets`` carries them.
+A request keeps its identifier when it is redirected: the ticket carries it to the next node. It is stored as bytes and
+a number rather than as text, so that no ticket can put other text into a log line.
+Neighbours: ``qosweb.server.accesslog.recorder`` creates identifiers, ``tickets`` carries them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ LIFE_LEN = 4
 
 
 class RequestId(NamedTuple):
-    life: bytes  # random, of one process
+    life: bytes  # random, one per process
     number: int
 
     def __str__(self) -> str:

@@ -1,10 +1,10 @@
-"""One request at the node that has its socket, as the engine sees it, and what may be decided about it.
+"""One request at the node that holds its socket: its phases, and the decisions the engine can make about it.
 
     arrives --> WAITING --> READY --> RUNNING --> over
-           \\-> RUNNING       |  \\-> over (sent elsewhere)
-                             over (denied, gone, expired)
+           \\-> RUNNING       |  \\-> over (redirected)
+                             over (denied, client gone, expired)
 
-READY: granted a channel here that is not free yet.
+READY: the request was granted a channel here that is not free yet.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ class Phase(Enum):
     OVER = "over"
 
 
-WAITING, READY, RUNNING, OVER = Phase  # looked up once: a member of an enumeration is slow to reach
+WAITING, READY, RUNNING, OVER = Phase  # module names, because access to enum members is slow
 
 
 class Start(msgspec.Struct, frozen=True):
-    """It may start now, at this rate; its channel has been free since then, if not just now (seconds)."""
+    """The request may start now, at this rate. `since_s`: when its channel became free, if not just now."""
 
     rate_bps: int
     since_s: float | None = None
 
 
 class GoTo(msgspec.Struct, frozen=True):
-    """It may start at another node, which holds a channel for it."""
+    """The request may start at another node, which holds a channel for it."""
 
     node: ProcessId
     url: str
     rate_bps: int
-    left_ms: int | None = None  # of its lifetime, if it has one
+    left_ms: int | None = None  # rest of its lifetime, if it has one
 
 
 class Deny(msgspec.Struct, frozen=True):
-    """It may not start."""
+    """The request may not start."""
 
     reason: str  # one word, for logs and metrics
     because: str  # a sentence, for people
     retry_s: int
-    is_expired: bool = False  # it waited for as long as it may
-    is_of_client: bool = False  # for a bound on who asks, not for lack of capacity
+    is_expired: bool = False  # it waited for its whole lifetime
+    is_of_client: bool = False  # because of a bound on its client, not for lack of capacity
 
 
 Decision = Start | GoTo | Deny
@@ -68,6 +68,8 @@ DRAINING: Final = "draining"
 
 
 class Request:
+    """One unfinished request."""
+
     __slots__ = ("class_number", "cost", "deadline_ms", "decided", "is_visitor", "number", "owner", "phase",
                  "rate_bps", "submitted")  # fmt: skip
 
@@ -86,6 +88,6 @@ class Request:
         self.decided = decided
         self.phase = Phase.WAITING
         self.rate_bps = 0
-        self.submitted = False  # the others have been told
-        self.is_visitor = False  # the node that sent its client here has counted it
-        self.owner: ProcessId | None = None  # the node that sent its client here, if one did
+        self.submitted = False  # the other nodes have been told
+        self.is_visitor = False  # redirected here: the redirecting node has counted it
+        self.owner: ProcessId | None = None  # the redirecting node, if it was redirected here

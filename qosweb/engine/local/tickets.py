@@ -1,28 +1,28 @@
-"""Tickets: with one, a client that is sent to another node (307) finds there the channel that is held for it. Once.
+"""Signed one-time tickets: give a client that was redirected (307) the channel that is held for it at the other node.
 
-A ticket says whose request it is (the owner and its number), for which node, in which class, for which page (a digest
-of host and target), until when, in milliseconds of the cluster's time, how long it may still wait for room, and its
-name in the access logs, so that it has the same at every node. It is signed with HMAC-SHA256, cut to 128 bits (RFC 2104
-section 5), under a key that is derived from the cluster's, so that neither can be had from the other. It travels as the
-query parameter ``qos-ticket`` behind the target that the client asked for, and is taken out again before anybody looks
-at that target.
+A ticket contains the identity of the request (its owner and number), the node that it is for, the class, a digest of
+the page (host and target), the expiry in milliseconds of cluster time, how long the request may still wait for room,
+and its identifier in the access logs, so that all nodes log the same one. It is signed with HMAC-SHA256, truncated to
+128 bits (RFC 2104 section 5), under a key that is derived from the cluster key, so that neither key reveals the other.
+It travels as the query parameter ``qos-ticket`` after the query of the target. The node removes it before anything else
+reads the target.
 
     ticket = base64url(version | MessagePack(owner, number, class, node, page, expiry, left, rid) | tag)
 
-``host`` is the one that the client will ask the other node under: the authority of the address it is sent to.
+``host`` is the host that the client will send to the other node: the authority of the redirect's address.
 
-Checking has one of six outcomes, tried in this order: forged (or not a ticket at all), for another node, for another
-page, late, used, good. Good marks it as used.
+A check has one of six outcomes, tried in this order: forged (or not a ticket), for another node, for another page,
+late, used, good. "Good" marks the ticket as used.
 
-Time: the clocks of two nodes may differ by SKEW_MS. A ticket is late SKEW_MS after its expiry, and also when it would
-be good for longer than VALID_MS_MAX + SKEW_MS from now: no ticket is. Time never goes back here; a clock that does
-makes no used ticket good again.
+Time: the clocks of two nodes may differ by SKEW_MS. A ticket is late SKEW_MS after its expiry. It is also late if it
+would stay valid for more than VALID_MS_MAX + SKEW_MS from now, because no node issues such a ticket. Time is monotonic
+here: a clock that goes back does not make a used ticket valid again.
 
-Memory: a used ticket is remembered until it is late anyway, so the memory is exact. It holds USED_MAX; when it is full
-of tickets that are not late yet, a further one counts as used: its client waits for its turn again, which is better
-than a channel that is given twice.
+Memory: a used ticket is remembered until it is late anyway, so the check is exact. The memory holds USED_MAX tickets.
+When it is full of tickets that are not late yet, further tickets count as used: their clients wait for their turn
+again, which is better than giving one channel to two clients.
 
-No clock: times are arguments. Neighbours: ``qosweb.server.request.stages`` takes tickets out of targets.
+No clock: times are arguments. Neighbours: ``qosweb.server.request.stages`` removes tickets from targets.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ _TEXT = re.compile(rf"[A-Za-z0-9_-]{{1,{TEXT_LEN_MAX}}}", re.ASCII)
 
 
 class TicketVerdict(enum.Enum):
+    """Outcome of a check."""
+
     GOOD = "good"
     FORGED = "forged"
     OTHER_NODE = "for another node"
@@ -64,15 +66,19 @@ class TicketVerdict(enum.Enum):
 
 
 class Ticket(NamedTuple):
-    owner: ProcessId  # at whose node the request arrived
-    number: int  # that it has there
+    """The verified content of a ticket."""
+
+    owner: ProcessId  # the node where the request arrived
+    number: int  # of the request at its owner
     class_number: int
     expires_ms: int
-    left_ms: int | None  # of the time that the request may wait, if there is an end to it
-    rid: RequestId  # for the log, where the ticket is good
+    left_ms: int | None  # remaining waiting time, if it is limited
+    rid: RequestId  # for the log, if the ticket is good
 
 
 class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The signed content of a ticket."""
+
     name: str
     incarnation: int
     number: int
@@ -86,16 +92,16 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class TicketOffice:
-    """Issues this node's tickets, and checks those that clients bring to it."""
+    """Issues this node's tickets, and checks the tickets that clients bring."""
 
     def __init__(self, cluster_key: bytes, me: ProcessId, used_max: int = USED_MAX) -> None:
         if len(cluster_key) < _KEY_LEN_MIN:
-            raise ValueError(f"a cluster key has {_KEY_LEN_MIN} bytes or more, not {len(cluster_key)}")
+            raise ValueError(f"the cluster key has {len(cluster_key)} bytes, but needs at least {_KEY_LEN_MIN}")
         self._key = hmac.digest(cluster_key, b"qosweb ticket", "sha256")
         self._me = me
         self._used_max = used_max
         self._used: set[bytes] = set()  # tags
-        self._late_at: list[tuple[int, bytes]] = []  # a heap: when each may be forgotten
+        self._late_at: list[tuple[int, bytes]] = []  # a heap: when each tag may be forgotten
         self._latest_ms = 0
         self._reader = msgspec.msgpack.Decoder(_Wire)
 
@@ -114,7 +120,7 @@ class TicketOffice:
         left_ms: int | None,
         rid: RequestId,
     ) -> str:
-        """A ticket of this node's for ``node``."""
+        """Issue a ticket for a request of this node to ``node``."""
         wire = _Wire(
             self._me.name,
             self._me.incarnation,
@@ -130,7 +136,7 @@ class TicketOffice:
         return base64.urlsafe_b64encode(said + self._tag(said)).rstrip(b"=").decode()
 
     def check(self, text: str, host: str, target: str, now_ms: int) -> tuple[TicketVerdict, Ticket | None]:
-        """What ``text`` is worth here and now, for a request of ``target``. The ticket, if it is genuine."""
+        """Check a ticket at this node, for a request of ``target``. Returns the ticket too, if it is genuine."""
         self._latest_ms = now_ms = max(now_ms, self._latest_ms)
         self._forget_late()
         genuine = self._read(text)
@@ -164,7 +170,7 @@ class TicketOffice:
             return None
         try:
             return self._reader.decode(said[1:]), tag
-        except msgspec.DecodeError:  # ours, of another version
+        except msgspec.DecodeError:  # signed with our key, by another version
             return None
 
     def _tag(self, said: bytes) -> bytes:
@@ -176,12 +182,12 @@ class TicketOffice:
 
 
 def with_ticket(target: str, text: str) -> str:
-    """``target`` with a ticket behind it."""
+    """``target`` with a ticket appended."""
     return f"{target}{'&' if '?' in target else '?'}{PARAMETER}={text}"
 
 
 def without_ticket(target: str) -> tuple[str, str | None]:
-    """``target`` as it was before :func:`with_ticket`, and the ticket; None if there is none. The last one counts."""
+    """Undo :func:`with_ticket`: the target, and the ticket or None. Of several tickets the last one counts."""
     path, mark, query = target.partition("?")
     if not mark or PARAMETER not in query:
         return target, None

@@ -1,16 +1,16 @@
-"""How long a request would wait: what cannot be reached within its lifetime is denied when it comes.
+"""Wait estimate: predicts the queueing time of a request, so that requests that would expire are denied on arrival.
 
-What waits here of a class is a part of what waits of it in the cluster, and not an even one: a channel that becomes
-free is for somebody who waits there, so that a node where little arrives serves its own at once, and one where much
-arrives serves its own later than others that came after them. The part that this node has of what starts of its class
-tells how fast its own queue moves on:
+The requests of a class that wait at this node are a part of all that wait in the cluster, and not an even part. A free
+channel goes first to a request that waits at the same node. So a node with few arrivals serves its requests at once,
+and a node with many serves them later than younger requests of other nodes. The fraction of the starts of a class that
+belongs to this node tells how fast its own queue moves:
 
     wait = cost of what waits here / (capacity * share of the class * started of ours / started of all),
 
-each of the latter two a mean over the last second or so, and the share that of now. Where nothing of ours has started
-of late, all that waits anywhere is ahead.
-A bound that is always enforced lets through what its bucket does, wherever that waits.
-Neighbours: `admission` asks and tells it what waits and starts; the machine knows the rest.
+where both start rates are means over about the last second, and the share is the current one. If none of this node's
+requests started recently, all requests of the class that wait anywhere count as ahead.
+A bound that is always enforced admits what its bucket allows, at whichever node the requests wait.
+Neighbours: `admission` calls this and reports waits and starts; the state machine knows the rest.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from qosweb.engine.replicated.state_machine import QosStateMachine
 
-LITTLE = 32  # less than such a part of what starts says nothing about a node's own
+LITTLE = 32  # a node with less than 1/LITTLE of the starts knows nothing of its own rate
 
 
 def patience_ms(lifetime_ms: int, machine: QosStateMachine) -> int:
-    """So much of a lifetime may be spent in the queue: a decision takes time, and what was granted ahead waits on.
+    """The part of a lifetime that may be spent in the queue: decisions take time, and grants ahead wait further.
 
-    What is sent elsewhere is granted further ahead, for as long as its client may need to come.
+    A redirected request is granted further ahead, by the time that its client may need to arrive.
     """
     most = lifetime_ms // 4
     travel_ms = TRAVEL_MS if len(machine.pipes) > 1 and machine.law.may_redirect else 0
@@ -41,24 +41,24 @@ def patience_ms(lifetime_ms: int, machine: QosStateMachine) -> int:
 
 
 class ClassWait:
-    """What this node has of one class: costs of its own requests."""
+    """Costs of this node's own requests of one class."""
 
     __slots__ = ("begun", "untold", "waiting")
 
     def __init__(self) -> None:
-        self.waiting = 0  # what waits here,
-        self.untold = 0  # of that what the machine does not know yet,
-        self.begun = Flow()  # and what of ours was started, here or elsewhere
+        self.waiting = 0  # waiting here
+        self.untold = 0  # the part of it that the state machine does not know yet
+        self.begun = Flow()  # started, here or at another node
 
 
 class WaitEstimate:
-    """Of one node."""
+    """Wait estimates of one node, by class number."""
 
     __slots__ = ("_of", "_paces", "_step")
 
     def __init__(self) -> None:
         self._of: dict[int, ClassWait] = {}
-        self._paces: dict[int, tuple[int, int, bool]] = {}  # worked out since the machine or a mean changed
+        self._paces: dict[int, tuple[int, int, bool]] = {}  # cached until the state machine or a mean changes
         self._step = 0
 
     def of(self, number: int) -> ClassWait:
@@ -73,14 +73,14 @@ class WaitEstimate:
         one.waiting += cost
 
     def left(self, number: int, cost: int) -> None:
-        """It waits no longer."""
+        """A request no longer waits."""
         self._of[number].waiting -= cost
 
-    def began(self, number: int, cost: int) -> None:
+    def count_start(self, number: int, cost: int) -> None:
         self.of(number).begun.now += cost
 
-    def told(self, number: int, cost: int) -> None:
-        """The machine knows, or never will. The number may be one of an earlier policy, of which nothing is untold."""
+    def forget_untold(self, number: int, cost: int) -> None:
+        """The state machine knows a request, or never will. A class number of an earlier policy has no effect."""
         one = self._of.get(number)
         if one is not None:
             one.untold = max(0, one.untold - cost)
@@ -89,7 +89,7 @@ class WaitEstimate:
         one = self._of.get(number)
         return one is not None and one.untold > 0
 
-    def all_told(self) -> None:
+    def forget_all_untold(self) -> None:
         for one in self._of.values():
             one.untold = 0
 
@@ -102,20 +102,20 @@ class WaitEstimate:
                 one.begun.step(steps)
 
     def machine_changed(self) -> None:
-        """It has applied something, or is another one."""
+        """The state machine has applied an entry, or was replaced."""
         self._paces.clear()
 
     def translate(self, numbers: Sequence[int]) -> None:
-        """Classes have other numbers from now on."""
+        """Translate class numbers after a change of policy."""
         before, self._of = self._of, {}
         self._paces.clear()
         for number, one in before.items():
             self.of(numbers[number]).waiting += one.waiting
 
     def wait(self, machine: QosStateMachine, number: int, time_ms: int) -> tuple[int, int | None]:
-        """How many ms, at the rate that its class has now, and for which bound; `time_ms` is the cluster's.
+        """Expected wait in ms at the current rate of the class, and the bound behind it; `time_ms` is cluster time.
 
-        Where that is not known (others that come first take everything, for now) it may try.
+        If the wait is unknown (classes of higher priority take everything for now), it is 0: the request may try.
         """
         pace = self._paces.get(number)
         if pace is None:
@@ -138,9 +138,9 @@ class WaitEstimate:
         return wait_ms, longest
 
     def _pace(self, machine: QosStateMachine, number: int) -> tuple[int, int, bool]:
-        """So many ms for so much cost that is ahead, and whether that is all that waits anywhere or what waits here."""
+        """Milliseconds per cost ahead, as a fraction; and whether requests that wait at other nodes are ahead, too."""
         chosen = machine.classes[number]
-        share = machine.scheduler.shares[number] if chosen.waiting else PPM  # of those who do not wait it is a guess
+        share = machine.scheduler.shares[number] if chosen.waiting else PPM  # for a class that does not wait, a guess
         rate_bps = machine.capacity_bps * share // PPM
         if not rate_bps:
             return 0, 1, False

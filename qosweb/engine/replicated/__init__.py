@@ -1,1 +1,1 @@
-"""Replicated state: equal on all nodes, changed only by ordered entries."""
+"""Replicated state: equal on all nodes, changed only by totally ordered entries."""

@@ -1,8 +1,8 @@
-"""A policy under what is the case: the terms of each class, the division of the capacity, the bounds always enforced.
+"""A policy evaluated in the current environment: terms of each class, division of the capacity, bounds always enforced.
 
-Made anew when the environment changes (time of day, number of nodes, load, pages accessed, capacity), not per request.
-It never fails: the checks of the language find what contradicts itself, but where very many conditions come together
-they do not look at every situation. There what was written first counts, at all replicas alike.
+It is rebuilt when the environment changes (time of day, number of nodes, load, pages accessed, capacity), not for each
+request. Building never fails. The checks of the language find contradictions, but do not examine every situation where
+very many conditions interact. In such a situation the constraint that was written first wins, equally at all replicas.
 Below: `qosweb.webqos.policy`.
 """
 
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from qosweb.webqos.model.model import Constraint, Model
     from qosweb.webqos.policy.coverage import Coverage
 
-CHANNEL_BPS = (128 << 10) * 1000 // 250  # where nothing was said: 128 KB in 250 ms
+CHANNEL_BPS = (128 << 10) * 1000 // 250  # default: 128 KB in 250 ms
 
 
 class BoundPolicy:
+    """A policy evaluated in one environment. Lists are indexed by class number."""
+
     __slots__ = ("_division", "_rates", "always", "buckets_of", "in_force", "rules", "terms")
 
     def __init__(self, model: Model, coverage: Coverage, environment: Environment) -> None:
@@ -50,7 +52,7 @@ class BoundPolicy:
         return self._division.shares(demand_ppm)
 
     def rate_bps(self, number: int, cost: int) -> int:
-        """The channel of a request: that of its class, or as much as its response time asks for."""
+        """The channel rate of a request: that of its class, or what its response time requires."""
         response_ms = self.terms[number].response_ms
         if not response_ms:
             return self._rates[number] or CHANNEL_BPS
@@ -58,7 +60,7 @@ class BoundPolicy:
 
 
 def _channel_bps(terms: Terms) -> int:
-    """What was said of its channel, or 0."""
+    """The specified channel rate, or 0."""
     if terms.channel_bytes is None or not terms.channel_ms:
         return 0
     return max(1, terms.channel_bytes * 1000 // terms.channel_ms)

@@ -1,6 +1,6 @@
-"""What the machine knows of one class: who waits at which node, its virtual time, what came and what was started.
+"""Replicated state of one class: its queues by node, its virtual time, its recent arrivals and starts, its totals.
 
-The queue of a class is one per node, in the order of arrival. Any entry leaves in constant time, first or not.
+A class has one queue per node, in the order of arrival. Removing any entry takes constant time.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ NEVER_MS = -(1 << 40)
 
 
 class Waiter(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
-    seq: int  # of its arrival in the order: the smallest has waited for longest
+    """A waiting request."""
+
+    seq: int  # of its arrival in the total order: the smallest has waited longest
     cost: int
     at_ms: int
 
 
 class ClassNumbers(dict[int, int]):
-    """From the numbers that classes had before to those that they have now, by name; who is gone is the default."""
+    """Maps old class numbers to new ones, by class name; a removed class maps to the default class."""
 
     __slots__ = ("_default",)
 
@@ -41,10 +43,10 @@ class ClassNumbers(dict[int, int]):
 
 
 class Totals(msgspec.Struct, array_like=True):
-    """What became of requests: since the founding, over all nodes, and over those that were away and came back.
+    """Outcomes of requests since the founding, over all nodes, including nodes that were cut off and returned.
 
-    Each request that came is in one of `started`, `denied`, `cancelled` and `redirected` in the end; one that was
-    redirected and came to the other node is in `started` there besides.
+    In the end, each request is in one of `started`, `denied`, `cancelled` and `redirected`. A redirected request that
+    arrived at the other node is also in `started` there.
     """
 
     started: int = 0
@@ -64,6 +66,8 @@ class Totals(msgspec.Struct, array_like=True):
 
 
 class ClassState:
+    """Queues, virtual time and counters of one class."""
+
     __slots__ = ("backlog_ms", "came", "got", "name", "queues", "spare_cost", "totals", "virtual", "waiting",
                  "waiting_cost")  # fmt: skip
 
@@ -72,9 +76,9 @@ class ClassState:
         self.queues: dict[ProcessId, OrderedDict[int, Waiter]] = {}
         self.waiting = 0
         self.waiting_cost = 0
-        self.virtual = 0  # its virtual time: the cost of what it started, each divided by its share then
-        self.spare_cost = 0  # started while it had no share at all
-        self.backlog_ms = NEVER_MS  # when it was last seen waiting
+        self.virtual = 0  # virtual time: the costs of its starts, each divided by the share at that time
+        self.spare_cost = 0  # cost of starts while it had no share
+        self.backlog_ms = NEVER_MS  # when it last had waiting requests
         self.came = Flow()
         self.got = Flow()
         self.totals = Totals()

@@ -1,8 +1,8 @@
-"""The policy that travels: its text, its model, and the binding under what is the case in the cluster.
+"""Compiled policy as it is replicated: its text, its model, and its evaluation in the cluster's environment.
 
-Whatever a condition may ask of the cluster is taken from the replicated state, so that all replicas bind alike: the
-number of nodes, their mean load, when pages were accessed, and the time of day. For the time each node reports how its
-clock stands to the cluster's time; the median of these counts, so that one clock that is wrong moves nothing.
+Every fact that a condition can ask for comes from the replicated state, so that all replicas evaluate alike: the number
+of nodes, their mean load, when pages were accessed, and the time of day. For the time of day each node reports its wall
+clock minus cluster time. The median of the reports counts, so that one wrong clock has no effect.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 
     from qosweb.engine.replicated.pipes import Pipe
 
-REBIND_MS = 100  # how often conditions are looked at, where there are some that time may change
+REBIND_MS = 100  # interval of evaluating conditions that change with time
 
 
 class OtherLanguage(Exception):
-    """A policy of a later version of this program."""
+    """The policy was written by a later version of this program."""
 
 
 class CompiledPolicy:
+    """A policy: the text as written, and the model compiled from it."""
+
     __slots__ = ("_coverage", "_depends", "digest", "language", "model", "packed", "text")
 
     def __init__(self, text: str, model: Model, packed: bytes, language: int = LANGUAGE) -> None:
         self.text = text
         self.language = language
         self.model = model
-        self.packed = packed  # the model as it travels
+        self.packed = packed  # the model, encoded
         self.digest = digest(model)
         self._coverage = Coverage(model)
         conditions = [rule.condition for rule in model.rules if rule.condition is not None]
@@ -47,9 +49,9 @@ class CompiledPolicy:
 
     @classmethod
     def of(cls, text: str, packed: bytes, language: int = LANGUAGE) -> CompiledPolicy:
-        """Raises OtherLanguage, or msgspec.DecodeError for what is no model in any version."""
+        """Decode a policy. Raises OtherLanguage, or msgspec.DecodeError if it is not a model in any version."""
         if language > LANGUAGE:
-            raise OtherLanguage(f"the policy is in language {language}, this version reads up to {LANGUAGE}")
+            raise OtherLanguage(f"the policy is in language {language}, but this version reads up to {LANGUAGE}")
         return cls(text, decode(packed), packed, language)
 
     @classmethod
@@ -59,7 +61,7 @@ class CompiledPolicy:
     @classmethod
     @cache
     def empty(cls) -> CompiledPolicy:
-        """That of a cluster before anybody said anything: one class, no constraint. All replicas begin with it."""
+        """The policy of a new cluster: one class, no constraints. All replicas start with it."""
         model = compile_policy("", check=False).require_model()
         return cls("", model, encode(model), 0)
 
@@ -77,11 +79,11 @@ class CompiledPolicy:
 
     @property
     def forwards(self) -> bool:
-        """Nodes ask each other for pages, rather than sending clients there."""
+        """Nodes fetch pages from each other instead of redirecting clients."""
         return self.model.settings.redirect == "forward"
 
     def binds_anew(self, bound_ms: int, now_ms: int) -> bool:
-        """Whether time alone may have changed what holds."""
+        """Whether time alone may have changed the conditions."""
         return self._depends and now_ms // REBIND_MS > bound_ms // REBIND_MS
 
     def bind(self, environment: Environment) -> BoundPolicy:
@@ -103,6 +105,6 @@ class CompiledPolicy:
 
 
 def median_wall_ms(pipes: Iterable[Pipe]) -> int:
-    """What the clocks say, less the cluster's time, by those who have told."""
+    """The median of wall clock minus cluster time, over the nodes that have reported."""
     walls = sorted(pipe.wall_ms for pipe in pipes if pipe.capacity_bps)
     return walls[(len(walls) - 1) // 2] if walls else 0

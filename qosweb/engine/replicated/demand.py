@@ -1,13 +1,13 @@
-"""What a class asks for, as the division of the capacity wants to know it.
+"""Demand of a class, as the input to dividing the capacity.
 
-A class that waits, or waited a moment ago, could use everything: it asks for the whole. One that does not wait asks for
-what came of late, in steps of 1/32 of the capacity and one step more, so that the answer does not change with every
-request and a class on the rise is not held to what it used to want. What it asks for decides only how the others divide
-the rest; a class that does not wait is served at once whatever its share.
+A class that waits, or waited a moment ago, could use everything: its demand is the whole capacity. The demand of a
+class that does not wait is its recent arrival rate, in steps of 1/32 of the capacity and one step more. So the demand
+does not change with every request, and a class on the rise is not limited to its past rate. The demand of such a class
+only decides how the others divide the rest; a class that does not wait is served at once whatever its share.
 
-Pages that are always available come first and are never turned away: what came of them is what they want, also while
-some of it waits for a channel. If they asked for the whole, nothing would be left that the others could divide as it is
-promised; so a step is left to these in any case.
+Always-available pages come first and are never denied: their arrival rate is their demand, even while some of their
+requests wait for a channel. If they demanded the whole capacity, nothing would be left to divide among the others as
+guaranteed. So at least one step is always left to the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the machine tells its own node when it has applied an entry. No part of the state."""
+"""Effects: outputs of the state machine to its own node after an entry. They are not part of the replicated state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cluster.names import ProcessId, View
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """A request of ours may start: here, or at the node `at`."""
+    """A request of this node may start: here, or at the node `at`."""
 
     number: int
     at: ProcessId
@@ -16,7 +16,7 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 class Reserved(msgspec.Struct, frozen=True):
-    """A channel here is held for a request of another node, which will come with a ticket."""
+    """A channel here is held for a request that another node redirects here with a ticket."""
 
     owner: ProcessId
     number: int
@@ -26,11 +26,11 @@ class Reserved(msgspec.Struct, frozen=True):
 
 
 class RestatementNeeded(msgspec.Struct, frozen=True):
-    """The others know nothing of us: we are new, or were away. Say everything again."""
+    """The replicas know nothing of this node, which is new or was away: it has to restate everything."""
 
 
 class RestatementApplied(msgspec.Struct, frozen=True):
-    """The others know what we restated for the `count`th time."""
+    """The replicas have applied this node's restatement number `count`."""
 
     count: int
 
@@ -46,7 +46,7 @@ class Viewed(msgspec.Struct, frozen=True):
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """The capacity of a node was fixed at this place of the order."""
+    """The capacity of a node changed at this position of the order."""
 
     position: int
     node: ProcessId
@@ -54,12 +54,12 @@ class Reported(msgspec.Struct, frozen=True):
 
 
 class EntryRejected(msgspec.Struct, frozen=True):
-    """An entry, or the policy in it, that all replicas pass over, each for the same reason."""
+    """All replicas skip an entry, or the policy in it, for the same reason."""
 
     position: int
     origin: ProcessId
     because: str
-    text: str | None = None  # of the policy; None: the whole entry
+    text: str | None = None  # of the rejected policy; None: the whole entry is rejected
 
 
 Effect = Granted | Reserved | RestatementNeeded | RestatementApplied | PolicyChanged | Viewed | Reported | EntryRejected

@@ -1,13 +1,13 @@
-"""What the nodes tell each other through the total order: one kind of entry, a batch.
+"""Entries of the total order and their wire format. There is one kind: a batch of one node's events.
 
-A node collects what happened to its requests since its last batch, and says it at once. Requests are numbered by the
-node that has their socket, their owner; no number is used twice. Classes are numbers of the policy of `generation`.
-`cost` is in bytes: those of the answer, and the fixed cost of a request.
-What a node counts it says once, in `accounts`. The totals come from there alone, so that each request is counted once,
+A node collects what happened to its requests since its last batch, and sends it in one batch. The node that holds the
+socket of a request, its owner, numbers it; no number is used twice. Class numbers refer to the policy of `generation`.
+`cost` is in bytes: the bytes of the response plus the fixed cost of a request.
+A node sends each count once, in `accounts`. The totals come only from `accounts`, so that each request is counted once,
 whatever became of its channel.
-Times are the cluster's: milliseconds since its founding, as the sender reckons them (see `clock`).
-On the wire: a byte for the format, then MessagePack. A snapshot of the machine begins with the same byte.
-Below: the machine applies them.
+Times are cluster time: milliseconds since the founding, as the sender computes them (see `engine`).
+On the wire: one byte for the format, then MessagePack. A snapshot of the state machine begins with the same byte.
+Neighbours: `state_machine` applies the entries.
 """
 
 from __future__ import annotations
@@ -17,61 +17,63 @@ import msgspec
 from cluster.names import ProcessId
 from qosweb.webqos.model.model import LANGUAGE
 
-FORMAT = 1  # of batches and snapshots: raised whenever the version before would read them otherwise
-LIST_MAX = 20_000  # items of one kind that a batch takes; what is left goes with the next
+FORMAT = 1  # of batches and snapshots: raised when an earlier version would misread them
+LIST_MAX = 20_000  # items of one kind in a batch; the rest goes into the next
 
 
 class NodeReport(msgspec.Struct, frozen=True, array_like=True):
-    """What a node says of itself. A later one takes the place of an earlier one."""
+    """A node's report on itself. A later report replaces an earlier one."""
 
     capacity_bps: int
     load_ppm: int
-    wall_ms: int  # what its clock says, less the cluster's time
+    wall_ms: int  # its wall clock minus cluster time
     url: str  # where clients reach it
-    language: int = LANGUAGE  # the latest that it reads policies in
+    language: int = LANGUAGE  # the latest policy language that it reads
 
 
 class PolicyText(msgspec.Struct, frozen=True, array_like=True):
-    text: str  # as it was written
-    model: bytes  # the same compiled, so that nobody else has to
+    """A policy in an entry."""
+
+    text: str  # as written
+    model: bytes  # compiled once, by the sender
     language: int = LANGUAGE  # of the model
 
 
 class NodeRestatement(msgspec.Struct, frozen=True, array_like=True):
-    """All that the sender has, in place of whatever was known of it: it is new, or was away."""
+    """All unfinished requests of the sender, which is new or was away. Replaces all that is known of the sender."""
 
-    count: int  # so many times it has restated: whatever it is told before this one is known to the others is void
+    count: int  # number of the restatement: grants to the sender before this one is applied are void
     running: list[tuple[int, int, int]]  # number, class, cost
     waiting: list[tuple[int, int, int]]
 
 
 class NodeBatch(msgspec.Struct, array_like=True):
-    """In the order in which it is applied."""
+    """A batch of one node. Fields are in the order in which they are applied."""
 
     at_ms: int
     generation: int
     policy: PolicyText | None = None
     report: NodeReport | None = None
     restated: NodeRestatement | None = None
-    accounts: list[tuple[int, int, int, int, int, int, int]] = []  # class, and what to add to its `Totals`
-    accessed: list[tuple[int, int]] = []  # page set, when
-    served: list[tuple[int, int, int]] = []  # class, requests, cost: started at once, and over
-    denied: list[tuple[int, int, int]] = []  # class, requests, cost: at arrival, without having waited
+    accounts: list[tuple[int, int, int, int, int, int, int]] = []  # class, and additions to its `Totals`
+    accessed: list[tuple[int, int]] = []  # page set, time
+    served: list[tuple[int, int, int]] = []  # class, requests, cost: started at once, and finished
+    denied: list[tuple[int, int, int]] = []  # class, requests, cost: denied on arrival
     started: list[tuple[int, int, int]] = []  # number, class, cost: started at once, and still running
-    submitted: list[tuple[int, int, int]] = []  # number, class, cost: these wait
-    cancelled: list[int] = []  # they wait no longer, or give back what was granted
-    finished: list[tuple[int, int]] = []  # number, what it really cost
-    visited: list[tuple[ProcessId, int, int]] = []  # for others: owner, its number, real cost or UNUSED
+    submitted: list[tuple[int, int, int]] = []  # number, class, cost: waiting
+    cancelled: list[int] = []  # no longer waiting, or giving back their grants
+    finished: list[tuple[int, int]] = []  # number, real cost
+    visited: list[tuple[ProcessId, int, int]] = []  # redirected here: owner, its number, real cost or UNUSED
 
 
-UNUSED = -1  # the cost of a channel that was held for a visitor who did not come
+UNUSED = -1  # the cost of a channel whose redirected client did not arrive
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(NodeBatch).decode
 
 
 class OtherFormat(Exception):
-    """Bytes of another version of this program."""
+    """The bytes were written by another version of this program."""
 
 
 def encode(batch: NodeBatch) -> bytes:
@@ -79,7 +81,7 @@ def encode(batch: NodeBatch) -> bytes:
 
 
 def decode(body: bytes) -> NodeBatch:
-    """Raises OtherFormat, or msgspec.DecodeError for what is no batch in any version."""
+    """Raises OtherFormat, or msgspec.DecodeError if it is not a batch in any version."""
     return _decode(without_format(body))
 
 

@@ -1,9 +1,9 @@
-"""How much of a class came, and how much was started, of late: exponential means over ordered time, in integers.
+"""Exponential moving averages of the arrivals and starts of a class, over cluster time, in integers.
 
     mean <- mean + (rate of the last STEP_MS - mean) / 8
 
-so that after a second of steady flow the mean is within 30 %, after two within 7 % of it: slow enough to see through
-the chance of single arrivals, fast enough to follow a crowd.
+After one second of steady flow the mean is within 30 % of it, after two seconds within 7 %: slow enough to smooth out
+single arrivals, fast enough to follow a flash crowd.
 """
 
 from __future__ import annotations
@@ -11,28 +11,30 @@ from __future__ import annotations
 import msgspec
 
 STEP_MS = 100
-STEPS_MAX = 200  # after so many without anything all means are zero
+STEPS_MAX = 200  # after so many empty steps all means are zero
 _PER_S = 1000 // STEP_MS
 _WEIGHT = 8
-_FINE = 1 << 10  # means are kept finer than a byte, or they would stop short
+_FINE = 1 << 10  # fractions of a byte, so that means decay to zero
 
 
 class Flow(msgspec.Struct, array_like=True):
-    now: int = 0  # in this step
+    """Mean cost per second of arrivals or starts."""
+
+    now: int = 0  # cost in the current step
     mean: int = 0  # in _FINE parts of a byte a second
 
     def step(self, steps: int) -> None:
-        """So many steps are over."""
+        """Advance by a number of steps."""
         for _ in range(min(steps, STEPS_MAX)):
             self.mean += (self.now * _PER_S * _FINE - self.mean) // _WEIGHT
             self.now = 0
 
     def per_s_after(self, steps: int) -> int:
-        """What it would be if nothing more came for so many steps."""
+        """The mean after further steps without events."""
         later = Flow(self.now, self.mean)
         later.step(steps)
         return later.per_s
 
     @property
     def per_s(self) -> int:
-        return max(0, self.mean // _FINE)  # what started may have cost less than it was charged, later
+        return max(0, self.mean // _FINE)  # corrections of costs may make it negative

@@ -1,4 +1,4 @@
-"""What holds of the machine after every entry. Tests and simulations ask; nothing else does."""
+"""Invariants of the state machine after every entry. Only tests and simulations check them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def violated_invariants(machine: QosStateMachine) -> list[str]:
-    """Each invariant that does not hold, in a sentence."""
+    """A sentence for each violated invariant."""
     found: list[str] = []
     pipes, classes = machine.pipes, machine.classes
     holders: dict[object, object] = {}
@@ -30,10 +30,10 @@ def violated_invariants(machine: QosStateMachine) -> list[str]:
     for at, one in enumerate(classes):
         entries = [(owner, number, waiter) for owner, queue in one.queues.items() for number, waiter in queue.items()]
         if one.waiting != len(entries) or one.waiting_cost != sum(waiter.cost for *_, waiter in entries):
-            found.append(f"class {one.name} counts {one.waiting} who wait, there are {len(entries)}")
+            found.append(f"class {one.name} counts {one.waiting} waiting requests, but there are {len(entries)}")
         for owner, number, _ in entries:
             if owner not in pipes or pipes[owner].waiting.get(number) != at:
-                found.append(f"request {number} of {owner} waits in {one.name}, and its node does not know")
+                found.append(f"request {number} of {owner} waits in {one.name}, but is missing in its pipe")
         for owner, queue in one.queues.items():
             seqs = [waiter.seq for waiter in queue.values()]
             if not queue or seqs != sorted(seqs):
@@ -42,7 +42,7 @@ def violated_invariants(machine: QosStateMachine) -> list[str]:
 
 
 def _idle(machine: QosStateMachine) -> list[str]:
-    """No pipe has room while somebody waits who could use it."""
+    """No pipe has room while a request waits that could use it."""
     scheduler = machine.scheduler
     roomy = [pid for pid, pipe in machine.pipes.items() if pipe.has_room]
     return [

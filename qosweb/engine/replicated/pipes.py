@@ -1,16 +1,16 @@
-"""A node's pipe as the machine sees it: capacity, the channels in use and granted, and who waits there.
+"""Pipe of one node in the replicated state: its capacity, its channels in use and granted, and its waiting requests.
 
-Channels: as many as fit of the size that was asked for, and they share what would be left over: a pipe that holds 3.8
-of them is divided into 3 that are faster than asked. A channel wider than the pipe is the whole pipe.
+Channels: the pipe is divided into as many channels of the requested size as fit, and these share the remainder: a pipe
+with room for 3.8 channels has 3 that are faster than requested. A channel wider than the pipe is the whole pipe.
 Room: a pipe is full when less than 1/ROOM of it is free. Where channels of different sizes are mixed the last one may
-not fit; the node then gives it what is left, or half its size if that is more.
-Grants ahead: a channel that is held for T becomes free, in the mean, LOOKAHEAD_MS / T times within LOOKAHEAD_MS. What a
+not fit; the node then gives it the rest, or half its size if that is more.
+Grants ahead: a channel that is held for T becomes free, on average, LOOKAHEAD_MS / T times within LOOKAHEAD_MS. What a
 full pipe of such channels will need within that time counts as free already,
 
     ahead = sum(rate * LOOKAHEAD_MS / T) over what is held, scaled down from all that is held to what the pipe holds,
 
-so that the node has the next request ready when a channel becomes free, and need not wait for a decision. Where less
-than half a channel will become free, nothing is granted ahead: it had better wait for whichever node is free first.
+so that the node has the next request ready when a channel becomes free, and does not wait for a decision. If less than
+half a channel will become free, nothing is granted ahead: the request does better to wait for the first free node.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ if TYPE_CHECKING:
 ROOM = 64
 LOOKAHEAD_MS = 50
 NEVER = -1
-TRAVEL_MS = 100  # how long a redirected client may need to come
+TRAVEL_MS = 100  # how long a redirected client may need to arrive
 
 
 class PipeChannel(NamedTuple):
+    """A channel in use or granted."""
+
     number: int  # of the class
     cost: int
     rate_bps: int
     ahead_bps: int
-    share_ppm: int  # by which its class paid for it,
-    era: int  # and when (see the scheduler); NEVER if it did not
+    share_ppm: int  # the share at which its class was charged
+    era: int  # of the charge (see the scheduler); NEVER if there was none
 
 
 def held(number: int, cost: int, rate_bps: int, share_ppm: int = 0, era: int = NEVER, *, visits: bool) -> PipeChannel:
@@ -42,11 +44,13 @@ def held(number: int, cost: int, rate_bps: int, share_ppm: int = 0, era: int = N
 
 
 def whole_channel(rate_bps: int, capacity_bps: int) -> int:
-    """The size of a channel in a pipe that is divided evenly into such channels."""
+    """The rate of a channel if the pipe is divided evenly into channels of at least `rate_bps`."""
     return max(1, capacity_bps // max(1, capacity_bps // rate_bps))
 
 
 class Pipe:
+    """The pipe of one node."""
+
     __slots__ = (
         "ahead_bps",
         "capacity_bps",
@@ -60,19 +64,19 @@ class Pipe:
     )
 
     def __init__(self) -> None:
-        self.capacity_bps = 0  # until it reports
+        self.capacity_bps = 0  # until the node reports
         self.load_ppm = 0
         self.wall_ms = 0
         self.url = ""
-        self.language = 0  # that its node reads policies in; 0 until it reports
+        self.language = 0  # the latest policy language its node reads; 0 until the node reports
         self.channels: dict[tuple[ProcessId, int], PipeChannel] = {}  # by owner and number
         self.used_bps = 0
         self.ahead_bps = 0
-        self.waiting: dict[int, int] = {}  # the class of each number that waits here
+        self.waiting: dict[int, int] = {}  # the class of each waiting request, by its number
 
     @property
     def free_bps(self) -> int:
-        """What may still be granted, as far as it is positive."""
+        """Capacity that may still be granted; may be negative."""
         capacity, used = self.capacity_bps, self.used_bps
         ahead = self.ahead_bps if used <= capacity else self.ahead_bps * capacity // used
         return capacity + ahead - used

@@ -1,21 +1,22 @@
-"""Who is next: start-time fair queueing over the classes, across the whole cluster.
+"""Scheduler: start-time fair queueing over the classes, across the whole cluster.
 
 Derivation. Let class k have the share s_k of the capacity C while it waits. If it were alone on a server of speed
 s_k C, a request of cost c would take c / (s_k C). Virtual time counts the work done in units of such servers: whenever
-something of cost c starts, the virtual time of its class advances by c / s_k. Starting always from the class whose
-virtual time is least keeps all that wait at the same virtual time up to one request, so that over any period in which
-two classes both wait, the costs they start stand in the ratio of their shares, whatever the sizes. A class that comes
-back from idleness starts at the virtual time of the last start: it has saved up nothing and owes nothing.
+a request of cost c starts, the virtual time of its class advances by c / s_k. Always starting from the class with the
+least virtual time keeps all waiting classes at the same virtual time up to one request. So over any period in which two
+classes both wait, the costs they start stand in the ratio of their shares, whatever the sizes. A class that returns
+from idleness starts at the virtual time of the last start: it has no credit and no debt.
 (Goyal, Vin and Cheng's start-time fair queueing, with classes for flows and many servers for one.)
 
-The order of classes: those that are always available, oldest first; then by virtual time; last those whose share is
-nothing, because others that come before them want everything: they get what nobody else can use.
-The class is chosen before the place: then it is the entry of that class that has waited longest at a node with a free
-channel, or, if it waits at none of these, longest anywhere; that one is sent to the node with most room.
-When nobody waits, all virtual times are forgotten: what was started then was taken from nobody. A new era begins; what
-was paid in an earlier one is not given back.
+The order of classes: first the always-available classes, oldest request first; then by virtual time; last the classes
+without a share, because classes of higher priority demand everything: they get what no other class can use.
+The class is chosen before the node. The scheduler takes the entry of that class that has waited longest at a node with
+a free channel. If the class waits at no such node, it takes the entry that has waited longest anywhere, and sends it to
+the node with most room.
+When no request waits, all virtual times are reset, because the starts then took nothing from other classes. A new era
+begins; charges of an earlier era are not refunded.
 
-Choosing costs a look at each class that waits, and each node where it does, however many wait.
+Choosing examines each waiting class and each node where it waits, however many requests wait.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.classes import ClassState
     from qosweb.engine.replicated.pipes import Pipe, PipeChannel
 
-    Start = tuple[int, ProcessId, int, ProcessId, PipeChannel]  # class, owner, number, at which node, its channel
+    Start = tuple[int, ProcessId, int, ProcessId, PipeChannel]  # class, owner, number, node, channel
 
 CHANNELS_KEPT_MAX = 4096
 
 
 class Scheduler:
+    """Chooses which waiting requests start, and at which node."""
+
     __slots__ = ("_channels", "_channels_of", "bound", "buckets", "classes", "era", "may_redirect", "pipes", "shares",
                  "spare", "virtual", "wake_ms")  # fmt: skip
 
@@ -49,15 +52,15 @@ class Scheduler:
         self.shares: tuple[int, ...] = ()
         self.buckets: list[Bucket] = []  # one for each rule of the bound policy
         self.may_redirect = True
-        self.virtual = 0  # where the last start began
-        self.spare = 0  # the same among those without a share, who are served evenly
-        self.era = 0  # how often virtual times were forgotten
-        self._channels: dict[tuple[int, int, int, int, int, bool], PipeChannel] = {}  # worked out so far
-        self._channels_of: BoundPolicy | None = None  # that they follow from
-        self.wake_ms: int | None = None  # when a bucket will let somebody through who waits for nothing else
+        self.virtual = 0  # virtual time of the last start
+        self.spare = 0  # the same for classes without a share, which are served evenly
+        self.era = 0  # number of resets of the virtual times
+        self._channels: dict[tuple[int, int, int, int, int, bool], PipeChannel] = {}  # cached channels
+        self._channels_of: BoundPolicy | None = None  # the policy that the cached channels depend on
+        self.wake_ms: int | None = None  # when a bucket admits a request that waits only for tokens
 
     def begins_to_wait(self, number: int) -> None:
-        """The first of its class; it may also be the first of all."""
+        """The first request of a class waits; it may be the first of all."""
         chosen = self.classes[number]
         if all(one is chosen or not one.waiting for one in self.classes):
             self.forget()
@@ -66,22 +69,22 @@ class Scheduler:
             chosen.spare_cost = max(chosen.spare_cost, self.spare)
 
     def forget(self) -> None:
-        """Nobody has saved up anything, and nobody owes anything."""
+        """Reset all virtual times: no class has credit or debt."""
         self.era += 1
         for one in self.classes:
             one.virtual, one.spare_cost = self.virtual, self.spare
 
     def change_shares(self, shares: tuple[int, ...]) -> None:
-        """Who had nothing and has something now has saved up nothing meanwhile."""
+        """Set the shares. A class that had none and has one now gets no credit for the time between."""
         for one, before, now in zip(self.classes, self.shares, shares, strict=False):
             if now and not before:
                 one.virtual = max(one.virtual, self.virtual)
         self.shares = shares
 
     def charge(self, number: int, cost: int) -> tuple[int, int]:
-        """Something of this class started: by which share it paid, and in which era.
+        """Charge a start to its class. Returns the share and the era of the charge.
 
-        Those that are always available come first whatever they had, and pay nothing.
+        Always-available classes come first in any case, and are not charged.
         """
         if self.bound.always[number]:
             return 0, NEVER
@@ -90,13 +93,13 @@ class Scheduler:
         return share, self.era
 
     def settle(self, channel: PipeChannel, more: int) -> None:
-        """It cost so much more than it was charged for, or less."""
+        """Charge or refund the difference to the real cost."""
         if channel.era == self.era:
             self._pay(channel.number, more, channel.share_ppm)
 
     def _pay(self, number: int, cost: int, share_ppm: int) -> None:
         if share_ppm > 0:
-            paid = abs(cost) * PPM // share_ppm  # what is given back is to the unit what was paid
+            paid = abs(cost) * PPM // share_ppm  # rounded alike both ways, so that a refund equals its charge
             self.classes[number].virtual += paid if cost > 0 else -paid
         else:
             self.classes[number].spare_cost += cost
@@ -112,9 +115,9 @@ class Scheduler:
         return all(self.buckets[at].level_at(bound.rules[at], now_ms) > 0 for at in bound.buckets_of[number])
 
     def starts(self, now_ms: int) -> list[Start]:
-        """All that may start now, each taken out of its queue and given its channel.
+        """Start all requests that may start now: take each out of its queue, and give it its channel.
 
-        Room and tokens only become less meanwhile: a node that is full, and a class that cannot go on, are done with.
+        Room and tokens only shrink meanwhile, so a full node or a blocked class need not be examined again.
         """
         self.wake_ms = None
         started: list[Start] = []
@@ -144,7 +147,7 @@ class Scheduler:
         return started
 
     def _key(self, number: int, one: ClassState) -> tuple[int, int, int]:
-        """The smallest is next."""
+        """Sort key of a class: the smallest is next."""
         if self.bound.always[number]:
             return 0, min(one.oldest(owner)[1].seq for owner in one.queues), number
         if self.shares[number]:
@@ -166,7 +169,7 @@ class Scheduler:
         return True
 
     def _place(self, chosen: ClassState, roomy: list[ProcessId]) -> tuple[ProcessId, ProcessId] | None:
-        """Whose entry, and where it starts."""
+        """The owner of the request to start, and the node where it starts."""
         if len(roomy) == 1:
             if roomy[0] in chosen.queues:
                 return roomy[0], roomy[0]
@@ -209,7 +212,7 @@ class Scheduler:
         return class_number, owner, number, at, channel
 
     def _channel(self, key: tuple[int, int, int, int, int, bool]) -> PipeChannel:
-        """Pages are asked for again and again: what their channels are is worked out once."""
+        """Compute and cache a channel: requests for the same page repeat."""
         if self._channels_of is not self.bound or len(self._channels) >= CHANNELS_KEPT_MAX:
             self._channels_of = self.bound
             self._channels.clear()

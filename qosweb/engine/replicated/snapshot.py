@@ -1,4 +1,4 @@
-"""The machine's state as bytes: equal states give equal bytes, and what is read back behaves alike."""
+"""Snapshot format of the state machine: equal states give equal bytes, and a restored machine behaves the same."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ class PipeSnapshot(msgspec.Struct, array_like=True):
 
 
 class EngineSnapshot(msgspec.Struct, array_like=True):
+    """The whole replicated state."""
+
     time_ms: int
     generation: int
     view: View | None

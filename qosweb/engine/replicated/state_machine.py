@@ -1,11 +1,11 @@
-"""The replicated state machine of the cluster: the global request queue and the resource model.
+"""Replicated state machine of the QoS engine: the cluster's request queue, scheduler and resource model.
 
 Paper: the qosd of section 3.2.2 ("a global queue of outstanding HTTP requests, and a global resource model"), which was
-one process at one place; here every node has it, and the total order keeps them equal.
-State: the policy; for each class who waits and its virtual time; for each node its capacity and channels; the
-cluster's time. Deterministic: integers only, no clock but the times in the entries (the largest seen is now).
-Invariants: `invariants.broken`.
-Above: the node, by effects.  Below: the total order, by apply, view_changed, snapshot, restore.
+one process at one place; here every node has a replica, and the total order keeps the replicas equal.
+State: the policy; the waiting requests and virtual time of each class; the capacity and channels of each node; cluster
+time. Deterministic: integers only, no clock but the times in the entries (the largest time seen is now).
+Invariants: `invariants.violated_invariants`.
+Above: the node, through effects.  Below: the total order, through apply, view_changed, snapshot and restore.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from cluster.names import ProcessId, View
     from qosweb.engine.replicated.entries import NodeBatch, NodeRestatement, PolicyText
 
-SHARES_EVERY_MS = 20  # how often the demand is looked at, unless somebody begins to wait
-GENERATIONS_KEPT = 8  # policies whose class numbers may still be on their way
+SHARES_EVERY_MS = 20  # interval of dividing the capacity, unless a class begins to wait
+GENERATIONS_KEPT = 8  # policies whose class numbers may occur in entries in flight
 
 
 class QosStateMachine:
-    """One replica. `me` and `effect` are the node's own and no part of the state."""
+    """One replica. `me` and `effect` belong to the node and are not part of the state."""
 
     def __init__(self, me: ProcessId, law: CompiledPolicy, effect: Callable[[Effect], None]) -> None:
         self.me = me
@@ -56,20 +56,20 @@ class QosStateMachine:
         self.time_ms = 0
         self.generation = 0
         self.view: View | None = None
-        self.names: dict[int, list[str]] = {}  # of the classes, by generation
-        self.accessed_ms: dict[int, int] = {}  # when pages of a set were last asked for
+        self.names: dict[int, list[str]] = {}  # class names, by generation
+        self.accessed_ms: dict[int, int] = {}  # last access to each page set
         self.scheduler = Scheduler()
         self.seq = 0
         self.shares_at_ms = -1
-        self.binding_is_due = True  # something changed that it depends on
-        self.bound_ms = 0  # when the policy was last bound, and to what
+        self.binding_is_due = True  # the environment has changed
+        self.bound_ms = 0  # when the policy was last evaluated, and in which environment
         self.environment = Environment()
         self._promised: tuple[int, ...] | None = None
-        self._translations: dict[int, ClassNumbers] = {}  # of class numbers, by generation,
-        self._translations_to: CompiledPolicy | None = None  # to those of this
+        self._translations: dict[int, ClassNumbers] = {}  # of class numbers, by generation
+        self._translations_to: CompiledPolicy | None = None  # the policy they translate to
         self._bind_all()
 
-    # ---- what can be seen
+    # ---- observation
 
     @property
     def classes(self) -> list[ClassState]:
@@ -85,14 +85,14 @@ class QosStateMachine:
 
     @property
     def is_contended(self) -> bool:
-        """Somebody waits, and not for tokens of its own alone."""
+        """A request waits for a channel, and not only for tokens of its class."""
         return any(
             one.waiting and self.scheduler.has_tokens(number, self.time_ms) for number, one in enumerate(self.classes)
         )
 
     @property
     def promised(self) -> tuple[int, ...]:
-        """The share of each class if all wanted everything, but for those that are always served first."""
+        """The guaranteed shares: those if all classes demanded everything, except always-available ones."""
         if self._promised is None:
             bound = self.scheduler.bound
             self._promised = bound.shares([0 if always else PPM for always in bound.always])
@@ -104,10 +104,10 @@ class QosStateMachine:
     # ---- the order
 
     def apply(self, position: int, origin: ProcessId, body: bytes) -> None:
-        """Raises OtherFormat or OtherLanguage where it is this version that does not belong here, and not the entry.
+        """Apply an entry. Raises OtherFormat or OtherLanguage if this version cannot take part in the cluster.
 
-        What comes first in an order says how it goes on: whoever cannot read that has no part in it. An entry that
-        comes later and is none to those who read the others is passed over, by all of them.
+        The first entry decides the format of the order: a version that cannot read it has to stop. A later entry that
+        is unreadable to the nodes that read the others is skipped, by all of them.
         """
         try:
             batch = entries.decode(body)
@@ -120,7 +120,7 @@ class QosStateMachine:
         if batch.policy is not None:
             self._take_policy(position, origin, batch.policy)
         number_of = self._translation(batch.generation)
-        if batch.generation == self.generation:  # page sets of another policy are other pages
+        if batch.generation == self.generation:  # page sets are numbered by policy
             for page_set, at_ms in batch.accessed:
                 if at_ms > self.accessed_ms.get(page_set, -1):
                     self.accessed_ms[page_set] = at_ms
@@ -196,7 +196,7 @@ class QosStateMachine:
         if class_number is not None:
             self.classes[class_number].remove(owner, number)
             return
-        for other in self.pipes.values():  # it was granted meanwhile, here or elsewhere
+        for other in self.pipes.values():  # granted meanwhile, at some node
             if (owner, number) in other.channels:
                 self._free(other, owner, number, entries.UNUSED)
                 return
@@ -214,7 +214,7 @@ class QosStateMachine:
     def _restate(self, origin: ProcessId, pipe: Pipe, restated: NodeRestatement, number_of: ClassNumbers) -> None:
         self._forget(origin)
         here = {number for number, *_ in (*restated.running, *restated.waiting)}
-        for other in self.pipes.values():  # channels that were granted to them while nobody there listened
+        for other in self.pipes.values():  # channels granted to these requests while their node was away
             for key in [key for key in other.channels if key[0] == origin and key[1] in here]:
                 other.give_back(*key)
         if origin == self.me:
@@ -239,7 +239,7 @@ class QosStateMachine:
         self._schedule()
 
     def _forget(self, member: ProcessId) -> None:
-        """Its entries and the channels of its pipe. What it has at others ends there."""
+        """Remove a node's waiting requests and its pipe's channels. Its channels at other nodes end there."""
         pipe = self.pipes[member]
         for number, class_number in pipe.waiting.items():
             self.classes[class_number].remove(member, number)
@@ -250,10 +250,10 @@ class QosStateMachine:
     # ---- the policy
 
     def _take_policy(self, position: int, origin: ProcessId, policy: PolicyText) -> None:
-        """A policy that one of the members could not read is none."""
+        """Change the policy, unless some member could not read it."""
         for member, pipe in self.pipes.items():
             if 0 < pipe.language < policy.language:
-                because = f"it is in language {policy.language}, and {member.name} reads up to {pipe.language}"
+                because = f"it is in language {policy.language}, but {member.name} reads up to {pipe.language}"
                 self.effect(EntryRejected(position, origin, because, policy.text))
                 return
         try:
@@ -264,15 +264,15 @@ class QosStateMachine:
             self._change_policy(position, law)
 
     def change_policy(self, position: int, law: CompiledPolicy) -> None:
-        """Another policy, by itself."""
+        """Change the policy outside an entry."""
         self._change_policy(position, law)
         self._schedule()
 
     def _change_policy(self, position: int, law: CompiledPolicy) -> None:
-        """Another policy, from this place in the order on.
+        """Change the policy from this position of the order on.
 
-        Classes are those of the same name before; what waits in one that is gone waits in the default class, which
-        takes its totals, too. Nobody has saved up anything.
+        Classes keep their state by name. The requests and totals of a removed class go to the default class. Virtual
+        times are reset.
         """
         before = {one.name: one for one in self.classes}
         self.law = law
@@ -299,7 +299,7 @@ class QosStateMachine:
         self.effect(PolicyChanged(position, law.text))
 
     def _bind_all(self) -> None:
-        """After a change of the policy: nothing of the old one is left."""
+        """Evaluate a new policy from scratch."""
         self.names[self.generation] = list(self.law.names)
         for old in [one for one in self.names if one <= self.generation - GENERATIONS_KEPT]:
             del self.names[old]
@@ -335,7 +335,7 @@ class QosStateMachine:
         self.scheduler.bound = self.law.bind(environment)
 
     def _translation(self, generation: int) -> ClassNumbers:
-        """From a class number of that generation to one of now."""
+        """Map class numbers of a generation to the current ones."""
         if self._translations_to is not self.law:
             self._translations_to = self.law
             self._translations.clear()

@@ -1,1 +1,1 @@
-"""The engine in the group's simulator: simulated HTTP nodes with clients, under the faults of the group's own plans."""
+"""Simulator of the engine: simulated HTTP nodes and clients on the group's simulator, under the same faults."""

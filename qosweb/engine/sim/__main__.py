@@ -1,4 +1,4 @@
-"""``python -m qosweb.engine.sim``."""
+"""``python -m qosweb.engine.sim``: runs the simulator of the engine."""
 
 import sys
 import time

@@ -1,8 +1,8 @@
-"""Clients of the simulated nodes, and what really became of each of their requests.
+"""Simulated clients, and the true outcome of each of their requests.
 
-A client asks at one node. It may start at once, wait, be sent elsewhere and come there or not, hang up at any time. A
-request that starts holds its channel for as long as its bytes take at the channel's rate. What is written down here is
-the truth that the judges compare the machines with.
+A client sends a request to one node. The request may start at once, wait, be redirected and arrive or not, or be
+cancelled at any time. A running request holds its channel for as long as its bytes take at the channel's rate. The
+judges compare the state machines with the outcomes recorded here.
 Below: host.
 """
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from qosweb.engine.sim.host import Host
     from qosweb.engine.sim.plan import Arrival
 
-PATIENCE = 1.0  # seconds that a node may be late, by the clock that it has read
-RETRY = 0.005  # how often the network tries a node that stands still
-MOVES_MAX = 4_000  # tries: a process that stands still for longer is given up by its clients
+PATIENCE = 1.0  # seconds that a decision may be late, by the node's own clock
+RETRY = 0.005  # interval of retries at a paused node
+MOVES_MAX = 4_000  # retries before clients give up a paused node
 
 
 class UnexpectedOutcome(Exception):
-    """What may not be was seen. `kind` is the name of the judge."""
+    """A judge found a violation. `kind` is the name of the judge."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -33,7 +33,7 @@ class UnexpectedOutcome(Exception):
 
 
 class SimClient:
-    """One request, and its fate."""
+    """One client with one request, and its outcome."""
 
     __slots__ = ("arrival", "at", "decisions", "fate", "host", "left_ms", "life_ms", "number", "request", "started",
                  "started_at", "ticket")  # fmt: skip
@@ -41,15 +41,15 @@ class SimClient:
     def __init__(self, number: int, arrival: Arrival) -> None:
         self.number = number
         self.arrival = arrival
-        self.host: Host | None = None  # the life of the node where it asked
-        self.at: Host | None = None  # the life of the node where it runs
+        self.host: Host | None = None  # the node process that received the request
+        self.at: Host | None = None  # the node process that serves it
         self.request: Request | None = None
         self.decisions = 0
         self.started = 0
         self.started_at = 0.0
         self.life_ms: int | None = None
-        self.left_ms: int | None = None  # of that, when it was sent elsewhere
-        self.ticket = ProcessId(""), 0  # the owner and its number, where it is sent elsewhere
+        self.left_ms: int | None = None  # rest of it when it was redirected
+        self.ticket = ProcessId(""), 0  # owner and number, if redirected
         self.fate = ""  # how it ended
 
     @property
@@ -62,7 +62,7 @@ class SimClient:
 
 
 class NodeTally:
-    """What a life of a node really counted."""
+    """True counts of one node process."""
 
     __slots__ = ("cancelled", "denied", "redirected", "started", "started_cost", "started_cost_most")
 
@@ -76,6 +76,8 @@ class NodeTally:
 
 
 class Clients:
+    """All clients of a run."""
+
     def __init__(self, world: World, chance: SeededRandom) -> None:
         self.world = world
         self.all: list[SimClient] = []
@@ -86,7 +88,7 @@ class Clients:
     def tally(self, host: Host) -> NodeTally:
         return self.tallies.setdefault(host, NodeTally())
 
-    # ---- asking
+    # ---- sending a request
 
     def arrive(self, arrival: Arrival) -> None:
         client = SimClient(len(self.all), arrival)
@@ -136,7 +138,7 @@ class Clients:
                 self.world.events.after(client.life_ms / 1000 + PATIENCE, self._look, client, host, asked_ms)
 
     def _look(self, client: SimClient, host: Host, asked_ms: int) -> None:
-        """Its lifetime is over by now. (Who was slow may need a moment; who stood still, until it goes on.)"""
+        """Check that a decision came within the lifetime. A slow or paused node gets more time."""
         if client.is_over or client.decisions or host.node.process is not host or client.life_ms is None:
             return
         waited_ms = host.now_ms - asked_ms
@@ -149,7 +151,9 @@ class Clients:
     def _decided(self, client: SimClient, host: Host, asked_ms: int, decision: Decision) -> None:
         client.decisions += 1
         if client.decisions > 1 or client.is_over:
-            raise UnexpectedOutcome("one decision", f"{client} got {decision} after it was {client.fate or 'decided'}")
+            raise UnexpectedOutcome(
+                "one decision", f"{client} got {decision} after it was already {client.fate or 'decided'}"
+            )
         waited_ms = host.now_ms - asked_ms
         if client.life_ms is not None and not isinstance(decision, Deny) and waited_ms > client.life_ms:
             raise UnexpectedOutcome(
@@ -167,7 +171,7 @@ class Clients:
                 self.tally(host).cancelled += 1
                 self._end(client, "expired")
 
-    # ---- being served
+    # ---- service
 
     def _start(self, client: SimClient, host: Host, rate_bps: int) -> None:
         client.started += 1
@@ -218,14 +222,14 @@ class Clients:
             host.engine.admission.cancel(client.request)
             host.poke()
 
-    # ---- going elsewhere
+    # ---- redirects
 
     def _go(self, client: SimClient, decision: GoTo) -> None:
         assert client.request is not None
         assert client.host is not None
         client.ticket = client.host.engine.me, client.request.number
         client.left_ms = decision.left_ms
-        client.request = client.host = None  # that node has nothing to do with it any more
+        client.request = client.host = None  # the redirecting node is done with it
         if self._chance.hits(0.15):
             self.world.sometimes["sent elsewhere, and never comes"] += 1
             self._end(client, "went away")
@@ -265,12 +269,12 @@ class Clients:
                     raise UnexpectedOutcome("one decision", f"{client} came to {name} and got {decision}")
 
         client.request = host.engine.admission.visit(*client.ticket, number, arrival.cost, decided, client.left_ms)
-        if client.request is None:  # its node would have it wait like any other; this one goes
+        if client.request is None:  # a real node would queue it again; this client leaves
             self.world.sometimes["sent elsewhere, and comes too late"] += 1
             self._end(client, "came too late")
         host.poke()
 
-    # ----
+    # ---- helpers
 
     def _host(self, name: str) -> Host | None:
         return cast("Host | None", self.world.nodes[name].process)
@@ -280,7 +284,7 @@ class Clients:
         self.open.discard(client)
 
     def forget_the_dead(self) -> None:
-        """Clients whose node is gone, or another life, have seen their connection break."""
+        """End the clients whose node process is gone: their connections broke."""
         for client in sorted(self.open, key=lambda client: client.number):
             host = client.at or client.host
             if host is not None and host.node.process is not host:

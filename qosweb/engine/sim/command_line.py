@@ -1,6 +1,6 @@
-"""``python -m qosweb.engine.sim``: explore seeds, replay one, tell its story, hunt the wrong versions.
+"""Simulate the QoS engine: explore seeds, replay or narrate one seed, and run the mutants.
 
-Pure: the clock and the place where text goes are handed in.
+Pure: the clock and the output function are arguments.
 """
 
 from __future__ import annotations
@@ -31,19 +31,23 @@ TELL_EVERY = 50
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a whole number from 0 on, not {text!r}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     return int(text)
 
 
 def main(arguments: Sequence[str], clock: Callable[[], float], write: Callable[[str], None]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m qosweb.engine.sim", description=__doc__)
-    parser.add_argument("--seeds", type=_count, default=SEEDS, metavar="N", help=f"how many to run (else {SEEDS})")
-    parser.add_argument("--seed-from", type=_count, default=0, metavar="S", help="the first of them (else 0)")
-    parser.add_argument("--seed", type=_count, metavar="S", help="run this seed alone")
-    parser.add_argument("--narrate", action="store_true", help="tell the story of the run (with --seed)")
-    parser.add_argument("--steady", action="store_true", help="shares in a quiet world instead of faults")
-    parser.add_argument("--wide", action="store_true", help="nodes with many channels, and crowds that fill them")
-    parser.add_argument("--mutants", action="store_true", help="run wrong versions of the engine, say who noticed")
+    parser = argparse.ArgumentParser(prog="python -m qosweb.engine.sim", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--seeds", type=_count, default=SEEDS, metavar="N", help=f"how many seeds to run (default {SEEDS})"
+    )
+    parser.add_argument("--seed-from", type=_count, default=0, metavar="S", help="the first seed (default 0)")
+    parser.add_argument("--seed", type=_count, metavar="S", help="run only this seed")
+    parser.add_argument("--narrate", action="store_true", help="print what happens during the run (needs --seed)")
+    parser.add_argument("--steady", action="store_true", help="check shares under overload without faults")
+    parser.add_argument("--wide", action="store_true", help="nodes with many channels, and flash crowds that fill them")
+    parser.add_argument(
+        "--mutants", action="store_true", help="run the mutants of the engine, and print which judge caught each"
+    )
     options = parser.parse_args(arguments)
     if options.narrate and options.seed is None:
         parser.error("--narrate needs --seed")
@@ -91,7 +95,7 @@ def _one(options: argparse.Namespace, make: Make, write: Callable[[str], None]) 
     if narrator is not None:
         narrator.flush()
     if outcome.failure is None:
-        write(f"seed {options.seed}: nothing wrong, {outcome.steps} actions in {outcome.seconds:.1f} virtual seconds")
+        write(f"seed {options.seed}: no violation, {outcome.steps} actions in {outcome.seconds:.1f} virtual seconds")
         return 0
     write(line(outcome))
     return 1
@@ -103,7 +107,7 @@ def _steady(seeds: Sequence[int], wider: int, write: Callable[[str], None]) -> i
         shares = shares_of(seed, wider)
         wrong += bool(off(shares))
         told = ", ".join(f"{name} {share:.1f}" for name, share in shares.items())
-        write(f"seed {seed}: {told}{'  <-- too far off' if off(shares) else ''}")
+        write(f"seed {seed}: {told}{'  <-- outside the tolerance' if off(shares) else ''}")
     return 1 if wrong else 0
 
 

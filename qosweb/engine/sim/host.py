@@ -1,7 +1,7 @@
-"""A process of the simulator with an engine on top: the group's stack, the QoS machine as its state, and a site.
+"""A process of the simulator with an engine on top: the group's stack, the QoS state machine, and a site.
 
-It stands where `cluster.stack.Process` stands, and does what the node does with the two: time, effects, batches. What
-the group says of primary views may reach the engine a little later than the order does, as it may in a real node.
+It takes the place of `cluster.stack.Process`, and connects stack and engine as the real node does: time, effects,
+batches. News of primary views may reach the engine a little later than the entries do, as in a real node.
 Above: `cluster.sim.node`, and the clients.  Below: the stack, the engine.
 """
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.effects import EntryRejected, Reported
     from qosweb.engine.replicated.entries import NodeBatch
 
-ROUNDS_MAX = 1_000  # of telling within one input: more is talk without end
+ROUNDS_MAX = 1_000  # batches within one input: more is an endless loop
 ROUNDING = 1e-6
 
 
 class EndlessBatches(Exception):
-    """The engine has always more to tell, within one moment."""
+    """The engine produces batches without end at one moment."""
 
 
 class MachineObserver(Protocol):
-    """Who looks at the machine after every entry."""
+    """Observes the state machine after every entry."""
 
     def applied(self, host: Host, position: int) -> None: ...
 
@@ -52,7 +52,7 @@ class _HostState(msgspec.Struct, array_like=True):
 
 
 class SimEngineStateMachine:
-    """What is replicated: the history that the group's simulator compares, and the machine of the engine."""
+    """The replicated state: the history that the group's simulator compares, and the engine's state machine."""
 
     def __init__(self, host: Host, history: History) -> None:
         self._host = host
@@ -82,7 +82,7 @@ class SimEngineStateMachine:
 
 
 class Host:
-    """One life of a node."""
+    """One simulated node process, from start to crash."""
 
     def __init__(
         self,
@@ -105,8 +105,8 @@ class Host:
         self.process = Process(me, settings, image, SimEngineStateMachine(self, history), chance, trace)
         self._lag = lag
         self._batches: dict[int, NodeBatch] = {}
-        self.states: list[tuple[int, str]] = []  # digests behind positions that the judge has not compared yet
-        self._seen = 0  # effects that were looked at
+        self.states: list[tuple[int, str]] = []  # digests after positions that the judge has not compared yet
+        self._seen = 0  # effects handled so far
         self.report(capacity_bps)
 
     def report(self, capacity_bps: int) -> None:
@@ -122,11 +122,11 @@ class Host:
         self.engine.now_ms = self.now_ms
 
     def poke(self) -> None:
-        """A client did something: look whether anybody has to be told."""
+        """After a client's action: let the node send a batch if one is due."""
         self.world.nodes[self.node.name].put(0, None, None)
 
     def wake(self) -> None:
-        """Before a client does something: what time it is."""
+        """Before a client's action: read the clock."""
         self.process.context.now = self.node.clock()
         self.read_clock()
 
@@ -175,9 +175,9 @@ class Host:
             body = self.engine.flush(self.now_ms)
             if body is not None:
                 self._broadcast(body)
-            elif not self.engine.wants_to_tell and self._seen == len(outbox):
+            elif not self.engine.should_send and self._seen == len(outbox):
                 self._seen = 0
-                self.world.sometimes["collects what it has to tell"] += self.engine.collects
+                self.world.sometimes["collects what it has to tell"] += self.engine.is_collecting
                 return self.process.take()
         raise EndlessBatches(f"{self.node.pid} at {self.now_ms} ms")
 
@@ -217,7 +217,7 @@ class Host:
         if not self.engine.replicated.generation and view.members[0] == self.engine.me:
             self.engine.change_policy(self.law)
 
-    # ---- what the engine tells its node
+    # ---- callbacks of the engine
 
     def policy_changed(self, _position: int, _law: CompiledPolicy) -> None:
         self.world.sometimes["another policy"] += 1
@@ -229,4 +229,4 @@ class Host:
         self.world.sometimes["a capacity fixed"] += 1
 
     def refused(self, effect: EntryRejected) -> None:
-        raise AssertionError(f"an entry of this very version was refused: {effect}")
+        raise AssertionError(f"an entry of this version was rejected: {effect}")

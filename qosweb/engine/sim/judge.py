@@ -1,7 +1,7 @@
-"""The judges of a run: what the machines of all nodes say, against each other and against what really happened.
+"""Judges of a simulated run: compare the nodes' state machines with each other and with what really happened.
 
-After every entry: the invariants of the machine, and equal states at equal places of the order. At the end, when the
-world is quiet: nobody waits, nothing is held, and what the nodes counted adds up to what was.
+After every entry: the invariants of the state machine, and equal states at equal positions of the order. At the end,
+when all requests are over: no request waits, no channel is held, and the nodes' counts equal the true counts.
 Below: clients, hosts.
 """
 
@@ -26,6 +26,8 @@ COMPARE_EVERY = 5  # positions: a snapshot costs more than an entry
 
 
 class EngineJudge(RunJudge):
+    """Raises UnexpectedOutcome at the first violation; `looked` counts the checks."""
+
     def __init__(self) -> None:
         self._states: dict[int, tuple[str, ProcessId]] = {}
         self.looked: dict[str, int] = {"invariants": 0, "equal states": 0, "nothing is held": 0, "totals": 0}
@@ -39,7 +41,7 @@ class EngineJudge(RunJudge):
             host.states.append((position, blake2b(host.engine.replicated.snapshot(), digest_size=16).hexdigest()))
 
     def after(self, world: World, process: ProcessId) -> None:
-        """What a process applied counts when what it had to write first is written: it may die before that."""
+        """Compare states only after the disk writes that precede them: the process may crash before."""
         host = cast("Host | None", world.nodes[process.name].process)
         if host is not None and host.states:
             for position, state in host.states:
@@ -56,23 +58,29 @@ class EngineJudge(RunJudge):
         if who != host.node.pid:
             self.looked["equal states"] += 1
         if before != state:
-            raise UnexpectedOutcome("equal states", f"{host.node.pid} and {who} differ behind position {position}")
+            raise UnexpectedOutcome("equal states", f"{host.node.pid} and {who} differ after position {position}")
 
     # ---- at the end
 
     def held(self, hosts: Iterable[Host]) -> list[str]:
-        """What is not given back yet, here or in the machine that decides."""
+        """What is still held, at the nodes or in the state machine that decides."""
         self.looked["nothing is held"] += 1
         found: list[str] = []
         for host in hosts:
             machine, me = host.engine.machine, host.node.pid
-            found += [f"{me} has {key} at {at}" for at, pipe in machine.pipes.items() for key in pipe.channels]
-            found += [f"{me} lets {one.waiting} wait in {one.name}" for one in machine.classes if one.waiting]
+            found += [
+                f"{me} still holds a channel for {key} at {at}"
+                for at, pipe in machine.pipes.items()
+                for key in pipe.channels
+            ]
+            found += [
+                f"{me} still has {one.waiting} requests waiting in {one.name}" for one in machine.classes if one.waiting
+            ]
             found += [f"{me}: {text}" for text in _left(host)]
         return found
 
     def equal(self, hosts: list[Host]) -> None:
-        """All replicas, at the end of the order."""
+        """Compare all replicas at the end of the order."""
         first = hosts[0].engine.snapshot()
         for host in hosts[1:]:
             self.looked["equal states"] += 1
@@ -80,7 +88,7 @@ class EngineJudge(RunJudge):
                 raise UnexpectedOutcome("equal states", f"{host.node.pid} and {hosts[0].node.pid} differ at the end")
 
     def totals(self, hosts: list[Host], clients: Clients) -> None:
-        """Who lived to the end told everything, who did not told some of it."""
+        """A node that survived has reported all its counts, a crashed node some of them."""
         self.looked["totals"] += 1
         told = [one.totals for one in hosts[0].engine.replicated.classes]
         alive = [tally for host, tally in clients.tallies.items() if host in hosts]
@@ -89,7 +97,9 @@ class EngineJudge(RunJudge):
             found = sum(getattr(one, what) for one in told)
             least, most = _sum(alive, what), _sum(every, "started_cost_most" if what == "started_cost" else what)
             if not least <= found <= most or (len(alive) == len(every) and found != least):
-                raise UnexpectedOutcome("totals", f"{found} {what} are counted, between {least} and {most} were")
+                raise UnexpectedOutcome(
+                    "totals", f"{found} {what} are counted, but the true count is between {least} and {most}"
+                )
 
     def clauses(self) -> dict[str, int]:
         return dict(self.looked)
@@ -103,8 +113,8 @@ def _left(host: Host) -> list[str]:
     left = {
         "bytes a second are in use": admission.used_bps,
         "requests are not over": len(admission.requests),
-        "visitors are expected": len(admission.expected),
-        "batches are to be told": not host.engine.outbox.is_empty or host.engine.in_flight is not None,
+        "redirected clients are expected": len(admission.expected),
+        "batches are unsent or in flight": not host.engine.outbox.is_empty or host.engine.in_flight is not None,
     }
     return [f"{count} {what}" for what, count in left.items() if count]
 

@@ -1,152 +1,152 @@
-"""Wrong versions of the engine, one line each, that the judges have to notice."""
+"""Mutants of the engine: one-line defects that the judges have to detect."""
 
 from __future__ import annotations
 
 from cluster.sim.mutation import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
-    # ---- the machine
+    # ---- state machine
     Mutant(
-        "who left still waits", "qosweb.engine.replicated.state_machine",
+        "requests of a departed node stay queued", "qosweb.engine.replicated.state_machine",
         "            self._forget(gone)",
         "            pass",
-        "entries of a node that is no member any more stay in the queue",
+        "entries of a node that left the view stay in the queue",
     ),
     Mutant(
-        "what ended goes on", "qosweb.engine.replicated.state_machine",
+        "finished requests keep their channel", "qosweb.engine.replicated.state_machine",
         "            self._free(pipe, origin, number, cost)",
         "            pass",
-        "a channel is never given back",
+        "a channel is never released",
     ),
     Mutant(
-        "given up, and still granted", "qosweb.engine.replicated.state_machine",
+        "cancelled requests keep their grant", "qosweb.engine.replicated.state_machine",
         "                self._free(other, owner, number, entries.UNUSED)",
         "                pass",
-        "a grant that crosses the end of its request keeps the channel",
+        "a grant that crosses the cancellation of its request keeps the channel",
     ),
     Mutant(
-        "nothing is forgotten before it is restated", "qosweb.engine.replicated.state_machine",
+        "restatement does not replace old state", "qosweb.engine.replicated.state_machine",
         "        self._forget(origin)\n        here",
         "        here",
-        "what a node had before it was away stays beside what it has now",
+        "what a node had before it was away stays beside its restatement",
     ),
     Mutant(
-        "a channel here and a channel there", "qosweb.engine.replicated.state_machine",
+        "restated requests keep channels elsewhere", "qosweb.engine.replicated.state_machine",
         "                other.give_back(*key)",
         "                pass",
-        "what was granted elsewhere to a request that its node decided alone stays granted",
+        "a channel granted elsewhere to a request that its node decided alone stays granted",
     ),
     Mutant(
-        "each replica counts its own", "qosweb.engine.replicated.state_machine",
+        "state depends on the replica", "qosweb.engine.replicated.state_machine",
         "            chosen.came.now += cost\n            self.seq += 1",
         "            chosen.came.now += cost * (owner == self.me)\n            self.seq += 1",
-        "the state depends on whose replica it is",
+        "each replica counts only its own node's arrivals",
     ),
-    # ---- what is saved
+    # ---- snapshot
     Mutant(
-        "virtual time begins anew", "qosweb.engine.replicated.snapshot",
+        "snapshot loses virtual time", "qosweb.engine.replicated.snapshot",
         "    scheduler.virtual, scheduler.spare, scheduler.shares = state.virtual, state.spare, state.shares",
         "    scheduler.virtual, scheduler.spare, scheduler.shares = 0, 0, state.shares",
-        "a replica that was restored orders the classes in another way",
+        "a restored replica orders the classes differently",
     ),
-    # ---- the scheduler
+    # ---- scheduler
     Mutant(
-        "the channel is somewhere else", "qosweb.engine.replicated.scheduler",
+        "redirect takes the owner's channel", "qosweb.engine.replicated.scheduler",
         "        pipe.take(owner, number, channel)",
         "        self.pipes[owner].take(owner, number, channel)",
-        "a request that is sent elsewhere holds the channel of the node that it came from",
+        "a redirected request holds a channel of the node that it came from",
     ),
-    # ---- the node's side
+    # ---- admission
     Mutant(
-        "waits for ever", "qosweb.engine.local.admission",
+        "no deadline", "qosweb.engine.local.admission",
         "            heappush(self._deadlines, (deadline_ms, request.number))",
         "            pass",
-        "a lifetime has no end",
+        "a lifetime is never enforced",
     ),
     Mutant(
-        "starts after its lifetime", "qosweb.engine.local.admission",
+        "expired requests start", "qosweb.engine.local.admission",
         "        return request.deadline_ms is not None and request.deadline_ms <= self.now_ms",
         "        return False",
-        "a node that stood still starts what had expired meanwhile",
+        "a node that was paused starts requests that expired meanwhile",
     ),
     Mutant(
-        "hears what is void", "qosweb.engine.local.admission",
+        "void grants are accepted", "qosweb.engine.local.admission",
         "        return self._known != self._restates",
         "        return False",
         "a grant from before a restatement is taken, and given again after it",
     ),
     Mutant(
-        "expected for ever", "qosweb.engine.local.admission",
+        "no-shows keep their channel", "qosweb.engine.local.admission",
         "            self.outbox.visited(*key, UNUSED)",
         "            pass",
-        "a channel is held for a client who does not come",
+        "a channel is held for a redirected client that never arrives",
     ),
     Mutant(
-        "its own pipe stays full", "qosweb.engine.local.admission",
+        "used rate is never released", "qosweb.engine.local.admission",
         "        self.used_bps -= request.rate_bps",
         "        pass",
-        "what ended still counts as running here",
+        "a finished request still counts as running at its node",
     ),
     Mutant(
-        "nobody is told of who gave up", "qosweb.engine.local.outbox",
+        "cancellations are not sent", "qosweb.engine.local.outbox",
         "        self._cancelled.append(number)",
         "        pass",
-        "the others let it wait, or run, for ever",
+        "the other replicas let the request wait, or run, for ever",
     ),
     Mutant(
-        "a lost batch was never counted", "qosweb.engine.local.outbox",
+        "counts of lost batches are dropped", "qosweb.engine.local.outbox",
         "            self.account(number_of[number]).add(Totals(*counts))",
         "            pass",
-        "the totals lack what a batch said that nobody got",
+        "the totals lack the counts of a batch that was never delivered",
     ),
-    # ---- when it is told
+    # ---- batch timing
     Mutant(
-        "who is next is told later", "qosweb.engine.local.batch_timing",
+        "first request of a class is delayed", "qosweb.engine.local.batch_timing",
         "            if always[number] or me not in one.queues:",
         "            if always[number]:",
-        "a class that nobody knows to wait gets its turn later than it might",
+        "a class that is not known to wait gets its turn later than possible",
     ),
     Mutant(
-        "what may always start is told later", "qosweb.engine.local.batch_timing",
+        "always-available requests are delayed", "qosweb.engine.local.batch_timing",
         "        elif always[number] and one.waiting:",
         "        elif False:",
-        "a channel is free, and who is always available waits for it elsewhere",
+        "a channel is free while an always-available request waits for it at another node",
     ),
     Mutant(
-        "collects for as long as it can", "qosweb.engine.engine",
-        " or self.now_ms >= self._told_at_ms + SUPPLIED_MS",
+        "batches wait without limit", "qosweb.engine.engine",
+        " or self.now_ms >= self._sent_at_ms + SUPPLIED_MS",
         "",
-        "a node that has enough ready for itself tells nothing",
+        "a node with enough ready requests sends no batches",
     ),
     Mutant(
-        "every word is a batch", "qosweb.engine.engine",
+        "batches never wait", "qosweb.engine.engine",
         "        return can_wait(self.replicated, self.admission, self.outbox)",
         "        return False",
-        "in contention each batch holds what there is at the moment, and there are many",
+        "under contention there are many small batches",
     ),
-    # ---- alone and together
+    # ---- engine
     Mutant(
-        "back without a word", "qosweb.engine.engine",
+        "no restatement on return", "qosweb.engine.engine",
         "            self.admission.restate()\n            self.outbox.report",
         "            self.outbox.report",
-        "a node that was away goes on as if the others knew what it has",
+        "a node that was away goes on as if the other replicas knew its requests",
     ),
     Mutant(
-        "what was alone stays alone", "qosweb.engine.engine",
+        "counts outside the primary view are lost", "qosweb.engine.engine",
         ".add(one.totals)",
         "",
-        "what was served outside the primary view is in nobody's totals",
+        "requests served outside the primary view are missing in the totals",
     ),
     Mutant(
-        "every life counts from one", "qosweb.engine.engine",
+        "request numbers restart at one", "qosweb.engine.engine",
         "life << NUMBERS_BITS",
         "0",
-        "numbers of an earlier life, of which others hold channels, are used again",
+        "numbers of an earlier life are used again while other nodes hold channels for them",
     ),
     Mutant(
-        "asks and asks", "qosweb.engine.engine",
+        "refused batches are resent at once", "qosweb.engine.engine",
         "            self._refused_ms = self.now_ms",
         "            pass",
-        "a batch that was refused is offered again at once, without end",
+        "a refused batch is offered again at once, without end",
     ),
 )  # fmt: skip

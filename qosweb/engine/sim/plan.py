@@ -1,7 +1,7 @@
-"""The plan of a run: the group's own plan of faults, and besides who asks for what, where and when, from the same seed.
+"""Plan of a simulated run: the group's faults, and the requests, policy changes and capacity changes, from one seed.
 
-Arrivals come at random, unevenly over nodes and classes, some in bursts; now and then a crowd wants one class at one
-node. Policies and capacities change meanwhile.
+Arrivals are random and uneven over nodes and classes, some in bursts. Now and then a flash crowd requests one class at
+one node. Policies and capacities change during the run.
 Below: `cluster.sim.plan`, policies.
 """
 
@@ -17,17 +17,19 @@ from qosweb.engine.sim.policies import CHANNEL_BPS, NAMES, POLICIES
 SIZES = (2_000, 8_192, 16_384, 16_384, 16_384, 65_536)
 MEAN_SIZE = sum(SIZES) // len(SIZES)
 ARRIVALS_MAX = 350
-LASTS_MAX = 7.0  # seconds of faults: clients cost more to follow than a group alone
+LASTS_MAX = 7.0  # seconds of faults; shorter than for a group alone, because clients cost more
 TAIL = 1.5  # seconds of traffic after everything has healed
 
 
 class Arrival(msgspec.Struct, frozen=True):
+    """A request of a client."""
+
     at: float
     node: str
-    name: str  # of the class it is meant for; where there is none, it is for the default
+    name: str  # of its class; the default class if the policy has no such class
     cost: int
     real_cost: int
-    hangs_up: float  # seconds after it asked; 0: never
+    hangs_up: float  # seconds after its arrival; 0: never
 
 
 class CapacityChange(msgspec.Struct, frozen=True):
@@ -37,7 +39,7 @@ class CapacityChange(msgspec.Struct, frozen=True):
 
 
 class PolicyChange(msgspec.Struct, frozen=True):
-    """Somebody wants another policy, at this node."""
+    """A new policy is submitted at this node."""
 
     at: float
     node: str
@@ -45,6 +47,8 @@ class PolicyChange(msgspec.Struct, frozen=True):
 
 
 class EnginePlan(msgspec.Struct, frozen=True):
+    """Everything that happens in a run. `lag`: seconds by which news of primary views reaches the engine late."""
+
     group: GroupPlan
     policy: int
     lag: float
@@ -95,7 +99,7 @@ def _arrivals(chance: SeededRandom, group: GroupPlan, capacity_bps: int) -> tupl
     overload = chance.choice((0.4, 1.0, 1.5, 3.0))
     names = list(NAMES)
     chance.shuffle(names)
-    names += names[: 1 + chance.below(3)] * chance.below(4)  # some are asked for more often
+    names += names[: 1 + chance.below(3)] * chance.below(4)  # some classes get more requests
     nodes = list(group.names) + [chance.choice(group.names)] * chance.below(6)
     end = group.lasts + TAIL
     mean = max(MEAN_SIZE / (overload * capacity_bps), end / ARRIVALS_MAX)
@@ -111,7 +115,7 @@ def _arrivals(chance: SeededRandom, group: GroupPlan, capacity_bps: int) -> tupl
 
     while time < end and len(found) < ARRIVALS_MAX:
         time += chance.exponential(mean)
-        if chance.hits(0.01):  # a crowd
+        if chance.hits(0.01):  # a flash crowd
             node, name = chance.choice(nodes), chance.choice(names)
             found += [one(node, name) for _ in range(10 + chance.below(30))]
         else:

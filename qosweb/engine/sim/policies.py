@@ -1,4 +1,4 @@
-"""The policies that simulated clusters change between: each has what the others lack, and some classes in common."""
+"""Policies that simulated clusters switch between: each has features that the others lack, and some shared classes."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ ALL: Sequence[str] = (
 
 
 def law_of(text: str) -> CompiledPolicy:
-    """Raises ValueError for a text that is no policy."""
+    """Compile a policy. Raises ValueError if the text is not a policy."""
     return CompiledPolicy.of_model(text, compile_policy(text, check=False).require_model())

@@ -1,8 +1,8 @@
-"""One run: clients and faults, then everything heals, then all requests have to end and nothing may be left over.
+"""One simulated run: clients and faults, then all faults heal, then all requests have to end and release everything.
 
-Where so many nodes were lost for ever that there can be no primary view, each of the others decides alone, and the same
-holds for each of them.
-Above: cli.  Below: plan, clients, judge, and the world of `cluster.sim`.
+If too many nodes are lost for ever for a primary view to exist, each remaining node decides alone, and the same
+requirements hold for each of them.
+Above: command_line.  Below: plan, clients, judge, and the world of `cluster.sim`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from qosweb.engine.replicated.compiled_policy import CompiledPolicy
     from qosweb.engine.sim.plan import CapacityChange, EnginePlan, PolicyChange
 
-OVER_WITHIN = 30.0  # virtual seconds after everything healed: as long as a group may take, and the longest lifetime
+OVER_WITHIN = 30.0  # virtual seconds after healing: the longest recovery of a group plus the longest lifetime
 EVENTS_MAX = 2_000_000
 
 
 class EngineWorld:
-    """A world, its clients and its judge."""
+    """A simulated cluster, its clients and its judge."""
 
     def __init__(self, plan: EnginePlan, listener: FrameListener | None = None) -> None:
         self.plan = plan
@@ -121,7 +121,7 @@ class EngineWorld:
         whole = self._is_whole()
         self._until(lambda: not self.judge.held(self.hosts()), lambda: self.judge.held(self.hosts())[:3])
         if whole and self.hosts():
-            self._until(lambda: group_run.live(world), lambda: [group_run.state_of(world)])  # all at the same place
+            self._until(lambda: group_run.live(world), lambda: [group_run.state_of(world)])  # same position
             self.judge.equal(self.hosts())
             self.judge.totals(self.hosts(), self.clients)
 
@@ -136,7 +136,7 @@ class EngineWorld:
             raise NotReached(f"{late}: {'; '.join(sorted(left()))}") from None
 
     def _is_whole(self) -> bool:
-        """Whether all that are up are one primary view again; raises where the rules allow it, and they are not."""
+        """Whether all running nodes form one primary view; raises if they could but do not."""
         world = self.world
 
         def whole() -> bool:
@@ -164,7 +164,7 @@ def play(plan: EnginePlan, listener: FrameListener | None = None) -> RunResult:
     failure = None
     try:
         scene.play()
-    except Exception as error:  # whatever is raised is a finding
+    except Exception as error:  # any exception is a finding
         failure = RunFailure(*group_run.kind_and_text(error, scene.judge, scene.world))
     world = scene.world
     for client in scene.clients.all:

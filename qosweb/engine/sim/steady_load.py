@@ -1,7 +1,7 @@
-"""A quiet world in which more is asked for than there is: does every class get its share?
+"""Overload without faults: checks that every class gets its guaranteed share.
 
-Five classes want about twice the capacity of three nodes, most of it at one of them. Over a window behind the first
-moments, the share of each class in the bytes that started has to be what it was promised, up to `POINTS`.
+Five classes demand about twice the capacity of three nodes, most of it at one node. Over a window after the first
+moments, the share of each class in the bytes that started has to equal its guaranteed share, up to `POINTS`.
 Below: run.
 """
 
@@ -44,9 +44,9 @@ def make_steady_plan(seed: int, wider: int = 1) -> EnginePlan:
 
 
 def shares_of(seed: int, wider: int = 1) -> dict[str, float]:
-    """What each class got, in points of all that started in the window. Raises whatever a judge finds.
+    """The share of each class in per cent of all that started in the window. Raises what a judge finds.
 
-    `wider`: so many times as many channels, and requests.
+    `wider` multiplies the number of channels and requests.
     """
     scene = EngineWorld(make_steady_plan(seed, wider))
     scene.play()
@@ -59,5 +59,5 @@ def shares_of(seed: int, wider: int = 1) -> dict[str, float]:
 
 
 def off(shares: dict[str, float]) -> dict[str, float]:
-    """Classes that are further from what they were promised than they may be."""
+    """Classes whose share is outside the tolerance."""
     return {name: share for name, share in shares.items() if abs(share - SHARES[name]) > POINTS}

@@ -1,6 +1,6 @@
-"""Nodes with many channels, and crowds that fill them: the same faults and clients as in `plan`, on wider pipes.
+"""Plans with many channels per node, and flash crowds that fill them; otherwise the same faults and clients as `plan`.
 
-A node that has many requests ready tells the others less often (`telling`), which nodes with a few channels never do.
+A node with many ready requests sends batches less often (`batch_timing`); nodes with few channels never do.
 Below: plan.
 """
 
@@ -14,15 +14,15 @@ from qosweb.engine.sim.policies import NAMES
 
 WIDER = 12  # times as many channels
 CROWDS = 4
-CROWD = 150  # requests, at least, of a few classes at one node
-CROWD_S = 0.25  # within which they come
-QUIET_S = 4.0  # after everything has healed: some come to nodes that are together again
+CROWD = 150  # at least so many requests, of a few classes at one node
+CROWD_S = 0.25  # within which a crowd arrives
+QUIET_S = 4.0  # after healing: some crowds arrive at the healed cluster
 
 
 def make_wide_plan(seed: int) -> EnginePlan:
     plan = make_plan(seed)
     chance = SeededRandom(seed).fork("wide")
-    nodes = plan.group.names[:2]  # so that some of their channels are for those of others
+    nodes = plan.group.names[:2]  # so that some requests are redirected to the other nodes
     arrivals = list(plan.arrivals)
     for _ in range(CROWDS):
         at, node = chance.between(1.0, plan.lasts + QUIET_S), chance.choice(nodes)

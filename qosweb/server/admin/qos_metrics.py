@@ -101,7 +101,7 @@ class QosCollector(Collector):
         promised = GaugeMetricFamily(
             "qosweb_class_share_promised_ratio", "Of the capacity, if all classes wanted everything.", labels=["class"]
         )
-        got_bps = engine.started_of_late_bps()
+        got_bps = engine.recent_starts_bps()
         for number, one in shown:
             waiting.add_metric([one.name], one.waiting)
             held.add_metric([one.name], held_share(got_bps, number))

@@ -24,7 +24,7 @@ DIGEST_WAITING_MAX = 1_000
 
 def status_of(node: Node) -> dict[str, object]:
     accounts, engine = node.admission.accounts, node.admission.engine
-    got_bps = [] if engine is None else engine.started_of_late_bps()
+    got_bps = [] if engine is None else engine.recent_starts_bps()
     return {
         "name": node.name,
         "version": VERSION,
@@ -169,7 +169,7 @@ def _of_cluster(engine: Engine, number: int, got_bps: list[int]) -> dict[str, ob
             "denied": one.totals.denied,
             "cancelled": one.totals.cancelled,
             "redirected": one.totals.redirected,
-            "offered_bytes_per_s": engine.of_late_bps(one.came),
+            "offered_bytes_per_s": engine.recent_bps(one.came),
             "started_bytes_per_s": got_bps[number],
         },
     }

@@ -1,7 +1,7 @@
-"""The node's side: each request exactly one decision, what it held given back exactly once.
+"""Admission control: each request gets exactly one decision, and its channel is released exactly once.
 
-A node with a real engine, and beside it another that only lends its pipe: a stateful test lets requests come, go, wait,
-be granted, sent away, visit, expire and end in any order, alone and together, under changing policies.
+A node with a real engine, and a second node that only provides its pipe. A stateful test lets requests arrive, wait, be
+granted, redirected, expire, be cancelled and end in any order, alone and in a primary view, under changing policies.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Bench:
             if body is not None:
                 assert self.engine.in_flight is not None
                 self.flights.append((body, self.engine.in_flight))
-            elif not self.engine.wants_to_tell:
+            elif not self.engine.should_send:
                 return
         raise AssertionError("it talks without end")
 
@@ -315,7 +315,7 @@ def alone(law: CompiledPolicy = LAWS[0], channels: int = 1) -> Bench:
     return bench
 
 
-def test_what_finds_room_starts_at_once_and_the_rest_waits_for_it() -> None:
+def test_requests_start_at_once_while_there_is_room() -> None:
     bench = alone()
     first, second = bench.ask(), bench.ask()
     assert isinstance(first.decisions[0], Start)
@@ -327,7 +327,7 @@ def test_what_finds_room_starts_at_once_and_the_rest_waits_for_it() -> None:
     assert isinstance(second.decisions[0], Start)
 
 
-def test_a_cost_that_becomes_known_before_anybody_was_told_is_told_as_it_is() -> None:
+def test_cost_known_before_the_batch_is_sent_directly() -> None:
     bench = alone()
     fate = bench.ask(0, 100)
     assert fate.request is not None
@@ -338,7 +338,7 @@ def test_a_cost_that_becomes_known_before_anybody_was_told_is_told_as_it_is() ->
     assert (machine.classes[0].totals.started, machine.classes[0].totals.started_cost) == (1, 10 * PAGE)
 
 
-def test_a_request_that_turns_out_to_be_long_is_no_reason_to_grant_ahead() -> None:
+def test_long_request_is_not_granted_ahead() -> None:
     """Told to cost little, its channel would be free again soon."""
     granted = []
     for is_resized in (False, True):
@@ -362,7 +362,7 @@ def test_a_request_that_turns_out_to_be_long_is_no_reason_to_grant_ahead() -> No
     assert granted == [Phase.READY, Phase.WAITING]
 
 
-def test_a_lifetime_ends_by_the_own_clock_whatever_the_group_does() -> None:
+def test_lifetime_is_enforced_by_the_local_clock() -> None:
     bench = Bench(LAWS[0], 1)
     bench.join(A, B)
     bench.engine.change_policy(LAWS[0])
@@ -378,7 +378,7 @@ def test_a_lifetime_ends_by_the_own_clock_whatever_the_group_does() -> None:
     assert waits.decisions[0].is_expired
 
 
-def test_a_grant_after_the_lifetime_is_no_start() -> None:
+def test_grant_after_the_lifetime_does_not_start() -> None:
     """A node that stood still gets the grant before it looks at its clock."""
     bench = Bench(LAWS[0], 1)
     bench.join(A, B)
@@ -397,7 +397,7 @@ def test_a_grant_after_the_lifetime_is_no_start() -> None:
     assert [isinstance(one, Deny) and one.is_expired for one in second.decisions] == [True]
 
 
-def test_what_cannot_be_reached_in_time_is_denied_at_once() -> None:
+def test_request_that_would_expire_is_denied_on_arrival() -> None:
     bench = alone()
     fates = []
     for _ in range(30):
@@ -423,7 +423,7 @@ def test_a_class_whose_bucket_was_emptied_is_not_denied_for_ever() -> None:
     assert isinstance(again.decisions[0], Start)
 
 
-def test_who_waits_for_tokens_keeps_nobody_from_starting_at_once() -> None:
+def test_requests_waiting_for_tokens_do_not_block_others() -> None:
     bench = alone(
         law_of("set lifetime = 10s\nset channel = 16KB in 160ms\n</few>.num_requests < 1\n</b>.server_resource > 1%\n"),
         8,
@@ -442,7 +442,7 @@ def test_a_full_queue_denies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.decisions[0].reason for one in fates[3:] if isinstance(one.decisions[0], Deny)] == ["queue_full"] * 2
 
 
-def test_what_is_always_available_waits_beyond_that_and_has_a_bound_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_always_available_requests_have_a_larger_queue_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WAITING_MAX", 2)
     monkeypatch.setattr(module, "ALWAYS_MAX", 3)
     bench = alone(law_of("set lifetime = 100s\n</now>.available = always\n"))
@@ -455,7 +455,7 @@ def test_what_is_always_available_waits_beyond_that_and_has_a_bound_too(monkeypa
     assert {one.reason for fate in fates for one in fate.decisions if isinstance(one, Deny)} == {"queue_full"}
 
 
-def test_more_visitors_than_may_be_expected_are_sent_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reservations_beyond_the_limit_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expected_redirects, "VISITS_MAX", 1)
     bench = Bench(LAWS[0], 3)
     bench.join(A, B)
@@ -484,7 +484,7 @@ def test_old_deadlines_do_not_pile_up() -> None:
     assert len(bench.admission._deadlines) <= 2 * len(bench.admission.requests) + module.DEADLINES_OLD_MAX + 1
 
 
-def test_draining_denies_what_would_wait() -> None:
+def test_draining_node_denies_requests_that_would_wait() -> None:
     bench = alone()
     bench.admission.is_draining = True
     fate = bench.ask()
@@ -505,17 +505,17 @@ def visited(lifetime: str = "9s") -> Bench:
     return bench
 
 
-def test_a_visitor_who_comes_when_its_channel_is_gone_is_like_any_other() -> None:
+def test_late_redirected_client_loses_its_channel() -> None:
     bench = visited()
     bench.later(VISIT_MS)
     bench.land()
     assert (B, 1) not in bench.engine.replicated.pipes[A].channels
     assert bench.admission.visit(B, 1, 0, PAGE, Fate()) is None
     bench.later(expected_redirects.MISSED_MS)
-    assert not bench.admission._visitors._missed
+    assert not bench.admission._redirects._missed
 
 
-def test_a_visitor_waits_for_room_no_longer_than_its_class_may() -> None:
+def test_redirected_client_waits_at_most_its_lifetime() -> None:
     bench = visited("500ms")
     fate, other = Fate(), Fate()
     assert bench.admission.visit(B, 7, 0, PAGE, other) is not None  # faster than the word of its coming
@@ -529,7 +529,7 @@ def test_a_visitor_waits_for_room_no_longer_than_its_class_may() -> None:
     assert fate.decisions[0].is_expired
 
 
-def test_a_visitor_who_waited_elsewhere_waits_for_the_rest_of_its_lifetime() -> None:
+def test_redirected_client_keeps_its_remaining_lifetime() -> None:
     bench = visited("500ms")
     fate = Fate()
     assert bench.admission.visit(B, 7, 0, PAGE, Fate()) is not None
@@ -540,7 +540,7 @@ def test_a_visitor_who_waited_elsewhere_waits_for_the_rest_of_its_lifetime() -> 
     assert isinstance(fate.decisions[0], Deny)
 
 
-def test_who_is_sent_elsewhere_is_told_what_is_left_of_its_lifetime() -> None:
+def test_redirect_carries_the_remaining_lifetime() -> None:
     bench = visited("500ms")
     bench.admission.visit(B, 1, 0, PAGE, Fate())
     fates = [bench.ask(0) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""When a node tells: at once where anybody's turn depends on it, with fewer and larger batches where nobody's does."""
+"""Batch timing: sent at once if any request's turn depends on it, otherwise fewer and larger batches."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Supplied(Bench):
         return bool(self.flights)
 
 
-def test_who_has_the_next_requests_ready_collects_what_there_is_to_tell() -> None:
+def test_node_with_ready_requests_collects_events() -> None:
     bench = Supplied()
     bench.end_one()
     bench.ask(OF_A)
@@ -78,7 +78,7 @@ def test_who_has_the_next_requests_ready_collects_what_there_is_to_tell() -> Non
     assert (len(batch.finished), len(batch.submitted)) == (1, 2)
 
 
-def test_who_gives_up_is_told_with_the_others() -> None:
+def test_cancellations_wait_for_the_batch() -> None:
     bench = Supplied()
     waits = next(one.request for one in bench.fates if not one.decisions and one.request in bench.admission.requests)
     assert waits is not None
@@ -88,7 +88,7 @@ def test_who_gives_up_is_told_with_the_others() -> None:
     assert bench.flights[0][1].cancelled == [waits.number]
 
 
-def test_what_is_ready_has_to_last_until_the_answer() -> None:
+def test_ready_requests_have_to_last_until_the_next_grants() -> None:
     bench = Supplied()
     ended = 0
     while not bench.tells():
@@ -99,7 +99,7 @@ def test_what_is_ready_has_to_last_until_the_answer() -> None:
     assert SUPPLIED_MS - page_ms <= len(bench.of_phase(READY)) * page_ms < SUPPLIED_MS
 
 
-def test_a_few_are_too_few_however_long_they_last() -> None:
+def test_few_ready_requests_do_not_delay_a_batch() -> None:
     """Channels that began together end together."""
     bench = Supplied(channels=12)
     bench.end_one()
@@ -109,7 +109,7 @@ def test_a_few_are_too_few_however_long_they_last() -> None:
     assert bench.tells()
 
 
-def test_the_first_of_its_class_is_told_at_once() -> None:
+def test_first_request_of_a_class_is_sent_at_once() -> None:
     bench = Supplied()
     bench.ask(OF_A)
     assert not bench.tells()
@@ -117,7 +117,7 @@ def test_the_first_of_its_class_is_told_at_once() -> None:
     assert bench.tells()
 
 
-def test_the_next_of_a_class_of_which_nobody_waits_any_more_is_told_at_once() -> None:
+def test_first_request_after_an_empty_queue_is_sent_at_once() -> None:
     """It came while another of its class waited, which was granted by what was on its way."""
     bench = Supplied()
     bench.end_one()
@@ -132,7 +132,7 @@ def test_the_next_of_a_class_of_which_nobody_waits_any_more_is_told_at_once() ->
     assert bench.tells()
 
 
-def test_what_is_always_available_is_told_at_once() -> None:
+def test_always_available_requests_are_sent_at_once() -> None:
     bench = Supplied()
     bench.ask(NOW)
     assert bench.tells()
@@ -142,7 +142,7 @@ def test_what_is_always_available_is_told_at_once() -> None:
     assert bench.tells()
 
 
-def test_a_free_channel_is_told_at_once_to_who_waits_for_what_is_always_available() -> None:
+def test_released_channel_is_sent_at_once_to_always_available_requests() -> None:
     bench = Supplied()
     bench.of_b(submitted=[(1, NOW, PAGE)])
     bench.end_one()
@@ -151,7 +151,7 @@ def test_a_free_channel_is_told_at_once_to_who_waits_for_what_is_always_availabl
     assert (B, 1) in bench.engine.replicated.pipes[A].channels
 
 
-def test_who_can_be_sent_elsewhere_is_told_at_once() -> None:
+def test_redirectable_requests_are_sent_at_once() -> None:
     bench = Supplied(waiting=2)
     waits = bench.ask(OF_A)
     assert not bench.tells()
@@ -161,7 +161,7 @@ def test_who_can_be_sent_elsewhere_is_told_at_once() -> None:
     assert isinstance(waits.decisions[0], GoTo)
 
 
-def test_capacities_policies_and_all_that_there_is_are_told_at_once() -> None:
+def test_reports_policies_and_restatements_are_sent_at_once() -> None:
     bench = Supplied()
     bench.engine.report_capacity(NodeReport(CHANNELS * CHANNEL_BPS, 1, 0, "http://a"))
     assert bench.tells()
@@ -173,7 +173,7 @@ def test_capacities_policies_and_all_that_there_is_are_told_at_once() -> None:
     assert bench.tells()
 
 
-def test_who_decides_alone_does_so_at_once() -> None:
+def test_node_alone_does_not_wait() -> None:
     bench = Supplied()
     bench.engine.alone()
     bench.turn()
@@ -184,7 +184,7 @@ def test_who_decides_alone_does_so_at_once() -> None:
         assert bench.engine.outbox.is_empty
 
 
-def test_a_refused_batch_is_offered_again_no_sooner() -> None:
+def test_refused_batch_is_resent_after_a_pause() -> None:
     bench = Supplied()
     bench.later(SUPPLIED_MS)
     bench.ask(OF_A)
@@ -194,7 +194,7 @@ def test_a_refused_batch_is_offered_again_no_sooner() -> None:
     assert bench.engine.next_call_ms() == bench.now_ms + QUIET_MS
 
 
-def test_in_contention_a_node_tells_seldom_and_its_pipe_is_full() -> None:
+def test_under_contention_batches_are_few_and_the_pipe_stays_full() -> None:
     """For two seconds; whoever is over comes again."""
     bench = Supplied(channels=100, waiting=100)
     full = len(bench.of_phase(RUNNING))

@@ -1,4 +1,4 @@
-"""The resource model of section 3.1: it finds what is there, follows what changes, and is not led astray."""
+"""Resource model of section 3.1: converges, follows changes, and resists outliers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def told(
     return model
 
 
-def test_a_model_that_knows_nothing_has_its_prior() -> None:
+def test_model_without_data_returns_its_prior() -> None:
     assert ResourceModel().capacity_bps(0) == PRIOR_BPS
     assert ResourceModel(5_000_000).capacity_bps(PPM) == 5_000_000
     assert ResourceModel(0).capacity_bps(0) == CAPACITY_MIN
@@ -57,20 +57,20 @@ def test_it_converges_to_the_capacity_and_the_fixed_cost(bps: int, fixed: int) -
     assert model.fixed_bytes == pytest.approx(fixed, rel=0.25, abs=300)
 
 
-def test_pages_of_one_size_leave_the_fixed_cost_as_it_was_and_still_tell_the_capacity() -> None:
+def test_pages_of_one_size_determine_only_the_capacity() -> None:
     model = told(ResourceModel(), 10_000_000, fixed=0, sizes=(16 << 10,))
     assert model.fixed_bytes == ResourceModel().fixed_bytes
     assert model.capacity_bps(500_000) == pytest.approx(10_000_000, rel=0.1)
 
 
 @pytest.mark.parametrize("after", [1_000_000, 4_000_000, 30_000_000, 100_000_000])
-def test_it_follows_a_step_within_a_few_times_what_it_keeps(after: int) -> None:
+def test_follows_a_step_of_the_capacity(after: int) -> None:
     model = told(ResourceModel(), 10_000_000)
     told(model, after, requests=1500, seed=2)
     assert model.capacity_bps(500_000) == pytest.approx(after, rel=0.15)
 
 
-def test_each_level_of_load_has_its_own_row_and_an_unknown_one_borrows_from_the_nearest() -> None:
+def test_level_without_data_borrows_from_the_nearest() -> None:
     model = told(ResourceModel(), 20_000_000, load_ppm=150_000)
     told(model, 5_000_000, load_ppm=850_000, seed=2)
     assert model.capacity_bps(199_999) == pytest.approx(20_000_000, rel=0.1)
@@ -89,7 +89,7 @@ def test_one_outlier_moves_it_by_little() -> None:
         assert model.capacity_bps(500_000) == pytest.approx(before, rel=0.1)
 
 
-def test_outliers_now_and_then_do_not_lead_it_astray() -> None:
+def test_occasional_outliers_have_little_effect() -> None:
     model = ResourceModel()
     for turn in range(300):
         told(model, 10_000_000, requests=20, seed=turn)
@@ -97,7 +97,7 @@ def test_outliers_now_and_then_do_not_lead_it_astray() -> None:
     assert model.capacity_bps(500_000) == pytest.approx(10_000_000, rel=0.5)
 
 
-def test_many_told_as_one_count_as_many() -> None:
+def test_one_record_for_many_requests_counts_as_many() -> None:
     single, together = ResourceModel(), ResourceModel()
     for _ in range(100):
         single.finished(16 << 10, 500_000, 1000, 0)
@@ -118,7 +118,7 @@ REQUESTS = st.tuples(
 
 
 @given(st.integers(-1, 1 << 60), st.lists(REQUESTS, max_size=60), st.integers(-5, 2 * PPM))
-def test_whatever_it_is_told_it_answers_with_whole_numbers_within_bounds(
+def test_any_input_gives_integers_within_bounds(
     prior: int, requests: list[tuple[int, int, int, int, int]], load_ppm: int
 ) -> None:
     model, again = ResourceModel(prior), ResourceModel(prior)
@@ -133,7 +133,7 @@ def test_whatever_it_is_told_it_answers_with_whole_numbers_within_bounds(
 
 
 @pytest.mark.parametrize("nothing", [(-1, 10, 1000, 0), (10, 0, 1000, 0), (10, 10, 999, 0), (10, 10, 1000, 0, 0)])
-def test_what_cannot_be_is_ignored(nothing: tuple[int, ...]) -> None:
+def test_impossible_values_are_ignored(nothing: tuple[int, ...]) -> None:
     model = told(ResourceModel(), 10_000_000, requests=50)
     before = model.capacity_bps(500_000), model.fixed_bytes
     model.finished(*nothing)

@@ -1,4 +1,4 @@
-"""What a node has to tell: nothing is lost, nothing is said twice."""
+"""Outbox: nothing is lost, and nothing is sent twice."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ NAMES = [f"c{number}" for number in range(10)]
 same = ClassNumbers(NAMES, NAMES, 0)
 
 
-def test_nothing_to_tell() -> None:
+def test_empty_outbox() -> None:
     outbox = BatchOutbox()
     assert outbox.is_empty
-    assert not outbox.hurries
+    assert not outbox.is_awaited
     assert outbox.take(1, 2) == NodeBatch(1, 2)
 
 
-def test_submitted_and_given_up_is_not_mentioned() -> None:
+def test_request_cancelled_before_its_batch_is_left_out() -> None:
     outbox = BatchOutbox()
     outbox.submitted(1, 0, 10)
-    assert outbox.hurries
+    assert outbox.is_awaited
     assert outbox.cancelled(1) is False
     assert outbox.is_empty
 
 
-def test_given_up_after_it_was_told_is() -> None:
+def test_request_cancelled_after_its_batch_is_sent() -> None:
     outbox = BatchOutbox()
     outbox.submitted(1, 0, 10)
     outbox.take(0, 0)
@@ -47,7 +47,7 @@ def test_given_up_after_it_was_told_is() -> None:
     assert outbox.take(0, 0).cancelled == [1]
 
 
-def test_started_and_over_is_a_number_in_a_sum() -> None:
+def test_request_over_before_its_batch_is_only_counted() -> None:
     outbox = BatchOutbox()
     outbox.started(1, 3, 10)
     outbox.started(2, 3, 20)
@@ -58,19 +58,19 @@ def test_started_and_over_is_a_number_in_a_sum() -> None:
     assert outbox.take(0, 0).finished == [(2, 20)]
 
 
-def test_what_waits_and_what_frees_hurries_and_sums_do_not() -> None:
+def test_waiting_and_released_requests_are_due_and_sums_are_not() -> None:
     outbox = BatchOutbox()
     outbox.served(0, 5, 50)
     outbox.denied(0, 5)
     outbox.started(1, 0, 5)
-    assert not outbox.hurries
+    assert not outbox.is_awaited
     assert not outbox.frees
     assert not outbox.is_empty
     outbox.finished(9, 5)
     assert outbox.frees
 
 
-def test_a_batch_takes_only_so_much_and_the_rest_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_is_limited_and_the_rest_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LIST_MAX", 3)
     outbox = BatchOutbox()
     for number in range(8):
@@ -89,7 +89,7 @@ def test_a_batch_takes_only_so_much_and_the_rest_follows(monkeypatch: pytest.Mon
     assert set(got.values()) == {8}
 
 
-def test_a_restatement_takes_the_place_of_all_but_what_was_counted() -> None:
+def test_restatement_replaces_everything_but_counts() -> None:
     outbox = BatchOutbox()
     outbox.started(1, 0, 10)
     outbox.submitted(2, 0, 10)
@@ -106,7 +106,7 @@ def test_a_restatement_takes_the_place_of_all_but_what_was_counted() -> None:
     assert outbox.is_empty
 
 
-def test_a_batch_that_nobody_got_is_counted_with_the_next() -> None:
+def test_counts_of_a_lost_batch_go_with_the_next() -> None:
     outbox = BatchOutbox()
     outbox.served(0, 2, 20)
     outbox.denied(1, 7)
@@ -132,7 +132,7 @@ def test_a_lost_report_does_not_replace_a_newer_one() -> None:
     assert outbox.take(0, 0).report == NodeReport(2, 0, 0, "")
 
 
-def test_classes_get_other_numbers() -> None:
+def test_class_numbers_are_translated() -> None:
     outbox = BatchOutbox()
     outbox.served(0, 1, 10)
     outbox.served(1, 1, 5)
@@ -154,7 +154,7 @@ def test_classes_get_other_numbers() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["serve", "deny", "start", "take", "lose", "restate"]), st.integers(0, 2))))
 @settings(max_examples=100, deadline=None)
-def test_whatever_is_lost_or_restated_each_is_counted_once(steps: list[tuple[str, int]]) -> None:
+def test_each_request_is_counted_once_despite_losses_and_restatements(steps: list[tuple[str, int]]) -> None:
     outbox = BatchOutbox()
     truth: Counter[str] = Counter()
     told: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Tickets: each outcome of a check by itself, and that nothing but a ticket ever passes."""
+"""Tickets: each outcome of a check, and that nothing but a valid ticket passes."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ def test_a_ticket_is_short_and_safe_in_an_address() -> None:
     assert there().check(text, HOST, PAGE, NOW)[0] is TicketVerdict.GOOD
 
 
-def test_it_carries_the_name_that_the_request_has_in_the_log() -> None:
+def test_ticket_carries_the_request_id() -> None:
     _, ticket = there().check(issued(), HOST, PAGE, NOW)
     assert ticket is not None
     assert str(ticket.rid) == "b1244dbf-17"
 
 
 @pytest.mark.parametrize("rid", [RequestId(b"", 1), RequestId(b"12345", 1), RequestId(b"1234", -1)])
-def test_what_is_no_name_for_a_log_makes_no_ticket(rid: RequestId) -> None:
+def test_invalid_request_id_makes_no_ticket(rid: RequestId) -> None:
     text = TicketOffice(KEY, HERE).issue(12, 3, THERE, HOST, PAGE, NOW, None, rid)
     assert there().check(text, HOST, PAGE, NOW) == (TicketVerdict.FORGED, None)
 
 
-def test_it_is_for_one_node_and_one_page() -> None:
+def test_ticket_is_valid_for_one_node_and_page() -> None:
     assert TicketOffice(KEY, ProcessId("third")).check(issued(), HOST, PAGE, NOW)[0] is TicketVerdict.OTHER_NODE
     assert TicketOffice(KEY, ProcessId("there", 1)).check(issued(), HOST, PAGE, NOW)[0] is TicketVerdict.OTHER_NODE
     for host, page in [(HOST, "/shop/cart?item=2"), (HOST, "/shop"), ("other.example", PAGE), ("", HOST + PAGE)]:
@@ -83,7 +83,7 @@ def test_it_is_for_one_node_and_one_page() -> None:
         (-VALID_MS_MAX - SKEW_MS - 1, TicketVerdict.LATE),
     ],
 )
-def test_it_has_its_time(after_ms: int, verdict: TicketVerdict) -> None:
+def test_ticket_expires(after_ms: int, verdict: TicketVerdict) -> None:
     assert there().check(issued(NOW), HOST, PAGE, NOW + after_ms)[0] is verdict
 
 
@@ -108,9 +108,9 @@ def test_the_memory_is_bounded_and_exact() -> None:
     assert verdicts == [TicketVerdict.LATE] * 10 + [TicketVerdict.USED] * 40
 
 
-def test_another_key_is_forged_and_a_short_one_is_none() -> None:
+def test_other_key_is_forged_and_short_key_is_rejected() -> None:
     assert there().check(issued(key=b"x" * 32), HOST, PAGE, NOW) == (TicketVerdict.FORGED, None)
-    with pytest.raises(ValueError, match="16 bytes or more"):
+    with pytest.raises(ValueError, match="at least 16"):
         TicketOffice(b"short", HERE)
 
 
@@ -126,7 +126,7 @@ def test_every_change_of_a_character_is_forged() -> None:
                 assert office.check(changed, HOST, PAGE, NOW) == (TicketVerdict.FORGED, None)
 
 
-def test_another_spelling_of_the_same_bytes_is_the_same_ticket() -> None:
+def test_other_encoding_of_the_same_bytes_is_the_same_ticket() -> None:
     office, text = there(), issued()
     spellings = {text[:-1] + other for other in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"}
     verdicts = [office.check(one, HOST, PAGE, NOW)[0] for one in spellings]
@@ -159,11 +159,11 @@ def test_a_target_comes_out_as_it_went_in(target: str, text: str) -> None:
         ("*", "*", None),
     ],
 )
-def test_what_clients_make_of_it(asked: str, target: str, text: str | None) -> None:
+def test_targets_modified_by_clients(asked: str, target: str, text: str | None) -> None:
     assert without_ticket(asked) == (target, text)
 
 
 @given(st.text(max_size=60))
-def test_taking_it_out_is_done_once_and_for_all(target: str) -> None:
+def test_without_ticket_removes_all_tickets(target: str) -> None:
     rest, _ = without_ticket(target)
     assert without_ticket(rest) == (rest, None)

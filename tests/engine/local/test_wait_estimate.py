@@ -1,4 +1,4 @@
-"""How long a request would wait, by what starts of the own requests and of all."""
+"""Wait estimate, from the starts of this node's requests and of all requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def contended(nodes: str, part: int) -> tuple[Cluster, WaitEstimate]:
     cluster, outlook = Cluster("", nodes, CAPACITY_BPS // len(nodes)), WaitEstimate()
     for step in range(30):
         cluster.tell("a", step * STEP_MS, served=[(0, 10, CAPACITY_BPS // 10)])
-        outlook.began(0, CAPACITY_BPS // 10 // part)
+        outlook.count_start(0, CAPACITY_BPS // 10 // part)
         outlook.advance(step * STEP_MS)
     full = {number: cluster.machine.pipes[pid].capacity_bps for number, pid in enumerate(cluster.pids.values())}
     for number, name in enumerate(nodes):
@@ -31,11 +31,11 @@ def waiting(cluster: Cluster, outlook: WaitEstimate) -> int:
     here = len(cluster.machine.classes[0].queues[cluster.pids["a"]])
     for _ in range(here):
         outlook.submitted(0, PAGE)
-    outlook.all_told()
+    outlook.forget_all_untold()
     return here * PAGE
 
 
-def test_alone_it_is_what_waits_here() -> None:
+def test_single_node_counts_its_own_queue() -> None:
     cluster, outlook = contended("a", 1)
     cost = waiting(cluster, outlook)
     assert cost > 0
@@ -43,20 +43,20 @@ def test_alone_it_is_what_waits_here() -> None:
 
 
 @pytest.mark.parametrize("part", [1, 2, 8])
-def test_a_node_whose_requests_are_a_part_of_what_starts_gets_on_as_fast_as_they_do(part: int) -> None:
+def test_wait_follows_this_nodes_part_of_the_starts(part: int) -> None:
     cluster, outlook = contended("ab", part)
     cost = waiting(cluster, outlook)
     assert outlook.wait(cluster.machine, 0, 3000)[0] == pytest.approx(part * cost * 1000 / CAPACITY_BPS, rel=0.05)
 
 
-def test_where_nothing_of_ours_has_started_all_that_waits_is_ahead() -> None:
+def test_all_waiting_requests_are_ahead_without_own_starts() -> None:
     cluster, outlook = contended("ab", 1_000)
     waiting(cluster, outlook)
     everywhere = cluster.machine.classes[0].waiting_cost
     assert outlook.wait(cluster.machine, 0, 3000)[0] == everywhere * 1000 // CAPACITY_BPS
 
 
-def test_what_left_is_not_ahead() -> None:
+def test_departed_requests_are_not_ahead() -> None:
     cluster, outlook = contended("a", 1)
     cost = waiting(cluster, outlook)
     for _ in range(cost // PAGE):
@@ -67,21 +67,21 @@ def test_what_left_is_not_ahead() -> None:
 @pytest.mark.parametrize(
     ("lifetime_ms", "alone", "together"), [(0, 0, 0), (40, 30, 20), (500, 400, 300), (60_000, 59_900, 59_800)]
 )
-def test_a_part_of_the_lifetime_is_left_for_the_way(lifetime_ms: int, alone: int, together: int) -> None:
+def test_part_of_the_lifetime_is_reserved_for_redirects(lifetime_ms: int, alone: int, together: int) -> None:
     assert patience_ms(lifetime_ms, Cluster("", "a").machine) == alone
     assert patience_ms(lifetime_ms, Cluster("", "ab").machine) == together
     assert patience_ms(lifetime_ms, Cluster("set redirect = never\n", "ab").machine) == alone
 
 
-def test_a_number_of_an_earlier_policy_is_nobody_here() -> None:
+def test_class_number_of_an_earlier_policy_is_ignored() -> None:
     outlook = WaitEstimate()
     outlook.submitted(0, 10)
-    outlook.told(7, 10)
+    outlook.forget_untold(7, 10)
     outlook.translate([1])
     outlook.left(1, 10)
 
 
-def test_another_capacity_of_the_machine_counts_from_then_on() -> None:
+def test_capacity_change_takes_effect_at_once() -> None:
     cluster, outlook = contended("a", 1)
     cost = waiting(cluster, outlook)
     assert outlook.wait(cluster.machine, 0, 3000)[0] == cost * 1000 // CAPACITY_BPS
@@ -91,7 +91,7 @@ def test_another_capacity_of_the_machine_counts_from_then_on() -> None:
 
 
 @pytest.mark.parametrize("how", ["time", "policy"])
-def test_what_of_ours_started_is_forgotten_with_time_and_with_the_policy(how: str) -> None:
+def test_own_starts_decay_and_are_reset_by_a_policy_change(how: str) -> None:
     cluster, outlook = contended("ab", 1)
     cost = waiting(cluster, outlook)
     assert outlook.wait(cluster.machine, 0, 3000)[0] == pytest.approx(cost * 1000 / CAPACITY_BPS, rel=0.05)

@@ -1,4 +1,4 @@
-"""A policy under what is the case."""
+"""Evaluation of a policy in an environment."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def bound(text: str, **what: int) -> tuple[BoundPolicy, list[str]]:
     return law.bind(Environment(**what)), law.names  # type: ignore[arg-type]
 
 
-def test_the_channel_of_a_class_is_its_own_or_that_of_all() -> None:
+def test_channel_rate_is_the_class_setting_or_the_global_one() -> None:
     policy, names = bound("set channel = 16KB in 64ms\n</a>.channel = 8KB in 16ms\n</b>.server_resource > 1%\n")
     assert policy.rate_bps(names.index("/a"), 1) == 512_000
     assert policy.rate_bps(names.index("/b"), 1) == 256_000
 
 
-def test_where_nothing_was_said_a_channel_has_a_size_all_the_same() -> None:
+def test_channel_rate_has_a_default() -> None:
     policy, names = bound("</a>.server_resource > 1%\n")
     assert policy.rate_bps(names.index("/a"), 1) == CHANNEL_BPS
 
 
-def test_a_response_time_widens_the_channel_of_what_is_large() -> None:
+def test_response_time_widens_the_channel_of_large_pages() -> None:
     policy, names = bound("set channel = 16KB in 64ms\n</a>.response_time < 100ms\n")
     a = names.index("/a")
     assert policy.rate_bps(a, 1000) == 256_000
@@ -48,7 +48,7 @@ def test_bounds_that_are_always_enforced_have_rules() -> None:
     assert [bool(found) for found in policy.buckets_of] == [name in by_class for name in names]
 
 
-def test_a_rate_for_each_node_grows_with_them() -> None:
+def test_rate_per_node_grows_with_the_number_of_nodes() -> None:
     one, _ = bound("</a>.num_requests < 5 * nodes\n", nodes=1)
     three, _ = bound("</a>.num_requests < 5 * nodes\n", nodes=3)
     assert three.rules[0].rate_per_s == 3 * one.rules[0].rate_per_s
@@ -59,7 +59,7 @@ def test_a_hard_share_of_an_unknown_capacity_is_not_enforced() -> None:
     assert policy.rules == []
 
 
-def test_what_is_always_available_passes_every_bucket() -> None:
+def test_always_available_classes_pass_every_bucket() -> None:
     policy, names = bound("</s/a>.available = always\n</s>.num_requests < 5\n")
     assert policy.buckets_of[names.index("/s/a")] == ()
     assert policy.buckets_of[names.index("/s")] == (0,)
@@ -73,7 +73,7 @@ def test_shares_follow_the_demand() -> None:
     assert policy.shares([PPM if at == a else 0 for at in range(len(names))])[a] == PPM
 
 
-def test_where_a_policy_contradicts_itself_what_was_written_first_counts() -> None:
+def test_first_constraint_wins_in_a_contradiction() -> None:
     text = "</a/*>.lifetime = 1s\n</*/b>.lifetime = 2s\n</x> before </y>\n</y> before </z>\n</z> before </x>\n"
     policy, names = bound(text)
     assert policy.terms[names.index("/a/*+/*/b")].lifetime_ms == 1000
@@ -82,7 +82,7 @@ def test_where_a_policy_contradicts_itself_what_was_written_first_counts() -> No
     assert shares["/y"] == shares["/z"] == 0
 
 
-def test_a_contradiction_that_was_not_looked_for_stops_no_replica() -> None:
+def test_undetected_contradiction_stops_no_replica() -> None:
     law = law_of(UNSEEN)
     cluster = Cluster("", "ab")
     cluster.tell("a", policy=PolicyText(law.text, law.packed))

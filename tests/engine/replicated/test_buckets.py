@@ -1,4 +1,4 @@
-"""Token buckets: the rate, the whole rate and nothing but the rate."""
+"""Token buckets: over time exactly the rate passes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def full(rule: BucketRule) -> Bucket:
 
 @given(st.lists(st.integers(1, 200_000), min_size=1, max_size=60), st.integers(1, 1_000_000))
 @settings(max_examples=200, deadline=None)
-def test_over_time_exactly_the_rate_passes_whatever_the_sizes(sizes: list[int], rate: int) -> None:
+def test_exactly_the_rate_passes_for_any_sizes(sizes: list[int], rate: int) -> None:
     """Somebody always waits: each starts in the first millisecond in which a token is there."""
     rule = BucketRule(0, (0,), "bytes", rate)
     bucket = full(rule)
@@ -38,7 +38,7 @@ def test_over_time_exactly_the_rate_passes_whatever_the_sizes(sizes: list[int], 
 
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 30_000)), max_size=60))
 @settings(max_examples=200, deadline=None)
-def test_never_more_than_the_rate_and_one_of_what_costs_most(steps: list[tuple[int, int]]) -> None:
+def test_never_exceeds_the_rate_by_more_than_one_request(steps: list[tuple[int, int]]) -> None:
     bucket = full(BYTES)
     now_ms = taken = most = 0
     for wait_ms, size in steps:
@@ -52,7 +52,7 @@ def test_never_more_than_the_rate_and_one_of_what_costs_most(steps: list[tuple[i
 
 
 @given(st.integers(-(10**9), 10**6), st.integers(1, 10**6))
-def test_it_opens_in_the_very_millisecond_that_it_says(level: int, rate: int) -> None:
+def test_opens_exactly_at_the_announced_time(level: int, rate: int) -> None:
     rule = BucketRule(0, (0,), "bytes", rate)
     bucket = Bucket(level, 100)
     opens_ms = bucket.open_at_ms(rule)
@@ -61,7 +61,7 @@ def test_it_opens_in_the_very_millisecond_that_it_says(level: int, rate: int) ->
     assert opens_ms == 100 or bucket.level_at(rule, opens_ms - 1) <= 0
 
 
-def test_one_that_fills_with_nothing_never_opens() -> None:
+def test_bucket_of_rate_zero_never_opens() -> None:
     bucket = full(NOTHING)
     assert bucket.open_at_ms(NOTHING) is None
     bucket.fill(NOTHING, 10**9)
@@ -79,7 +79,7 @@ def test_a_request_has_one_price_where_requests_are_counted() -> None:
     assert (rule.price(1, 7), rule.price(3, 99), rule.price(-1, -5)) == (REQUEST, 3 * REQUEST, -REQUEST)
 
 
-def test_what_is_given_back_is_there_again_and_no_more_than_a_full_bucket() -> None:
+def test_refund_does_not_overfill_the_bucket() -> None:
     bucket = full(BYTES)
     bucket.take(BYTES, 1, 3_000)
     bucket.take(BYTES, -1, -3_000)

@@ -1,4 +1,4 @@
-"""The queue of a class: any entry leaves, first or not, and the counts stay true."""
+"""Queues of a class: any entry can be removed, and the counts stay right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NODES = [ProcessId(name) for name in "abc"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 999)), max_size=50), st.data())
-def test_whoever_leaves_the_others_keep_their_order(entries: list[tuple[int, int]], data: st.DataObject) -> None:
+def test_removal_keeps_the_order_of_the_others(entries: list[tuple[int, int]], data: st.DataObject) -> None:
     one = ClassState("x")
     model: dict[tuple[ProcessId, int], Waiter] = {}
     for seq, (node, cost) in enumerate(entries):
@@ -32,7 +32,7 @@ def test_whoever_leaves_the_others_keep_their_order(entries: list[tuple[int, int
     assert (one.waiting, one.waiting_cost, one.queues) == (0, 0, {})
 
 
-def test_all_of_them_can_be_seen_and_forgotten() -> None:
+def test_all_waiters_can_be_listed_and_cleared() -> None:
     one = ClassState("x")
     one.add(NODES[1], 7, Waiter(2, 10, 0))
     one.add(NODES[0], 9, Waiter(1, 20, 0))
@@ -47,6 +47,6 @@ def test_totals_add_up() -> None:
     assert totals == Totals(11, 22, 33, 44, 55, 66)
 
 
-def test_class_numbers_follow_the_names_and_who_is_gone_is_the_default() -> None:
+def test_class_numbers_follow_names_and_fall_back_to_the_default() -> None:
     numbers = ClassNumbers(["a", "b", "c"], ["c", "x", "a"], default=1)
     assert [numbers[number] for number in (0, 1, 2, 3, -1, 1 << 40)] == [2, 1, 0, 1, 1, 1]

@@ -1,4 +1,4 @@
-"""The policy that travels, and what it is bound to."""
+"""Compiled policies: encoding, and the environment they are evaluated in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pipes(*walls_ms: int, capacity_bps: int = 1000) -> list[Pipe]:
 
 @pytest.mark.parametrize("wrong_ms", [-HOUR_MS, HOUR_MS, -(10**12), 10**12])
 @pytest.mark.parametrize("at", range(3))
-def test_one_clock_that_is_wrong_moves_nothing(wrong_ms: int, at: int) -> None:
+def test_one_wrong_clock_has_no_effect(wrong_ms: int, at: int) -> None:
     law = law_of(NIGHT)
     noon_ms = 12 * HOUR_MS
     walls = [noon_ms, noon_ms + 3, noon_ms + 7]
@@ -34,7 +34,7 @@ def test_one_clock_that_is_wrong_moves_nothing(wrong_ms: int, at: int) -> None:
     assert abs(environment.time_s - 12 * 3600) <= 1
 
 
-def test_nodes_that_have_not_reported_have_no_say() -> None:
+def test_nodes_without_a_report_are_ignored() -> None:
     law = law_of(NIGHT)
     silent = Pipe()
     silent.wall_ms = 10**12
@@ -44,16 +44,16 @@ def test_nodes_that_have_not_reported_have_no_say() -> None:
     assert environment.capacity_bps == 1000
 
 
-def test_before_anybody_reported_the_capacity_is_not_known() -> None:
+def test_capacity_is_unknown_before_the_first_report() -> None:
     assert law_of(NIGHT).environment(0, [], {}).capacity_bps is None
     assert law_of(NIGHT).environment(0, [], {}).nodes == 1
 
 
-def test_accesses_are_told_as_how_long_ago() -> None:
+def test_accesses_are_given_as_ages() -> None:
     assert law_of(NIGHT).environment(900, [], {3: 250}).accessed_ms == {3: 650}
 
 
-def test_load_is_the_mean_of_those_that_reported() -> None:
+def test_load_is_the_mean_over_reporting_nodes() -> None:
     two = pipes(0, 0)
     two[0].load_ppm, two[1].load_ppm = 100_000, 400_000
     assert law_of(NIGHT).environment(0, [*two, Pipe()], {}).load_ppm == 250_000
@@ -66,18 +66,18 @@ def test_only_a_policy_that_depends_on_time_is_bound_anew() -> None:
     assert not law_of("</a>.server_resource > 10%\n").binds_anew(0, 10**9)
 
 
-def test_it_travels() -> None:
+def test_encoding_round_trip() -> None:
     law = law_of(NIGHT)
     other = CompiledPolicy.of(law.text, law.packed)
     assert (other.names, other.digest, other.default) == (law.names, law.digest, law.default)
 
 
-def test_what_is_no_model_is_refused() -> None:
+def test_invalid_model_is_rejected() -> None:
     with pytest.raises(MsgspecError):
         CompiledPolicy.of("", b"\xc1 no model")
 
 
-def test_who_writes_no_lifetime_has_the_default_and_who_writes_nothing_has_none() -> None:
+def test_default_lifetime_applies_to_written_policies_only() -> None:
     def lifetimes_ms(law: CompiledPolicy) -> set[int | None]:
         return {terms.lifetime_ms for terms in law.bind(law.environment(0, [], {})).terms}
 

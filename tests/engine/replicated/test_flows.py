@@ -1,4 +1,4 @@
-"""Means of what comes and goes."""
+"""Moving averages of arrivals and starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def after(steps: int, per_step: int) -> Flow:
 
 
 @given(st.integers(100, 10**9))
-def test_a_steady_flow_is_seen_within_the_promised_time(per_step: int) -> None:
+def test_mean_converges_within_the_documented_time(per_step: int) -> None:
     rate = per_step * 1000 // STEP_MS
     assert abs(after(10, per_step).per_s - rate) <= 0.30 * rate
     assert abs(after(20, per_step).per_s - rate) <= 0.07 * rate + 1
@@ -25,7 +25,7 @@ def test_a_steady_flow_is_seen_within_the_promised_time(per_step: int) -> None:
 
 
 @given(st.integers(0, 10**12))
-def test_it_ends_at_nothing_and_never_below(per_step: int) -> None:
+def test_mean_decays_to_zero_and_not_below(per_step: int) -> None:
     flow = after(5, per_step)
     for _ in range(400):
         flow.step(1)
@@ -43,14 +43,14 @@ def test_several_steps_at_once_are_the_same(now: int, steps: int) -> None:
     assert (one.now, one.mean) == (other.now, other.mean)
 
 
-def test_a_long_silence_costs_no_more_than_it_must() -> None:
+def test_long_silence_takes_bounded_work() -> None:
     flow = after(5, 10**9)
     flow.step(10**15)
     assert flow.per_s == 0
 
 
 @given(st.integers(0, 10**9), st.integers(0, STEPS_MAX))
-def test_what_it_would_be_later_changes_nothing_now(per_step: int, steps: int) -> None:
+def test_per_s_after_has_no_side_effect(per_step: int, steps: int) -> None:
     flow, later = after(5, per_step), after(5, per_step)
     later.step(steps)
     assert flow.per_s_after(steps) == later.per_s

@@ -1,4 +1,4 @@
-"""Entries that are none, and policies that not all can read: all replicas pass over them alike, and say so."""
+"""Entries and policies of other versions: all replicas skip them alike, and report it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refusals(cluster: Cluster) -> list[EntryRejected]:
 @pytest.mark.parametrize(
     "body", [OTHER_FORMAT, b"", b"\xc1", bytes([entries.FORMAT]), entries.encode(NodeBatch(0, 0))[:-1]]
 )
-def test_an_entry_that_is_none_changes_nothing(body: bytes) -> None:
+def test_invalid_entry_changes_nothing(body: bytes) -> None:
     cluster = founded()
     before = cluster.machine.snapshot()
     cluster.machine.apply(99, A, body)
@@ -41,7 +41,7 @@ def test_an_entry_that_is_none_changes_nothing(body: bytes) -> None:
     assert [(one.position, one.origin, one.text) for one in refusals(cluster)] == [(99, A, None)]
 
 
-def test_whoever_cannot_read_what_comes_first_has_no_part_in_it() -> None:
+def test_unreadable_first_entry_is_fatal() -> None:
     machine = QosStateMachine(A, CompiledPolicy.empty(), lambda _effect: None)
     with pytest.raises(entries.OtherFormat, match="of format"):
         machine.apply(1, A, OTHER_FORMAT)
@@ -49,25 +49,25 @@ def test_whoever_cannot_read_what_comes_first_has_no_part_in_it() -> None:
         machine.restore(bytes([entries.FORMAT + 1]) + founded().machine.snapshot()[1:])
 
 
-def test_a_policy_that_one_of_the_members_cannot_read_is_refused() -> None:
+def test_policy_unreadable_to_a_member_is_rejected() -> None:
     cluster = founded()
     cluster.tell("a", report=NodeReport(1_000_000, 0, 0, "", LATER))  # b is not that far
     before = cluster.machine.law
     cluster.tell("a", policy=PolicyText("later", b"whatever that is", LATER))
     assert cluster.machine.law is before
     assert [(one.text, one.because) for one in refusals(cluster)] == [
-        ("later", f"it is in language {LATER}, and b reads up to {LANGUAGE}")
+        ("later", f"it is in language {LATER}, but b reads up to {LANGUAGE}")
     ]
 
 
-def test_a_policy_that_is_no_model_is_refused() -> None:
+def test_policy_without_a_valid_model_is_rejected() -> None:
     cluster = founded()
     cluster.tell("b", policy=PolicyText("none", b"\xc1"))
     assert [one.text for one in refusals(cluster)] == ["none"]
     assert cluster.machine.law.text == LAW.text
 
 
-def test_one_that_has_not_said_yet_what_it_reads_stops_rather_than_guess() -> None:
+def test_unreported_member_stops_at_an_unreadable_policy() -> None:
     machine = QosStateMachine(A, CompiledPolicy.empty(), lambda _effect: None)
     with pytest.raises(OtherLanguage, match="this version reads up to"):
         machine.apply(1, ProcessId("b"), entries.encode(NodeBatch(0, 0, policy=PolicyText("later", b"", LATER))))

@@ -1,4 +1,4 @@
-"""Pipes: what they hold, when they are full, and what is granted ahead."""
+"""Pipes: when they are full, and what is granted ahead."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def pipe_with(capacity_bps: int, *costs: int) -> Pipe:
     return pipe
 
 
-def test_one_that_has_not_reported_holds_nothing() -> None:
+def test_pipe_without_a_report_has_no_room() -> None:
     assert not pipe_with(0).has_room
     assert not pipe_with(0, 1000).has_room
 
 
-def test_it_is_full_when_its_channels_are_in_use_for_long() -> None:
+def test_full_when_long_channels_use_the_capacity() -> None:
     assert pipe_with(2 * RATE, 10**7).has_room
     assert not pipe_with(2 * RATE, 10**7, 10**7).has_room
 
 
-def test_what_will_soon_be_free_is_granted_ahead() -> None:
+def test_channels_that_end_soon_are_granted_ahead() -> None:
     """Channels that are held for 64 ms, two of them: within 50 ms there is use for one and a half more."""
     page = RATE * 64 // 1000
     granted = 0
@@ -41,7 +41,7 @@ def test_what_will_soon_be_free_is_granted_ahead() -> None:
     assert granted == 2 + round(2 * LOOKAHEAD_MS / 64)
 
 
-def test_a_visitor_has_time_to_come() -> None:
+def test_redirect_is_granted_further_ahead() -> None:
     here, there = held(0, 16_384, RATE, visits=False), held(0, 16_384, RATE, visits=True)
     assert here.ahead_bps == RATE * 50 // 64
     assert there.ahead_bps == RATE * 150 // 164
@@ -52,7 +52,7 @@ def test_a_visitor_has_time_to_come() -> None:
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(1_000, 10**5), st.booleans()), min_size=1, max_size=40),
 )
 @settings(max_examples=50, deadline=None)
-def test_grants_ahead_end_whatever_the_channels(capacity_bps: int, channels: list[tuple[int, int, bool]]) -> None:
+def test_grants_ahead_are_bounded(capacity_bps: int, channels: list[tuple[int, int, bool]]) -> None:
     """No more than what one channel after the other could start within the time that is looked ahead."""
     pipe = Pipe()
     pipe.capacity_bps = capacity_bps
@@ -68,7 +68,7 @@ def test_grants_ahead_end_whatever_the_channels(capacity_bps: int, channels: lis
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 10**6)), max_size=30), st.data())
-def test_what_is_taken_and_given_back_leaves_nothing(channels: list[tuple[int, int]], data: st.DataObject) -> None:
+def test_take_and_give_back_cancel_out(channels: list[tuple[int, int]], data: st.DataObject) -> None:
     pipe = Pipe()
     for number, (cost, rate) in enumerate(channels):
         pipe.take(A, number, held(0, cost, rate, visits=False))
@@ -79,7 +79,7 @@ def test_what_is_taken_and_given_back_leaves_nothing(channels: list[tuple[int, i
 
 
 @given(st.integers(1, 10**9), st.integers(0, 10**9))
-def test_whole_channels_share_what_would_be_left_over(rate: int, capacity_bps: int) -> None:
+def test_whole_channels_share_the_remainder(rate: int, capacity_bps: int) -> None:
     size = whole_channel(rate, capacity_bps)
     count = max(1, capacity_bps // rate)
     assert count * size <= max(capacity_bps, count)

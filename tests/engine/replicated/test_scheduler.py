@@ -1,7 +1,7 @@
-"""Who is next: fairness by arithmetic on fake time.
+"""Scheduler: fairness by arithmetic on fake time.
 
-One node with one channel, which is given back as soon as it is taken: each round starts exactly one request, so that
-what the classes got can be counted to the byte. Requests cost so much that nothing is granted ahead.
+One node with one channel, which is released as soon as it is taken: each round starts exactly one request, so that the
+bytes of each class can be counted exactly. Requests cost so much that nothing is granted ahead.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ FIVE = "".join(f"</{name}>.server_resource = {share}%\n" for name, share in zip(
     st.lists(st.integers(1, 4), min_size=20, max_size=30),
 )
 @settings(max_examples=20, deadline=None)
-def test_two_that_wait_differ_by_at_most_one_request_each(a: list[int], b: list[int]) -> None:
+def test_two_backlogged_classes_differ_by_at_most_one_request(a: list[int], b: list[int]) -> None:
     """Over any period in which both wait: |got_a / share_a - got_b / share_b| <= c_a / share_a + c_b / share_b."""
     line = Line(TWO)
     line.wait("/a", [one * LONG for one in a])
@@ -112,7 +112,7 @@ def test_five_classes_of_one_size() -> None:
     )
 
 
-def test_who_comes_back_has_saved_up_nothing() -> None:
+def test_idle_class_gets_no_credit() -> None:
     line = Line(TWO)
     line.wait("/a", [LONG] * 100)
     for _ in line.rounds(50):
@@ -123,7 +123,7 @@ def test_who_comes_back_has_saved_up_nothing() -> None:
     assert first[:4] != ["/b"] * 4
 
 
-def test_who_was_served_alone_owes_nothing() -> None:
+def test_class_served_alone_has_no_debt() -> None:
     """What /a took while nobody else wanted it does not hold it back when /b comes, nor when all waited for no one."""
     line = Line(TWO)
     line.wait("/a", [LONG] * 40)
@@ -134,7 +134,7 @@ def test_who_was_served_alone_owes_nothing() -> None:
     assert Counter(name for name, _ in line.rounds(40))["/a"] in (9, 10, 11)
 
 
-def test_priority_goes_before_whatever_others_had() -> None:
+def test_priority_wins_over_virtual_time() -> None:
     line = Line("</a> before </b>\n")
     line.wait("/b", [LONG] * 20)
     line.wait("/a", [LONG] * 10)
@@ -149,7 +149,7 @@ def test_a_floor_holds_against_a_priority() -> None:
     assert abs(got["/b"] - 20) <= 1
 
 
-def test_those_without_a_share_divide_evenly_what_nobody_else_can_use() -> None:
+def test_classes_without_a_share_divide_the_rest_evenly() -> None:
     line = Line("</a> before </b>\n</a> before </c>\n")
     line.wait("/b", [LONG] * 30)
     line.wait("/c", [LONG] * 30)
@@ -171,7 +171,7 @@ def test_shares_that_change_hold_from_then_on() -> None:
     assert abs(got["/a"] - 60) <= 1
 
 
-def test_always_goes_first_and_pays_nothing() -> None:
+def test_always_available_class_is_first_and_not_charged() -> None:
     line = Line("</now>.available = always\n" + TWO)
     line.wait("/a", [LONG] * 10)
     before = line.virtual("/now")
@@ -180,7 +180,7 @@ def test_always_goes_first_and_pays_nothing() -> None:
     assert line.virtual("/now") == before
 
 
-def test_what_was_not_used_is_given_back_by_the_share_of_then() -> None:
+def test_refund_uses_the_share_of_the_charge() -> None:
     line = Line(TWO)
     line.wait("/a", [LONG] * 50)
     line.wait("/b", [LONG] * 50)
@@ -194,7 +194,7 @@ def test_what_was_not_used_is_given_back_by_the_share_of_then() -> None:
     assert line.virtual(name) in (after_refund, after_refund + LONG * PPM // share)  # it may have been the next again
 
 
-def test_what_was_paid_in_an_earlier_era_is_not_given_back() -> None:
+def test_charges_of_an_earlier_era_are_not_refunded() -> None:
     line = Line(TWO)
     line.wait("/a", [LONG])
     line.round()  # now /a runs, and nobody waits
@@ -204,7 +204,7 @@ def test_what_was_paid_in_an_earlier_era_is_not_given_back() -> None:
     assert line.virtual("/a") == before
 
 
-def test_a_hard_share_holds_though_nobody_else_wants_anything() -> None:
+def test_hard_share_holds_without_contention() -> None:
     cluster = Cluster(CHANNEL + "</a>.server_resource < 10% hard\n", "a", 10 * RATE)
     a, page = cluster.number("/a"), 16_384
     cluster.tell("a", 0, submitted=[(number, a, page) for number in range(1, 400)])
@@ -217,7 +217,7 @@ def test_a_hard_share_holds_though_nobody_else_wants_anything() -> None:
     assert abs(started * page - RATE * 10) <= 2 * page + RATE // 10
 
 
-def test_who_has_no_tokens_holds_up_nobody() -> None:
+def test_class_without_tokens_does_not_block_others() -> None:
     line = Line("</few>.num_requests < 1\n</b>.server_resource = 50%\n")
     line.wait("/few", [LONG] * 3)
     assert line.round()[0] == "/few"
@@ -226,7 +226,7 @@ def test_who_has_no_tokens_holds_up_nobody() -> None:
     assert line.machine.scheduler.wake_ms is None or line.machine.scheduler.wake_ms > 0
 
 
-def test_a_bound_of_nothing_lets_nobody_through_and_wakes_nobody() -> None:
+def test_bound_of_zero_blocks_without_wake_ups() -> None:
     cluster = Cluster(CHANNEL + "</no>.server_resource < 0% hard\n", "a", RATE)
     cluster.tell("a", 0, submitted=[(1, cluster.number("/no"), 1000)])
     assert not [one for one in cluster.effects if isinstance(one, Granted)]
@@ -234,7 +234,7 @@ def test_a_bound_of_nothing_lets_nobody_through_and_wakes_nobody() -> None:
 
 
 @pytest.mark.parametrize("first", ["/a", "/b"])
-def test_the_one_who_has_waited_longest_at_a_node_with_room(first: str) -> None:
+def test_longest_waiting_request_at_a_node_with_room_is_next(first: str) -> None:
     cluster = Cluster(CHANNEL + TWO, "abc", RATE)
     names = [first, "/b" if first == "/a" else "/a"]
     for node in "abc":

@@ -1,4 +1,4 @@
-"""The replicated machine, by hand: who starts, who waits, who is sent where."""
+"""State machine, driven by hand: which requests start, wait, or are redirected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def grants(cluster: Cluster) -> list[tuple[int, str]]:
     return [(one.number, one.at.name) for one in cluster.effects if isinstance(one, Granted)]
 
 
-def test_what_finds_room_starts_in_the_entry_that_submitted_it() -> None:
+def test_request_starts_in_its_own_entry_if_there_is_room() -> None:
     cluster = Cluster(SPEC, capacity_bps=512_000)
     cluster.tell("a", submitted=[(1, cluster.number("/a"), PAGE)])
     assert grants(cluster) == [(1, "a")]
@@ -74,14 +74,14 @@ def test_always_takes_what_it_needs_and_leaves_the_others_their_shares() -> None
     assert abs(started[b] - 3 * started[a]) <= 3
 
 
-def test_always_goes_before_everybody_who_came_earlier() -> None:
+def test_always_available_requests_overtake_earlier_ones() -> None:
     cluster = full(channels=1)
     cluster.tell("a", submitted=[(10, cluster.number("/a"), PAGE), (11, cluster.number("/now"), PAGE)])
     cluster.tell("a", finished=[(1, PAGE)])
     assert grants(cluster)[0] == (11, "a")
 
 
-def test_a_request_goes_to_where_there_is_room_and_the_channel_is_held_for_it() -> None:
+def test_request_is_redirected_to_a_node_with_room() -> None:
     cluster = full("ab")
     cluster.tell("a", submitted=[(10, cluster.number("/a"), PAGE)])
     assert grants(cluster) == []
@@ -92,7 +92,7 @@ def test_a_request_goes_to_where_there_is_room_and_the_channel_is_held_for_it() 
     assert ("a", 10) not in cluster.running("b")
 
 
-def test_the_node_that_gets_a_visitor_is_told() -> None:
+def test_receiving_node_gets_the_reservation() -> None:
     cluster = full("ab")
     cluster.tell("b", submitted=[(10, cluster.number("/a"), PAGE)])
     cluster.tell("a", finished=[(1, PAGE)])
@@ -100,7 +100,7 @@ def test_the_node_that_gets_a_visitor_is_told() -> None:
     assert [(one.owner.name, one.number, one.cost) for one in reserved] == [("b", 10, PAGE)]
 
 
-def test_a_grant_that_crosses_its_end_gives_the_channel_back_wherever_it_is() -> None:
+def test_cancellation_releases_a_grant_at_any_node() -> None:
     cluster = full("ab")
     cluster.tell("a", submitted=[(10, cluster.number("/a"), PAGE)])
     cluster.tell("b", finished=[(1, PAGE)])
@@ -108,7 +108,7 @@ def test_a_grant_that_crosses_its_end_gives_the_channel_back_wherever_it_is() ->
     assert ("a", 10) not in cluster.running("b")
 
 
-def test_a_visitor_who_does_not_come_costs_nothing() -> None:
+def test_unused_redirect_costs_nothing() -> None:
     cluster = full("ab")
     one = cluster.machine.classes[cluster.number("/a")]
     cluster.tell("a", submitted=[(10, cluster.number("/a"), PAGE)])
@@ -127,7 +127,7 @@ def test_without_redirection_a_request_waits_where_it_is() -> None:
     assert grants(cluster) == []
 
 
-def test_a_bound_on_a_rate_holds_although_everything_is_idle() -> None:
+def test_rate_bound_holds_without_contention() -> None:
     cluster = Cluster(SPEC)
     few = cluster.number("/few")
     cluster.tell("a", 0, submitted=[(number, few, PAGE) for number in range(10)])
@@ -140,7 +140,7 @@ def test_a_bound_on_a_rate_holds_although_everything_is_idle() -> None:
     assert started_ms == [0, *range(401, 4001, 500)]
 
 
-def test_members_that_leave_take_their_entries_and_channels_with_them() -> None:
+def test_leaving_members_lose_their_requests_and_channels() -> None:
     cluster = full("abc")
     cluster.tell("b", submitted=[(10, cluster.number("/a"), PAGE)])
     cluster.view("ac")
@@ -148,7 +148,7 @@ def test_members_that_leave_take_their_entries_and_channels_with_them() -> None:
     assert sorted(pid.name for pid in cluster.machine.pipes) == ["a", "c"]
 
 
-def test_a_member_that_comes_back_says_everything_again() -> None:
+def test_returning_member_restates_its_requests() -> None:
     cluster = full("ab")
     cluster.view("a")
     cluster.view("ab")
@@ -158,7 +158,7 @@ def test_a_member_that_comes_back_says_everything_again() -> None:
     assert cluster.running("b") == [("b", 7), ("b", 8)]
 
 
-def test_a_new_policy_keeps_who_waits_by_the_name_of_the_class() -> None:
+def test_policy_change_keeps_waiting_requests_by_class_name() -> None:
     cluster = full(channels=1)
     cluster.tell("a", submitted=[(10, cluster.number("/a"), PAGE), (11, cluster.number("/b"), PAGE)])
     law = law_of("</x>.server_resource > 1%\n</b>.server_resource = 50%\n")

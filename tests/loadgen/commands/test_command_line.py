@@ -1,4 +1,4 @@
-"""The commands as a user types them: what they make, and one line for everything that cannot work."""
+"""The commands as a user types them: their output, and a one-line error for invalid input."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_same_seed_gives_the_same_file(suffix: str, tmp_path: Path) -> None:
     assert made[0] == made[1] != made[2]
 
 
-def test_traces_out_of_others(trace: str, tmp_path: Path) -> None:
+def test_transformed_traces(trace: str, tmp_path: Path) -> None:
     whole = list(read_trace(trace))
 
     def made(*arguments: str) -> list[float]:
@@ -79,7 +79,7 @@ REFUSED = [
     (["run", "nowhere", "--target", "http://127.0.0.1:1"], "nowhere: No such file"),
     (["run", "T", "--target", "http://192.0.2.1"], "--allow-remote"),
     (["run", "T", "--target", "http://127.0.0.1:1", "--timeout", "soon"], "--timeout: 'soon' is not a duration"),
-    (["run", "T", "--target", "http://127.0.0.1:1", "--timeout", "0s"], "--timeout: '0s' is no time at all"),
+    (["run", "T", "--target", "http://127.0.0.1:1", "--timeout", "0s"], "--timeout: '0s' is not greater than 0"),
     (["run", "T", "--target", "http://127.0.0.1:1", "--processes", "0"], "--processes: '0'"),
     (["run", "T", "--target", "http://127.0.0.1:1", "--processes", "999"], "at most 64"),
     (["run", "T", "--target", "http://127.0.0.1:1", "--connections", "999999"], "at most 50000"),
@@ -90,29 +90,29 @@ REFUSED = [
     (["run", "T", "--target", "http://127.0.0.1:1", "--assert", "C.served>1%"], "no class 'C'; it has A, B"),
     (["run", "T", "--target", "http://127.0.0.1:1", "--assert", "fine"], "--assert 'fine': not understood"),
     (["run", "T", "--target", "http://127.0.0.1:1", "--spread", "70,30"], "2 weights for 1 targets"),
-    (["run", "T", "--target", "http://127.0.0.1:1", "--speed", "0"], "--speed: has to be more than 0"),
+    (["run", "T", "--target", "http://127.0.0.1:1", "--speed", "0"], "--speed: has to be greater than 0"),
     (["run", "T", "--target", "http://127.0.0.1:1", "--out", "/no/such/folder/x"], "/no/such/folder/x: No such file"),
-    (["run", "T", "--target", "http://127.0.0.1:1", "-z", "5s"], "say with -c"),
+    (["run", "T", "--target", "http://127.0.0.1:1", "-z", "5s"], "add -c with"),
     (["run", "T", "--target", "http://127.0.0.1:1", "--pause", "5ms"], "--pause is for closed loops"),
     (["run", "http://127.0.0.1:1/"], "add -c 64 -z 10s"),
     (["run", "http://127.0.0.1:1/", "-c", "1", "--target", "http://127.0.0.1:1"], "leave out --target"),
     (["run", "http://192.0.2.1/", "-c", "1"], "--allow-remote"),
-    (["replay", "T"], "not the results of a run"),
-    (["report", "T"], "neither results nor the summary"),
+    (["replay", "T"], "not a results file"),
+    (["report", "T"], "neither results nor a summary"),
     (["report", "nowhere"], "nowhere: No such file"),
     (["trace"], "--rate is missing"),
     (["trace", "--rate", "5"], "add --duration"),
     (["trace", "--rate", "x2", "--duration", "5s"], "is for a given trace"),
     (["trace", "--rate", "5@5s", "--duration", "9s"], "leave out --duration"),
-    (["trace", "--rate", "5", "--duration", "5s", "--speed", "2"], "--speed is for traces out of others"),
+    (["trace", "--rate", "5", "--duration", "5s", "--speed", "2"], "--speed is for given traces"),
     (["trace", "--rate", "5", "--duration", "5s", "--flash", "Z=x2@1s+1s"], "no class 'Z'"),
     (["trace", "--rate", "5", "--duration", "5s", "--seed", "x"], "--seed"),
-    (["trace", "--rate", "9999999", "--duration", "9999s"], "requests, at most"),
-    (["trace", "T", "--rate", "5"], "write such as x2"),
+    (["trace", "--rate", "9999999", "--duration", "9999s"], "requests; the limit is"),
+    (["trace", "T", "--rate", "5"], "such as x2"),
     (["trace", "T", "--duration", "5s"], "--duration is for new traces"),
-    (["trace", "T", "--out", "T"], "is also read"),
+    (["trace", "T", "--out", "T"], "is also an input"),
     (["trace", "T", "--from", "5s", "--to", "5s"], "--from has to be before --to"),
-    (["trace", "--from-log", "T"], "no requests in it"),
+    (["trace", "--from-log", "T"], "no requests found"),
 ]
 
 
@@ -140,7 +140,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("command", ["run", "replay", "report"])
-def test_help_says_of_what_latencies_are(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_explains_latencies(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([command, "--help"])
     text = " ".join(capsys.readouterr().out.split())

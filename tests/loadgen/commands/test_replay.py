@@ -1,4 +1,4 @@
-"""A replay sends what the run sent and judges as it did; options given to it win; secrets are in no file."""
+"""A replay sends and judges as the recorded run did; options override it; secrets are in no file."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def test_patience_and_limits_are_as_they_were(tmp_path: Path, capsys: pytest.Cap
     kept = {"timeout_s": 0.3, "connect_timeout_s": 7.0, "send_within_s": 1.5, "connections": 3, "body_max": 1024}
     assert {name: again.facts[name] for name in kept} == {name: first.facts[name] for name in kept} == kept
     expected = "--connections 3 --timeout 0.3s --connect-timeout 7s --send-within 1.5s --body-max 1024"
-    assert f"note: as in {first.results_file}: {expected}\n" in capsys.readouterr().err
+    assert f"note: options taken over from {first.results_file}: {expected}\n" in capsys.readouterr().err
 
 
-def test_what_is_as_usual_is_not_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_default_options_are_not_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with MisbehavingServer(_ok) as server:
         first = run(tmp_path / "first", evenly(2, 100), "--target", server.url)
         replay(tmp_path / "again", first.results_file)
@@ -98,7 +98,10 @@ def test_secrets_are_in_no_file_and_told_of(tmp_path: Path, capsys: pytest.Captu
         replay(tmp_path / "again", first.results_file)
         assert not any(b"Authorization" in head or b"Cookie" in head for head in server.heads)
         assert all(b"X-Group: blue" in head for head in server.heads)
-        assert f"{first.results_file} had Authorization, Cookie, whose values are not kept" in capsys.readouterr().err
+        assert (
+            f"{first.results_file} had the headers Authorization, Cookie, whose values are not recorded"
+            in capsys.readouterr().err
+        )
         server.heads.clear()
         replay(tmp_path / "third", first.results_file, *secret)
         assert all(b"Bearer s3cr3t" in head for head in server.heads)
@@ -115,7 +118,7 @@ def test_names_that_suggest_a_secret(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Accept", "User-Agent", "X-Author", "X-Group", "If-None-Match"])
-def test_and_those_that_do_not(name: str) -> None:
+def test_names_that_do_not_suggest_a_secret(name: str) -> None:
     assert not suggests_secret(name)
 
 

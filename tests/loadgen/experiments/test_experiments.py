@@ -1,4 +1,4 @@
-"""Experiments as a user runs them: real nodes, a real load, files, a page, a verdict, an exit code."""
+"""Experiments as a user runs them: real nodes, a real load, files, a report, a verdict, an exit code."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def test_one_node_keeps_always_and_shares(tmp_path: Path, capsys: pytest.Capture
     assert "Table 1, ours beside the paper" in page
     assert "http://" not in page  # needs nothing from elsewhere
     assert (tmp_path / "always-16k" / "n1.access.log").stat().st_size > 0
-    proved = next(check for check in one["checks"] if check["text"].startswith("the analysis of the logs"))
+    proved = next(check for check in one["checks"] if check["text"].startswith("the log analysis"))
     assert proved["holds"]
     assert "held" in proved["actual"]
-    assert "What the logs prove" in page
+    assert "Verdicts of the log analysis" in page
     report = json.loads((tmp_path / "analysis" / "always-16k" / "report.json").read_text())
     assert report["outcome"] != "not tested"
     _check_with_the_verifier(report, tmp_path / "always-16k" / "n1.access.log")
@@ -103,7 +103,7 @@ def test_three_nodes_of_which_the_first_gets_most_requests(tmp_path: Path, capsy
     assert all('"decision":"served"' in log for log in logs)
 
 
-def test_what_promises_cost_beside_a_plain_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_throughput_beside_a_plain_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--quick", "--scale", "0.8", "--no-analysis", "--nodes", "3", "--out", str(tmp_path), "--json"]
     code = main(["experiments", "throughput", *options])
     said = capsys.readouterr()
@@ -138,7 +138,7 @@ class _Broken:
 
 
 @pytest.mark.parametrize("findings", [None, ExperimentFindings("Nothing.", [Check("it <holds>", False, "no")])])
-def test_what_fails_is_told_and_the_page_is_there(tmp_path: Path, findings: ExperimentFindings | None) -> None:
+def test_failure_is_reported_and_the_report_is_written(tmp_path: Path, findings: ExperimentFindings | None) -> None:
     said: list[str] = []
     (done,) = carry_out([_Broken(findings)], tmp_path, Size(quick=True), said.append)
     assert done.findings.verdict == "fail"
@@ -151,7 +151,7 @@ def test_what_fails_is_told_and_the_page_is_there(tmp_path: Path, findings: Expe
     assert json.loads((tmp_path / "summary.json").read_text())["experiments"][0]["verdict"] == "fail"
 
 
-_ONE_NODE = "--spread skewed is not applied: there is one node; say with --nodes how many, such as 3."
+_ONE_NODE = "--spread skewed is not applied: there is one node; add --nodes with their number, such as --nodes 3."
 _ALIKE = "servers are compared side by side, and each gets the same load."
 
 
@@ -165,7 +165,7 @@ _ALIKE = "servers are compared side by side, and each gets the same load."
         ("response", 1, "", [f"--spread skewed is not applied: {_ALIKE}"]),
         ("peers", 1, "", [f"--spread skewed is not applied: {_ALIKE}"]),
         ("scale-out", 1, "skewed", []),
-        ("partition", 3, "skewed", ["--nodes 3 is not applied: the experiment says itself which nodes there are."]),
+        ("partition", 3, "skewed", ["--nodes 3 is not applied: the experiment has a fixed set of nodes."]),
     ],
 )
 def test_options_that_an_experiment_has_no_use_for_are_told(
@@ -203,7 +203,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     old = tmp_path / "sizes" / "n1.access.log"
     old.parent.mkdir()
     old.write_text("{}")
-    with pytest.raises(UsageError, match=r"thesis\.tex: is not of an experiment"):
+    with pytest.raises(UsageError, match=r"thesis\.tex: is not a file of an experiment"):
         Workbench("shares-16k", mine.parent, Size(), print)
     assert mine.read_text() == "years of work"
     Workbench("sizes", old.parent, Size(), print).close()
@@ -258,7 +258,7 @@ def _greet(server: socket.socket, times: int) -> None:
             connection.sendall(b"hello")
 
 
-def test_one_that_fails_sets_the_exit_code(
+def test_failed_experiment_sets_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = _Broken(ExperimentFindings("Nothing.", [Check("it holds", False, "no")]), SIDE_BY_SIDE)
@@ -275,7 +275,7 @@ def test_one_that_fails_sets_the_exit_code(
     assert f"note:   --spread one is not applied: {_ALIKE}" in out
 
 
-def test_without_names_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_experiments_are_listed_without_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["experiments"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [one.name for one in CATALOGUE]
 
@@ -295,7 +295,7 @@ def test_every_experiment_has_a_specification_and_says_what_it_shows(tmp_path: P
 @pytest.mark.parametrize("one", [contention, throughput, response])
 def test_the_page_says_where_our_pages_are_smaller_than_the_papers(one: ModuleType) -> None:
     (experiment,) = [known for known in CATALOGUE if type(known).__module__ == one.__name__]
-    ours = f"Its pages are of 128 KB, ours of {one.SIZE // 1024} KB"
+    ours = f"Its pages have 128 KB, ours {one.SIZE // 1024} KB"
     assert ours in experiment.printed
     shown = page(
         [CompletedExperiment(experiment, ExperimentFindings("Seen.", [Check("it holds", True, "")]), None, 1.0)],

@@ -1,4 +1,4 @@
-"""What experiments are judged by, on made-up evidence whose truth is known."""
+"""Criteria of the experiments, on synthetic evidence with known results."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def test_always_means_every_one() -> None:
     assert not judge_served([], "/a", 100.0, "clients").holds
 
 
-def test_who_was_sent_on_is_counted_where_it_arrived() -> None:
+def test_redirected_request_counts_where_it_arrived() -> None:
     rows = [seen("/a", 1.0, MOVED), seen("/a", 1.1, node="n2")]
     assert judge_served(rows, "/a", 100.0, "logs").holds
 
 
-def test_logs_that_tell_another_story_are_noticed() -> None:
+def test_disagreement_of_logs_and_clients_is_detected() -> None:
     rows = served_at({"/a": 5})
     assert judge_witnesses(evidence(rows)).holds
     assert not judge_witnesses(evidence(rows, rows[:-1])).holds
@@ -325,7 +325,7 @@ def broken(findings: ExperimentFindings) -> str:
     return "; ".join(check.text for check in findings.checks if not check.holds)
 
 
-def test_a_cluster_that_grows_and_shrinks_keeps_its_promises() -> None:
+def test_growing_and_shrinking_cluster_keeps_its_guarantees() -> None:
     good = grown()
     assert (good.verdict, broken(good)) == (PASS, "")
     assert len(good.tables[0].rows) == 6
@@ -347,15 +347,19 @@ def test_a_cluster_that_does_not_use_what_joined_fails() -> None:
     ],
     ids=["a is short", "b is short", "c over its rate", "c far below it"],
 )
-def test_a_promise_that_is_broken_while_nodes_come_and_go(per_node: dict[str, int], what: str) -> None:
+def test_guarantee_broken_while_nodes_join_and_leave(per_node: dict[str, int], what: str) -> None:
     assert what in broken(grown(per_node))
 
 
 def test_requests_may_be_lost_with_the_killed_node_only() -> None:
     lost = seen("/a", GROWN[scale_out.KILL] + 1.0, FAILED, sent_on=True)
     assert grown(more=[lost]).verdict == PASS
-    assert "no request is lost" in broken(grown(more=[lost._replace(was_sent_on=False)]))
-    assert "no request is lost" in broken(grown(more=[seen("/a", 20.0, FAILED, sent_on=True)]))
+    assert "only requests redirected to a killed node are lost" in broken(
+        grown(more=[lost._replace(was_sent_on=False)])
+    )
+    assert "only requests redirected to a killed node are lost" in broken(
+        grown(more=[seen("/a", 20.0, FAILED, sent_on=True)])
+    )
 
 
 CUT_S = (14, 36)
@@ -394,7 +398,7 @@ def parted(found: Evidence, views: partition.Views = CUT_VIEWS, agreement: Seque
     return broken(findings)
 
 
-def test_a_cluster_that_is_cut_keeps_its_promises_on_both_sides() -> None:
+def test_partitioned_cluster_keeps_its_guarantees_on_both_sides() -> None:
     assert parted(cut_up()) == ""
 
 
@@ -495,7 +499,7 @@ def test_what_is_said_of_a_peer_follows_from_its_numbers() -> None:
     assert "/a is short: 30 % of the pipe where 58 % are due to it" in of((30, 70), 99, (70, 30))
     assert "when /a asks for more than that, /b is left 1 %" in of((58, 40), 99, (99, 1))
     assert "40 % of the pipe are used: the rest is lost" in of((58, 40), 40, (60, 40))
-    assert "people wait for up to 9.0 s (p99)" in of((58, 40), 99, (60, 40), 9.0)
+    assert "responses take up to 9.0 s (p99)" in of((58, 40), 99, (60, 40), 9.0)
 
 
 def test_evidence_of_one_node() -> None:

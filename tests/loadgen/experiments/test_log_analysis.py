@@ -1,4 +1,4 @@
-"""What the analysis of the logs adds to an experiment's findings, and what becomes of one that cannot be made."""
+"""What the log analysis adds to an experiment's findings, and what happens if the analysis cannot run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _report(kind: str, outcome: str) -> dict[str, object]:
         ("lifetime", "violated", True, PASS),
     ],
 )
-def test_a_promise_that_is_violated_fails_the_experiment(kind: str, outcome: str, quick: bool, verdict: str) -> None:
+def test_violated_guarantee_fails_the_experiment(kind: str, outcome: str, quick: bool, verdict: str) -> None:
     findings = _findings()
     add(findings, _report(kind, outcome), "x/report.html", quick=quick)
     assert findings.verdict == verdict
@@ -49,13 +49,13 @@ def test_a_promise_that_is_violated_fails_the_experiment(kind: str, outcome: str
     assert any("the longest wait" in text for text in told) == (outcome == "violated")
 
 
-def test_logs_that_cannot_be_read_fail_it() -> None:
+def test_unreadable_logs_fail_the_experiment() -> None:
     findings = _findings()
     add(findings, {"name": "x", "error": "no request could be read"}, "x")
     assert findings.verdict == FAIL
 
 
-def test_without_java_it_is_said_and_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_is_noted_and_fails_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real command, in an environment in which Spark's own modules cannot be imported."""
     experiment = CATALOGUE[0]
     (tmp_path / experiment.name).mkdir()

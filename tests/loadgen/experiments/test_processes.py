@@ -1,4 +1,4 @@
-"""Processes of experiments are asked to end once: a node that is asked twice breaks off what it is answering."""
+"""Processes of experiments are asked to end once: a node that is asked twice aborts its responses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_who_was_asked_already_is_only_waited_for(process: subprocess.Popen[bytes]) -> None:
+def test_process_that_was_asked_to_end_is_only_awaited(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     assert process.stdout is not None
     assert process.stdout.readline() == b"asked\n"  # two signals that it had not looked at would be one
@@ -49,7 +49,7 @@ def test_who_was_asked_already_is_only_waited_for(process: subprocess.Popen[byte
     assert process.returncode == 1
 
 
-def test_who_was_not_is_asked_once(process: subprocess.Popen[bytes]) -> None:
+def test_running_process_is_asked_to_end_once(process: subprocess.Popen[bytes]) -> None:
     end(process)
     end(process)
     assert process.returncode == 1

@@ -1,4 +1,4 @@
-"""The other servers that are installed start from what is written for them, pass requests on, and end."""
+"""Installed proxies start with the generated configuration, forward requests, and stop."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def test_a_peer_passes_pages_on(tmp_path: Path, peer: Peer) -> None:
             urllib.request.urlopen(f"{proxy.url}/a/page.html", timeout=10)
 
 
-def test_a_pipe_is_divided_up_as_promised_and_a_server_that_ends_says_why(tmp_path: Path) -> None:
+def test_pipe_is_divided_by_shares_and_failed_start_is_reported(tmp_path: Path) -> None:
     root = make_site(tmp_path / "site", {"/a": 10})
     with NodeProcesses(tmp_path, ["--root", str(root)], cluster=False) as nodes:
         task = ProxyTask(nodes.begin("slow").wait(), tmp_path / "peer", {"/a": 1.0}, 60.0, 0.5)
         divided = task._replace(parts={"/a": 0.6, "/b": 0.39, "/c": 0.01}, capacity_per_s=50.0)
         assert divided.rates() == {"/a": 30.0, "/b": 19.5, "/c": 0.5}
         assert divided.places(10) == {"/a": 6, "/b": 4, "/c": 1}
-        with pytest.raises(CannotRun, match="sh ended by itself: a bad file"):
+        with pytest.raises(CannotRun, match="sh exited unexpectedly: a bad file"):
             Proxy("peer", task, lambda port: f"{port}", lambda file: ["sh", "-c", f"test -s {file} && echo a bad file"])

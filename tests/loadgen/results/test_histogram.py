@@ -1,4 +1,4 @@
-"""Histograms keep three digits, add up, and are written as HdrHistogram reads them."""
+"""Histograms keep three digits, add up, and are encoded as HdrHistogram reads them."""
 
 from __future__ import annotations
 

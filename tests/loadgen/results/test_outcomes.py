@@ -1,4 +1,4 @@
-"""Every way in which a server can treat a request has its name, and no request is without an outcome."""
+"""Every behaviour of a server has a named outcome, and every request has an outcome."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ FAILURES: dict[str, tuple[Callable[[Talk], None], str]] = {
     "cut off within the head": (_answering(b"HTTP/1.1 200 OK\r\nContent-", close=True), o.CUT_OFF),
     "stalled": (_refuse_nothing_say_nothing, o.TIMEOUT),
     "dripping": (_drip, o.TIMEOUT),
-    "garbage": (_answering(b"\x16\x03\x01 SSH-2.0-hello\r\n\r\n"), "bad answer: not an HTTP answer"),
-    "garbage without an end": (_answering(b"SSH-2.0-hello"), "bad answer: not an HTTP answer"),
+    "garbage": (_answering(b"\x16\x03\x01 SSH-2.0-hello\r\n\r\n"), "bad answer: not an HTTP response"),
+    "garbage without an end": (_answering(b"SSH-2.0-hello"), "bad answer: not an HTTP response"),
     "an endless head": (_endless_head, "bad answer: a head of more than"),
     "two lengths": (
         _answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
@@ -70,13 +70,13 @@ FAILURES: dict[str, tuple[Callable[[Talk], None], str]] = {
     ),
     "a bad chunk": (
         _answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n"),
-        "bad answer: not the size of a chunk",
+        "bad answer: not a chunk size",
     ),
-    "huge": (_answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"), "bad answer: an answer of 5000 bytes"),
+    "huge": (_answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"), "bad answer: a response of 5000 bytes"),
     "404": (_answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), "status 404"),
     "500": (_answering(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"), "status 500"),
-    "interim for ever": (_answering(b"HTTP/1.1 100 Continue\r\n\r\n" * 20), "bad answer: status 100"),
-    "switching protocols": (_answering(b"HTTP/1.1 101 Switching\r\n\r\n"), "bad answer: status 101"),
+    "interim for ever": (_answering(b"HTTP/1.1 100 Continue\r\n\r\n" * 20), "bad answer: unexpected status 100"),
+    "switching protocols": (_answering(b"HTTP/1.1 101 Switching\r\n\r\n"), "bad answer: unexpected status 101"),
 }
 
 
@@ -93,7 +93,7 @@ def test_a_failure_is_named_by_its_cause(kind: str, tmp_path: Path) -> None:
     assert all(result["cause"].startswith(cause) for result in ran.results)
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_no_server_listens(tmp_path: Path) -> None:
     ran = run(tmp_path, evenly(5, 100), "--target", f"http://127.0.0.1:{free_port()}")
     assert ran.causes == {o.REFUSED: 5}
 
@@ -173,7 +173,7 @@ def test_a_server_that_closes_between_requests_costs_a_retry_and_no_failure(tmp_
     assert ran.summary["all"]["retries"] == 9
 
 
-def test_what_nobody_asked_for_is_counted(tmp_path: Path) -> None:
+def test_unrequested_data_is_counted(tmp_path: Path) -> None:
     with MisbehavingServer(_answering(OK + OK)) as server:
         ran = run(tmp_path, evenly(5, 20), "--target", server.url)
     assert ran.outcomes == {"accepted": 5}

@@ -1,4 +1,4 @@
-"""Summaries, assertions and comparisons, on results that are written down here."""
+"""Summaries, assertions and comparisons, on fixed results."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_numbers_of_a_summary() -> None:
 def test_the_text_names_everything() -> None:
     text = render(_summary())
     for words in ("200 requests", "over its share", "connection reset", "75.00%", "late by", "5 requests were not sent",
-                  "read answers late by 0.024 ms (p50), 0.049 ms (p99)",
+                  "read responses late by 0.024 ms (p50), 0.049 ms (p99)",
                   "redirects: 30 followed, in 15 requests", "to http://127.0.0.1:2: 50"):  # fmt: skip
         assert words in text
 
@@ -103,16 +103,16 @@ def test_assertions(text: str, holds: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "not understood"), ("served", "not understood"), ("A.served=99%", "'=' is no comparison; there are >="),
-        (">5", "not understood"), ("1<p99<3", "not understood"), ("served=>9%", "'=>' is no comparison"),
-        ("A.wait>5", "nothing is called 'wait'; there are served, "), ("P99<5ms", "did you mean p99?"),
-        ("A.servd>5", "did you mean served?"), ("p100<5s", "p100 is written max"), ("p99<5%", "needs a unit"),
-        ("served>9.5", "for a share write 9.5%"), ("served>150%", "no share is more than 100%"),
+        ("", "not understood"), ("served", "not understood"), ("A.served=99%", "'=' is not a comparison; use one"),
+        (">5", "not understood"), ("1<p99<3", "not understood"), ("served=>9%", "'=>' is not a comparison"),
+        ("A.wait>5", "unknown metric 'wait'; use one of served, "), ("P99<5ms", "did you mean p99?"),
+        ("A.servd>5", "did you mean served?"), ("p100<5s", "write max instead of p100"), ("p99<5%", "needs a unit"),
+        ("served>9.5", "for a share write 9.5%"), ("served>150%", "cannot be more than 100%"),
         ("p99<200", "needs a unit"),
         ("served>99ms", "a count or, with %"), ("rate>5%", "per second"), ("A.late_p99<5ms", "has no class"),
         ("A.read_late_p99<5ms", "has no class"),
         ("p99<1.2.3ms", "'1.2.3ms' is not a number"), ("served>=99,9%", "'99,9%' is not a number"),
-        ("served>=", "'' is not a number"), ("A.p999<5ms", "p999 is no percentile below 100"),
+        ("served>=", "'' is not a number"), ("A.p999<5ms", "p999 is not a percentile below 100"),
     ],
 )  # fmt: skip
 def test_bad_assertions(text: str, why: str) -> None:

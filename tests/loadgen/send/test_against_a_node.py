@@ -1,4 +1,4 @@
-"""The load generator and a real node: what one says was answered, the other has logged."""
+"""The load generator against a real node: its results agree with the node's access log."""
 
 from __future__ import annotations
 

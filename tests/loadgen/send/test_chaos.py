@@ -1,4 +1,4 @@
-"""A server that does everything wrong at once: still each request has exactly one outcome, and each kind is seen."""
+"""A server with all kinds of faults: each request has exactly one outcome, and each outcome occurs."""
 
 from __future__ import annotations
 

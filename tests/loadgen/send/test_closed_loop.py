@@ -1,4 +1,4 @@
-"""Closed loops, wrk's way: clients that ask again when they are answered."""
+"""Closed loops, like wrk: each client sends its next request when it has its response."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _ok(talk: Talk) -> None:
     talk.send(OK)
 
 
-def test_so_many_clients_for_so_long(capsys: pytest.CaptureFixture[str]) -> None:
+def test_number_of_clients_and_duration(capsys: pytest.CaptureFixture[str]) -> None:
     with MisbehavingServer(_ok) as server:
         code = main(["run", f"{server.url}/page?x=1", "-c", "4", "-z", "500ms", "--json", "--quiet"])
         assert server.connections == 4
@@ -42,7 +42,7 @@ def test_results_on_standard_output_are_nothing_but_results(capfd: pytest.Captur
     assert "closed loop, 2 clients" in errors
 
 
-def test_a_trace_without_its_times_again_and_again(tmp_path: Path) -> None:
+def test_trace_is_repeated_without_its_times(tmp_path: Path) -> None:
     trace = evenly(2, 0.01, "/a")
     with MisbehavingServer(_ok) as server:
         ran = run(tmp_path, trace, "--target", server.url, "-c", "2", "-z", "500ms", "--processes", "2")
@@ -51,7 +51,7 @@ def test_a_trace_without_its_times_again_and_again(tmp_path: Path) -> None:
     assert len({result["n"] for result in ran.results}) == len(ran.results)
 
 
-def test_what_was_sent_is_waited_for(tmp_path: Path) -> None:
+def test_requests_in_flight_are_completed(tmp_path: Path) -> None:
     def slow(talk: Talk) -> None:
         talk.pause(1.0)
         talk.send(OK)
@@ -62,7 +62,7 @@ def test_what_was_sent_is_waited_for(tmp_path: Path) -> None:
     assert ran.p("50") >= 1000
 
 
-def test_clients_that_pause_ask_as_often_as_that_allows(tmp_path: Path) -> None:
+def test_pauses_limit_the_request_rate(tmp_path: Path) -> None:
     with MisbehavingServer(_ok) as server:
         ran = run(tmp_path, evenly(1, 1), "--target", server.url, "-c", "20", "-z", "1s", "--pause", "100ms")
     assert ran.outcomes.keys() == {"accepted"}

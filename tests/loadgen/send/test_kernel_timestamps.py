@@ -1,4 +1,4 @@
-"""An answer came when it came, not when a busy generator looked at it."""
+"""Latency ends when a response arrives, not when a busy generator reads it."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ def _stamp(seconds: int, nanoseconds: int) -> Ancillary:
     return [(1, 35, struct.pack("@ll", seconds, nanoseconds))]
 
 
-def test_how_long_an_answer_lay_there() -> None:
+def test_waiting_time_of_a_response_before_it_is_read() -> None:
     assert buffered_s(_stamp(CAME, 250_000_000), CAME + 0.75, since_asked_s=2.0) == pytest.approx(0.5, abs=1e-6)
     assert buffered_s(_stamp(CAME, 0), CAME, since_asked_s=2.0) == 0.0
 
 
-def test_without_a_stamp_nobody_knows() -> None:
+def test_waiting_time_is_unknown_without_a_timestamp() -> None:
     assert buffered_s([], CAME, since_asked_s=2.0) is None
 
 
 @pytest.mark.parametrize("set_by_s", [-3600.0, -1.0, 2.5, 3600.0])
-def test_a_clock_that_was_set_meanwhile_is_not_believed(set_by_s: float) -> None:
+def test_timestamp_is_ignored_after_a_clock_change(set_by_s: float) -> None:
     assert buffered_s(_stamp(CAME, 0), CAME + 0.1 + set_by_s, since_asked_s=2.0) is None
 
 
-def test_a_clock_that_runs_a_little_faster_is_believed_within_what_can_be() -> None:
+def test_clock_drift_is_tolerated() -> None:
     assert buffered_s(_stamp(CAME, 0), CAME + 100.04, since_asked_s=100.0) == 100.0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says when packets came")
-def test_while_the_generator_stands_still_answers_come_all_the_same(tmp_path: Path) -> None:
+def test_paused_generator_does_not_add_latency(tmp_path: Path) -> None:
     """The second answer is sent while the process that asked is stopped, and stays so for a second more."""
     processes: list[subprocess.Popen[bytes]] = []
     took_s: list[float] = []  # the server, to answer
@@ -89,7 +89,7 @@ def test_while_the_generator_stands_still_answers_come_all_the_same(tmp_path: Pa
     assert met["latency_us"] - met["sent_us"] < (took_s[0] + STOOD_STILL_S) * 1e6  # what it is if our time counts
     assert ran.summary["read_lateness_ms"]["max"] >= STOOD_STILL_S * 1e3
     for name in ("results.jsonl", "summary.json"):
-        assert "read answers late by" in render(read_summary(str(tmp_path / name)))
+        assert "read responses late by" in render(read_summary(str(tmp_path / name)))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says when packets came")

@@ -1,4 +1,4 @@
-"""Requests go out when they are due, whatever the server does; what that costs is in the numbers."""
+"""Requests are sent when they are due, whatever the server does, and delays show in the figures."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_a_process_that_dies_is_told_and_its_requests_count_as_failed(tmp_path: 
     ran = Ran(1, tmp_path)
     assert ran.summary["all"]["requests"] == 300
     assert ran.causes[o.DIED] > 0
-    assert "ended before its time" in output
+    assert "worker process of the load generator died" in output
 
 
 def test_processes_do_not_outlive_the_run_that_started_them(tmp_path: Path) -> None:

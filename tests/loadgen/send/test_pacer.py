@@ -1,4 +1,4 @@
-"""The alarm clock: never early, set anew, at once for what is past."""
+"""Timer of the event loop: never early, can be set again, fires at once for past times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = [LoopTimer, *([KernelTimer] if sys.platform == "linux" else [])]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_rings_after_its_time_and_can_be_set_again(
+def test_timer_fires_after_its_time_and_can_be_set_again(
     kind: Callable[[asyncio.AbstractEventLoop, Callable[[], None]], Pacer],
 ) -> None:
     async def ring() -> list[float]:

@@ -1,4 +1,4 @@
-"""Redirects are followed, counted, and never lead to other machines by accident."""
+"""Redirects are followed and counted, and never lead to other machines by accident."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests with bodies: what is asked for in a trace is what arrives, and mistakes are told before anything is sent."""
+"""Requests with bodies: the body in the trace arrives, and errors are reported before anything is sent."""
 
 from __future__ import annotations
 

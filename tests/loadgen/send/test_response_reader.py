@@ -1,4 +1,4 @@
-"""Answers are read the same however their bytes are cut, and what is not clear is refused."""
+"""Responses are parsed alike however their bytes are split, and ambiguous ones are rejected."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def test_more_than_the_answer_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"HTTP/2 200 OK\r\n\r\n", "not an HTTP answer"),
-        (b"HTTP/1.1 999 Odd\r\n\r\n", "not an HTTP answer"),
-        (b"HTTP/1.1 20 OK\r\n\r\n", "not an HTTP answer"),
-        (b"ICY 200 OK\r\n\r\n", "not an HTTP answer"),
+        (b"HTTP/2 200 OK\r\n\r\n", "not an HTTP response"),
+        (b"HTTP/1.1 999 Odd\r\n\r\n", "not an HTTP response"),
+        (b"HTTP/1.1 20 OK\r\n\r\n", "not an HTTP response"),
+        (b"ICY 200 OK\r\n\r\n", "not an HTTP response"),
         (b"HTTP/1.1 200 OK\r\nNo colon\r\n\r\n", "not a header field"),
         (b"HTTP/1.1 200 OK\r\nName : x\r\n\r\n", "not a header field"),
         (b"HTTP/1.1 200 OK\r\nA: b\r\n folded\r\n\r\n", "not a header field"),
@@ -85,9 +85,9 @@ def test_more_than_the_answer_is_noticed() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n", "is not a size"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", "is not a size"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "is not supported"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", "not the size of a chunk"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", "not a chunk size"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\nx", "CR LF"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxyz\r\n", "longer than its size"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxyz\r\n", "longer than its declared size"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 5000, "a line of the chunked coding"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"A: b\r\n" * 5000, "trailers"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7D0\r\n" + b"x" * 2000, "more than --body-max"),

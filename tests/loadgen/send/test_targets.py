@@ -1,4 +1,4 @@
-"""Targets: this machine unless told otherwise; shares of requests as wanted, whatever the pattern of the trace."""
+"""Targets: other machines only on request; requests are spread by weight, whatever the pattern of the trace."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_targets(url: str, shown: str, address: str) -> None:
         ("", "is not a URL"), ("ftp://127.0.0.1", "is not a URL"), ("http://", "is not a URL"),
         ("http://127.0.0.1:99999", "is not a URL"), ("http://127.0.0.1:0", "port 0"), ("http://[::1", "is not a URL"),
         ("http://127.0.0.1/page", "leave out '/page'"), ("http://u:p@127.0.0.1", "user name"),
-        ("http://exa mple", "not the name of a host"), ("http://no-such-host.invalid", "not known"),
-        ("http://192.0.2.1", "only with --allow-remote"), ("http://0.0.0.0:80", "only with --allow-remote"),
+        ("http://exa mple", "not a host name"), ("http://no-such-host.invalid", "cannot be resolved"),
+        ("http://192.0.2.1", "add --allow-remote"), ("http://0.0.0.0:80", "add --allow-remote"),
     ],
 )  # fmt: skip
 def test_bad_targets(url: str, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Pauses of the clients of a closed loop."""
+"""Pauses of closed-loop clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_pauses_are_as_long_as_asked_on_average() -> None:
     assert math.isclose(statistics.fmean(lengths), 0.01, rel_tol=0.05)
 
 
-def test_who_need_not_pause_does_not() -> None:
+def test_no_pause_without_a_mean() -> None:
     pauses = ThinkTimes(0.0, random.Random(3))
     assert not pauses.begin(1.0, 0.0)
     assert pauses.next_s == math.inf

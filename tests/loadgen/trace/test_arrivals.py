@@ -1,4 +1,4 @@
-"""Arrivals have the distribution that they claim; seeds are fixed, so nothing here is left to chance."""
+"""Arrivals have the specified distribution. Seeds are fixed, so the results are deterministic."""
 
 from __future__ import annotations
 
@@ -138,13 +138,13 @@ def test_a_mix_has_its_weights() -> None:
     assert stats.chisquare([made[c] for c in "ABC"], [total * w for w in (0.3, 0.6, 0.1)]).pvalue > P_MIN
 
 
-def test_pages_of_a_range_are_asked_for_alike() -> None:
+def test_pages_of_a_range_are_equally_likely() -> None:
     made = Counter(request.url for request in _made("100", 200.0, ["A=1:/p/{5..14}.html?x=1"]))
     assert made.keys() == {f"/p/{n}.html?x=1" for n in range(5, 15)}
     assert stats.chisquare(list(made.values())).pvalue > P_MIN
 
 
-def test_or_by_the_law_of_zipf() -> None:
+def test_pages_of_a_range_by_zipfs_law() -> None:
     made = Counter(request.url for request in _made("200", 200.0, ["/p{1..50}"], zipf=1.1))
     total = sum(made.values())
     weights = [n**-1.1 for n in range(1, 51)]
@@ -181,7 +181,7 @@ def test_crowds_of_everybody_and_overlapping_ones() -> None:
     [
         ("", "not a rate"), ("fast", "not a rate"), ("10..", "not a rate"), ("-5", "not a rate"),
         ("10..20..30", "not a rate"), ("day:", "not a rate"), ("99999999", "more than"), ("10@", "not a step"),
-        ("10@20s,", "not a step"), ("10@20x", "not a duration"), ("10@0s", "no time at all"), ("1e3", "not a rate"),
+        ("10@20s,", "not a step"), ("10@20x", "not a duration"), ("10@0s", "not greater than 0"), ("1e3", "not a rate"),
     ],
 )  # fmt: skip
 def test_bad_curves(text: str, why: str) -> None:
@@ -205,5 +205,5 @@ def test_bad_mixes(text: str, why: str) -> None:
 
 @pytest.mark.parametrize("text", ["A", "A=10@5s+5s", "A=x10@5s", "A=x10", "x10@5s+", "A=x1.2.3@5s+5s", "A=x2@5s+0s"])
 def test_bad_crowds(text: str) -> None:
-    with pytest.raises(ValueError, match=r"crowd|factor|time"):
+    with pytest.raises(ValueError, match=r"crowd|factor|greater than 0"):
         parse_crowd(text)

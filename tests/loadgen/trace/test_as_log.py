@@ -1,4 +1,4 @@
-"""Traces as access logs: the truth about them is known."""
+"""Traces as synthetic access logs, with known results."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def test_with_room_for_all_nobody_is_denied(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (["--share", "C=3%"], "--share C=3%: write CLASS=PERCENT with a class of the mix"),
-        (["--share", "A=60%", "--share", "B=50%"], "together more than 100%"),
+        (["--share", "A=60%", "--share", "B=50%"], "which is more than 100%"),
         (["--nodes", "0"], "--nodes: '0' is not a whole number"),
-        (["--size", "0"], "have to be more than nothing"),
+        (["--size", "0"], "have to be greater than 0"),
         (["--log-spec", "nowhere"], "--log-spec nowhere: No such file"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Traces as files, and new ones out of others."""
+"""Trace files, and transformations of traces."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ def test_files_that_are_no_traces(tmp_path: Path) -> None:
     (tmp_path / "bad.gz").write_bytes(b"not gzip at all")
     (tmp_path / "cut.gz").write_bytes(b"\x1f\x8b\x08\x00")
     (tmp_path / "long").write_bytes(b"x" * 100_000)
-    for name, why in (("bad.gz", "cannot be uncompressed"), ("cut.gz", "cannot be uncompressed"),
-                      ("long", "a line of more than"), ("none", "No such file"), (".", "directory")):  # fmt: skip
+    for name, why in (("bad.gz", "cannot be decompressed"), ("cut.gz", "cannot be decompressed"),
+                      ("long", "the line is longer than"), ("none", "No such file"), (".", "directory")):  # fmt: skip
         with pytest.raises(UsageError, match=why):
             list(read_trace(str(tmp_path / name)))
 
@@ -159,5 +159,5 @@ def test_no_url_can_break_out_of_its_request(url: str) -> None:
 
 
 def test_decode_says_what_would_be_right() -> None:
-    with pytest.raises(UsageError, match=r'x:1: not a request: .*; a line is such as \{"t":0.25'):
+    with pytest.raises(UsageError, match=r'x:1: not a request: .*; a valid line is \{"t":0.25'):
         decode(b"{", "x", 1)

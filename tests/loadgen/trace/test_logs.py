@@ -1,4 +1,4 @@
-"""Access logs become traces; what cannot be used is counted."""
+"""Access logs become traces; unusable lines are counted."""
 
 from __future__ import annotations
 

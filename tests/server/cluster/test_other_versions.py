@@ -94,7 +94,7 @@ def test_a_policy_that_not_all_can_read_is_refused_by_all(cluster: RunningCluste
     wait_for(lambda: all(one["capacity_bytes_per_s"] for one in cluster.status("later")["nodes"].values()) or None, "")
     status, text = put_policy(later, OTHER_SPEC)
     assert status == 409
-    assert "the policy is refused by all nodes: it is in language 99, and a reads up to 1" in text
+    assert "the policy is refused by all nodes: it is in language 99, but a reads up to 1" in text
     for name in ("a", "b", "later"):
         says(cluster.nodes[name], "a policy of later is refused by all nodes")
         assert cluster.status(name)["policy"]["hash"] == before
