@@ -39,7 +39,7 @@ async def one_long_turn() -> tuple[list[Decision], float]:
     engine.admission.submit(0, 1_000_000, driver.now_ms(), decisions.append)
 
     def looked() -> bool:
-        driver.look()
+        driver.expire_overdue()
         return bool(decisions)
 
     wait_for(looked, "a decision")

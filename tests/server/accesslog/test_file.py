@@ -236,5 +236,5 @@ def test_a_closed_standard_output_is_refused(site: Path) -> None:
         timeout=60,
         check=False,
     )
-    message = "qosweb: error: --access-log -: standard output is closed; name a file, or say none\n"
+    message = "qosweb: error: --access-log -: standard output is closed; name a file, or use --access-log none\n"
     assert (done.returncode, done.stderr) == (2, message)

@@ -41,7 +41,7 @@ def present(cluster: RunningCluster, name: str, target: str, verdict: str) -> No
         assert connection.read_reply().status == 200
     assert judged(cluster, name, verdict) == before + 1
     if verdict != "good":
-        line = f"is {verdict}; its request waits for its turn like any other"
+        line = f"is {verdict}; its request is queued like any other"
         wait_for(lambda: any(line in said for said in node.stderr) or None, f"a line about a ticket that {line}")
 
 
@@ -124,6 +124,6 @@ def test_only_a_good_one_gives_its_name_to_a_line(cluster: RunningCluster) -> No
 def test_nothing_is_left_of_them(cluster: RunningCluster) -> None:
     for node in cluster.nodes.values():
         assert node.get("/thin/page").status == 200
-        assert not any("internal fault" in line or "Traceback" in line for line in node.stderr)
+        assert not any("internal error" in line or "Traceback" in line for line in node.stderr)
     wait_for(lambda: not in_use(cluster) or None, "no channel is held for anybody")
     assert cluster.status("a")["members"] == ["a", "b"]

@@ -82,10 +82,10 @@ def test_a_clock_that_is_an_hour_off_moves_nothing_but_the_own_log(tmp_path: Pat
         for hours, where in ((1, "ahead of"), (-2, "behind")):
             clocks.set("c", hours * HOUR_S)
             wait_for(lambda: ahead_s(cluster) in (3600, -7200) or None, "a sees the clock of c")
-            says(c, "the clock of this node is", where, "set its clock")
+            says(c, "the clock of this node is", where, "set it")
             clocks.set("c", 0)
             wait_for(lambda: ahead_s(cluster) == 0 or None, "it is right again")
-            says(c, "the clock of this node is that of the cluster again")
+            says(c, "the clock of this node agrees with the cluster's again")
         clocks.set("c", HOUR_S)
         assert [cluster.status(name)["policy"]["in_force"] for name in "abc"] == [[], [], []]
         # Tickets go by the cluster's time: who is sent away from a full pipe is expected where it goes.
@@ -204,7 +204,7 @@ def test_a_node_whose_member_stops_goes_on_alone_and_ends_in_order(tmp_path: Pat
         wait_for(stops, "c stops", 60)
         cluster.together("ab")
         says(c, "group: this member stops: the disk was full for")
-        says(c, "this node is out of its cluster and goes on alone; it comes back when it is started again: the disk")
+        says(c, "this node has left its cluster after an error and now decides alone; restart it to rejoin: the disk")
         assert c.readiness().startswith("cluster: out of the cluster until it is started again: the disk was full")
         reply = c.get("/a/page")
         assert (reply.status, reply.headers["qos-scope"]) == (200, "local")

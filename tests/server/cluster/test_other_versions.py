@@ -94,9 +94,9 @@ def test_a_policy_that_not_all_can_read_is_refused_by_all(cluster: RunningCluste
     wait_for(lambda: all(one["capacity_bytes_per_s"] for one in cluster.status("later")["nodes"].values()) or None, "")
     status, text = put_policy(later, OTHER_SPEC)
     assert status == 409
-    assert "the policy is refused by all nodes: it is in language 99, and a reads up to 1" in text
+    assert "all nodes reject the policy: it is in language 99, and a reads up to 1" in text
     for name in ("a", "b", "later"):
-        says(cluster.nodes[name], "a policy of later is refused by all nodes")
+        says(cluster.nodes[name], "all nodes reject a policy from later")
         assert cluster.status(name)["policy"]["hash"] == before
     status, _ = put_policy(cluster.nodes["a"], OTHER_SPEC)  # in a language that all read
     assert status == 200
@@ -131,5 +131,5 @@ def test_a_disk_of_another_version_is_not_gone_on_from(site: Path, tmp_path: Pat
             "--bootstrap", "--group", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--admin", "none", *data,
         )  # fmt: skip
     assert done.returncode == 2
-    assert "is not for this version: it is of format 99, this version speaks 1" in done.stderr
+    assert "cannot be read by this version: it is of format 99, this version speaks 1" in done.stderr
     assert "Traceback" not in done.stderr

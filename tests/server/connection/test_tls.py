@@ -191,7 +191,7 @@ def test_a_bad_certificate_changes_nothing(
                 else:
                     path.write_bytes(content)
                 said = reload(node)
-                assert said.startswith("qosweb: not reloaded, everything stays as it was: --tls-")
+                assert said.startswith("qosweb: not reloaded, nothing has changed: --tls-")
                 assert str(path) in said
                 path.write_bytes(good[path])
                 with node.connect(tls=tls) as connection:

@@ -188,7 +188,7 @@ def test_sighup_changes_the_certificate_unless_it_is_bad(site: Path, tmp_path: P
             assert connection.get("/").status == 200
         certificate.write_text("not a certificate")
         node.kill(Signals.SIGHUP)
-        wait_for(lambda: has_said(node, "not reloaded, everything stays as it was: --tls-cert"), "the refusal")
+        wait_for(lambda: has_said(node, "not reloaded, nothing has changed: --tls-cert"), "the refusal")
         with node.connect(tls=old) as connection:
             assert connection.get("/").status == 200
         write_certificate(tmp_path / "tls")

@@ -303,7 +303,7 @@ def test_no_answer_from_there_is_an_answer_here(node: RunningNode, path: str, st
     with node.connect() as connection:
         reply = connection.get(path)
         assert reply.status == status
-        assert b"The server behind this one" in reply.body
+        assert b"upstream server" in reply.body
         assert connection.get("/ok").body == b"ok"
 
 
@@ -311,7 +311,7 @@ def test_nor_is_one_that_takes_too_long_waited_for(impatient: RunningNode) -> No
     with impatient.connect() as connection:
         reply = connection.get("/hang")
         assert reply.status == 504
-        assert b"The server behind this one" in reply.body
+        assert b"upstream server" in reply.body
         assert connection.get("/file.txt").body == b"a file"
 
 
