@@ -1,4 +1,4 @@
-"""Gates: permits, denials and waits, what they charge, and that everything granted is given back once."""
+"""Gates: permits, denials and waits, their charges, and that every granted channel is released once."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ BPS = 64 << 10
 
 
 def charged(permit: object) -> int:
-    """What a request was charged with at entry."""
+    """The cost that a request was charged with at entry."""
     assert isinstance(permit, Permit)
     assert permit.request is not None
     return permit.request.cost
 
 
-def test_without_a_policy_everything_may_start() -> None:
+def test_without_a_policy_every_request_may_start() -> None:
     async def story() -> None:
         door = Door(None, 1)
         permits = [door.enter() for _ in range(50)]
@@ -73,7 +73,7 @@ def test_a_known_size_is_charged_and_an_unknown_one_is_the_mean_of_its_class() -
     run(story)
 
 
-def test_what_was_really_sent_is_settled() -> None:
+def test_closing_a_permit_charges_the_bytes_sent() -> None:
     async def story() -> None:
         door = Door(ONE_CHANNEL, 100 * BPS)
         engine, driver = door.control.engine, door.control.driver
@@ -181,7 +181,7 @@ def test_a_wait_that_is_cancelled_after_its_decision_gives_the_channel_back() ->
     run(story)
 
 
-def test_a_channel_follows_the_size_where_a_response_time_is_promised() -> None:
+def test_a_channel_depends_on_the_size_under_a_response_time_guarantee() -> None:
     async def story() -> None:
         spec = "set channel = 64KB in 1s\n</soon>.response_time < 100ms\n"
         door = Door(spec, 64 << 20, paces=True)

@@ -1,6 +1,6 @@
-"""A share that nobody asks for is everybody's at once, and its class has it back at once when it asks.
+"""Idle shares: other classes get an unused share at once, and its class gets it back at once when it has demand.
 
-Promised are 100 ms. What a busy machine adds is allowed for here; `./dev bench switching` has the figures.
+The guarantee is 100 ms. The delay by a busy machine is allowed for; `./dev bench switching` has the figures.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STARVED_MS = 300
 ATTEMPTS = 3
 
 
-def test_a_share_flows_to_who_asks_and_back(tmp_path: Path) -> None:
+def test_a_share_goes_to_the_class_with_demand_and_back(tmp_path: Path) -> None:
     for attempt in range(ATTEMPTS):
         folder = tmp_path / str(attempt)
         folder.mkdir()

@@ -1,9 +1,9 @@
-"""One class has everything; another, with half of it promised, begins to ask, and stops again. How soon is it so?
+"""Share switching: one class has the whole pipe; another, with half guaranteed, starts and stops. How fast?
 
-A node with a pipe of 2 MB/s, divided into channels of 160 KB/s that an answer holds for as long as is wanted. Of
-`/other` comes twice what the pipe holds, all the time; of `/some`, in bursts, what the pipe holds. All times are read
-off the access log, where an answer is sent evenly from its start to its end; so the rate of a class at a time is that
-of the channels that it holds then.
+A node has a pipe of 2 MB/s, divided into channels of 160 KB/s that a response holds for a chosen time. Requests for
+`/other` come all the time, at twice the capacity; requests for `/some` in bursts, at the capacity. All times are from
+the access log, where a response is sent evenly from its start to its end. So the rate of a class at a time is that of
+the channels that it holds then.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NODE, LOAD = "node", "load"
 
 
 class Switch(NamedTuple):
-    """Milliseconds; what `taken` and `left` say includes answers on their way, which keep their channels."""
+    """Milliseconds; `taken` and `left` include responses in progress, which keep their channels."""
 
     started: float  # from the first request until an answer begins
     taken: float  # until the class has its share of the pipe
@@ -45,7 +45,7 @@ class Switch(NamedTuple):
 
 
 def switches(scratch: Path, bursts: int, answer_ms: int, stalls: Stalls) -> list[Switch]:
-    """Start a node, load it, and read its log. When they waited for a processor is noted under NODE and LOAD."""
+    """Start a node, load it, and read its log. Waits for a processor are recorded under NODE and LOAD."""
     page_kib = CHANNEL_KIB_S * answer_ms // 1000
     site = make_site(scratch / "site", {"some": page_kib * KIB, "other": page_kib * KIB})
     (scratch / "site.webqos").write_text(f"set channel = {page_kib}KB in {answer_ms}ms\n{SPEC}")
@@ -64,7 +64,7 @@ def medians(found: list[Switch]) -> Switch:
 
 
 def _trace(bursts: int, full_per_s: float) -> list[str]:
-    """`full_per_s` pages are what the pipe holds."""
+    """`full_per_s` requests fill the pipe."""
     random = Random(1)
     period_s = BURST_S + REST_S
     asked = [(at_s, OTHER) for at_s in _times(random, 0, LEAD_S + bursts * period_s, 2 * full_per_s)]
@@ -106,7 +106,7 @@ def _switch(some: list[Sent], other: list[Sent], begin_s: float) -> Switch:
 
 
 def _reached_s(answers: list[Sent], from_s: float, wanted_bps: float) -> float:
-    """When the rate of these is first so much, to the millisecond."""
+    """When these requests first reach this rate, to the millisecond."""
     near = [one for one in answers if one.ended_s >= from_s and one.began_s <= from_s + 2.0]
     for ms in range(2_000):
         at_s = from_s + ms / 1e3
