@@ -67,7 +67,7 @@ def test_a_known_size_is_charged_and_an_unknown_one_is_the_mean_of_its_class() -
         assert charged(door.enter()) == HEAD_BYTES + 1008
         assert isinstance(known, Permit)
         known.close(10)
-        assert charged(door.enter()) == HEAD_BYTES + 1008  # sizes that are known are no guide to those that are not
+        assert charged(door.enter()) == HEAD_BYTES + 1008  # known sizes do not change the mean of unknown ones
         assert charged(door.enter("/b")) == HEAD_BYTES + REQUEST_BYTES  # another class
 
     run(story)
@@ -95,7 +95,7 @@ def test_a_request_that_waits_starts_when_another_ends() -> None:
         wait = door.enter()
         assert isinstance(permit, Permit)
         assert isinstance(wait, Wait)
-        assert not door.control.start(permit.account)  # nobody overtakes it
+        assert not door.control.start(permit.account)  # no request overtakes the waiting one
         await asyncio.sleep(0)
         assert not door.decided
         permit.close(10)
@@ -171,7 +171,7 @@ def test_a_wait_that_is_cancelled_after_its_decision_gives_the_channel_back() ->
         permit.close(0)
         while not any(one.rate_bps for one in admission.requests):  # the engine has started the other one
             door.control.engine.flush(door.control.driver.now_ms())
-        assert not door.decided  # which has not been told
+        assert not door.decided  # its decision is not delivered yet
         wait.cancel()
         assert (admission.requests, admission.used_bps) == ([], 0)
         door.control.driver.turn()

@@ -136,7 +136,7 @@ def test_three_nodes_with_uneven_arrivals_then_one_is_killed_and_another_joins(t
         another_joins(cluster, tmp_path, stalls)
         requests = cluster.requests("abd")
         views = primary_views(cluster, "a")
-        seen_by_b = dict(primary_views(cluster, "b"))  # each may have missed one that did not last
+        seen_by_b = dict(primary_views(cluster, "b"))  # each node may have missed a short-lived view
     assert views[-1][1] == ["a", "b", "d"]
     assert seen_by_b[views[-1][0]] == ["a", "b", "d"]
     assert [(at, members) for at, members in views if seen_by_b.get(at, members) != members] == []
@@ -185,7 +185,7 @@ def another_joins(cluster: RunningCluster, scratch: Path, stalls: Stalls) -> Non
         stalls.watch("d", cluster.add("d").process.pid)
         from_s = cluster.view_s("a", "abd", asked_s) + SETTLING_S
         starved = Starved(cluster.nodes[name].process.pid for name in "abd")
-        cluster.until("abd", from_s + JOINED_WINDOW_S + 1)  # what began before is written down by then
+        cluster.until("abd", from_s + JOINED_WINDOW_S + 1)  # all earlier requests are logged by then
         part = starved.part()
     requests = cluster.requests("abd")
     assert_shares(requests, from_s, from_s + JOINED_WINDOW_S, part)

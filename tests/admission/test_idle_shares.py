@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timing
 
 PROMISED_MS = 100
-ANSWER_MS = 100  # one that is on its way keeps its channel for so long
+ANSWER_MS = 100  # a response in progress keeps its channel this long
 BUSY_MS = 150  # room for a machine that has other things to do
 STARVED_MS = 300
 ATTEMPTS = 3

@@ -74,7 +74,7 @@ def test_lifetimes_hold_with_a_stopped_peer_and_without_a_primary_view(tmp_path:
 
     waited = [line for line in requests["a"] if stopped_s < line["ts"] < continued_s and line["queue_ms"] > 0]
     assert any(line["decision"] == "expired" for line in waited)  # the group stood still for a while
-    # Clients that b or c had redirected before keep what they were promised: a does not decide on them alone.
+    # Clients that b or c had redirected before keep their channel at a, which does not decide on them alone.
     life = life_of(requests["a"][0])
     alone = [line for line in requests["a"] if line["ts"] > alone_s and life_of(line) == life]
     assert {line["view"] for line in alone} == {""}

@@ -108,7 +108,7 @@ def test_under_overload_shares_hold_and_concurrency_is_bounded(virtual: VirtualC
                 assert fields["qos-decision"] in ("denied; reason=lifetime", "denied; reason=cannot_be_reached")
                 assert int(fields["retry-after"]) >= 1
                 assert "The request was not served:" in text
-            assert application.entered <= sum(served.values()) + 8  # who was denied was never worked for
+            assert application.entered <= sum(served.values()) + 8  # denied requests never reached the application
 
     run(story, virtual)
 
@@ -131,7 +131,7 @@ def test_a_client_limit_is_429(virtual: VirtualClock) -> None:
         async with running() as (_, session):
             found = await asyncio.gather(*(ask(session, "/slow", **{"X-Robot": "yes"}) for _ in range(4)))
             statuses = Counter(status for status, _, _ in found)
-            assert statuses.keys() == {200, 429}  # one, or two if it takes long until they are asked
+            assert statuses.keys() == {200, 429}  # one 200, or two if the requests are slow to arrive
             assert statuses[429] >= 2
             assert (await ask(session, "/slow"))[0] == 200
 

@@ -25,7 +25,7 @@ class Talk:
         self.stopping = stopping
         self.number = 0
         self.head = b""
-        self.rest = b""  # what came behind the head and was not read yet
+        self.rest = b""  # bytes after the head that were not read yet
 
     def read(self, size: int) -> bytes:
         """Read ``size`` bytes after the head."""

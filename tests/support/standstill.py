@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import IO, Self
 
 SLEEP_S = 0.002
-LATE_S = 0.001  # what is less is a matter of timers
+LATE_S = 0.001  # shorter delays are timer resolution
 TOP = Path(__file__).resolve().parents[2]
 
 
@@ -73,7 +73,7 @@ class Sleeper:
         self._command = [sys.executable, "-m", "tests.support.standstill", str(cpu)]
         self._process: subprocess.Popen[bytes] | None = None
         self._notes: IO[bytes] | None = None  # a file without a name, while it sleeps
-        self._last: list[Gap] = []  # what it had noted when it ended
+        self._last: list[Gap] = []  # the records of the ended process
 
     def start(self) -> None:
         self._notes = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`

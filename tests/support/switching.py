@@ -28,7 +28,7 @@ SPEC = "set lifetime = 500ms\n</some>.server_resource = 50%\n</other>.server_res
 CHANNEL_KIB_S = 160
 CAPACITY_BPS = 2 << 20
 SOME, OTHER = "/some", "/other"
-LEAD_S, BURST_S, REST_S = 1.5, 0.6, 1.2  # who waits when a burst ends waits for half a second longer
+LEAD_S, BURST_S, REST_S = 1.5, 0.6, 1.2  # requests queued at the end of a burst wait half a second more
 HALF = 0.5
 NEARLY = 0.9  # of a share is there where channels are counted: with 12 of them, 6 are half
 AFTER_S = 0.5
@@ -41,7 +41,7 @@ class Switch(NamedTuple):
     started: float  # from the first request until an answer begins
     taken: float  # until the class has its share of the pipe
     left: float  # from its last start until the other has all of the pipe
-    lost: float  # of the pipe's time within AFTER_S of that: what nobody used
+    lost: float  # unused capacity of the pipe within AFTER_S of that
 
 
 def switches(scratch: Path, bursts: int, answer_ms: int, stalls: Stalls) -> list[Switch]:
@@ -92,7 +92,7 @@ def _read(requests: Lines) -> list[Switch]:
 
 def _switch(some: list[Sent], other: list[Sent], begin_s: float) -> Switch:
     of_burst = [one for one in some if begin_s <= one.began_s < begin_s + BURST_S + REST_S]
-    if not of_burst:  # nobody was served: as late as can be
+    if not of_burst:  # no request was served: count it as the latest time
         return Switch(2_000.0, 2_000.0, 2_000.0, AFTER_S * 1e3)
     last_s = of_burst[-1].began_s
     total = [*some, *other]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 WITHIN_S = 300.0
-IN_FLIGHT_S = 0.001  # real time in which what was sent to a socket of this process arrives
+IN_FLIGHT_S = 0.001  # real time in which bytes reach another socket of this process
 
 
 class VirtualClock:

@@ -58,27 +58,27 @@ class TlsListener:
                 self._context.loop.remove_reader(self._listener)
                 self._pause = self._context.loop.call_later(AFTER_FAILURE_S, self._listen)
                 return
-            door = TlsHandshake(accepted, peer[0], self._context.site.clock.read())
-            if self._context.connections.enter(door) is not ConnectionDecision.WELCOME:
+            handshake = TlsHandshake(accepted, peer[0], self._context.site.clock.read())
+            if self._context.connections.enter(handshake) is not ConnectionDecision.WELCOME:
                 accepted.close()  # no response is possible before the handshake
                 continue
             accepted.setblocking(False)
-            task = self._context.loop.create_task(self._shake_hands(door))
+            task = self._context.loop.create_task(self._run_handshake(handshake))
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
 
-    async def _shake_hands(self, door: TlsHandshake) -> None:
+    async def _run_handshake(self, handshake: TlsHandshake) -> None:
         try:
             await self._context.loop.connect_accepted_socket(
-                lambda: SecureConnection(self._context, door),
-                door.socket,
+                lambda: SecureConnection(self._context, handshake),
+                handshake.socket,
                 ssl=self._tls.context,
                 ssl_handshake_timeout=self._context.limits.header_timeout_s,
             )
         except (OSError, TimeoutError):  # ssl.SSLError is an OSError
             self._context.connections.counts.failed_handshakes += 1
         finally:
-            self._context.connections.leave(door)
+            self._context.connections.leave(handshake)
 
 
 class TlsHandshake:
@@ -113,12 +113,12 @@ class TlsHandshake:
 class SecureConnection(HttpConnection):
     """An HTTP connection over TLS. It replaces its `TlsHandshake` in the connection table."""
 
-    __slots__ = ("_door",)
+    __slots__ = ("_handshake",)
 
-    def __init__(self, context: ConnectionContext, door: TlsHandshake) -> None:
+    def __init__(self, context: ConnectionContext, handshake: TlsHandshake) -> None:
         super().__init__(context)
-        self._door = door
+        self._handshake = handshake
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._context.connections.leave(self._door)
+        self._context.connections.leave(self._handshake)
         super().connection_made(transport)

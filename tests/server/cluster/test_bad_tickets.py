@@ -83,7 +83,7 @@ def test_a_forged_ticket(cluster: RunningCluster) -> None:
         for forged in forgeries(sent.target):
             present(cluster, "b", forged, "forged")
 
-    present_good(cluster, bring_forgeries)  # nobody else used it up
+    present_good(cluster, bring_forgeries)  # the forgeries have not used the ticket up
 
 
 def test_a_ticket_for_another_page_or_node(cluster: RunningCluster) -> None:

@@ -88,7 +88,7 @@ def test_a_clock_an_hour_off_affects_only_the_nodes_own_log(tmp_path: Path) -> N
             says(c, "the clock of this node agrees with the cluster's again")
         clocks.set("c", HOUR_S)
         assert [cluster.status(name)["policy"]["in_force"] for name in "abc"] == [[], [], []]
-        # Tickets go by the cluster's time: who is sent away from a full pipe is expected where it goes.
+        # Tickets use the cluster's time: a client redirected from a full pipe is expected at its target.
         a = cluster.nodes["a"]
         good = sum(cluster.status(name)["tickets"].get("good", 0) for name in "bc")
         wait_for(lambda: _follow(a, cluster) or None, "a client is sent away from a")

@@ -89,7 +89,7 @@ def partition_and_heal(
             wait_for(lambda: logged_members(nodes[name]) == [name] or None, "none of two", 60)  # noqa: B023
         cut_s = time.time()
         asked_for(nodes, cut_s + SECONDS)
-        logs_when_cut = {node.name: lines(node) for node in nodes.all}  # who still waits now may be served as one again
+        logs_when_cut = {node.name: lines(node) for node in nodes.all}  # requests waiting now may be served later
         network.heal()
         nodes.settle()
         healed_s = time.time()
@@ -97,7 +97,7 @@ def partition_and_heal(
     finally:
         end(load)
     logs = {node.name: lines(node) for node in nodes.all}
-    was_busy = any(stalls.worst_ms(name) > BUSY_MS for name in NAMES)  # who gets no processor may be taken for lost
+    was_busy = any(stalls.worst_ms(name) > BUSY_MS for name in NAMES)  # a starved node may be suspected as failed
     judge_cut(logs_when_cut, cut_s, was_busy)
     judge_healed(logs, healed_s, was_busy)
     judge_order_of_views(logs)

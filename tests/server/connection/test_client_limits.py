@@ -256,7 +256,7 @@ def test_when_all_connections_are_busy_a_new_one_is_rejected(site: Path, tmp_pat
         reply = node.get("/")
         assert (reply.status, reply.headers["retry-after"]) == (503, "1")
         assert cut_off(node, "full") == 1
-        assert len(connection._read_exactly(LARGE)) == LARGE  # whom it would be wrong to displace
+        assert len(connection._read_exactly(LARGE)) == LARGE  # a busy connection, which must not be displaced
 
 
 def test_connections_leave_descriptors_when_few_files_may_be_open(site: Path, tmp_path: Path) -> None:

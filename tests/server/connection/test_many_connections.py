@@ -123,7 +123,7 @@ def test_a_flood_of_garbage_keeps_no_good_client_out(site: Path, tmp_path: Path,
         ExitStack() as held,
         Hammer(node.port, ["/", "/page.html"], clients=2) as good,
     ):
-        for _ in range(250):  # who came to stay and says nothing
+        for _ in range(250):  # connections that stay open and send nothing
             held.enter_context(RawConnection(node.port, source="127.0.0.4"))
         flood = threading.Thread(target=asyncio.run, args=(throw_garbage(node.port, 7),))
         flood.start()

@@ -56,7 +56,7 @@ def node(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
         (recreate, MIDDLE),
         (rewrite, SMALL),
         (rewrite, MIDDLE),
-        (overwrite, SMALL),  # a larger one takes a while to write, and nobody can tell when that is over
+        (overwrite, SMALL),  # a larger file takes a while to write, with an unknown end
     ],
 )
 def test_versions_are_complete_in_order_and_in_time(

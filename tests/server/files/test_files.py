@@ -139,12 +139,12 @@ def test_a_redirect_never_leads_elsewhere(node: RunningNode, root: Path) -> None
     [
         "/nothing",
         "/nothing/",
-        "/empty/",  # no index, and no list of what is there
+        "/empty/",  # no index, and no directory listing
         "/dir/sub/",
         "/A.txt/",  # a file is no directory
         "/A.txt/index.html",
         "/index.html/",
-        "/a.txt",  # names are what they are: no case folding
+        "/a.txt",  # no case folding
         "/" + "x" * 255,
         "/" + "x" * 256,
         "/" + "x/" * 2000,

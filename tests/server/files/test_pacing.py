@@ -54,7 +54,7 @@ def running(scratch: Path, *options: str) -> RunningNode:
         "wide.bin": LONG,
         "empty.bin": b"",
         "narrow.bin": PAGE[:3000],
-        "slow-page.bin": PAGE,  # minutes: nobody sees the end of it
+        "slow-page.bin": PAGE,  # takes minutes: no test waits for its end
         "slow-file.bin": FILE,
     }.items():
         (root / name).write_bytes(content)

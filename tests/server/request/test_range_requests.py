@@ -96,7 +96,7 @@ def test_single_ranges(connection: RawConnection, target: str) -> None:
         (f"{size // 3}-{size * 2 // 3}", size // 3, size * 2 // 3),
         ("0-99,100-199", 0, 199),  # touching: one
         ("100-199,0-149", 0, 199),  # overlapping: one
-        (f"0-9,{size}-", 0, 9),  # what is not there is left out
+        (f"0-9,{size}-", 0, 9),  # ranges beyond the end are left out
     ):
         reply = connection.get(target, f"Range: bytes={value}")
         assert (reply.status, reply.headers["content-range"]) == (206, f"bytes {first}-{last}/{size}"), value
