@@ -77,14 +77,14 @@ class ClassAccounts:
         self.classifier = classifier
         self.accounts: list[ClassAccount] = []  # by class number
         self._by_name: dict[str, ClassAccount] = {}
-        self._shown = False
+        self._has_policy = False
         self._is_local = False
         self.change(classifier)
 
     def change(self, classifier: Classifier) -> None:
         """Switch to the classes of a new policy."""
         self.classifier = classifier
-        self._shown = classifier.model is not None
+        self._has_policy = classifier.model is not None
         self.accounts = [self._account(name) for name in classifier.names]
         for number, account in enumerate(self.accounts):
             account.number = number
@@ -115,7 +115,7 @@ class ClassAccounts:
 
     def _account(self, name: str) -> ClassAccount:
         account = self._by_name.setdefault(name, ClassAccount(name))
-        line = f"QoS-Class: {account.field_text}\r\n".encode() if self._shown else b""
+        line = f"QoS-Class: {account.field_text}\r\n".encode() if self._has_policy else b""
         if line and self._is_local:
             line += b"QoS-Scope: local\r\n"
         if account.header_line != line:

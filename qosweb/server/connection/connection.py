@@ -51,7 +51,7 @@ REREADS_MAX = 3
 
 _RETRY = [("Retry-After", "1")]
 _REFUSALS = {
-    ConnectionDecision.TOO_MANY_OF_CLIENT: explain(429, "Too many connections from your address.", _RETRY),
+    ConnectionDecision.TOO_MANY_FROM_CLIENT: explain(429, "Too many connections from your address.", _RETRY),
     ConnectionDecision.FULL: explain(503, "The server has too many connections.", _RETRY),
 }
 
@@ -110,7 +110,7 @@ class HttpConnection(Closing):
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
         refusal = _REFUSALS.get(self._context.connections.enter(self))
         if refusal is not None:
-            self._turn_away(refusal, "denied", self.active_at)
+            self._reject(refusal, "denied", self.active_at)
 
     def connection_lost(self, exc: BaseException | None) -> None:  # noqa: ARG002
         self._context.connections.leave(self)
@@ -129,10 +129,10 @@ class HttpConnection(Closing):
             self._record(exchange, "failed", 499, 0)
         if self._relay is not None:
             self._relay.cancel()
-            self._relayed(None)
+            self._on_relay_end(None)
         if self._sender is not None:
             self._sender.close()
-            self._sent(complete=False)
+            self._on_sent(complete=False)
 
     def eof_received(self) -> bool | None:
         self._eof = True
@@ -195,7 +195,7 @@ class HttpConnection(Closing):
                     break
         except RejectedHead as refused:
             self._context.connections.counts.malformed += 1
-            self._turn_away(refused.answer, "failed", now)
+            self._reject(refused.answer, "failed", now)
         except Exception as error:  # a bug here must cost no more than this connection
             self._context.report_fault(error)
             self.abort()
@@ -213,13 +213,13 @@ class HttpConnection(Closing):
         if head is None:
             return
         if not self._log_part:
-            self._note_first_request()
+            self._on_first_request()
         if (
             not head.has_body
             and (plain := read_plain(head.message, self._context.recorder.hosts, self._context.site.admission))
             is not None
         ):
-            if head.came_whole:
+            if head.is_single_piece:
                 self._context.plain_heads.remember(piece, plain)
             if self._answer_plain(plain, now):
                 return
@@ -289,10 +289,10 @@ class HttpConnection(Closing):
             self._transport,
             self._request_body,
             lambda: self._write_paused,
-            self._relayed,
+            self._on_relay_end,
         )
 
-    def _relayed(self, answer: Answer | None) -> None:
+    def _on_relay_end(self, answer: Answer | None) -> None:
         """The relay has ended, or is cancelled. ``answer``: the response to send in its place.
 
         Another node logs the requests that it responds to under their request id, also if the client leaves. If that
@@ -370,7 +370,7 @@ class HttpConnection(Closing):
             return
         self._blocked = True
         self._sending = exchange, answer, closes
-        self._sender = FileSender(context.loop, self._transport, descriptor, (head, *answer.body), self._sent)
+        self._sender = FileSender(context.loop, self._transport, descriptor, (head, *answer.body), self._on_sent)
         self._mark_at = 0.0
         if self._transport.get_write_buffer_size():
             self._transport.set_write_buffer_limits(high=0)  # calls resume_writing once it is empty
@@ -390,7 +390,7 @@ class HttpConnection(Closing):
             self._transport,
             head,
             answer.body,
-            self._sent,
+            self._on_sent,
             rate_bps=permit.rate_bps,
             fixed_bytes=permit.fixed_bytes,
             since=permit.channel_since,
@@ -404,7 +404,7 @@ class HttpConnection(Closing):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
         self._sender.start()
 
-    def _sent(self, complete: bool) -> None:
+    def _on_sent(self, complete: bool) -> None:
         assert self._sender is not None
         assert self._sending is not None
         exchange, answer, closes = self._sending
@@ -454,7 +454,7 @@ class HttpConnection(Closing):
             permit.close(size, channel_until=exchange.channel_until, is_sample=is_sample)
         self._context.recorder.record(exchange, self._context.site.account_of(exchange), decision, status, size)
 
-    def _turn_away(self, answer: Answer, decision: str, now: float) -> None:
+    def _reject(self, answer: Answer, decision: str, now: float) -> None:
         assert self._transport is not None
         self._context.recorder.record_unread(self.client, decision, answer.status, answer.length, now)
         date_line = self._clock.date_line
@@ -515,7 +515,7 @@ class HttpConnection(Closing):
             late = self._relay.check_time(now, limits.send_timeout_s)
             if late is not None:
                 self._relay.cancel()
-                self._relayed(late)
+                self._on_relay_end(late)
         elif self._exchange is not None:
             if self._exchange.wait is None and now - self._exchange.started > limits.send_timeout_s:
                 self._give_up_waiting(self._exchange)
@@ -523,7 +523,7 @@ class HttpConnection(Closing):
             assert self._reader is not None
             if now - self._reader.partial_since > limits.header_timeout_s:
                 counts.header_timeouts += 1
-                self._turn_away(self._reader.too_late().answer, "failed", now)
+                self._reject(self._reader.too_late().answer, "failed", now)
         elif now - self.active_at > (limits.idle_timeout_s if self._log_part else limits.header_timeout_s):
             counts.idle_timeouts += 1
             self._close()
@@ -558,11 +558,11 @@ class HttpConnection(Closing):
         if self.is_idle:
             self._close()
 
-    def forget_log_part(self) -> None:
+    def renew_log_part(self) -> None:
         """Renew the log part: its view or policy has changed."""
         if self._log_part:
             self._log_part = self._context.recorder.client_part(self.client)
 
-    def _note_first_request(self) -> None:
-        self._context.connections.has_spoken(self)
+    def _on_first_request(self) -> None:
+        self._context.connections.on_first_request(self)
         self._log_part = self._context.recorder.client_part(self.client)

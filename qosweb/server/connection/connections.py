@@ -19,8 +19,8 @@ VICTIMS_AT_ONCE = 64
 class ConnectionDecision(enum.Enum):
     """Whether a new connection is accepted."""
 
-    WELCOME = enum.auto()
-    TOO_MANY_OF_CLIENT = enum.auto()
+    ACCEPTED = enum.auto()
+    TOO_MANY_FROM_CLIENT = enum.auto()
     FULL = enum.auto()
 
 
@@ -35,7 +35,7 @@ class TrackedConnection(Protocol):
     def check_time(self, now: float) -> None: ...
     def close_if_idle(self) -> None: ...
     def abort(self) -> None: ...
-    def forget_log_part(self) -> None: ...
+    def renew_log_part(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class Connections:
         client = client_key(connection.client)
         if self._by_client[client] >= self._per_client_max:
             self.counts.refused_client += 1
-            return ConnectionDecision.TOO_MANY_OF_CLIENT
+            return ConnectionDecision.TOO_MANY_FROM_CLIENT
         if len(self._all) >= self.total_max and not self._displace_one():
             self.counts.refused_full += 1
             return ConnectionDecision.FULL
@@ -81,13 +81,13 @@ class Connections:
         self._all[connection] = None
         self._silent[connection] = None
         self.counts.accepted += 1
-        return ConnectionDecision.WELCOME
+        return ConnectionDecision.ACCEPTED
 
     def lower_max(self, total_max: int) -> None:
         """Lower the total limit to ``total_max``, but never below one."""
         self.total_max = max(1, min(self.total_max, total_max))
 
-    def has_spoken(self, connection: TrackedConnection) -> None:
+    def on_first_request(self, connection: TrackedConnection) -> None:
         """The first request of ``connection`` is complete."""
         self._silent.pop(connection, None)
 
@@ -107,9 +107,9 @@ class Connections:
         for connection in list(self._all):
             connection.check_time(now)
 
-    def forget_log_parts(self) -> None:
+    def renew_log_parts(self) -> None:
         for connection in self._all:
-            connection.forget_log_part()
+            connection.renew_log_part()
 
     def drain(self) -> None:
         """Close idle connections now, and the others after their current request."""

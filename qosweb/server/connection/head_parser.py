@@ -43,7 +43,7 @@ class RejectedHead(Exception):
 class RequestHead(NamedTuple):
     message: RawRequestMessage
     has_body: bool
-    came_whole: bool
+    is_single_piece: bool
 
 
 class HeadParser:
@@ -76,8 +76,8 @@ class HeadParser:
 
     def read(self, piece: bytes, now: float) -> RequestHead | None:
         """The head that ``piece`` completes; None if it is still incomplete. Raises RejectedHead."""
-        came_whole = not self.partial_len
-        if not came_whole or len(piece) > self._limits.request_line:
+        is_single_piece = not self.partial_len
+        if not is_single_piece or len(piece) > self._limits.request_line:
             self._check_size(piece)
         try:
             messages = self._parser.feed_data(piece)[0]
@@ -87,10 +87,10 @@ class HeadParser:
             self._keep_partial(piece, now)
             return None
         message, payload = messages[0]
-        if not is_request_line(piece if came_whole else self._line + piece):
+        if not is_request_line(piece if is_single_piece else self._line + piece):
             raise self._rejected(bad_request_line(message.version), piece)
         self.partial_len = 0
-        return RequestHead(message, payload is not EMPTY_PAYLOAD or bool(message.chunked), came_whole)
+        return RequestHead(message, payload is not EMPTY_PAYLOAD or bool(message.chunked), is_single_piece)
 
     def too_late(self) -> RejectedHead:
         """The rejection of a head that was not complete in time."""

@@ -59,7 +59,7 @@ class TlsListener:
                 self._pause = self._context.loop.call_later(AFTER_FAILURE_S, self._listen)
                 return
             handshake = TlsHandshake(accepted, peer[0], self._context.site.clock.read())
-            if self._context.connections.enter(handshake) is not ConnectionDecision.WELCOME:
+            if self._context.connections.enter(handshake) is not ConnectionDecision.ACCEPTED:
                 accepted.close()  # no response is possible before the handshake
                 continue
             accepted.setblocking(False)
@@ -98,7 +98,7 @@ class TlsHandshake:
     def check_time(self, now: float) -> None:
         """Does nothing: the handshake has its own time limit."""
 
-    def forget_log_part(self) -> None:
+    def renew_log_part(self) -> None:
         """Does nothing: there is no log part before the first request."""
 
     def close_if_idle(self) -> None:

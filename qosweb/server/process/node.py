@@ -223,7 +223,7 @@ class Node:
             self.membership.follow_policy()
         index = position if self.membership is not None and position >= 0 else None
         self.recorder.policy_changed(index)
-        self.connections.forget_log_parts()
+        self.connections.renew_log_parts()
         waiter = self._policy_waits.get(law.text)
         if waiter is not None and not waiter.done():
             waiter.set_result(index)
@@ -246,7 +246,7 @@ class Node:
         self.admission.accounts.change_scope(is_local=view is None)
         if view is None:
             self.recorder.view_changed("", None, [self.name], is_primary=False)
-            self.connections.forget_log_parts()
+            self.connections.renew_log_parts()
             log_message("no primary view: this node decides alone until it is in one again")
         else:
             self._announce_view()
@@ -257,7 +257,7 @@ class Node:
         if view is not None and self.primary is not None and view.id == self.primary.id:
             self._viewed = -1, None
             self.recorder.view_changed(str(view.id), position, [one.name for one in view.members], is_primary=True)
-            self.connections.forget_log_parts()
+            self.connections.renew_log_parts()
 
     def reported(self, effect: Reported) -> None:
         position = None if self.membership is None else effect.position
