@@ -199,7 +199,7 @@ def test_a_node_whose_member_stops_goes_on_alone_and_ends_in_order(tmp_path: Pat
 
         def stops() -> bool:
             much_to_write(cluster)
-            return any("out of its cluster" in line for line in c.stderr)
+            return any("has left its cluster" in line for line in c.stderr)
 
         wait_for(stops, "c stops", 60)
         cluster.together("ab")
