@@ -230,7 +230,7 @@ def test_admin_ports_that_cannot_be_opened(refused_serve: Refusal, tmp_path: Pat
     for content in (b"", b"short", b"with a space in the middle", b"two-lines-of-text\nsecond-line", "ü".encode() * 20):
         token.write_bytes(content)
         message = refused_serve("--admin-token-file", token)
-        assert message.endswith("the token must be a line of 16 or more visible ASCII characters")
+        assert message.endswith("expected one line of 16 or more visible ASCII characters")
     token.write_bytes(b"\xff" * 20)
     assert refused_serve("--admin-token-file", token) == f"--admin-token-file {token}: not a text file"
 
@@ -263,7 +263,7 @@ def test_an_access_log_that_everybody_could_read(refused_serve: Refusal, tmp_pat
     root = tmp_path / "published"
     root.mkdir()
     log = root / "access.log"
-    assert refused_serve("--root", root, "--access-log", log).startswith(f"--access-log {log}: lies under --root")
+    assert refused_serve("--root", root, "--access-log", log).startswith(f"--access-log {log}: is below --root")
     assert not log.exists()
 
 
@@ -271,7 +271,7 @@ def test_an_access_log_that_another_node_writes(refused_serve: Refusal, tmp_path
     log = tmp_path / "access.log"
     with log.open("ab") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        assert refused_serve("--access-log", log) == f"--access-log {log}: another process writes to it"
+        assert refused_serve("--access-log", log) == f"--access-log {log}: another process writes to this file"
 
 
 def test_the_project_names_both_commands() -> None:

@@ -3,14 +3,14 @@
 `AdmissionControl` is the interface; see `control`. A request is described by `RequestFacts`. Entering yields a
 `Permit`, a `Denial`, a `Redirect`, a `Forward` or a `Wait`; closing the permit settles the request.
 
-    facts            what a policy may ask about a request
-    outcomes         what becomes of a request
+    facts            facts about a request that conditions may use
+    outcomes         Permit, Denial, Redirect, Forward, Wait
     control          the interface to servers and middleware
-    gate             may this request start? what did it cost?
-    engine_driver    the QoS engine on the event loop
-    classifier       the class of a request; access_history, link_map: what conditions ask for
+    gate             admits requests and charges their cost
+    engine_driver    runs the QoS engine on the event loop
+    classifier       finds the class of a request; access_history and link_map serve its conditions
     class_accounts   counters and response fields of each class
-    capacity_meter   measured capacity; machine_load, capacity_report: what the cluster is told
+    capacity_meter   measures capacity; machine_load samples load, capacity_report reports both to the cluster
     redirects        requests to and from other nodes
 """
 

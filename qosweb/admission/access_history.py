@@ -1,6 +1,6 @@
-"""What has been asked for lately, as far as a specification wants to know: ``accessed(...)``, ``last_access``.
+"""Access history: when pages were last requested, for the conditions ``accessed(...)`` and ``last_access``.
 
-Bounded: clients and paths are chosen by others. What is forgotten counts as never accessed.
+The history is bounded, because clients choose its keys. A forgotten access counts as never made.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AccessHistory:
 
 
 def _remember(known: dict[K, float], key: K, now: float) -> None:
-    known.pop(key, None)  # the newest are last
+    known.pop(key, None)  # keeps the newest entry last
     known[key] = now
     if len(known) > REMEMBERED_MAX:
         del known[next(iter(known))]

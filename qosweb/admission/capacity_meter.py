@@ -1,11 +1,11 @@
-"""The capacity meter: estimates from its requests what this node can deliver (`qosweb.engine.local.capacity`).
+"""Capacity meter: estimates this node's capacity from its requests (`qosweb.engine.local.capacity`).
 
-A request outside the fast path is metered from its start to its end. One that was paced, that failed, or that waited
-for its client or another server says nothing about the node: it only counts as one of those in service. Requests on the
-fast path are not metered one by one: their sums are observed once a second.
+A request outside the fast path is metered from its start to its end. A request that was paced, that failed, or that
+waited for its client or another server does not measure the node: it only counts towards the concurrency. Requests on
+the fast path are not metered individually: their sums are observed once a second.
 
-A line that is slower than the node is invisible here: a slow client and a slow line look alike. Where the line is the
-bottleneck, ``--capacity`` has to say so.
+The meter cannot see a network link that is slower than the node: a slow client and a slow link look alike. Where the
+link is the bottleneck, set ``--capacity``.
 Paper: section 3.1.
 """
 

@@ -1,4 +1,4 @@
-"""Capacity reports: what a node tells its cluster about its capacity, its load and its clock.
+"""Capacity reports: a node reports its capacity, load and clock to its cluster.
 
 A report is sent when one of the three has changed noticeably, or when the policy's conditions on time are due.
 Neighbours: `capacity_meter` measures; `Engine.report_capacity` takes the report.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NOTICEABLE = 10  # a change by a tenth
 WALL_NOTICEABLE_MS = 500
-BIND_EVERY_MS = 1_000  # conditions are evaluated at least so often where nothing else happens
+BIND_EVERY_MS = 1_000  # conditions on time are evaluated at least this often
 
 
 class CapacityReporter:
@@ -34,15 +34,15 @@ class CapacityReporter:
         return int(clock.wall(clock.read()) * 1000) - driver.now_ms() - ahead_ms
 
     def report(self, url: str = "", *, anew: bool = False) -> None:
-        """Report if needed, or `anew` in any case. `url` is where clients of other nodes may be sent to."""
+        """Report if a value has changed noticeably, or in any case if `anew`. Other nodes redirect clients to `url`."""
         engine = self._driver.engine
-        told, load_ppm, wall_ms = engine.report, self._meter.sampler.latest.cpu_ppm, self.wall_ms()
+        last, load_ppm, wall_ms = engine.report, self._meter.sampler.latest.cpu_ppm, self.wall_ms()
         capacity = max(1, self._meter.capacity_bps)
         if (
             not anew
-            and abs(capacity - told.capacity_bps) * NOTICEABLE < told.capacity_bps
-            and abs(load_ppm - told.load_ppm) * NOTICEABLE < PPM
-            and abs(wall_ms - told.wall_ms) < WALL_NOTICEABLE_MS
+            and abs(capacity - last.capacity_bps) * NOTICEABLE < last.capacity_bps
+            and abs(load_ppm - last.load_ppm) * NOTICEABLE < PPM
+            and abs(wall_ms - last.wall_ms) < WALL_NOTICEABLE_MS
             and not engine.machine.law.binds_anew(engine.machine.bound_ms, engine.time_ms - BIND_EVERY_MS)
         ):
             return

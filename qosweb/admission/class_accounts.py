@@ -1,6 +1,6 @@
-"""Accounts of the classes under the policy in force: counters, and the response fields that name the class.
+"""Class accounts: counters of each QoS class, and the response header fields that name the class.
 
-Counters are plain numbers that the path of every request adds to. A class that keeps its name in a new policy keeps its
+Counters are plain numbers, because every request adds to them. A class that keeps its name in a new policy keeps its
 account.
 """
 
@@ -24,7 +24,7 @@ SERVICE_BUCKETS_S = (
 
 @dataclass(slots=True)
 class ClassAccount:
-    """What happened to the requests of one class."""
+    """Counters and header fields of one class."""
 
     name: str
     decisions: Counter[str] = field(default_factory=Counter)
@@ -33,14 +33,14 @@ class ClassAccount:
     bytes_sent: int = 0
     other_bytes: int = 0  # of `bytes_sent`, those that did not take the fast path
     reasons: Counter[str] = field(default_factory=Counter)  # of denials
-    wait_sum_s: float = 0.0  # of requests that waited for their turn
+    wait_sum_s: float = 0.0  # of requests that were queued
     wait_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
     service_counts: list[int] = field(default_factory=lambda: [0] * (len(SERVICE_BUCKETS_S) + 1))
     service_sum_s: float = 0.0
-    in_service: int = 0  # without those on the fast path
-    header_line: bytes = b""  # of its responses
+    in_service: int = 0  # without the fast path
+    header_line: bytes = b""  # of responses to requests of the class
     served_line: bytes = b""  # of responses to requests that were admitted
-    quoted: str = ""  # its name in a line of the access log
+    quoted: str = ""  # the name as in a JSON line of the access log
 
     def __post_init__(self) -> None:
         self.quoted = json.dumps(self.name)
@@ -51,7 +51,7 @@ class ClassAccount:
 
     @property
     def field_text(self) -> str:
-        """Its name as it may stand in a header field."""
+        """The name, escaped for a header field."""
         escaped = (c if " " <= c <= "~" else "".join(f"%{byte:02X}" for byte in c.encode()) for c in self.name)
         return "".join(escaped)
 
@@ -77,20 +77,20 @@ class ClassAccounts:
         self.classifier = classifier
         self.accounts: list[ClassAccount] = []  # by class number
         self._by_name: dict[str, ClassAccount] = {}
-        self._shown = False
+        self._has_policy = False
         self._is_local = False
         self.change(classifier)
 
     def change(self, classifier: Classifier) -> None:
-        """A new policy is in force."""
+        """Switch to the classes of a new policy."""
         self.classifier = classifier
-        self._shown = classifier.model is not None
+        self._has_policy = classifier.model is not None
         self.accounts = [self._account(name) for name in classifier.names]
         for number, account in enumerate(self.accounts):
             account.number = number
 
     def change_scope(self, *, is_local: bool) -> None:
-        """Whether responses say that this node decides without the rest of its cluster."""
+        """Set whether this node decides without its cluster; responses then have `QoS-Scope: local`."""
         if is_local != self._is_local:
             self._is_local = is_local
             for account in self._by_name.values():
@@ -102,7 +102,7 @@ class ClassAccounts:
 
     @property
     def all_accounts(self) -> list[ClassAccount]:
-        """With those of earlier policies."""
+        """All accounts, also those of classes of earlier policies."""
         return list(self._by_name.values())
 
     def of_head(self, facts: HeadFacts) -> ClassAccount | None:
@@ -115,7 +115,7 @@ class ClassAccounts:
 
     def _account(self, name: str) -> ClassAccount:
         account = self._by_name.setdefault(name, ClassAccount(name))
-        line = f"QoS-Class: {account.field_text}\r\n".encode() if self._shown else b""
+        line = f"QoS-Class: {account.field_text}\r\n".encode() if self._has_policy else b""
         if line and self._is_local:
             line += b"QoS-Scope: local\r\n"
         if account.header_line != line:

@@ -1,7 +1,7 @@
-"""The classifier: finds the class of a request under the policy in force; `default` where no rule covers it.
+"""Classifier: finds the QoS class of a request under the policy in force; `default` if no rule matches.
 
-Where path and head alone decide, the server may keep the class of a head (`class_of_head`). Where the client, earlier
-requests or the file matter, or where requests have to be recorded for later conditions, it asks for each request.
+If the head alone decides, the server may cache the class of a head (`class_of_head`). If the client, earlier requests
+or the file matter, or if accesses have to be recorded for later conditions, the server classifies each request.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from qosweb.admission.facts import HeadFacts, RequestFacts
     from qosweb.webqos.model.model import Model
 
-IN_HEAD = frozenset({"header", "cookie", "method", "host"})  # what a head says, whoever sends it and whenever
+IN_HEAD = frozenset({"header", "cookie", "method", "host"})  # subjects that depend on the head alone
 OF_FILE = frozenset({"size", "owner", "last_modified"})
 
 
 class _ConditionFacts:
-    """A request as conditions of the policy see it."""
+    """Facts of a request head for the conditions of a policy."""
 
     def __init__(self, facts: HeadFacts, path: str) -> None:
         self._facts = facts
@@ -60,7 +60,7 @@ class _ConditionFacts:
 
 
 class _AllFacts(_ConditionFacts):
-    """The same, with all that is known beyond the head."""
+    """All facts of a request for the conditions of a policy."""
 
     def __init__(self, facts: RequestFacts, classifier: Classifier, path: str, now: float) -> None:
         super().__init__(facts, path)
@@ -98,7 +98,7 @@ class _AllFacts(_ConditionFacts):
 
 
 class Classifier:
-    """One policy. Without a model there is one class."""
+    """Classifies requests by one policy. Without a model there is one class."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Classifier:
         on_access: Callable[[Iterable[int]], None] | None = None,
         environment: Callable[[], Environment] = Environment,
     ) -> None:
-        """`on_access` hears of requests for page sets that conditions of the policy watch."""
+        """`on_access` is called with the page sets of a requested page, if conditions of the policy depend on them."""
         self.clock = clock
         self.environment = environment  # the state of the cluster, for conditions on it
         self._on_access = on_access
@@ -130,7 +130,7 @@ class Classifier:
         asked = [*leaves, *(leaf for condition in shadows for leaf in c.leaves(condition))]
         self.needs_file = any(map(_is_of_file, asked))  # to classify a request, or to count shadow rules
         self._link_sets = {} if model is None else _link_sets(model)
-        # A matcher of its own: the thread that reads files uses it.
+        # A separate matcher for the thread that reads files.
         self._link_matcher = None if model is None or not self._link_sets else Matcher(model)
         self.link_map = LinkMap(self._linking, index, _own_hosts(model)) if model and self._link_sets else None
 
@@ -165,7 +165,7 @@ class Classifier:
         return self._matcher.classify(facts.host, path, _AllFacts(facts, self, path, now))
 
     def record_access(self, facts: RequestFacts, now: float) -> None:
-        """A page that exists was asked for: conditions on earlier requests and shadow rules take note."""
+        """Record a request for an existing page, for conditions on earlier requests and for shadow rules."""
         if self._matcher is None:
             return
         path = facts.path
@@ -188,7 +188,7 @@ class Classifier:
         return self.link_map.has(self._link_sets[pages], self.link_map.canonical(path))
 
     def note_links(self, host: str, path: str, values: list[str]) -> None:
-        """A response of the upstream server has these Link fields."""
+        """Record the Link fields of an upstream server's response."""
         if self.link_map is None or self._matcher is None:
             return
         numbers = frozenset(self._link_sets.values()) & frozenset(self._matcher.watched_sets(host, path))
@@ -221,7 +221,7 @@ def _link_sets(model: Model) -> dict[int, int]:
 
 
 def _own_hosts(model: Model) -> frozenset[str]:
-    """The hosts that a specification names: they are this site's."""
+    """The hosts that a specification names: names of this site."""
     named = {pattern.host for page_set in model.page_sets for pattern in page_set.patterns}
     return frozenset(host for host in {*named, model.settings.site} if host is not None and "*" not in host)
 
@@ -231,7 +231,7 @@ def _is_of_head(leaf: c.Leaf | c.Atom) -> bool:
 
 
 def _cookies(values: Sequence[str]) -> dict[str, str]:
-    """The first of a name counts (RFC 6265 section 5.4 sends the most specific first)."""
+    """Cookies by name. The first of a name counts (RFC 6265 section 5.4 sends the most specific first)."""
     found: dict[str, str] = {}
     for value in values:
         for pair in value.split(";"):

@@ -1,4 +1,4 @@
-"""The clock of a server: one monotonic reading per event, and texts that are formatted once a second."""
+"""Server clock: one monotonic reading per event, and date texts that are formatted once a second."""
 
 import time
 
@@ -8,9 +8,9 @@ THOUSANDTHS = tuple(f"{number:03}" for number in range(1000))
 
 
 class Clock:
-    """Read once per event. ``second``, ``second_text`` and ``date_line`` belong to the latest reading.
+    """Read it once per event. ``second``, ``second_text`` and ``date_line`` belong to the latest reading.
 
-    Where every request counts, the caller reads ``time.perf_counter()`` itself and calls ``turn`` only when
+    On the fast path the caller reads ``time.perf_counter()`` itself and calls ``turn`` only when
     ``next_second_at`` is reached; ``read`` does the same in one call.
     """
 
@@ -27,7 +27,7 @@ class Clock:
         return now
 
     def turn(self, now: float) -> None:
-        """A new second has begun."""
+        """Start a new second: format its texts."""
         wall = time.time()
         self._wall_offset = wall - now
         self.second = int(wall)

@@ -6,9 +6,10 @@ A server describes a request by `RequestFacts` and asks three things, in this or
     outcome = control.enter(facts, account, on_decided, size=size)
     permit.close(bytes_sent)
 
-`enter` yields a `Permit`, a `Denial`, a `Redirect` or `Forward` to another node, or a `Wait`: then `on_decided` follows
-with one of the others, unless the wait is cancelled. A server with a fast path asks `start` instead: a yes is at once
-the end of the request, which the server adds to its account (`plain_served`, `bytes_sent`).
+`enter` returns a `Permit`, a `Denial`, a `Redirect` or `Forward` to another node, or a `Wait`. After a `Wait`,
+`on_decided` follows with one of the others, unless the wait is cancelled. A server with a fast path calls `start`
+instead: if it returns True, the request counts as served, and the server adds it to the account of its class
+(`plain_served`, `bytes_sent`).
 
 Without a policy every request may start. A process on its own is a cluster of one; a member of a cluster joins the
 driver to its group (`driver.join_group`) and opens redirects (`open_redirects`).
@@ -61,13 +62,13 @@ class AdmissionControl:
         life: int = 0,
         index: str = "index.html",
         listener: EngineListener | None = None,
-        say: Callable[[str], None] = lambda _text: None,
+        log_message: Callable[[str], None] = lambda _text: None,
     ) -> None:
         """`policy` None: everything is admitted, and there is no engine. `capacity_bps` None: it is measured.
 
         `paces`: responses are paced to their channels (`Permit.rate_bps`). `is_member` and `life` are those of
-        `Engine`. `index` is the page of a directory. `listener` hears what the engine tells, after admission control
-        has taken note of it; `say` gets lines for the operator.
+        `Engine`. `index` is the page of a directory. `listener` gets the events of the engine after admission control
+        has handled them; `log_message` prints a line for the operator.
         """
         self._clock = clock
         self._index = index
@@ -75,7 +76,7 @@ class AdmissionControl:
         self.engine: Engine | None = None
         self.driver: EngineDriver | None = None
         self.meter = CapacityMeter(capacity_bps)
-        self.redirects = Redirects(say)
+        self.redirects = Redirects(log_message)
         self.accounts = ClassAccounts(self._classifier(policy))
         self._reporter: CapacityReporter | None = None
         self._gate: OpenGate
@@ -87,7 +88,7 @@ class AdmissionControl:
             self._gate = gate
             self.driver = gate.driver
             self._reporter = CapacityReporter(gate.driver, self.meter, clock)
-        # The fast path: may a request of this class start now? A yes is also its end. (Saves a call per request.)
+        # The fast path: whether a request of this class may start now; see above. (An attribute saves a call.)
         self.start: Callable[[ClassAccount], bool] = self._gate.start
 
     # ---- requests
@@ -96,22 +97,22 @@ class AdmissionControl:
         return self.accounts.of(facts, now)
 
     def classify_head(self, facts: HeadFacts) -> ClassAccount | None:
-        """The class of every request with this head, for the fast path; None: classify each request."""
+        """The account of the class of every request with this head, for the fast path; None: classify each request."""
         return self.accounts.of_head(facts)
 
     @property
     def needs_file(self) -> bool:
-        """The policy has rules on the file of a request: it has to be looked up before the request is classified."""
+        """Whether the policy has rules on files: then the file has to be looked up before the request is classified."""
         return self.accounts.classifier.needs_file
 
     def record_access(self, facts: RequestFacts, now: float) -> None:
-        """A page that exists was asked for."""
+        """Record a request for an existing page."""
         self.accounts.classifier.record_access(facts, now)
 
     def enter(
         self, facts: RequestFacts, account: ClassAccount, on_decided: OnDecided, *, size: int | None = None
     ) -> Decided | Wait:
-        """May this request start? `size` is that of the response body; None: unknown, the class's mean is charged.
+        """Ask to start a request. `size` is that of the response body; None: unknown, the class's mean is charged.
 
         `on_decided` is called later, only if this returns a `Wait`.
         """
@@ -119,36 +120,36 @@ class AdmissionControl:
 
     @property
     def in_service(self) -> int:
-        """Permits that are not closed."""
+        """Number of open permits."""
         return self._gate.in_service
 
     # ---- policy and cluster
 
     def change_policy(self, policy: CompiledPolicy) -> None:
-        """In the whole cluster, at one place in its order; see `Engine.change_policy`."""
+        """Change the policy of the whole cluster, at one position of its order; see `Engine.change_policy`."""
         assert self.engine is not None
         assert self.driver is not None
         self.engine.change_policy(policy)
         self.driver.turn()
 
     def open_redirects(self, cluster_key: bytes, next_rid: Callable[[], RequestId]) -> None:
-        """The node is a member of a cluster: requests may go to other nodes. `next_rid` makes request ids."""
+        """Allow redirects: the node is a member of a cluster. `next_rid` makes request ids."""
         assert self.engine is not None
         self.redirects.open(self.engine, cluster_key, next_rid)
 
     # ---- capacity
 
     async def sample_load(self) -> None:
-        """To be called about once a second."""
+        """Sample the load of the machine. Call it about once a second."""
         await asyncio.to_thread(self.meter.sampler.sample)
 
     def charge_measured_cost(self) -> None:
-        """Charge each request with the fixed cost that was measured, where that is more than the default."""
+        """Charge each request with the measured fixed cost, if that is more than the default."""
         if isinstance(self._gate, EngineGate):
             self._gate.fixed_bytes = max(HEAD_BYTES, self.meter.model.fixed_bytes)
 
     def report(self, url: str = "", *, anew: bool = False) -> None:
-        """Tell the engine the capacity, if it has changed; see `CapacityReporter`."""
+        """Report the capacity to the engine if it has changed; see `CapacityReporter`."""
         if self._reporter is not None:
             self._reporter.report(url, anew=anew)
 
@@ -159,7 +160,7 @@ class AdmissionControl:
     # ---- the end
 
     async def drain(self) -> None:
-        """No request may wait from now on. Returns when all clients that other nodes have sent here have come."""
+        """Queue no more requests. Returns when all clients have arrived that other nodes have redirected here."""
         if self.driver is not None:
             self.driver.drain()
             await self.driver.visitors_arrived.wait()
@@ -168,7 +169,7 @@ class AdmissionControl:
         if self.driver is not None:
             self.driver.close()
 
-    # ---- what the engine tells
+    # ---- events of the engine
 
     def policy_changed(self, position: int, law: CompiledPolicy) -> None:
         self.accounts.change(self._classifier(law))
@@ -187,7 +188,7 @@ class AdmissionControl:
         if self._listener is not None:
             self._listener.refused(effect)
 
-    # ---- what the classifier asks and tells
+    # ---- services for the classifier
 
     def _classifier(self, policy: CompiledPolicy | None) -> Classifier:
         if policy is None:

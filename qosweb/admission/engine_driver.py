@@ -1,8 +1,8 @@
-"""The engine driver: runs the engine on the event loop, with one timer and a way to the group.
+"""Engine driver: runs the QoS engine on the event loop, with one timer, and broadcasts its batches.
 
-Everything that happens within one turn of the event loop is told to the group together, at its end. One timer wakes the
-engine for its next deadline or batch. In a long turn (a crowd arrives at once) `look` expires requests in between, so
-that no lifetime is exceeded. Decisions are delivered one after the other, never from within each other.
+All events within one turn of the event loop go to the group in one batch at its end. One timer wakes the engine for its
+next deadline or batch. In a long turn (many requests arrive at once) `expire_overdue` ends requests in between, so that
+no lifetime is exceeded. Decisions are delivered one after the other, never recursively.
 Above: `gate`.  Below: `qosweb.engine`, and the group while the node is a member of one.
 """
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from qosweb.engine.engine import Engine
     from qosweb.engine.replicated.entries import NodeBatch
 
-    Broadcast = Callable[[bytes, NodeBatch], bool]  # False: the group does not take it now
+    Broadcast = Callable[[bytes, NodeBatch], bool]  # False: the group does not accept it now
 
-TICK_EVERY_MS = 50  # requests on the fast path are counted at least so often
-LONG_MS = 10  # a turn of the event loop that takes longer
+TICK_EVERY_MS = 50  # requests on the fast path are counted at least this often
+LONG_MS = 10  # a longer turn of the event loop checks deadlines in between
 
 
 def _nothing() -> None:
@@ -40,9 +40,9 @@ class EngineDriver:
         before_turn: Callable[[], None] = _nothing,
         on_change: Callable[[], None] = _nothing,
     ) -> None:
-        """`before_turn` may tell the engine more; `on_change`: which classes may start at once may have changed."""
+        """`before_turn` runs before each batch; `on_change` when the set of classes that may start may have changed."""
         self.engine = engine
-        self.visitors_arrived = asyncio.Event()  # while draining: all clients that were sent here have come
+        self.visitors_arrived = asyncio.Event()  # set while draining, once all redirected clients have arrived
         self._before_turn = before_turn
         self._on_change = on_change
         self._broadcast: Broadcast | None = None
@@ -59,25 +59,25 @@ class EngineDriver:
         return int(perf_counter() * 1000)
 
     def join_group(self, broadcast: Broadcast) -> None:
-        """Batches go to the group from now on; its end of each is told by `Engine.ended`."""
+        """Send batches to the group from now on. The group then calls `Engine.ended` for each batch."""
         self._broadcast = broadcast
 
     def leave_group(self) -> None:
         self._broadcast = None
 
     def poke(self) -> None:
-        """Something has happened: run the engine at the end of this turn of the event loop."""
+        """Schedule a run of the engine at the end of this turn of the event loop."""
         if not self._poked and not self._closed:
             self._poked = True
             self._loop.call_soon(self.turn)
 
     def deliver(self, callback: Callable[[], None]) -> None:
-        """Call back with a decision, soon, and not from within another such call."""
+        """Call `callback` soon with a decision, not from within another such call."""
         self._deliveries.append(callback)
         self.poke()
 
     def accessed(self, page_sets: Iterable[int]) -> None:
-        """Pages of these sets were asked for: the cluster is to know."""
+        """Report to the cluster that pages of these sets were requested."""
         self.engine.now_ms = self.now_ms()
         for page_set in page_sets:
             self.engine.outbox.accessed(page_set, self.engine.time_ms)
@@ -89,7 +89,7 @@ class EngineDriver:
         self.poke()
 
     def drain(self) -> None:
-        """From now on no request may wait here, and the other nodes send no clients here."""
+        """Queue no more requests here, and tell the other nodes to redirect no more clients here."""
         engine = self.engine
         engine.admission.is_draining = True
         if len(engine.machine.pipes) > 1:  # other nodes may take the requests that wait here
@@ -98,7 +98,7 @@ class EngineDriver:
         self.poke()
 
     def _expects_visitors(self) -> bool:
-        """Other nodes may still send clients here, or have sent some that have not arrived and are not late yet."""
+        """Whether other nodes may still redirect clients here, or redirected clients are still on their way."""
         engine = self.engine
         pipes = engine.machine.pipes
         if len(pipes) < 2 or engine.me not in pipes:
@@ -131,8 +131,8 @@ class EngineDriver:
         self._deliver_all()
         self._arm(now_ms)
 
-    def look(self) -> None:
-        """A request has come, perhaps one of many in this turn of the loop: deadlines do not wait for its end."""
+    def expire_overdue(self) -> None:
+        """Check deadlines within a long turn of the event loop. Called for each request that enters."""
         now_ms = self.now_ms()
         if now_ms < self._looked_ms + LONG_MS or self._is_delivering or self._closed:
             return

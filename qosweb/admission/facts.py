@@ -1,7 +1,7 @@
-"""Facts about a request that admission control may ask for, as protocols.
+"""Request facts: protocols for what admission control reads from a request.
 
-The server and the middleware implement them on top of their own request objects. A fact that is expensive to find is
-asked for only by policies that have a rule on it: `file`, for example, is looked up only where `Classifier.needs_file`.
+The server and the middleware implement them on top of their own request objects. An expensive fact is read only if a
+rule of the policy needs it: `file`, for example, only if `Classifier.needs_file`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FileFacts(Protocol):
-    """The file that answers a request."""
+    """The file that a request is for."""
 
     @property
     def size(self) -> int: ...
@@ -25,13 +25,13 @@ class FileFacts(Protocol):
 
 
 class HeadFacts(Protocol):
-    """What the head of a request says, whoever sends it and whenever."""
+    """Facts in the head of a request, independent of client and time."""
 
     @property
     def method(self) -> str: ...
     @property
     def host(self) -> str:
-        """In lower case; empty if unknown."""
+        """The host in lower case; empty if unknown."""
 
     @property
     def path(self) -> str | None:
@@ -42,7 +42,7 @@ class HeadFacts(Protocol):
 
 
 class RequestFacts(HeadFacts, Protocol):
-    """All that a policy may ask about one request."""
+    """All facts of one request that conditions may depend on."""
 
     @property
     def client(self) -> str:
@@ -50,7 +50,7 @@ class RequestFacts(HeadFacts, Protocol):
 
     @property
     def origin_form(self) -> str:
-        """The canonical path, escaped, with the query: what another node is asked for."""
+        """The canonical path, escaped, with the query: the target of the request at another node."""
 
     @property
     def ticket(self) -> str | None:
@@ -58,4 +58,4 @@ class RequestFacts(HeadFacts, Protocol):
 
     @property
     def file(self) -> FileFacts | None:
-        """None: not looked up, or there is none."""
+        """The file; None if there is none, or if it was not looked up."""

@@ -1,8 +1,8 @@
-"""Gates: decide whether a request may start, and settle it when it is over.
+"""Admission gates: decide whether a request may start, and charge its cost when it is over.
 
-`OpenGate` admits every request; `EngineGate` asks the QoS engine. `start` is the fast path: one look into a list, and a
-yes is also the end of the request, which the engine hears of later, from the accounts. Any other request goes through
-`enter`: it starts at once if it may, or waits here, without a task, until the engine calls.
+`OpenGate` admits every request; `EngineGate` asks the QoS engine. `start` is the fast path: one list lookup. A request
+that it admits needs no permit; the engine learns of it later, from the accounts. Every other request goes through
+`enter`: it starts at once if it may, or waits here, without a task, until the engine calls back.
 
 A request whose size is unknown at entry is charged with the mean size of such requests in its class. Every request is
 charged with the bytes really sent when its permit closes.
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from qosweb.engine.local.request_ids import RequestId
     from qosweb.engine.local.requests import Decision
 
-MEAN_OF = 8  # responses, roughly
-HEAD_BYTES = 256  # what a request costs in addition to its body, as long as nobody has measured it
+MEAN_OF = 8  # weight of the exponential mean, in responses
+HEAD_BYTES = 256  # default cost of a request in addition to its body, until it is measured
 
 
 class OpenGate:
@@ -72,7 +72,7 @@ class OpenGate:
 
 
 class EngineGate(OpenGate):
-    """Admits what the engine decides to admit."""
+    """Admits requests as the engine decides."""
 
     def __init__(
         self,
@@ -103,12 +103,12 @@ class EngineGate(OpenGate):
         return self._opens[account.number]
 
     def _refresh(self) -> None:
-        """Something has changed that decides which classes may start at once."""
+        """Recompute which classes may start at once."""
         is_open_to = self._engine.admission.is_open_to
         self._opens = [not self._paces and is_open_to(number) for number in range(len(self._accounts.accounts))]
 
     def _count_fast_path(self) -> None:
-        """Tell the engine of the requests on the fast path since the last time."""
+        """Report the requests on the fast path since the last call to the engine."""
         admission = self._engine.admission
         for account in self._accounts.accounts:
             served, size = account.plain_served, account.plain_bytes
@@ -124,10 +124,10 @@ class EngineGate(OpenGate):
         self, facts: RequestFacts, account: ClassAccount, size: int | None, on_decided: OnDecided
     ) -> Decided | Wait:
         driver, admission = self.driver, self._engine.admission
-        driver.look()
+        driver.expire_overdue()
         ticket = self._redirects.check_ticket(facts)
         if ticket is not None and ticket.class_number < len(self._accounts.accounts):
-            account = self._accounts.accounts[ticket.class_number]  # the request has another host here
+            account = self._accounts.accounts[ticket.class_number]  # here the request has another host
         rid = None if ticket is None else ticket.rid
         cost = self.fixed_bytes + (self._means.get(account.name, REQUEST_BYTES) if size is None else size)
         learns_size = size is None
@@ -155,7 +155,7 @@ class EngineGate(OpenGate):
         return pending
 
     def outcome(self, pending: WaitingRequest, request: Request, decision: Decision) -> Decided:
-        """What a decision of the engine means for a request that waited."""
+        """The outcome of a decision of the engine for a request that waited."""
         match decision:
             case Start(_, since_s):
                 learns_size = pending.learns_size
@@ -188,12 +188,12 @@ class EngineGate(OpenGate):
         )
 
     def decided(self, pending: WaitingRequest) -> float:
-        """The engine has decided: deliver it. The time."""
+        """The engine has decided: schedule the delivery. Returns the time of the decision."""
         self.driver.deliver(pending.deliver)
         return self._clock.read()
 
     def cancel(self, request: Request) -> None:
-        """A request ends before it started, perhaps a moment after it was decided."""
+        """Cancel a request that has not started, perhaps just after the engine decided."""
         admission = self._engine.admission
         admission.now_ms = self.driver.now_ms()  # the request that starts next may be late already
         admission.cancel(request)
@@ -222,7 +222,7 @@ class EngineGate(OpenGate):
 
 
 class WaitingRequest(Wait):
-    """A request that the engine has not decided about."""
+    """A queued request: the engine has not decided yet."""
 
     __slots__ = ("_at", "_decision", "_gate", "_on_decided", "facts", "learns_size", "request")
 
@@ -239,7 +239,7 @@ class WaitingRequest(Wait):
         super().__init__(account, rid)
         self.facts = facts
         self.learns_size = learns_size
-        self.request: Request | None = None  # from when it waits
+        self.request: Request | None = None  # set once it is queued
         self._gate = gate
         self._on_decided: OnDecided | None = on_decided
         self._decision: Decision | None = None
@@ -247,14 +247,14 @@ class WaitingRequest(Wait):
 
     def on_decision(self, decision: Decision) -> None:
         """Called by the engine."""
-        if self.request is not None:  # else it was decided at once, and `enter` returns the outcome
+        if self.request is not None:  # otherwise the engine decided at once, and `enter` returns the outcome
             self._decision = decision
             self._at = self._gate.decided(self)
 
     def deliver(self) -> None:
         on_decided, self._on_decided = self._on_decided, None
         if on_decided is None:
-            return  # cancelled meanwhile
+            return  # cancelled before the delivery
         assert self.request is not None
         assert self._decision is not None
         on_decided(self._gate.outcome(self, self.request, self._decision), self._at)

@@ -1,4 +1,4 @@
-"""The links of the site's own pages, for ``links(...)``: read from the files, and again when a file has changed."""
+"""Link map: targets of the hyperlinks on the site's pages, for ``links(...)``. Changed files are read again."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILES_MAX = 20_000
-NOTED_MAX = 5_000  # pages that are no files; the longest unseen is forgotten
-BYTES_MAX = 2 << 20  # of one page; what is beyond is not looked at
+NOTED_MAX = 5_000  # pages that are not files; the page unseen for longest is forgotten
+BYTES_MAX = 2 << 20  # read of one page
 
 Stamp = tuple[int, int, int]
 
 
 class LinkMap:
-    """``wanted`` says of which page sets a path is one; the links of all their pages together are kept per set.
+    """The link targets of each page set. ``sets_of`` gives the page sets that contain a path.
 
     ``hosts`` are names under which the site may link to itself.
     """
 
     def __init__(
-        self, wanted: Callable[[str], frozenset[int]], index: str, hosts: frozenset[str] = frozenset()
+        self, sets_of: Callable[[str], frozenset[int]], index: str, hosts: frozenset[str] = frozenset()
     ) -> None:
-        self._wanted = wanted
+        self._sets_of = sets_of
         self._index = index
         self._hosts = hosts
         self._pages: dict[str, tuple[Stamp, frozenset[str]]] = {}
         self._targets: dict[int, frozenset[str]] = {}
-        self._noted: dict[str, tuple[frozenset[int], frozenset[str]]] = {}  # of pages that are no files, by path
+        self._noted: dict[str, tuple[frozenset[int], frozenset[str]]] = {}  # of pages that are not files, by path
         self._noted_targets: dict[int, Counter[str]] = {}
 
     def has(self, number: int, path: str) -> bool:
-        """Whether a page of the set ``number`` links to ``path``, which is canonical and decoded."""
+        """Whether a page of the set ``number`` links to the canonical, decoded ``path``."""
         return path in self._targets.get(number, ()) or path in self._noted_targets.get(number, ())
 
     def note(self, numbers: frozenset[int], path: str, values: list[str]) -> None:
-        """The Link fields of a page that is no file, as it was answered last; the page is in these sets."""
+        """Record the Link fields of the latest response for a page that is not a file, in the sets ``numbers``."""
         path = self._named(path)
         links = frozenset(self._named(link) for link in links_in_fields(values, path, self._hosts))
         known = self._noted.pop(path, None)
@@ -63,9 +63,9 @@ class LinkMap:
                     del targets[link]
 
     def refresh(self, root: Path) -> None:
-        """Look at all files below ``root``. Blocks on the disk: not for the event loop.
+        """Scan all files below ``root``. Blocks on the disk: call it in a thread.
 
-        What was found is put in place at the end, at once.
+        The new links replace the old ones in one step at the end.
         """
         pages: dict[str, tuple[Stamp, frozenset[str]]] = {}
         for path, name, stamp in self._files(root):
@@ -73,13 +73,13 @@ class LinkMap:
             pages[path] = known if known is not None and known[0] == stamp else (stamp, self._links_of(name, path))
         targets: dict[int, set[str]] = {}
         for path, (_, links) in pages.items():
-            for number in self._wanted(path):
+            for number in self._sets_of(path):
                 targets.setdefault(number, set()).update(self._named(link) for link in links)
         self._pages = pages
         self._targets = {number: frozenset(links) for number, links in targets.items()}
 
     def _named(self, path: str) -> str:
-        """A directory and its page have one name."""
+        """The name of a page without the index file: a directory and its index page are one page."""
         return path[: -len(self._index)] if path.endswith(f"/{self._index}") else path
 
     def canonical(self, path: str) -> str:
@@ -96,7 +96,7 @@ class LinkMap:
                 full = os.path.join(folder, name)  # noqa: PTH118
                 path = "/" + os.path.relpath(full, top).replace(os.sep, "/")
                 path = self._named(path)
-                if not self._wanted(path):
+                if not self._sets_of(path):
                     continue
                 try:
                     status = os.stat(full)

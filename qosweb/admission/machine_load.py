@@ -1,6 +1,6 @@
-"""Load of the machine: processors and network, sampled once a second off the path of requests.
+"""Machine load: processor and network load, sampled once a second in a thread.
 
-Neighbours: `capacity_meter` keeps its table by processor load; both figures are in /metrics.
+Neighbours: the table of `capacity_meter` depends on processor load; `/metrics` shows both loads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PPM = 1_000_000
 
 
 class MachineLoad(NamedTuple):
-    """One sample. Rates cover the time since the sample before."""
+    """One sample. Rates cover the time since the previous sample."""
 
     cpu_ppm: int = 0  # of all processors
     sent_bps: int = 0  # of all network interfaces
@@ -22,13 +22,13 @@ class MachineLoad(NamedTuple):
 
 
 class MachineLoadSampler:
-    """`sample` asks the kernel, which takes a fraction of a millisecond: call it in a thread."""
+    """Samples the load. `sample` makes system calls that take a fraction of a millisecond: call it in a thread."""
 
     def __init__(self) -> None:
         self.latest = MachineLoad()
         self._at = perf_counter()
         self._sent, self._received = _network_bytes()
-        psutil.cpu_percent(None)  # the first answer means nothing
+        psutil.cpu_percent(None)  # the first result is meaningless
 
     def sample(self) -> MachineLoad:
         now = perf_counter()

@@ -1,8 +1,8 @@
-"""Outcomes of admission control: what becomes of a request that asks to enter.
+"""Outcomes of admission control: permit, denial, redirect, forward or wait.
 
-    enter --> Permit              it may start; `close` settles it
-          --> Denial              it may not; carries the response
-          --> Redirect, Forward   another node of the cluster holds a channel for it
+    enter --> Permit              the request may start; `close` charges its cost
+          --> Denial              the request may not start; carries the response
+          --> Redirect, Forward   another node of the cluster holds a channel for the request
           --> Wait                undecided; one of the above follows, unless `cancel` comes first
 
 Each outcome names the account of the request's class and, if the request has been or goes to another node, the request
@@ -62,7 +62,7 @@ class Forward:
 
 
 class Issuer(Protocol):
-    """Takes permits back."""
+    """The gate that issued a permit."""
 
     def settle(self, permit: Permit, bytes_sent: int, channel_until: float | None, *, is_sample: bool) -> None: ...
     def resize(self, permit: Permit, size: int) -> None: ...
@@ -107,14 +107,14 @@ class Permit:
         self.learns_size = learns_size  # the size was unknown at entry: the class's mean was charged
 
     def resize(self, size: int) -> None:
-        """The size of the body has become known, and its service begins now."""
+        """Set the size of the body, which has become known; service begins now."""
         if self._issuer is not None:
             self._issuer.resize(self, size)
 
     def close(self, bytes_sent: int, *, channel_until: float | None = None, is_sample: bool = True) -> None:
-        """The request is over: charge the bytes of body that were really sent. Later calls do nothing.
+        """End the request and charge the bytes of body that were really sent. Later calls do nothing.
 
-        `channel_until` is when its channel became free, if not just now. `is_sample` says that the service time
+        `channel_until` is when its channel became free, if not just now. `is_sample` tells whether the service time
         measures this node: the response was complete, and neither the client nor another server delayed it.
         """
         issuer, self._issuer = self._issuer, None
@@ -123,7 +123,7 @@ class Permit:
 
 
 class Wait(ABC):
-    """A request that waits for its turn."""
+    """A queued request."""
 
     __slots__ = ("account", "rid")
 
@@ -133,7 +133,7 @@ class Wait(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """It waits no longer: its client is gone. No decision follows, and what it was granted is given back."""
+        """Leave the queue, because the client is gone. No decision follows; a granted channel is given back."""
 
 
 Decided = Permit | Denial | Redirect | Forward

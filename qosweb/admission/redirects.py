@@ -1,13 +1,13 @@
-"""Redirects: requests that go to another node of the cluster, and requests that come from one with a ticket.
+"""Redirects: sends requests to other nodes of the cluster, and checks the tickets of requests that come from them.
 
-The client is sent with 307 and a ticket behind the target, which holds a channel at the other node. With
-``set redirect = forward`` this node asks the other one itself, with that ticket. A request is forwarded once: if its
-ticket came too late, its client is redirected. A request with a bad ticket is not refused: it waits for its turn like
-any other. Tickets are counted by verdict.
+A redirect is a 307 whose Location has a ticket as a query parameter; the ticket holds a channel at the other node. With
+``set redirect = forward`` this node sends the request to the other node itself, with that ticket. A request is
+forwarded at most once: if its ticket came too late, its client is redirected. A request with a bad ticket is not
+denied: it is queued like any other. Tickets are counted by verdict.
 
-A request has one id in the logs of both nodes: the first node gives it, the ticket carries it. A bad ticket does not:
-a client could otherwise write log lines under the id of another request.
-Neighbours: `qosweb.engine.local.tickets`; `gate` asks.
+A request has one id in the logs of both nodes: the first node assigns it, the ticket carries it. The id in a bad ticket
+is ignored: a client could otherwise write log lines under the id of another request.
+Neighbours: `qosweb.engine.local.tickets`; `gate` uses this module.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from qosweb.engine.local.requests import GoTo
     from qosweb.engine.local.tickets import Ticket
 
-SAY_EVERY_MS = 10_000  # bad tickets cost a client nothing: they must not fill the log
+LOG_EVERY_MS = 10_000  # bad tickets cost a client nothing: their messages must not fill the log
 
 
 class Redirects:
-    """Issues and checks tickets. `say` prints a line for the operator."""
+    """Issues and checks tickets. `log_message` prints a line for the operator."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.verdicts: Counter[str] = Counter()  # on the tickets that came
-        self._say = say
-        self._next_say_ms: dict[TicketVerdict, int] = {}
+    def __init__(self, log_message: Callable[[str], None]) -> None:
+        self.verdicts: Counter[str] = Counter()  # on the tickets of clients
+        self._log_message = log_message
+        self._next_log_ms: dict[TicketVerdict, int] = {}
         self._engine: Engine | None = None
         self._key = b""
         self._me: ProcessId | None = None
@@ -47,14 +47,14 @@ class Redirects:
         self._next_rid: Callable[[], RequestId] | None = None
 
     def open(self, engine: Engine, cluster_key: bytes, next_rid: Callable[[], RequestId]) -> None:
-        """The node is a member of a cluster. `next_rid` makes request ids."""
+        """Allow redirects: the node is a member of a cluster. `next_rid` makes request ids."""
         self._engine = engine
         self._next_rid = next_rid
         self._key = cluster_key
         self.renamed()
 
     def renamed(self) -> None:
-        """The node may have another name in its cluster."""
+        """Follow a change of the node's process id in its cluster."""
         if self._engine is not None and self._engine.me != self._me:
             self._me = self._engine.me
             self._office = TicketOffice(self._key, self._me)
@@ -62,7 +62,7 @@ class Redirects:
     def send(
         self, facts: RequestFacts, number: int, account: ClassAccount, rid: RequestId | None, decision: GoTo
     ) -> Redirect | Forward:
-        """Send a request where it was granted a channel. `number` is its number at the engine."""
+        """Redirect or forward a request to the node that granted it a channel. `number` is its number in the engine."""
         assert self._office is not None
         assert self._engine is not None
         assert self._next_rid is not None
@@ -85,7 +85,7 @@ class Redirects:
         return Redirect(account, rid, fields, f"A channel is held for this request at {node}.")
 
     def check_ticket(self, facts: RequestFacts) -> Ticket | None:
-        """The ticket of a request that brings a good one. A ticket is good once."""
+        """The ticket of the request if it is good; else None. A ticket is good once."""
         if facts.ticket is None or facts.path is None:
             return None
         if self._office is None or self._engine is None:
@@ -95,10 +95,10 @@ class Redirects:
         self.verdicts[verdict.value] += 1
         if verdict is TicketVerdict.GOOD:
             return ticket
-        if self._engine.now_ms >= self._next_say_ms.get(verdict, self._engine.now_ms):
-            self._next_say_ms[verdict] = self._engine.now_ms + SAY_EVERY_MS
-            self._say(
-                f"a ticket from {facts.client} is {verdict.value}; its request waits for its turn like any other "
-                f"(so far {', '.join(f'{count} {what}' for what, count in self.verdicts.items())})"
+        if self._engine.now_ms >= self._next_log_ms.get(verdict, self._engine.now_ms):
+            self._next_log_ms[verdict] = self._engine.now_ms + LOG_EVERY_MS
+            self._log_message(
+                f"a ticket from {facts.client} is {verdict.value}; its request is queued like any other "
+                f"(tickets so far: {', '.join(f'{count} {what}' for what, count in self.verdicts.items())})"
             )
         return None

@@ -1,4 +1,4 @@
-"""Admission control for aiohttp and ASGI applications: decides as `qosweb serve` does, inside their process.
+"""Admission control middleware for aiohttp and ASGI applications, with the decisions of `qosweb serve`.
 
     from qosweb.middleware import AsgiAdmission, Doorkeeper, guard
 
@@ -6,14 +6,14 @@
     guard(application, door)                            # an aiohttp application
     application = AsgiAdmission(application, door)      # any ASGI application
 
-For another framework, describe each request by an `ApplicationRequest` and ask the doorkeeper:
+For another framework, describe each request by an `ApplicationRequest` and call the doorkeeper:
 
     decided = await door.enter(ApplicationRequest("GET", "/cart", [("Host", "shop.example")], "192.0.2.1"))
 
-A `Denial` has the status, fields and text of the response. A `Permit` is to be closed, with the bytes of body that were
-sent, when the request is over. `response_fields` gives the fields that tell the client what was decided.
+A `Denial` has the status, header fields and text of the response. Close a `Permit` with the number of body bytes sent
+when the request is over. `response_fields` gives the header fields that tell the client the decision.
 
-Each process decides for itself. For one queue over several nodes, put `qosweb serve --upstream` in front.
+Each process has its own queue. For one queue over several nodes, put `qosweb serve --upstream` in front.
 """
 
 from qosweb.admission import Denial, Permit

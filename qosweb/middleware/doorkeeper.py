@@ -1,8 +1,8 @@
-"""The doorkeeper: admission control in front of an application, inside its process.
+"""Doorkeeper: admission control inside the process of an application.
 
-The pipe is what `capacity` says, in bytes per second, or what is measured. It holds as many channels as `set channel`
-fits into it, and a request holds one from when it may start until its handler is done. The size of a response is
-unknown before it exists: a request is charged with the mean of its class, and at its end with what was really sent.
+`capacity`, in bytes per second, is set or measured. It is divided into channels of the rate `set channel`. A request
+holds a channel from its start until its handler is done. The size of a response is unknown in advance: a request is
+charged with the mean of its class at its start, and with the bytes really sent at its end.
 Needs a running event loop from the first request on.
 Above: `for_aiohttp`, `for_asgi`.  Below: `qosweb.admission`.
 """
@@ -36,11 +36,11 @@ MEASURE_EVERY_S = 1.0
 class ApplicationRequest:
     """A request to an application. Implements `qosweb.admission.facts.RequestFacts`."""
 
-    ticket = None  # other nodes send no clients here
+    ticket = None  # there are no other nodes
     file = None
 
     def __init__(self, method: str, target: str, fields: Iterable[tuple[str, str]], client: str) -> None:
-        """`target` is path and query as they were sent; `client` is an address."""
+        """`target` is path and query as the client sent them; `client` is its address."""
         self.method = method
         self.client = client
         self.origin_form = target
@@ -50,17 +50,17 @@ class ApplicationRequest:
         try:
             self.path = parse_target(target).path
         except BadTarget:
-            self.path = None  # in the default class
+            self.path = None  # the request is in the default class
 
     def field_lines(self, name: str) -> list[str]:
         return self._fields.getall(name, [])
 
 
 class Doorkeeper:
-    """Decides by one specification which requests of one process may start."""
+    """Admits the requests of one process according to one specification."""
 
     def __init__(self, spec: str, *, capacity: str | None = None, source: str = "specification") -> None:
-        """`capacity` is a rate such as ``2MB/s``; without one it is measured. Raises UsageError for a bad `spec`."""
+        """`capacity` is a rate such as ``2MB/s``; None: measured. Raises UsageError for an invalid `spec`."""
         self._law = _law_of(source, spec)
         try:
             self._capacity_bps = None if capacity is None else parse_byte_rate(capacity)
@@ -72,7 +72,7 @@ class Doorkeeper:
 
     @classmethod
     def from_file(cls, path: str | Path, *, capacity: str | None = None) -> Doorkeeper:
-        """The specification in a file. Raises UsageError as `Doorkeeper` does, and if the file cannot be read."""
+        """Read the specification from a file. Raises UsageError if the file cannot be read or is invalid."""
         try:
             with open(path, encoding="utf-8") as file:
                 text = file.read()
@@ -82,9 +82,9 @@ class Doorkeeper:
         return cls(text, capacity=capacity, source=str(path))
 
     async def enter(self, request: ApplicationRequest) -> Permit | Denial:
-        """Wait until the request may start, or may not. Close the permit when it is over.
+        """Wait until the request may start or is denied. Close the permit when the request is over.
 
-        A task that is cancelled here leaves the queue.
+        If the task is cancelled, the request leaves the queue.
         """
         control = self._opened()
         now = self._clock.read()
@@ -95,7 +95,7 @@ class Doorkeeper:
         def on_decided(decided: Decided, at: float) -> None:  # noqa: ARG001
             if not decision.done():
                 decision.set_result(decided)
-            elif isinstance(decided, Permit):  # the task was cancelled a moment ago
+            elif isinstance(decided, Permit):  # the task was cancelled just before
                 decided.close(0, is_sample=False)
 
         entered = control.enter(request, account, on_decided)
@@ -114,7 +114,7 @@ class Doorkeeper:
         return decided
 
     def waiting(self) -> Counter[str]:
-        """How many requests wait, by class."""
+        """Number of waiting requests by class."""
         if self._control is None or self._control.engine is None:
             return Counter()
         engine = self._control.engine
@@ -122,13 +122,13 @@ class Doorkeeper:
         return Counter(engine.machine.classes[one.class_number].name for one in waiting)
 
     def change_policy(self, spec: str, source: str = "specification") -> None:
-        """Use another specification from now on. Raises UsageError for a bad one, and changes nothing then."""
+        """Use another specification from now on. Raises UsageError, and changes nothing, if it is invalid."""
         self._law = _law_of(source, spec)
         if self._control is not None:
             self._control.change_policy(self._law)
 
     async def close(self) -> None:
-        """Stop measuring and deciding. The next request starts anew."""
+        """Stop measuring and deciding. The next request opens the doorkeeper again."""
         if self._measuring is not None:
             self._measuring.cancel()
             await asyncio.gather(self._measuring, return_exceptions=True)
@@ -137,7 +137,7 @@ class Doorkeeper:
         self._control = self._measuring = None
 
     def _opened(self) -> AdmissionControl:
-        """Exists from the first request on."""
+        """Admission control, created with the first request."""
         if self._control is not None:
             return self._control
         loop = asyncio.get_running_loop()
@@ -158,7 +158,7 @@ class Doorkeeper:
 
 
 def response_fields(decided: Permit | Denial) -> list[tuple[str, str]]:
-    """What a response says about the decision."""
+    """The header fields of the response that tell the decision."""
     of_class = ("QoS-Class", decided.account.field_text)
     if isinstance(decided, Permit):
         return [of_class, ("QoS-Decision", "served")]

@@ -1,7 +1,7 @@
 """Admission control as the first middleware of an aiohttp application.
 
-A request that is denied gets its response here and never reaches a handler. Its channel is free again when the handler
-returns. The doorkeeper closes with the application.
+A denied request gets its response here and never reaches a handler. An admitted request releases its channel when its
+handler returns. The doorkeeper closes with the application.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def guard(application: web.Application, door: Doorkeeper) -> None:
-    """Put `door` in front of `application`, which has not started yet."""
+    """Let `door` admit the requests of `application`, which must not have started yet."""
 
     async def close(_application: web.Application) -> None:
         await door.close()

@@ -1,7 +1,7 @@
-"""Admission control around an ASGI application (https://asgi.readthedocs.io, HTTP). Other protocols pass unchanged.
+"""Admission control as ASGI middleware (https://asgi.readthedocs.io) for HTTP requests. Other protocols pass unchanged.
 
-A request that is denied gets its response here and never reaches the application. The doorkeeper closes with the
-application's lifespan.
+A denied request gets its response here and never reaches the application. The doorkeeper closes with the application's
+lifespan.
 """
 
 from __future__ import annotations

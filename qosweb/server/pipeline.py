@@ -1,7 +1,7 @@
-"""The way of a request through the server, as one list.
+"""Request pipeline: the ordered list of stages that turn a request into a response.
 
-A request passes these stages in order until one of them answers. A plain GET of a page in memory does not: what the
-stages would answer is kept with the page, and ``qosweb.server.connection.connection`` sends it straight away.
+A request passes the stages in order until one of them returns a response. A plain GET of a cached page skips them: its
+response is cached with the page, and ``qosweb.server.connection.connection`` sends it at once (the fast path).
 """
 
 from qosweb.server.proxy.forward import ForwardTarget
@@ -17,10 +17,10 @@ from qosweb.server.request.stages import (
     choose_variant,
     classify,
     find_page,
+    forward_upstream,
     look_up_file,
-    pass_on,
     resolve_target,
-    whole_page,
+    send_page,
 )
 
 STAGES = (
@@ -28,19 +28,19 @@ STAGES = (
     check_method,  # GET, HEAD, OPTIONS; no bodies         204 405 413 (OPTIONS: 400 404 421)
     resolve_target,  # target -> canonical path            400 404 421
     look_up_file,  # only for rules on size, owner or last_modified
-    classify,  # which class it is in
-    admit,  # may it start now?                            307 429 503
-    find_page,  # memory, or the disk after waiting        301 403 404 500 503
-    pass_on,  # no file here: the server behind this one   (all that it says, 502 503 504 508)
+    classify,  # find the QoS class
+    admit,  # start, wait, deny or go to another node      307 429 503
+    find_page,  # from memory, or from disk after a wait   301 403 404 500 503
+    forward_upstream,  # no file here: ask the upstream    (its status, or 502 503 504 508)
     choose_variant,  # Accept-Encoding
-    check_preconditions,  # If-Match and its kin           304 412
+    check_preconditions,  # If-Match, If-None-Match, ...   304 412
     choose_ranges,  # Range, If-Range                      206 416
-    whole_page,  # all the rest                            200
+    send_page,  # the complete page                        200
 )
 
 
 def proceed(exchange: Exchange, site: Site) -> Answer | ForwardTarget | Waiting:
-    """Take ``exchange`` through the stages from where it is."""
+    """Run the stages of ``exchange`` from its current stage until one returns a response, a target or WAITING."""
     while True:
         step = STAGES[exchange.stage](exchange, site)
         if step is not None:
@@ -49,6 +49,6 @@ def proceed(exchange: Exchange, site: Site) -> Answer | ForwardTarget | Waiting:
 
 
 def restart_at_find_page(exchange: Exchange) -> None:
-    """Take ``exchange`` back to where its page is found: the file has changed since."""
+    """Set ``exchange`` back to the stage ``find_page``, because its file has changed."""
     exchange.resource = exchange.page = exchange.failure = None
     exchange.stage = STAGES.index(find_page)

@@ -1,4 +1,4 @@
-"""Requests for tests of admission control, without a server."""
+"""Request facts for tests of admission control, without a server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class File:
 
 
 class Door:
-    """Admission control with one specification; `decided` are the outcomes that came after a wait."""
+    """Admission control with one specification; `decided` has the outcomes that followed a wait."""
 
     def __init__(self, spec: str | None, capacity_bps: int, *, paces: bool = False) -> None:
         self.clock = Clock()

@@ -1,4 +1,4 @@
-"""The access history is right and bounded."""
+"""Access history: ages of accesses, and its memory bound."""
 
 from qosweb.admission import access_history
 from qosweb.admission.access_history import AccessHistory

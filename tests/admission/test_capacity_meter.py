@@ -1,4 +1,4 @@
-"""What a real node measures of itself."""
+"""Capacity meter: a running node measures its own capacity."""
 
 from __future__ import annotations
 

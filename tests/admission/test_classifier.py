@@ -1,4 +1,4 @@
-"""``--spec``: each request's class is in its answer, in the log and in the metrics; a bad one is refused."""
+"""Classifier with ``--spec``: the class in responses, log and metrics; invalid specifications are rejected."""
 
 import json
 from pathlib import Path

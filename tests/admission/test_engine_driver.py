@@ -1,4 +1,4 @@
-"""The engine's place in the event loop: deadlines are kept within a turn of the loop that does not end, too."""
+"""Engine driver: deadlines are kept even within a long turn of the event loop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Ear:
 
 
 async def one_long_turn() -> tuple[list[Decision], float]:
-    """Somebody waits, and the loop never gets to its timers: what was decided, and after how many milliseconds."""
+    """Queue a request while the loop never reaches its timers; the decisions, and after how many milliseconds."""
     engine = Engine(ProcessId("a"), law_of(f"set lifetime = {LIFETIME_MS}ms\n"), Ear(), is_member=False)
     engine.report_capacity(NodeReport(1000, 0, 0, "http://a"))
     driver = EngineDriver(asyncio.get_running_loop(), engine)
@@ -39,7 +39,7 @@ async def one_long_turn() -> tuple[list[Decision], float]:
     engine.admission.submit(0, 1_000_000, driver.now_ms(), decisions.append)
 
     def looked() -> bool:
-        driver.look()
+        driver.expire_overdue()
         return bool(decisions)
 
     wait_for(looked, "a decision")
@@ -47,7 +47,7 @@ async def one_long_turn() -> tuple[list[Decision], float]:
     return decisions, (perf_counter() - began) * 1000
 
 
-def test_who_comes_sees_to_those_whose_time_is_over() -> None:
+def test_an_entering_request_expires_overdue_ones() -> None:
     decisions, after_ms = asyncio.run(one_long_turn())
     assert [isinstance(one, Deny) and one.is_expired for one in decisions] == [True]
     assert after_ms >= LIFETIME_MS - 1  # whole milliseconds are counted

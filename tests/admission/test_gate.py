@@ -1,4 +1,4 @@
-"""Gates: permits, denials and waits, what they charge, and that everything granted is given back once."""
+"""Gates: permits, denials and waits, their charges, and that every granted channel is released once."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ BPS = 64 << 10
 
 
 def charged(permit: object) -> int:
-    """What a request was charged with at entry."""
+    """The cost that a request was charged with at entry."""
     assert isinstance(permit, Permit)
     assert permit.request is not None
     return permit.request.cost
 
 
-def test_without_a_policy_everything_may_start() -> None:
+def test_without_a_policy_every_request_may_start() -> None:
     async def story() -> None:
         door = Door(None, 1)
         permits = [door.enter() for _ in range(50)]
@@ -67,13 +67,13 @@ def test_a_known_size_is_charged_and_an_unknown_one_is_the_mean_of_its_class() -
         assert charged(door.enter()) == HEAD_BYTES + 1008
         assert isinstance(known, Permit)
         known.close(10)
-        assert charged(door.enter()) == HEAD_BYTES + 1008  # sizes that are known are no guide to those that are not
+        assert charged(door.enter()) == HEAD_BYTES + 1008  # known sizes do not change the mean of unknown ones
         assert charged(door.enter("/b")) == HEAD_BYTES + REQUEST_BYTES  # another class
 
     run(story)
 
 
-def test_what_was_really_sent_is_settled() -> None:
+def test_closing_a_permit_charges_the_bytes_sent() -> None:
     async def story() -> None:
         door = Door(ONE_CHANNEL, 100 * BPS)
         engine, driver = door.control.engine, door.control.driver
@@ -95,7 +95,7 @@ def test_a_request_that_waits_starts_when_another_ends() -> None:
         wait = door.enter()
         assert isinstance(permit, Permit)
         assert isinstance(wait, Wait)
-        assert not door.control.start(permit.account)  # nobody overtakes it
+        assert not door.control.start(permit.account)  # no request overtakes the waiting one
         await asyncio.sleep(0)
         assert not door.decided
         permit.close(10)
@@ -171,7 +171,7 @@ def test_a_wait_that_is_cancelled_after_its_decision_gives_the_channel_back() ->
         permit.close(0)
         while not any(one.rate_bps for one in admission.requests):  # the engine has started the other one
             door.control.engine.flush(door.control.driver.now_ms())
-        assert not door.decided  # which has not been told
+        assert not door.decided  # its decision is not delivered yet
         wait.cancel()
         assert (admission.requests, admission.used_bps) == ([], 0)
         door.control.driver.turn()
@@ -181,7 +181,7 @@ def test_a_wait_that_is_cancelled_after_its_decision_gives_the_channel_back() ->
     run(story)
 
 
-def test_a_channel_follows_the_size_where_a_response_time_is_promised() -> None:
+def test_a_channel_depends_on_the_size_under_a_response_time_guarantee() -> None:
     async def story() -> None:
         spec = "set channel = 64KB in 1s\n</soon>.response_time < 100ms\n"
         door = Door(spec, 64 << 20, paces=True)

@@ -1,4 +1,4 @@
-"""Promises of a specification, kept by nodes as processes under load. Shares are of served bytes, by access logs."""
+"""Guarantees of a specification, kept by node processes under load. Shares are of served bytes, from access logs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_mixed_sizes_have_no_advantage(tmp_path: Path) -> None:
     assert held == wanted, f"{held}, {part:.3f} of the time starved"
 
 
-def test_always_is_served_and_a_crowd_harms_nobody_else(tmp_path: Path) -> None:
+def test_always_is_served_and_a_flash_crowd_harms_no_other_class(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site", dict.fromkeys(("now", "a", "b", "c"), 16 * KIB))
     spec = "set lifetime = 500ms\nset channel = 16KB in 100ms\n</now>.available = always\n" + "".join(
         f"</{name}>.server_resource = 25%\n" for name in "abc"
@@ -99,7 +99,7 @@ def test_always_is_served_and_a_crowd_harms_nobody_else(tmp_path: Path) -> None:
     assert ("a", "denied") in outcomes
 
 
-def test_a_page_that_was_asked_for_changes_what_is_promised_at_every_node(tmp_path: Path) -> None:
+def test_an_accessed_page_changes_the_guarantees_on_every_node(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site", dict.fromkeys(("door", "room"), KIB))
     spec = "accessed(</door>) within 60s => </room>.available = always\n"
     with RunningCluster(site, tmp_path, spec, "ab", *PIPE) as cluster:
@@ -121,7 +121,7 @@ def test_below_contention_nothing_is_denied_and_nothing_waits(tmp_path: Path) ->
 
 
 def own_wait_ms(line: dict[str, Any], stalls: Stalls) -> float:
-    """Without what its node waited for a processor meanwhile."""
+    """The wait of a request, without the time that its node waited for a processor."""
     wait_ms = float(line["queue_ms"])
     return wait_ms - stalls.waited_ms("n1", line["ts"], line["ts"] + wait_ms / 1e3)
 
@@ -136,7 +136,7 @@ def test_three_nodes_with_uneven_arrivals_then_one_is_killed_and_another_joins(t
         another_joins(cluster, tmp_path, stalls)
         requests = cluster.requests("abd")
         views = primary_views(cluster, "a")
-        seen_by_b = dict(primary_views(cluster, "b"))  # each may have missed one that did not last
+        seen_by_b = dict(primary_views(cluster, "b"))  # each node may have missed a short-lived view
     assert views[-1][1] == ["a", "b", "d"]
     assert seen_by_b[views[-1][0]] == ["a", "b", "d"]
     assert [(at, members) for at, members in views if seen_by_b.get(at, members) != members] == []
@@ -159,7 +159,7 @@ def uneven_arrivals(cluster: RunningCluster, scratch: Path) -> Lines:
 
 
 def one_is_killed(cluster: RunningCluster, scratch: Path, stalls: Stalls) -> Lines:
-    """The others go on within a second, and have their shares two seconds later; nobody who asked them has lost."""
+    """The others continue within a second and have their shares after two more; none of their clients loses."""
     others = [cluster.nodes[name] for name in "ab"]
     with Load(scratch, others, EVENLY, "--rate", "550", "--duration", "12s") as load:
         wait_until_served(cluster, "ab", len(cluster.requests("ab")) + 1_000)
@@ -178,14 +178,14 @@ def one_is_killed(cluster: RunningCluster, scratch: Path, stalls: Stalls) -> Lin
 
 
 def another_joins(cluster: RunningCluster, scratch: Path, stalls: Stalls) -> None:
-    """Two seconds after it is in the view its pipe is used, and shares are those of the three."""
+    """Two seconds after the node is in the view, its pipe is used, and shares are those of three nodes."""
     with Load(scratch, [cluster.nodes[name] for name in "ab"], EVENLY, "--rate", "770", "--duration", "120s"):
         wait_until_served(cluster, "ab", len(cluster.requests("ab")) + 500)
         asked_s = time.time()
         stalls.watch("d", cluster.add("d").process.pid)
         from_s = cluster.view_s("a", "abd", asked_s) + SETTLING_S
         starved = Starved(cluster.nodes[name].process.pid for name in "abd")
-        cluster.until("abd", from_s + JOINED_WINDOW_S + 1)  # what began before is written down by then
+        cluster.until("abd", from_s + JOINED_WINDOW_S + 1)  # all earlier requests are logged by then
         part = starved.part()
     requests = cluster.requests("abd")
     assert_shares(requests, from_s, from_s + JOINED_WINDOW_S, part)

@@ -1,6 +1,6 @@
-"""A share that nobody asks for is everybody's at once, and its class has it back at once when it asks.
+"""Idle shares: other classes get an unused share at once, and its class gets it back at once when it has demand.
 
-Promised are 100 ms. What a busy machine adds is allowed for here; `./dev bench switching` has the figures.
+The guarantee is 100 ms. The delay by a busy machine is allowed for; `./dev bench switching` has the figures.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timing
 
 PROMISED_MS = 100
-ANSWER_MS = 100  # one that is on its way keeps its channel for so long
+ANSWER_MS = 100  # a response in progress keeps its channel this long
 BUSY_MS = 150  # room for a machine that has other things to do
 STARVED_MS = 300
 ATTEMPTS = 3
 
 
-def test_a_share_flows_to_who_asks_and_back(tmp_path: Path) -> None:
+def test_a_share_goes_to_the_class_with_demand_and_back(tmp_path: Path) -> None:
     for attempt in range(ATTEMPTS):
         folder = tmp_path / str(attempt)
         folder.mkdir()

@@ -1,5 +1,6 @@
-"""No request waits for longer than it may, whatever the group does: a peer that is stopped for a while, a primary view
-that is lost. Judged by the access logs of the nodes that live, and by what their clients were told when.
+"""Lifetimes: no request waits longer than its lifetime, even if a peer is stopped or the primary view is lost.
+
+Judged by the access logs of the surviving nodes, and by the responses and times that their clients saw.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ALONE_S = 2.0
 NOT_ALONE = "e"  # a class that is denied outside a primary view
 
 
-def test_a_stopped_peer_and_a_lost_primary_make_nobody_wait_for_longer(tmp_path: Path) -> None:
+def test_lifetimes_hold_with_a_stopped_peer_and_without_a_primary_view(tmp_path: Path) -> None:
     spec = FIVE_SPEC + f"</{NOT_ALONE}>.in_minority = deny\n"
     site = five_pages(tmp_path / "site")
     with Stalls() as stalls, RunningCluster(site, tmp_path, spec, "abc", *PIPE, command=PATIENT) as cluster:
@@ -73,7 +74,7 @@ def test_a_stopped_peer_and_a_lost_primary_make_nobody_wait_for_longer(tmp_path:
 
     waited = [line for line in requests["a"] if stopped_s < line["ts"] < continued_s and line["queue_ms"] > 0]
     assert any(line["decision"] == "expired" for line in waited)  # the group stood still for a while
-    # Clients that b or c had redirected before keep what they were promised: a does not decide on them alone.
+    # Clients that b or c had redirected before keep their channel at a, which does not decide on them alone.
     life = life_of(requests["a"][0])
     alone = [line for line in requests["a"] if line["ts"] > alone_s and life_of(line) == life]
     assert {line["view"] for line in alone} == {""}
@@ -82,7 +83,7 @@ def test_a_stopped_peer_and_a_lost_primary_make_nobody_wait_for_longer(tmp_path:
 
 
 def life_of(line: dict[str, Any]) -> str:
-    """The node, in one of its lives, that the request came to first."""
+    """The process life of the node that the request came to first."""
     return str(line["rid"]).partition("-")[0]
 
 

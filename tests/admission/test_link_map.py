@@ -1,4 +1,4 @@
-"""Links of the site's files and of upstream responses: recorded, changed, forgotten, bounded."""
+"""Link map: links in files and in upstream responses are recorded, updated, forgotten and bounded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def new_map() -> LinkMap:
     return LinkMap(lambda _: frozenset(), "index.html", frozenset({"shop.example"}))
 
 
-def test_the_links_of_a_page_are_those_of_its_last_answer() -> None:
+def test_the_links_of_a_page_are_those_of_its_latest_response() -> None:
     links = new_map()
     links.note(SETS, "/a/", ['<b>; rel=next, </c/index.html>; rel="x"', "<http://shop.example/d>"])
     assert all(links.has(number, path) for number in SETS for path in ("/a/b", "/c/", "/d"))
@@ -31,7 +31,7 @@ def test_the_links_of_a_page_are_those_of_its_last_answer() -> None:
     assert not links.has(2, "/e")
 
 
-def test_two_pages_may_name_the_same_one() -> None:
+def test_two_pages_may_link_to_the_same_page() -> None:
     links = new_map()
     links.note(SETS, "/a", ["</x>"])
     links.note(SETS, "/b", ["</x>"])

@@ -1,4 +1,4 @@
-"""Samples of the machine's load."""
+"""Machine load: samples are within their bounds."""
 
 from qosweb.admission.machine_load import PPM, MachineLoadSampler
 

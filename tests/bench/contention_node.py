@@ -220,7 +220,7 @@ async def main() -> None:
         if order["do"] == "ready":
             while node.members != order["members"] or not node.is_ready:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            gc_tuning.look_seldom()  # as a node does
+            gc_tuning.tune_for_serving()  # as a node does
             say({"ready": True})
         else:
             say(await node.run(order["mode"], order["seconds"], order["warm_s"]))

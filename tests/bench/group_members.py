@@ -27,7 +27,7 @@ from cluster import Group, Options
 from cluster.runtime.api.group import Full
 from cluster.runtime.api.options import RUNTIME_SETTINGS
 from cluster.runtime.commands.counter_machine import CounterMachine
-from qosweb.server.process.gc_tuning import look_seldom
+from qosweb.server.process.gc_tuning import tune_for_serving
 from tests.bench.group_etcd import Etcd
 from tests.bench.group_pysyncobj import PySyncObj
 
@@ -326,7 +326,7 @@ async def main() -> None:
         order = json.loads(line)
         if order["do"] == "whole":
             await contender.whole(order["count"])
-            look_seldom()
+            tune_for_serving()
             _tell({"whole": True, "leads": getattr(contender, "leads", False)})
         elif order["do"] in LOADS:
             found = await LOADS[order["do"]](contender, order)

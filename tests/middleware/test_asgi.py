@@ -1,4 +1,4 @@
-"""The admission around an ASGI application, spoken to as a server speaks to one."""
+"""ASGI middleware, called as an ASGI server calls it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def ask(app: AsgiAdmission, path: str) -> tuple[int, dict[bytes, bytes], b
     return said[0]["status"], dict(said[0]["headers"]), body
 
 
-def test_what_may_enter_enters_and_the_others_are_told_why() -> None:
+def test_admitted_requests_pass_and_denied_ones_get_a_reason() -> None:
     async def story() -> None:
         door = Doorkeeper(SPEC, capacity="128KB/s")
         app = AsgiAdmission(application, door)
@@ -67,7 +67,7 @@ def test_what_may_enter_enters_and_the_others_are_told_why() -> None:
     run(story)
 
 
-def test_a_fault_gives_the_channel_back() -> None:
+def test_an_exception_releases_the_channel() -> None:
     async def story() -> None:
         door = Doorkeeper(SPEC, capacity="64KB/s")
         app = AsgiAdmission(application, door)

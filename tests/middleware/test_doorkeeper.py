@@ -1,4 +1,4 @@
-"""The doorkeeper as a framework of one's own would use it."""
+"""Doorkeeper, used directly as an adapter for another framework would use it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def request(target: str = "/a?x=1", *fields: tuple[str, str]) -> ApplicationRequ
     return ApplicationRequest("GET", target, [("host", "Shop.Example:80"), *fields], "192.0.2.1")
 
 
-def test_a_request_says_what_a_specification_may_ask() -> None:
+def test_a_request_has_the_facts_that_conditions_use() -> None:
     asked = request("/a/../b%20c?x=1", ("Cookie", "a=1"), ("cookie", "b=2"))
     assert (asked.host, asked.path, asked.client, asked.file) == ("shop.example:80", None, "192.0.2.1", None)
     assert asked.field_lines("COOKIE") == ["a=1", "b=2"]
@@ -55,7 +55,7 @@ def test_a_denial_says_why() -> None:
     run(story)
 
 
-def test_a_task_that_is_cancelled_when_its_turn_comes_gives_it_back() -> None:
+def test_a_task_cancelled_when_admitted_releases_its_permit() -> None:
     async def story() -> None:
         door = Doorkeeper(SPEC, capacity=ONE_CHANNEL)
         for turns in range(4):  # of the event loop, between the decision and the cancellation

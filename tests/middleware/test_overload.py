@@ -1,5 +1,4 @@
-"""A real aiohttp application on a real socket, with the admission before it: shares, waits, denials, and no cost when
-there is room."""
+"""aiohttp middleware in a real application on a real socket: shares, waits, denials, and no delay without overload."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ BODY = b"x" * 4096
 
 
 class Application:
-    """Works for a while on each request, and counts how many at a time."""
+    """Works on each request for a while, and counts concurrent requests."""
 
     def __init__(self) -> None:
         self.now = self.most = self.entered = 0
@@ -84,7 +83,7 @@ async def ask(session: aiohttp.ClientSession, path: str, **headers: str) -> tupl
         return reply.status, {name.lower(): value for name, value in reply.headers.items()}, await reply.text()
 
 
-def test_under_overload_classes_get_their_shares_and_no_more_run_than_may(virtual: VirtualClock) -> None:
+def test_under_overload_shares_hold_and_concurrency_is_bounded(virtual: VirtualClock) -> None:
     async def story() -> None:
         async with running() as (application, session):
             served: Counter[str] = Counter()
@@ -109,12 +108,12 @@ def test_under_overload_classes_get_their_shares_and_no_more_run_than_may(virtua
                 assert fields["qos-decision"] in ("denied; reason=lifetime", "denied; reason=cannot_be_reached")
                 assert int(fields["retry-after"]) >= 1
                 assert "The request was not served:" in text
-            assert application.entered <= sum(served.values()) + 8  # who was denied was never worked for
+            assert application.entered <= sum(served.values()) + 8  # denied requests never reached the application
 
     run(story, virtual)
 
 
-def test_with_room_nobody_waits_and_nobody_is_denied(virtual: VirtualClock) -> None:
+def test_without_overload_no_request_waits_or_is_denied(virtual: VirtualClock) -> None:
     async def story() -> None:
         async with running() as (application, session):
             for _ in range(20):
@@ -127,19 +126,19 @@ def test_with_room_nobody_waits_and_nobody_is_denied(virtual: VirtualClock) -> N
     run(story, virtual)
 
 
-def test_a_bound_on_who_asks_is_429(virtual: VirtualClock) -> None:
+def test_a_client_limit_is_429(virtual: VirtualClock) -> None:
     async def story() -> None:
         async with running() as (_, session):
             found = await asyncio.gather(*(ask(session, "/slow", **{"X-Robot": "yes"}) for _ in range(4)))
             statuses = Counter(status for status, _, _ in found)
-            assert statuses.keys() == {200, 429}  # one, or two if it takes long until they are asked
+            assert statuses.keys() == {200, 429}  # one 200, or two if the requests are slow to arrive
             assert statuses[429] >= 2
             assert (await ask(session, "/slow"))[0] == 200
 
     run(story, virtual)
 
 
-def test_a_client_that_goes_away_waits_no_more(virtual: VirtualClock) -> None:
+def test_a_client_that_disconnects_leaves_the_queue(virtual: VirtualClock) -> None:
     async def story() -> None:
         async with running() as (application, session):
             door = application.door
@@ -167,7 +166,7 @@ def test_a_specification_changes_while_it_runs_and_a_bad_one_changes_nothing(vir
     run(story, virtual)
 
 
-def test_what_cannot_be_says_why() -> None:
+def test_invalid_arguments_are_explained() -> None:
     with pytest.raises(UsageError, match="nowhere"):
         Doorkeeper.from_file("/nowhere/at.all")
     with pytest.raises(UsageError, match="capacity"):

@@ -1,1 +1,1 @@
-"""What tests of the running server share: nodes as processes, raw sockets, and waiting on conditions."""
+"""Support for tests of the running server: node processes, raw sockets, and waiting on conditions."""

@@ -1,4 +1,4 @@
-"""Clusters of nodes as processes, and load for them, judged by their access logs."""
+"""Clusters of node processes, and load on them, judged by their access logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOADGEN = [sys.executable, "-m", "loadgen.cli"]
 
 
 def make_site(root: Path, sizes: dict[str, int]) -> Path:
-    """A page `NAME/page` of so many bytes for each name."""
+    """Create a page `NAME/page` of the given size for each name."""
     for name, size in sizes.items():
         (root / name).mkdir(parents=True)
         (root / name / "page").write_bytes(b"x" * size)
@@ -31,7 +31,7 @@ def make_site(root: Path, sizes: dict[str, int]) -> Path:
 
 
 class RunningCluster:
-    """`names` gives the nodes; the first founds, the others join. Options are for all of them."""
+    """One node process per name: the first founds the cluster, the others join. All get the same options."""
 
     def __init__(
         self, root: Path, scratch: Path, spec: str, names: str, *options: str, command: Sequence[str] = COMMAND
@@ -61,7 +61,7 @@ class RunningCluster:
     def add(
         self, name: str, *options: str, before: Sequence[str] = (), command: Sequence[str] = COMMAND
     ) -> RunningNode:
-        """One more node."""
+        """Start one more node."""
         node = self.nodes[name] = self._stack.enter_context(self._begin(name, *options, before=before, command=command))
         return node
 
@@ -87,7 +87,7 @@ class RunningCluster:
         return found
 
     def together(self, names: str, within_s: float = 60) -> None:
-        """Wait until these, and no others, are one primary view, and know each other's capacity."""
+        """Wait until exactly these nodes are in one primary view and know each other's capacity."""
         wait_for(lambda: self._are_together(names) or None, f"one primary view of {names}", within_s)
 
     def _are_together(self, names: str) -> bool:
@@ -99,19 +99,19 @@ class RunningCluster:
         return True
 
     def requests(self, names: str | None = None) -> Lines:
-        """What the access logs say of requests, in the order of their arrival."""
+        """The requests in the access logs, in the order of their arrival."""
         found: Lines = []
         for name in names or self.nodes:
             found += [line for line in self._lines(name) if "event" not in line]
         return sorted(found, key=lambda line: float(line["ts"]))
 
     def _lines(self, name: str) -> Lines:
-        """All that are whole: the last may be about to be written."""
+        """All complete lines: the last may be in the middle of its write."""
         text = self.nodes[name].access_log.read_text()
         return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
     def view_s(self, name: str, members: str, after_s: float) -> float:
-        """When this node first was in a primary view of these and no others after that time; waits for it."""
+        """Wait until this node is in a primary view of exactly these nodes after that time; returns when."""
 
         def first() -> float | None:
             views = [line for line in self.events(name, "view") if line["primary"] and line["ts"] > after_s]
@@ -121,7 +121,7 @@ class RunningCluster:
         return wait_for(first, f"{name} to be in a primary view of {members}", 60)
 
     def until(self, names: str, at_s: float) -> None:
-        """Wait until these have logged requests that came at this time, or later."""
+        """Wait until these nodes have logged requests that arrived at this time or later."""
 
         def have() -> bool:
             return all(any(float(line["ts"]) >= at_s for line in self.requests(name)[-1:]) for name in names)
@@ -133,7 +133,7 @@ class RunningCluster:
 
 
 def make_trace(scratch: Path, mix: Sequence[str], *options: str) -> Path:
-    """A mix of pages at a rate for some seconds, as `loadgen trace` makes it."""
+    """A trace with a mix of pages at a rate for some seconds, made by `loadgen trace`."""
     made = scratch / "trace.jsonl"
     mixes = [word for one in mix for word in ("--mix", one)]
     subprocess.run(
@@ -143,7 +143,7 @@ def make_trace(scratch: Path, mix: Sequence[str], *options: str) -> Path:
 
 
 class Load:
-    """`loadgen run` on a trace: one that is there, or one of its own: a mix of pages at a rate for some seconds."""
+    """`loadgen run` on an existing trace, or on a new one with a mix of pages at a rate for some seconds."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Load:
         )
 
     def wait(self, timeout_s: float = 120) -> Lines:
-        """The results, request by request."""
+        """Wait for the end; returns the result of each request."""
         _, error = self.process.communicate(timeout=timeout_s)
         assert self.process.returncode == 0, error
         return self.so_far()
@@ -185,7 +185,7 @@ class Load:
 
 
 def shares(requests: Lines, from_s: float, to_s: float) -> dict[str, float]:
-    """Of the bytes that were served between these times of arrival, counted from the first, the part of each class."""
+    """Each class's share of the bytes served between these arrival times, counted from the first arrival."""
     began = float(requests[0]["ts"])
     return shares_between(requests, began + from_s, began + to_s)
 

@@ -1,7 +1,7 @@
-"""A specification that contradicts itself where nobody looks: it has too many conditions to check all situations.
+"""A specification with a hidden contradiction: it has too many conditions for a check of all situations.
 
-When `/door` and `/gate` were asked for, pages of `/a` that end in `b` have two lifetimes, and `/x1` and `/x2` come each
-before the other.
+Once `/door` and `/gate` were accessed, pages of `/a` that end in `b` have two lifetimes, and `/x1` and `/x2` have
+priority over each other.
 """
 
 _MANY = 40

@@ -1,7 +1,7 @@
-"""Five classes with a promise each, on pipes of 2 MB/s, and what has to hold of them by access logs and clients.
+"""Five classes with one guarantee each, on pipes of 2 MB/s, and assertions on access logs and client results.
 
-A machine that has other things to do is allowed for, by what it did meanwhile (`machine`): a bound that was measured is
-the promise itself while the nodes got the processor when they wanted it.
+The load of the machine is allowed for (`machine`): a measured bound is the guarantee itself while the nodes got the
+processor when they needed it.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ def assert_shares(requests: Lines, from_s: float, to_s: float, starved: float) -
 
 
 def points(starved: float) -> float:
-    """How far from its promise a share may be."""
+    """How far a share may be from its guarantee."""
     return POINTS if starved <= STARVED else POINTS_BUSY
 
 
 def assert_used(
     requests: Lines, pipes: int, from_s: float, to_s: float, starved: float, *, least: float = USED
 ) -> None:
-    """The pipes were full, but for what the machine kept from the nodes."""
+    """The pipes were full, except for the time that the nodes waited for a processor."""
     used = rate_bps(sent(requests), from_s, to_s) / (pipes * PIPE_BPS)
-    excuse = 2 * starved if starved > STARVED else 0  # who waits for a processor is late twice: to ask, and to start
+    excuse = 2 * starved if starved > STARVED else 0  # a starved process is late twice: to send, and to start
     assert used >= least - excuse, f"{used:.3f} of the pipes used, {starved:.3f} of the time starved"
 
 
 def assert_lifetimes(requests: Lines, stalls: Stalls) -> None:
-    """Nobody waited for longer than it may, whatever was decided then, but for what its node waited for a processor.
+    """No request waited longer than its lifetime, except for the time that its node waited for a processor.
 
-    On a busy machine processes also wait for each other, which nobody counts: there is a bound on that, too.
+    On a busy machine processes also wait for each other, which is not counted: there is a bound on that, too.
     """
     busy = {name for name in {line["node"] for line in requests} if stalls.worst_ms(name) > BUSY_MS}
     late = [
@@ -77,7 +77,7 @@ def assert_lifetimes(requests: Lines, stalls: Stalls) -> None:
 
 
 def own_delay_ms(line: dict[str, Any], stalls: Stalls) -> float:
-    """Beyond its lifetime."""
+    """The wait beyond the lifetime."""
     delay_ms = float(line["queue_ms"]) - LIFETIME_MS
     if delay_ms <= NOISE_MS:
         return delay_ms
@@ -86,9 +86,9 @@ def own_delay_ms(line: dict[str, Any], stalls: Stalls) -> float:
 
 
 def assert_told_in_time(results: Lines, stalls: Stalls, nodes: Iterable[str]) -> None:
-    """The same as clients see it: who was not served was told in time.
+    """The same as clients see it: a request that was not served got its response in time.
 
-    Clients, too, wait for a processor, and their requests wait to be read: on a busy machine this says nothing.
+    Clients also wait for a processor, and their requests wait to be read: on a busy machine this proves nothing.
     """
     denied = [line for line in results if line["outcome"] == "denied" and not line.get("redirects")]
     longest_ms = max((line["latency_us"] - line.get("sent_us", 0)) / 1e3 for line in denied)

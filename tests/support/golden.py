@@ -1,7 +1,7 @@
-"""Golden bytes: encoded values of every format, kept in text files, so that no change of the code changes a format.
+"""Golden bytes: encoded values of every format in text files, so that no code change alters a format unnoticed.
 
 A file has a line for each value: its name, then its bytes as a Python literal. Only ``pytest --write-golden`` writes
-it: for a value that is new. A line that would change is a format that changes: old peers and old disks still have it.
+it, and only adds new values. A line that would change means a changed format: old peers and old disks still have it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Case(NamedTuple):
-    """A value that is encoded, and how it is read back."""
+    """An encoded value, and how to decode it."""
 
     value: Any
     encode: Callable[[Any], bytes]
@@ -26,7 +26,7 @@ class Case(NamedTuple):
 
 
 def check(path: Path, cases: Mapping[str, Case], *, write: bool) -> None:
-    """Compare each value with its golden bytes, both ways. Raises AssertionError."""
+    """Compare each value with its golden bytes, in both directions. Raises AssertionError."""
     now = {name: case.encode(case.value) for name, case in cases.items()}
     if write:
         path.write_text("".join(f"{name} {data!r}\n" for name, data in now.items()))
@@ -53,7 +53,7 @@ def assert_all_types_occur(roots: Iterable[Any], values: Iterable[Any]) -> None:
 
 
 def classes_of(roots: Iterable[Any]) -> set[type]:
-    """All structs and named tuples that values of these types may hold."""
+    """All structs and named tuples that values of these types may contain."""
     found: set[type] = set()
     waiting: list[object] = list(inspect.multi_type_info(roots))
     while waiting:
@@ -70,7 +70,7 @@ def classes_of(roots: Iterable[Any]) -> set[type]:
 
 
 def _parts(value: object) -> Iterator[object]:
-    """A value, and all that it holds."""
+    """A value and everything that it contains."""
     yield value
     if isinstance(value, msgspec.Struct):
         parts: Iterable[object] = [getattr(value, name) for name in value.__struct_fields__]

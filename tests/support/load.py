@@ -1,4 +1,4 @@
-"""Requests in numbers: pipelined bursts, and threads that go on until they are told to stop."""
+"""Load from this process: pipelined bursts, and threads that send requests until stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WINDOW = 100  # requests on their way at one time
 
 
 def burst(port: int, count: int, target: str = "/") -> None:
-    """``count`` pipelined requests on one connection; each must be answered with 200."""
+    """Send ``count`` pipelined requests on one connection; each must get a 200."""
     request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     with RawConnection(port) as connection:
         for start in range(0, count, WINDOW):
@@ -26,7 +26,7 @@ def burst(port: int, count: int, target: str = "/") -> None:
 
 
 class Hammer:
-    """Clients that ask for one page after the other, each on a connection of its own."""
+    """Clients that request one page after the other, each on its own connection."""
 
     def __init__(self, port: int, targets: Sequence[str], clients: int = 4) -> None:
         self.statuses: Counter[int] = Counter()
@@ -46,11 +46,11 @@ class Hammer:
 
     @property
     def answers(self) -> int:
-        """Complete answers so far."""
+        """Number of complete responses so far."""
         return sum(self.statuses.values())
 
     def stop(self) -> int:
-        """Let every client end after its answer; how many answers there were."""
+        """Let every client end after its response; returns the number of responses."""
         self._stopping.set()
         for thread in self._threads:
             thread.join(60)

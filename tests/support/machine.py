@@ -1,7 +1,7 @@
-"""How much of a machine the processes of a test got: where others want it too, timings are theirs as well.
+"""Processor starvation: how long the processes of a test waited for a processor, as an allowance for timings.
 
-The kernel counts for each process how long it was ready to run and waited for a processor (`/proc/PID/schedstat`). Who
-slept while the whole machine stood still is not in that count: see `standstill`.
+The kernel counts for each process how long it was ready to run and waited (`/proc/PID/schedstat`). The count lacks
+processes that slept while the whole machine stood still: see `standstill`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SAMPLE_S = 0.02
 
 
 def waited_s(pid: int) -> dict[str, float]:
-    """So far, each of its threads: one that waits for a processor may keep the others waiting for it."""
+    """Total wait of each thread so far: a thread that waits for a processor may delay the others."""
     found = {}
     with suppress(OSError):  # it ends
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -31,7 +31,7 @@ def waited_s(pid: int) -> dict[str, float]:
 
 
 class Starved:
-    """Over some time; these processes have to live until `part` is asked for."""
+    """Starvation over some time; the processes must be alive until `part` is called."""
 
     def __init__(self, pids: Iterable[int]) -> None:
         self._pids = list(pids)
@@ -39,7 +39,7 @@ class Starved:
         self._before = self._main_threads()
 
     def part(self) -> float:
-        """Of the time since this was made they waited for a processor: 0 to 1, in the mean over the processes."""
+        """The fraction of the time since creation that the processes waited for a processor: 0 to 1, their mean."""
         waited = self._main_threads() - self._before
         return waited / len(self._pids) / (time.perf_counter() - self._began)
 
@@ -60,7 +60,7 @@ class Seen(NamedTuple):
 
 
 class Stalls:
-    """When each process waited, to be asked of later: a thread looks at the count every few milliseconds."""
+    """When each process waited, for later queries: a thread reads the count every few milliseconds."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Seen] = {}  # by name
@@ -84,14 +84,14 @@ class Stalls:
         self._seen[name] = seen
 
     def waited_ms(self, name: str, from_s: float, to_s: float) -> float:
-        """For a processor, or for the machine. Between these times, or a little longer: none of it is missed."""
+        """Wait for a processor or for the machine between these times, or a little longer: never too little."""
         seen = self._seen[name]
         first, last = bisect_right(seen.times, from_s) - 1, bisect_left(seen.times, to_s)
         waited_s = seen.counts[min(last, len(seen.counts) - 1)] - seen.counts[max(first, 0)]
         return (waited_s + self._standstill.s_within(from_s, to_s)) * 1e3
 
     def worst_ms(self, name: str, within_s: float = 1.0) -> float:
-        """The most that it waited within such a time."""
+        """The longest wait within any interval of this length."""
         return max(self.waited_ms(name, at_s, at_s + within_s) for at_s in self._seen[name].times)
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""Small servers that do to a client whatever a test wants: they read a request head and hand the socket to a script."""
+"""Misbehaving upstream servers: they read a request head and hand the socket to a script of the test."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Talk:
-    """One connection, after the head of a request was read. ``number`` counts the server's requests from 1."""
+    """One connection after the head of a request was read. ``number`` counts the server's requests from 1."""
 
     def __init__(self, sock: socket.socket, stopping: threading.Event) -> None:
         self.sock = sock
         self.stopping = stopping
         self.number = 0
         self.head = b""
-        self.rest = b""  # what came behind the head and was not read yet
+        self.rest = b""  # bytes after the head that were not read yet
 
     def read(self, size: int) -> bytes:
-        """``size`` bytes of what follows the head."""
+        """Read ``size`` bytes after the head."""
         while len(self.rest) < size:
             data = self.sock.recv(65536)
             if not data:
@@ -38,7 +38,7 @@ class Talk:
         return taken
 
     def read_chunked(self) -> bytes:
-        """A chunked body; only what is strictly one."""
+        """Read a chunked body, strictly."""
         body = b""
         while True:
             line = b""
@@ -51,7 +51,7 @@ class Talk:
                 return body
 
     def field(self, name: str) -> str | None:
-        """The one field of that name."""
+        """The single field of that name."""
         lines = [line.decode("latin-1").partition(":") for line in self.head.split(b"\r\n")[1:]]
         found = [value.strip() for field, _, value in lines if field.lower() == name.lower()]
         assert len(found) <= 1, f"repeated field {name}"
@@ -65,14 +65,14 @@ class Talk:
         self.sock.sendall(data)
 
     def hang(self) -> None:
-        """Say nothing more until the end of the test."""
+        """Send nothing more until the end of the test."""
         self.stopping.wait(60)
 
     def pause(self, seconds: float) -> None:
         self.stopping.wait(seconds)
 
     def reset(self) -> None:
-        """Close so that the client is told of a reset."""
+        """Close with a TCP reset."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
 
@@ -141,7 +141,7 @@ class MisbehavingServer:
 
 
 def free_port() -> int:
-    """A port on which nobody listens, and that nobody gets who asks for any: those are from 32768 on, as a rule."""
+    """An unused port outside the ephemeral range, which normally begins at 32768."""
     while True:
         port = SystemRandom().randrange(20_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):

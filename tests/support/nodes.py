@@ -1,4 +1,4 @@
-"""Nodes as processes, started with free ports, stopped by their own id."""
+"""Node processes, started on free ports and stopped by their process id."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ COMMAND = [sys.executable, "-m", "qosweb"]
 
 
 def version(*changes: tuple[str, str, object]) -> list[str]:
-    """The command of a version in which names of modules have other values: numbers, or what expressions say."""
+    """The command of a version in which module attributes have other values: numbers or expressions."""
     changed = "".join(f"import {module} as m; m.{name} = {value}; " for module, name, value in changes)
     return [sys.executable, "-c", f"import sys; {changed}from qosweb.cli import main; sys.exit(main())"]
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a node: ours, without what would configure it."""
+    """The environment of a node: this process's, without variables that would configure it."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("QOSWEB_", "NOTIFY_", "WATCHDOG_"))
     }
@@ -102,18 +102,18 @@ class RunningNode:
         return RawConnection(self.port, timeout_s=timeout_s, tls=tls)
 
     def get(self, target: str, *fields: str, method: str = "GET") -> Reply:
-        """One request on a connection of its own."""
+        """Send one request on its own connection."""
         with self.connect() as connection:
             return connection.get(target, *fields, method=method)
 
     def answer(self, target: bytes) -> bytes:
-        """All that comes back for a target in whatever bytes."""
+        """The complete response to a target of arbitrary bytes."""
         with self.connect() as connection:
             connection.send(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             return connection.read_to_end()
 
     def readiness(self) -> str:
-        """The text of /readyz, whatever its status."""
+        """The text of /readyz, for any status."""
         try:
             return self.admin("/readyz")
         except urllib.error.HTTPError as error:
@@ -138,16 +138,16 @@ class RunningNode:
         self.process.send_signal(number)
 
     def stop(self, number: Signals = Signals.SIGTERM, timeout_s: float = 60.0) -> int:
-        """End it and return its exit code."""
+        """Stop the node and return its exit code."""
         self.kill(number)
         return self.process.wait(timeout_s)
 
     def log(self) -> list[dict[str, Any]]:
-        """The requests in the access log so far; every line must be whole and JSON."""
+        """The requests in the access log so far; every line must be complete JSON."""
         return [line for line in self.log_lines() if "event" not in line]
 
     def log_lines(self) -> list[dict[str, Any]]:
-        """The same with the events. While the node runs, the last line may be about to be written."""
+        """The same with the events. While the node runs, the last line may be in the middle of its write."""
         is_over = self.process.poll() is not None
         text = self.access_log.read_text()
         return [json.loads(line) for line in (text if is_over else text[: text.rfind("\n") + 1]).splitlines()]
@@ -168,7 +168,7 @@ class RunningNode:
 def run_command(
     *arguments: str, env: Mapping[str, str] | None = None, timeout_s: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    """A ``qosweb`` command that is expected to end by itself."""
+    """Run a ``qosweb`` command that ends by itself."""
     return subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, env=environment(env), timeout=timeout_s, check=False
     )

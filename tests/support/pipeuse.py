@@ -1,6 +1,6 @@
-"""What was sent when, by access logs: an answer that has a channel is sent evenly from its start to its end.
+"""Pipe usage by access logs: a response with a channel is sent evenly from its start to its end.
 
-Charged are the bytes of the body and the fixed cost of a request. Times are those of the logs, in seconds.
+The cost is the bytes of the body plus the fixed cost of a request. Times are those of the logs, in seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Sent(NamedTuple):
     cost: int
 
     def within(self, from_s: float, to_s: float) -> float:
-        """The part of its cost that falls between these times."""
+        """The part of the cost between these times."""
         if self.ended_s <= self.began_s:
             return float(self.cost if from_s <= self.began_s < to_s else 0)
         overlap_s = min(self.ended_s, to_s) - max(self.began_s, from_s)
@@ -29,7 +29,7 @@ class Sent(NamedTuple):
 
 
 def sent(requests: Iterable[dict[str, Any]]) -> list[Sent]:
-    """What was served, in the order in which it began."""
+    """The served requests in the order of their start."""
     found = [
         Sent(
             str(line["class"]),

@@ -1,4 +1,4 @@
-"""A client that sends exactly the bytes it is given and reads answers strictly as RFC 9112 frames them."""
+"""Raw HTTP client: sends exactly the given bytes and reads responses strictly as RFC 9112 frames them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Reply:
 
 
 class Closed(Exception):
-    """The server closed the connection before a complete answer."""
+    """The server closed the connection before a complete response."""
 
 
 class RawConnection:
@@ -56,7 +56,7 @@ class RawConnection:
         self.sock.shutdown(socket.SHUT_WR)
 
     def get(self, target: str, *fields: str, method: str = "GET") -> Reply:
-        """One request with Host and the given field lines, and its answer."""
+        """Send one request with Host and the given field lines; returns the response."""
         lines = [f"{method} {target} HTTP/1.1", "Host: localhost", *fields]
         self.send("".join(f"{line}\r\n" for line in [*lines, ""]).encode("latin-1"))
         return self.read_reply(head_only=method == "HEAD")

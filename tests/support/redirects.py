@@ -1,4 +1,4 @@
-"""A client of node `a` that is sent to node `b` with a ticket: a's pipe is full of a thick page, b's is not."""
+"""A client that node `a` redirects to node `b` with a ticket: a's pipe is full of a large page, b's is not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Sent(NamedTuple):
 
 
 def sent_to_b(cluster: RunningCluster) -> Sent:
-    """Where a client of `a` is sent to at `b`, with its ticket."""
+    """The redirect target at `b` of a client of `a`, with its ticket."""
     a, b = cluster.nodes["a"], cluster.nodes["b"]
 
     def try_once() -> Sent | None:

@@ -1,4 +1,4 @@
-"""A disk that is really full, under a real process: a small tmpfs in a mount namespace that only this process sees.
+"""A really full disk for a real process: a small tmpfs in a mount namespace that only this process sees.
 
 The test reaches it through /proc.
 """
@@ -22,7 +22,7 @@ IN_A_PLACE_OF_ITS_OWN = ("unshare", "--mount", "--map-root-user", "sh", "-c")
 
 
 def small_disk(folder: Path, size: str = SIZE) -> tuple[str, ...]:
-    """What to put before the command of a process, so that `folder` is a small disk for it alone."""
+    """A command prefix with which `folder` is a small disk for the process alone."""
     folder.mkdir()
     mount = f'mount -t tmpfs -o size={size},mode=700 none "$0" && exec "$@"'
     before = (*IN_A_PLACE_OF_ITS_OWN, mount, str(folder))
@@ -36,7 +36,7 @@ def small_disk(folder: Path, size: str = SIZE) -> tuple[str, ...]:
 
 
 def fill(process: subprocess.Popen[str] | subprocess.Popen[bytes], folder: Path) -> Path:
-    """Take all the room that is left on the disk of this process. The file to remove for it to have room again."""
+    """Fill the disk of this process. Returns the file to remove to make room again."""
     filler = as_seen_by(process, folder) / "filler"
     place = os.statvfs(filler.parent)
     with filler.open("wb", buffering=0) as file, suppress(OSError):

@@ -1,8 +1,8 @@
-"""When the machine itself stood still: a virtual one gets no processor while its host has other things to do.
+"""Machine standstill: records when a virtual machine itself got no processor from its host.
 
-No process of the machine can see that but by the clock. So on each processor one does nothing but sleep for a moment
-and note when it was woken late. It goes before all others there, where that is allowed; what it waited for them all the
-same (the kernel counts that) is not meant here. Each costs about one per cent of its processor.
+Only the clock shows that inside the machine. So one process per processor sleeps for short times and records late
+wake-ups. It has the highest priority, where that is allowed. Its waits for other processes, which the kernel counts,
+are subtracted. Each costs about one per cent of its processor.
 
     python -m tests.support.standstill CPU      a line for each time, until standard input ends: from, to (seconds)
 """
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from typing import IO, Self
 
 SLEEP_S = 0.002
-LATE_S = 0.001  # what is less is a matter of timers
+LATE_S = 0.001  # shorter delays are timer resolution
 TOP = Path(__file__).resolve().parents[2]
 
 
 class Gap(NamedTuple):
-    """Times as `time.time` has them."""
+    """One standstill; times as in `time.time`."""
 
     from_s: float
     to_s: float
 
     def within(self, from_s: float, to_s: float) -> float:
-        """How much of it lies between these times."""
+        """How much of the gap lies between these times."""
         return max(0.0, min(self.to_s, to_s) - max(self.from_s, from_s))
 
 
 class Standstill:
-    """Looks on all processors that this process may use, for as long as it is entered. Asked meanwhile, or after it."""
+    """Observes all processors of this process while it is entered. Query it meanwhile or afterwards."""
 
     def __init__(self) -> None:
         self._sleepers = [Sleeper(cpu) for cpu in sorted(os.sched_getaffinity(0))]
@@ -58,7 +58,7 @@ class Standstill:
         return [sleeper.pid for sleeper in self._sleepers]
 
     def s_within(self, from_s: float, to_s: float) -> float:
-        """How long a process may have been kept from running between these times, wherever it was to run."""
+        """How long a process on any processor may have been kept from running between these times."""
         return max(sum(gap.within(from_s, to_s) for gap in sleeper.gaps) for sleeper in self._sleepers)
 
     def longest_s(self, from_s: float = 0.0, to_s: float = float("inf")) -> float:
@@ -67,13 +67,13 @@ class Standstill:
 
 
 class Sleeper:
-    """The process on one processor, and what it noted."""
+    """The process on one processor, and its records."""
 
     def __init__(self, cpu: int) -> None:
         self._command = [sys.executable, "-m", "tests.support.standstill", str(cpu)]
         self._process: subprocess.Popen[bytes] | None = None
         self._notes: IO[bytes] | None = None  # a file without a name, while it sleeps
-        self._last: list[Gap] = []  # what it had noted when it ended
+        self._last: list[Gap] = []  # the records of the ended process
 
     def start(self) -> None:
         self._notes = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
@@ -101,7 +101,7 @@ class Sleeper:
 
 
 def _waited_s() -> float:
-    """For other processes, so far."""
+    """Wait for other processes so far."""
     return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
 
 

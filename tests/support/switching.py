@@ -1,9 +1,9 @@
-"""One class has everything; another, with half of it promised, begins to ask, and stops again. How soon is it so?
+"""Share switching: one class has the whole pipe; another, with half guaranteed, starts and stops. How fast?
 
-A node with a pipe of 2 MB/s, divided into channels of 160 KB/s that an answer holds for as long as is wanted. Of
-`/other` comes twice what the pipe holds, all the time; of `/some`, in bursts, what the pipe holds. All times are read
-off the access log, where an answer is sent evenly from its start to its end; so the rate of a class at a time is that
-of the channels that it holds then.
+A node has a pipe of 2 MB/s, divided into channels of 160 KB/s that a response holds for a chosen time. Requests for
+`/other` come all the time, at twice the capacity; requests for `/some` in bursts, at the capacity. All times are from
+the access log, where a response is sent evenly from its start to its end. So the rate of a class at a time is that of
+the channels that it holds then.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SPEC = "set lifetime = 500ms\n</some>.server_resource = 50%\n</other>.server_res
 CHANNEL_KIB_S = 160
 CAPACITY_BPS = 2 << 20
 SOME, OTHER = "/some", "/other"
-LEAD_S, BURST_S, REST_S = 1.5, 0.6, 1.2  # who waits when a burst ends waits for half a second longer
+LEAD_S, BURST_S, REST_S = 1.5, 0.6, 1.2  # requests queued at the end of a burst wait half a second more
 HALF = 0.5
 NEARLY = 0.9  # of a share is there where channels are counted: with 12 of them, 6 are half
 AFTER_S = 0.5
@@ -36,16 +36,16 @@ NODE, LOAD = "node", "load"
 
 
 class Switch(NamedTuple):
-    """Milliseconds; what `taken` and `left` say includes answers on their way, which keep their channels."""
+    """Milliseconds; `taken` and `left` include responses in progress, which keep their channels."""
 
     started: float  # from the first request until an answer begins
     taken: float  # until the class has its share of the pipe
     left: float  # from its last start until the other has all of the pipe
-    lost: float  # of the pipe's time within AFTER_S of that: what nobody used
+    lost: float  # unused capacity of the pipe within AFTER_S of that
 
 
 def switches(scratch: Path, bursts: int, answer_ms: int, stalls: Stalls) -> list[Switch]:
-    """Start a node, load it, and read its log. When they waited for a processor is noted under NODE and LOAD."""
+    """Start a node, load it, and read its log. Waits for a processor are recorded under NODE and LOAD."""
     page_kib = CHANNEL_KIB_S * answer_ms // 1000
     site = make_site(scratch / "site", {"some": page_kib * KIB, "other": page_kib * KIB})
     (scratch / "site.webqos").write_text(f"set channel = {page_kib}KB in {answer_ms}ms\n{SPEC}")
@@ -64,7 +64,7 @@ def medians(found: list[Switch]) -> Switch:
 
 
 def _trace(bursts: int, full_per_s: float) -> list[str]:
-    """`full_per_s` pages are what the pipe holds."""
+    """`full_per_s` requests fill the pipe."""
     random = Random(1)
     period_s = BURST_S + REST_S
     asked = [(at_s, OTHER) for at_s in _times(random, 0, LEAD_S + bursts * period_s, 2 * full_per_s)]
@@ -92,7 +92,7 @@ def _read(requests: Lines) -> list[Switch]:
 
 def _switch(some: list[Sent], other: list[Sent], begin_s: float) -> Switch:
     of_burst = [one for one in some if begin_s <= one.began_s < begin_s + BURST_S + REST_S]
-    if not of_burst:  # nobody was served: as late as can be
+    if not of_burst:  # no request was served: count it as the latest time
         return Switch(2_000.0, 2_000.0, 2_000.0, AFTER_S * 1e3)
     last_s = of_burst[-1].began_s
     total = [*some, *other]
@@ -106,7 +106,7 @@ def _switch(some: list[Sent], other: list[Sent], begin_s: float) -> Switch:
 
 
 def _reached_s(answers: list[Sent], from_s: float, wanted_bps: float) -> float:
-    """When the rate of these is first so much, to the millisecond."""
+    """When these requests first reach this rate, to the millisecond."""
     near = [one for one in answers if one.ended_s >= from_s and one.began_s <= from_s + 2.0]
     for ms in range(2_000):
         at_s = from_s + ms / 1e3

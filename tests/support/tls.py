@@ -1,4 +1,4 @@
-"""Certificates of our own, and a client that trusts them."""
+"""Self-signed certificates, and a TLS client that trusts them."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def write_certificate(
 
 
 def client_context(certificate: Path) -> ssl.SSLContext:
-    """A client that trusts exactly this certificate."""
+    """A client context that trusts exactly this certificate."""
     return ssl.create_default_context(cafile=str(certificate))

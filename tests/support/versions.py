@@ -1,4 +1,4 @@
-"""Files that say in every line which version they are, writers that replace them, and readers that keep book."""
+"""Files with their version in every line, writers that replace them, and readers that record what they saw."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE = 64
 
 
 class Mixture(Exception):
-    """Content of several versions."""
+    """Content of more than one version."""
 
 
 def stamped(version: int, size: int) -> bytes:
@@ -29,7 +29,7 @@ def stamped(version: int, size: int) -> bytes:
 
 
 def version_of(content: bytes) -> int:
-    """Which version ``content`` is: the whole of it or, of one that was being written, a beginning."""
+    """The version of ``content``: complete or, if it was being written, a prefix of it."""
     version = int(content[8:LINE])
     expected = stamped(version, len(content) + LINE - 1)
     if content != expected[: len(content)]:
@@ -38,27 +38,27 @@ def version_of(content: bytes) -> int:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """As one should: written aside, then put in place at once."""
+    """Correct: write a new file, then rename it."""
     spare = path.with_name(f".{path.name}.new")
     spare.write_bytes(content)
     spare.replace(path)
 
 
 def rewrite(path: Path, content: bytes) -> None:
-    """As one should not: emptied, then written."""
+    """Incorrect: truncate, then write."""
     with open(path, "wb", buffering=0) as file:
         file.write(content)
 
 
 def overwrite(path: Path, content: bytes) -> None:
-    """As one should not: over the old content."""
+    """Incorrect: write over the old content."""
     with open(path, "r+b", buffering=0) as file:
         file.write(content)
         file.truncate()
 
 
 def recreate(path: Path, content: bytes) -> None:
-    """Deleted, and after a while there again."""
+    """Delete the file, and create it again after a while."""
     path.unlink()
     time.sleep(0.002)
     replace(path, content)
@@ -66,7 +66,7 @@ def recreate(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """A complete answer."""
+    """A complete response."""
 
     asked_at: float
     status: int
@@ -77,7 +77,7 @@ class Seen:
 
 @dataclass
 class Readers:
-    """Clients that ask for one page again and again, each on a connection of its own."""
+    """Clients that request one page repeatedly, each on its own connection."""
 
     port: int
     target: str
@@ -103,7 +103,7 @@ class Readers:
 
     @property
     def latest(self) -> list[int | None]:
-        """By client, the version it saw last."""
+        """The last version that each client saw."""
         return [mine[-1].version if mine else None for mine in self.seen]
 
     def _read(self, mine: list[Seen]) -> None:
@@ -128,7 +128,7 @@ def _look_at(reply: Reply, asked_at: float) -> Seen:
 def write_versions(
     path: Path, size: int, change: Callable[[Path, bytes], None], count: int, every_s: float
 ) -> list[float]:
-    """Version 1, 2, 3, ... one after the other; when each of them was complete. Version 0 has to be there."""
+    """Write versions 1, 2, 3, ...; returns when each was complete. Version 0 must exist."""
     done_at = [0.0]
     for version in range(1, count + 1):
         due = time.monotonic() + every_s

@@ -1,7 +1,7 @@
 """Virtual time for one process that talks to itself over real sockets.
 
-The clock of the event loop stands still while there is anything to do, and then jumps to the next timer. So a busy
-machine makes nobody late, and nobody waits for a timer.
+The clock of the event loop stands still while there is work to do, and then jumps to the next timer. So a busy
+machine causes no delays, and no test waits for a timer.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 WITHIN_S = 300.0
-IN_FLIGHT_S = 0.001  # real time in which what was sent to a socket of this process arrives
+IN_FLIGHT_S = 0.001  # real time in which bytes reach another socket of this process
 
 
 class VirtualClock:
-    """Takes the place of the module `time` where code reads it: `monkeypatch.setattr(module, "time", clock)`."""
+    """Replaces the module `time` where code reads it: `monkeypatch.setattr(module, "time", clock)`."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -55,7 +55,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 def run(story: Callable[[], Coroutine[None, None, None]], clock: VirtualClock) -> None:
-    """Bounded in virtual time."""
+    """Run, bounded in virtual time."""
 
     async def bounded() -> None:
         async with asyncio.timeout(WITHIN_S):

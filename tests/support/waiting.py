@@ -1,4 +1,4 @@
-"""Waiting for a condition, bounded."""
+"""Wait for a condition, with a time limit."""
 
 import time
 from collections.abc import Callable

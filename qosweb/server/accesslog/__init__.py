@@ -1,1 +1,1 @@
-"""The access log: one line for each request."""
+"""Access log: one line for each request."""

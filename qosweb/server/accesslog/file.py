@@ -1,8 +1,8 @@
-"""A file of lines that is written in batches by a thread of its own, rotated and reopened; no line torn or doubled.
+"""Log file: a writer thread appends batches of lines, rotates and reopens the file, and never tears a line.
 
-The event loop hands over lists of lines and never waits for the disk. What waits is bounded: when the disk does
-not take more, whole batches are dropped, counted and announced. If a write stops in the middle of a line (a full
-disk), the file is cut back to its last whole line and that line is tried again later.
+The event loop hands over lists of lines and never waits for the disk. The backlog is bounded: when the disk is too
+slow, complete batches are dropped, counted and reported. If a write stops in the middle of a line (a full disk), the
+file is truncated to its last complete line, and the write of that line is retried later.
 """
 
 import contextlib
@@ -11,10 +11,10 @@ import fcntl
 import os
 import queue
 import stat
-import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
+
+from qosweb.server.process.console import log_message
 
 BACKLOG_LINES_MAX = 200_000
 TRY_AGAIN_S = 0.5
@@ -23,7 +23,7 @@ _STDOUT = 1
 
 
 class LogFile:
-    """Where the lines go. ``path`` None is standard output, which is neither rotated nor reopened."""
+    """An append-only file with its writer thread. ``path`` None is standard output: never rotated or reopened."""
 
     def __init__(
         self,
@@ -31,23 +31,21 @@ class LogFile:
         *,
         rotate_bytes: int,
         keep: int,
-        complain: Callable[[str], None] | None = None,
     ) -> None:
         self.lines_written = 0
         self.lines_lost = 0
         self._path = path
         self._rotate_bytes = rotate_bytes
         self._keep = keep
-        self._complain = complain or _to_stderr
         self._failing = False
-        self._lines_put = 0  # only the event loop counts here, only the thread in lines_written
+        self._lines_put = 0  # written only by the event loop; lines_written only by the thread
         self._inbox: queue.SimpleQueue[list[str] | None] = queue.SimpleQueue()
         self._reopen = threading.Event()
         self._stopping = threading.Event()
         self._descriptor = _STDOUT if path is None else _open(path)
         status = os.fstat(self._descriptor)
         self._size = status.st_size
-        # Only what we made ourselves: nobody wants a /dev/null.1.
+        # Only regular files are rotated: there must be no /dev/null.1.
         self._rotates = rotate_bytes > 0 and path is not None and stat.S_ISREG(status.st_mode)
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
@@ -57,7 +55,7 @@ class LogFile:
         return self._lines_put - self.lines_written
 
     def put(self, lines: list[str]) -> None:
-        """Take over ``lines``, each with its end. Never waits."""
+        """Queue ``lines``, each with its newline, for the writer thread. Never blocks."""
         if self.lines_waiting + len(lines) > BACKLOG_LINES_MAX:
             self.lines_lost += len(lines)
             return
@@ -65,18 +63,18 @@ class LogFile:
         self._inbox.put(lines)
 
     def reopen(self) -> None:
-        """Go on in a new file of the same name (the old one was moved away)."""
+        """Continue in a new file of the same name, after the old file was moved away."""
         self._reopen.set()
         self._inbox.put([])
 
     def close(self, timeout_s: float) -> None:
-        """Write what is left, within the time given."""
+        """Write the remaining lines, for at most ``timeout_s``, and stop the thread."""
         self._stopping.set()
         self._inbox.put(None)
         self._thread.join(timeout_s)
         if self.lines_waiting:
             self.lines_lost += self.lines_waiting
-            self._complain(f"access log: {self.lines_lost} lines lost")
+            log_message(f"access log: {self.lines_lost} lines lost")
 
     def _run(self) -> None:
         while (lines := self._inbox.get()) is not None:
@@ -90,7 +88,7 @@ class LogFile:
             os.close(self._descriptor)
 
     def _write(self, batch: bytes) -> bool:
-        """Write it all, however often that has to be tried; False if that must end because we are stopping."""
+        """Write the complete batch, with retries. Returns False if a write fails while the log is being closed."""
         if self._rotates and self._size and self._size + len(batch) > self._rotate_bytes:
             self._change_file(rotate=True)
         rest = memoryview(batch)
@@ -110,25 +108,25 @@ class LogFile:
             rest = rest[written:]
         if self._failing:
             self._failing = False
-            self._complain(f"access log: writing again; {self.lines_lost} lines lost so far")
+            log_message(f"access log: writing again; {self.lines_lost} lines lost so far")
         return True
 
     def _cut_back(self, batch: bytes, written: int) -> int:
-        """Take a torn line out of the file again; returns how much of the batch stays written."""
-        whole = batch.rfind(b"\n", 0, written) + 1
-        if written > whole and self._path is not None:
+        """Truncate the file to its last complete line; returns how many bytes of the batch stay written."""
+        complete = batch.rfind(b"\n", 0, written) + 1
+        if written > complete and self._path is not None:
             with contextlib.suppress(OSError):
-                size = os.fstat(self._descriptor).st_size  # not our own count: somebody may have emptied the file
-                os.ftruncate(self._descriptor, max(0, size - (written - whole)))
-                self._size -= written - whole
-                return whole
+                size = os.fstat(self._descriptor).st_size  # not self._size: the file may have been truncated
+                os.ftruncate(self._descriptor, max(0, size - (written - complete)))
+                self._size -= written - complete
+                return complete
         return written
 
     def _report_failure(self, error: OSError) -> None:
         if not self._failing:
             self._failing = True
             name = self._path or "standard output"
-            self._complain(f"access log: cannot write {name}: {error.strerror}; trying again, lines are held")
+            log_message(f"access log: cannot write {name}: {error.strerror}; lines are kept and writing is retried")
 
     def _change_file(self, *, rotate: bool) -> None:
         if self._path is None:
@@ -138,12 +136,12 @@ class LogFile:
                 for number in range(self._keep - 1, 0, -1):
                     with contextlib.suppress(FileNotFoundError):
                         Path(f"{self._path}.{number}").replace(f"{self._path}.{number + 1}")
-                with contextlib.suppress(FileNotFoundError):  # somebody took it away; a new one is what we want
+                with contextlib.suppress(FileNotFoundError):  # the file was moved away; a new file follows anyway
                     self._path.replace(f"{self._path}.1")
             descriptor = _open(self._path)
         except OSError as error:
-            self._complain(f"access log: cannot start a new {self._path}: {error.strerror}; going on in the old one")
-            self._size = 0  # tried again after as much again, not with every batch
+            log_message(f"access log: cannot open a new {self._path}: {error.strerror}; still writing the old file")
+            self._size = 0  # retry after another `rotate_bytes`, not with every batch
             return
         os.close(self._descriptor)
         self._descriptor = descriptor
@@ -159,15 +157,10 @@ def _open(path: Path) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
-            raise OSError(errno.EBUSY, "another process writes to it") from None
+            raise OSError(errno.EBUSY, "another process writes to this file") from None
     try:
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            os.write(descriptor, b"\n")  # a line that a crash tore must not swallow our first one
+            os.write(descriptor, b"\n")  # end a line torn by a crash: the first new line must not join it
     except OSError:
         pass  # not a regular file
     return descriptor
-
-
-def _to_stderr(message: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads it; the log goes on
-        print(f"qosweb: {message}", file=sys.stderr, flush=True)

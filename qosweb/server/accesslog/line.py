@@ -1,4 +1,4 @@
-"""The form of an access log line. Pure: text in, text out."""
+"""Access log formats: one JSON object or one Apache combined line per request. Pure."""
 
 import functools
 import json
@@ -11,7 +11,7 @@ _CONTROL_OR_QUOTE = re.compile(r'[\x00-\x1f\x7f"\\]|[^\x00-\x7f]')
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """What is logged of one request. Times in seconds; ``at_s`` since 1970."""
+    """The logged facts of one request. Times are in seconds; ``at_s`` counts from 1970."""
 
     at_s: float
     rid: str
@@ -25,7 +25,7 @@ class LogEntry:
     queue_s: float
     service_s: float
     class_name: str = "default"
-    target: str = "-"  # the path as it was sent, with its query
+    target: str = "-"  # path and query as the client sent them
     version: str = "1.1"
     referer: str = "-"
     agent: str = "-"
@@ -37,43 +37,43 @@ def quoted(text: str) -> str:
 
 
 class JsonLines:
-    """One JSON object a line, fields as documented. Everything that is fixed for a while is formatted once."""
+    """Formats JSON lines with the documented fields. Parts that rarely change are formatted once."""
 
     def __init__(self, node: str, view: str, policy: str) -> None:
         self._fixed = f'"node":{quoted(node)},"view":{quoted(view)},"policy":{quoted(policy)}'
 
     def policy_event(self, at_s: float, text: str, index: int | None = None) -> str:
-        """A policy takes effect; all lines from here on are under it. ``index`` is its place in the group's order."""
+        """A policy takes effect: it holds for all following lines. ``index`` is its position in the group's order."""
         return f'{{"event":"policy","ts":{at_s:.3f},{self._fixed},"index":{_number(index)},"text":{quoted(text)}}}\n'
 
     def view_event(self, at_s: float, index: int | None, members: list[str], *, is_primary: bool) -> str:
-        """A view begins; all lines from here on are in it. Outside a primary view a node is on its own."""
+        """A view begins: it holds for all following lines. Outside a primary view a node decides alone."""
         return (
             f'{{"event":"view","ts":{at_s:.3f},{self._fixed},"index":{_number(index)},'
             f'"members":{json.dumps(members)},"primary":{"true" if is_primary else "false"}}}\n'
         )
 
     def capacity_event(self, at_s: float, index: int | None, of_node: str, capacity_bps: int) -> str:
-        """The capacity of a node was fixed at a place in the order."""
+        """The capacity of a node was set at position ``index`` of the group's order."""
         return (
             f'{{"event":"capacity","ts":{at_s:.3f},{self._fixed},"index":{_number(index)},'
             f'"of":{quoted(of_node)},"capacity_bps":{capacity_bps}}}\n'
         )
 
     def client_part(self, client: str) -> str:
-        """What stays the same on one connection."""
+        """The part of a line that is constant for one connection."""
         return f'{self._fixed},"client":{quoted(client)}'
 
     def page_part(self, path: str) -> str:
-        """What stays the same for every plain GET of one page, up to the class."""
+        """The part of a line that is constant for every plain GET of one page, up to the class."""
         return f'"path":{quoted(path)},"class":'
 
     def page_tail(self, status: int, size: int) -> str:
-        """The same after the class."""
+        """The part of a line that is constant for every plain GET of one page, after the class."""
         return f',"decision":"served","status":{status},"bytes":{size}'
 
     def plain_line(self, ts: str, rid: str, client_part: str, host_part: str, page_part: str, ms: str) -> str:
-        """``line`` for a plain GET, out of parts that were made before."""
+        """The line of a plain GET, joined from prepared parts."""
         return (
             f'{{"ts":{ts},"rid":"{rid}",{client_part},"method":"GET","host":{host_part},{page_part},'
             f'"queue_ms":0.000,"service_ms":{ms},"total_ms":{ms}}}\n'
@@ -95,7 +95,7 @@ def _number(index: int | None) -> str:
 
 
 class Combined:
-    """The form that Apache calls combined."""
+    """Formats lines in Apache's combined log format."""
 
     def line(self, entry: LogEntry) -> str:
         return (

@@ -1,7 +1,7 @@
-"""The ledger: every request that ends is written down here, once, in the counters and in the access log.
+"""Access recorder: counts each finished request once and writes its access log line.
 
-It is on the path of every request, so it only adds to plain numbers and appends a line to a list; the list goes to
-the log's thread when it is long or old.
+It runs for every request. So it only adds to plain numbers and appends a line to a list. The list goes to the log's
+writer thread when it is long or old.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 BATCH_LINES = 512
 HOSTS_MAX = 1024
-TOO_MANY = "connections"  # why a connection was turned away
+TOO_MANY = "connections"  # the reason of a denial by a connection limit
 
-# Most answers from memory take less than a millisecond: what depends on the time alone is looked up.
+# Most responses from memory take less than a millisecond: values that depend on the time alone come from tables.
 _BUCKET_OF_US = tuple(bisect_left(SERVICE_BUCKETS_S, (us + 0.5) / 1e6) for us in range(1000))
 _MS_OF_US = tuple(f"0.{text}" for text in THOUSANDTHS)
 
@@ -38,7 +38,7 @@ class AccessRecorder:
     def __init__(self, clock: Clock, node: str, log: LogFile | None, log_format: str, accounts: ClassAccounts) -> None:
         self.accounts = accounts
         self.statuses: Counter[int] = Counter()
-        self.hosts: dict[str, str] = {}  # Host fields seen and found valid, as they stand in a JSON line
+        self.hosts: dict[str, str] = {}  # valid Host fields seen so far -> their text in a JSON line
         self._log = log
         self._node = node
         self._view = ""
@@ -50,16 +50,16 @@ class AccessRecorder:
         self._life = os.urandom(LIFE_LEN)
         self._rid_prefix = self._life.hex() + "-"
         self._requests = 0
-        self._noted_bytes = 0  # of requests that were no plain ones
+        self._noted_bytes = 0  # of requests outside the fast path
         self._noted_s = 0.0
 
     def policy_changed(self, index: int | None = None) -> None:
-        """Lines say from now on which policy is in force. ``index`` is where it stands in the group's order."""
+        """A new policy is in force: log it. ``index`` is its position in the group's order."""
         self._renew_form()
         self.announce_policy(index)
 
     def announce_policy(self, index: int | None = None) -> None:
-        """A line with the text of the specification, unless the last such line has the same, or the form has none."""
+        """Log the text of the specification, unless the last policy line has the same text. JSON format only."""
         text = self.accounts.classifier.text
         if text == self._announced and index is None:
             return
@@ -67,7 +67,7 @@ class AccessRecorder:
         self._event(self._json.policy_event(self._now(), text, index))
 
     def view_changed(self, view: str, index: int | None, members: list[str], *, is_primary: bool) -> None:
-        """Lines say from now on which view the node is in."""
+        """The node is in another view, or in none: log it. The following lines name the new view."""
         self._view = view
         self._renew_form()
         self._event(self._json.view_event(self._now(), index, members, is_primary=is_primary))
@@ -92,7 +92,7 @@ class AccessRecorder:
         return self._json.client_part(client)
 
     def served_plain(self, client_part: str, page: Page, host: str, account: ClassAccount, start: float) -> None:
-        """A plain GET answered from memory; ``prepare_plain`` made the parts of its line."""
+        """Record a plain GET that was served from memory; ``prepare_plain`` made the parts of its line."""
         service_s = time.perf_counter() - start
         service_us = int(service_s * 1e6)
         account.plain_served += 1
@@ -114,9 +114,9 @@ class AccessRecorder:
                 self.flush()
 
     def prepare_plain(self, exchange: Exchange, page: Page) -> None:
-        """From now on, plain GETs like this one may be written down by ``served_plain``."""
+        """Prepare the log line of further plain GETs of this page, which ``served_plain`` then records."""
         if page.body is None or self._form is not self._json:
-            return  # from disk; or the combined form, which wants fields that the fast path does not look at
+            return  # the page is on disk, or the combined format needs fields that the fast path does not parse
         if not page.log_part:
             page.log_part = self._json.page_part(exchange.logged_path)
             page.log_tail = self._json.page_tail(200, page.size)
@@ -125,7 +125,7 @@ class AccessRecorder:
         self.hosts[exchange.message.headers.get("Host", "")] = quoted(exchange.host)
 
     def record(self, exchange: Exchange, account: ClassAccount, decision: str, status: int, size: int) -> None:
-        """Any other request, at its end."""
+        """Record the end of a request outside the fast path."""
         message = exchange.message
         entry = LogEntry(
             at_s=self._clock.wall(exchange.arrived),
@@ -148,7 +148,7 @@ class AccessRecorder:
         self._write(entry, account)
 
     def record_unread(self, client: str, decision: str, status: int, size: int, arrived: float) -> None:
-        """A connection that was answered although no request was read: malformed, too late, or one too many."""
+        """Record a response without a request: malformed or late head, or one connection too many."""
         if decision == "denied":
             self.accounts.default.reasons[TOO_MANY] += 1
         self._write(
@@ -170,7 +170,7 @@ class AccessRecorder:
         )
 
     def plain_totals(self) -> tuple[int, int, float]:
-        """Plain requests so far: how many, their bytes, their time in seconds."""
+        """Totals of the fast path: requests, bytes and service time in seconds."""
         accounts = self.accounts.all_accounts
         return (
             sum(account.plain_served for account in accounts),
@@ -213,7 +213,7 @@ class AccessRecorder:
                 self.flush()
 
     def next_rid(self) -> RequestId:
-        """A name that no other request has, for one that goes to another node."""
+        """A unique request id, for a request that goes to another node."""
         self._requests += 1
         return RequestId(self._life, self._requests)
 

@@ -1,1 +1,1 @@
-"""The admin port: status, metrics and dashboard."""
+"""Admin port: status, metrics and dashboard."""

@@ -1,4 +1,4 @@
-"""The admin port: how the node is, for people, probes and Prometheus."""
+"""Admin HTTP server: health probes, metrics, status, dashboard, policy changes and draining."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from qosweb.server.process.node import Node
 
 TOKEN_LEN_MIN = 16
-IDLE_S = 30.0  # a connection without a whole request is closed
+IDLE_S = 30.0  # a connection without a complete request is closed
 CLOSE_S = 1.0
-PUT_S = 10.0  # how long a new policy may take to be in force
+PUT_S = 10.0  # how long a new policy may take to take effect
 ROUTES = """\
 qosweb admin port
-  GET  /                  the dashboard, for a browser; else this text
-  GET  /livez             alive
-  GET  /readyz?verbose    ready, and what is missing
-  GET  /metrics           for Prometheus
-  GET  /status            this node and its cluster
-  GET  /queue             who waits
-  GET  /policy            the specification in force
-  PUT  /policy            another one, everywhere
-  POST /drain             stop, as SIGTERM does
+  GET  /                  dashboard (for browsers), or this text
+  GET  /livez             liveness probe
+  GET  /readyz?verbose    readiness probe, with each check
+  GET  /metrics           metrics for Prometheus
+  GET  /status            status of this node and its cluster
+  GET  /queue             waiting requests by class
+  GET  /policy            specification in force
+  PUT  /policy            change the specification on all nodes
+  POST /drain             drain and stop, like SIGTERM
 """
 
 
 class Admin:
-    """Serves what ROUTES lists on a bound socket. ``drain`` is what SIGTERM does."""
+    """Serves ROUTES on a bound socket. ``drain`` starts the same shutdown as SIGTERM."""
 
     def __init__(self, node: Node, token: Token, drain: Callable[[], None]) -> None:
         self._node = node
@@ -83,15 +83,15 @@ class Admin:
             scheme, _, token = given.partition(" ")
             given_token = token.strip().encode("utf-8", "surrogateescape")
             if scheme.lower() != "bearer" or not hmac.compare_digest(given_token, self._token.value.encode()):
-                if request.path == "/" and _wants_page(request):  # which asks for the token
-                    return _page(401)
+                if request.path == "/" and _wants_page(request):
+                    return _page(401)  # the page asks for the token
                 return web.Response(
                     status=401,
-                    text="the admin port needs the header 'Authorization: Bearer TOKEN'\n",
+                    text="the admin port requires the header 'Authorization: Bearer TOKEN'\n",
                     headers={"WWW-Authenticate": "Bearer"},
                 )
-        if request.method not in ("GET", "HEAD") and _is_from_elsewhere(request):
-            return web.Response(status=403, text="a page of another site may not change anything here\n")
+        if request.method not in ("GET", "HEAD") and _is_cross_origin(request):
+            return web.Response(status=403, text="pages of other origins may not change this node\n")
         return await handler(request)
 
     async def _index(self, request: web.Request) -> web.Response:
@@ -128,7 +128,7 @@ class Admin:
         return web.Response(text=classifier.text, headers={"ETag": f'"{classifier.policy_hash}"'})
 
     async def _put_policy(self, request: web.Request) -> web.Response:
-        """A new specification: checked here, then in force everywhere from one place in the order on."""
+        """Change the specification: compile it here, then put it in force at one position of the cluster's order."""
         try:
             text = (await request.read()).decode()
         except UnicodeDecodeError:
@@ -142,7 +142,7 @@ class Admin:
         except UsageError as error:
             return web.Response(status=409, text=f"{error}\n")
         except TimeoutError:
-            return web.Response(status=504, text="the cluster has not taken the policy yet; it may still do so\n")
+            return web.Response(status=504, text="the policy is not in force yet; it may still take effect\n")
         in_force = self._node.admission.accounts.classifier.policy_hash
         return web.json_response({"policy": in_force, "index": index, "warnings": diagnostics})
 
@@ -162,14 +162,14 @@ def _page(status: int) -> web.Response:
     return web.Response(status=status, text=text, content_type="text/html", headers=fields)
 
 
-def _is_from_elsewhere(request: web.Request) -> bool:
-    """A browser sent it because a page of another origin said so; commands send no such field."""
+def _is_cross_origin(request: web.Request) -> bool:
+    """Whether a page of another origin made a browser send this. Command-line clients send no Origin."""
     origin = request.headers.get("Origin")
     return origin is not None and origin.partition("://")[2] != request.host
 
 
 class Token:
-    """The bearer token and the file that it comes from; without a file there is none."""
+    """The bearer token of the admin port, read from a file. Without a file no token is required."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -177,7 +177,7 @@ class Token:
         self.reload()
 
     def reload(self) -> None:
-        """Take the token as the file has it now; raises UsageError and changes nothing if it has none."""
+        """Read the file again. Raises UsageError, and keeps the old token, if the file holds no valid token."""
         self.value = None if self._path is None else _read_token(self._path)
 
 
@@ -189,6 +189,6 @@ def _read_token(path: Path) -> str:
         raise UsageError(f"--admin-token-file {path}: {reason}") from None
     if len(token) < TOKEN_LEN_MIN or not token.isascii() or not token.isprintable() or " " in token:
         raise UsageError(
-            f"--admin-token-file {path}: the token must be a line of {TOKEN_LEN_MIN} or more visible ASCII characters"
+            f"--admin-token-file {path}: expected one line of {TOKEN_LEN_MIN} or more visible ASCII characters"
         )
     return token

@@ -1,6 +1,6 @@
-"""The dashboard: one page that needs nothing else, and asks ``/status`` of the node that it came from.
+"""Dashboard: one self-contained HTML page that polls ``/status`` of its node.
 
-Its own script and style are all that the browser may run: the policy in its header names them by their digests.
+Its Content-Security-Policy allows only the page's own script and style, by their digests.
 Neighbours: `admin` serves it; `dashboard.html` is the page.
 """
 

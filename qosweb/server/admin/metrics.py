@@ -1,6 +1,7 @@
-"""The node's numbers in Prometheus' terms. They are read when asked for; nothing here is on a request's path.
+"""Prometheus metrics of the node: responses, connections, cache, capacity, access log.
 
-Neighbours: `qos_metrics` has those of classes and of the cluster.
+The values are read at each scrape. Nothing here runs for a request.
+Neighbours: `qos_metrics` has the metrics of classes and of the cluster.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ class NodeCollector(Collector):
         yield from self._pages()
         yield from self._log()
         yield from self._pipe()
-        info = GaugeMetricFamily("qosweb_build_info", "The version that runs.", labels=["version", "node"])
+        info = GaugeMetricFamily("qosweb_build_info", "The running version.", labels=["version", "node"])
         info.add_metric([VERSION, self._node.name], 1)
         yield info
 
     def _answers(self) -> Iterator[Metric]:
-        ledger = self._node.ledger
-        responses = CounterMetricFamily("qosweb_responses", "Answers by status.", labels=["status"])
-        for status, count in sorted(ledger.by_status().items()):
+        recorder = self._node.recorder
+        responses = CounterMetricFamily("qosweb_responses", "Responses by status.", labels=["status"])
+        for status, count in sorted(recorder.by_status().items()):
             responses.add_metric([str(status)], count)
         yield responses
-        classifier = ledger.accounts.classifier
+        classifier = recorder.accounts.classifier
         if classifier.model is not None and classifier.shadow_counts:
             shadows = CounterMetricFamily(
-                "qosweb_shadow_requests", "Requests that a shadow statement would be about.", labels=["statement"]
+                "qosweb_shadow_requests", "Requests that a shadow statement would apply to.", labels=["statement"]
             )
             for at, count in classifier.shadow_counts.items():
                 shadows.add_metric([classifier.shadow_rules[at].text], count)
@@ -76,9 +77,9 @@ class NodeCollector(Collector):
 
     def _pages(self) -> Iterator[Metric]:
         store = self._node.store
-        yield GaugeMetricFamily("qosweb_cache_bytes", "Memory held by pages.", store.memory)
+        yield GaugeMetricFamily("qosweb_cache_bytes", "Memory used by cached pages.", store.memory)
         yield GaugeMetricFamily("qosweb_cache_pages", "Pages in memory.", len(store.resources))
-        yield CounterMetricFamily("qosweb_cache_misses", "Pages that were looked for on the disk.", store.reads)
+        yield CounterMetricFamily("qosweb_cache_misses", "Pages that were read from disk.", store.reads)
         yield CounterMetricFamily("qosweb_cache_evictions", "Pages dropped for lack of memory.", store.evictions)
         yield CounterMetricFamily("qosweb_disk_errors", "Reads that failed.", store.disk_errors)
 
@@ -86,26 +87,30 @@ class NodeCollector(Collector):
         meter = self._node.admission.meter
         load = meter.sampler.latest
         yield GaugeMetricFamily(
-            "qosweb_capacity_bytes_per_second", "What this node can deliver, set or measured.", meter.capacity_bps
+            "qosweb_capacity_bytes_per_second", "Capacity of this node, set or measured.", meter.capacity_bps
         )
         yield GaugeMetricFamily(
             "qosweb_request_fixed_cost_bytes",
-            "What a request costs beside its bytes, measured.",
+            "Measured cost of a request in addition to its bytes.",
             meter.model.fixed_bytes,
         )
-        yield GaugeMetricFamily("qosweb_cpu_load_ratio", "Of all processors of the machine.", load.cpu_ppm / 1e6)
+        yield GaugeMetricFamily("qosweb_cpu_load_ratio", "Processor load of the machine.", load.cpu_ppm / 1e6)
         yield GaugeMetricFamily(
-            "qosweb_network_sent_bytes_per_second", "Of all interfaces of the machine.", load.sent_bps
+            "qosweb_network_sent_bytes_per_second", "Bytes sent by all interfaces of the machine.", load.sent_bps
         )
         yield GaugeMetricFamily(
-            "qosweb_network_received_bytes_per_second", "Of all interfaces of the machine.", load.received_bps
+            "qosweb_network_received_bytes_per_second",
+            "Bytes received by all interfaces of the machine.",
+            load.received_bps,
         )
 
     def _log(self) -> Iterator[Metric]:
         log = self._node.log
         if log is not None:
             yield CounterMetricFamily("qosweb_access_log_lines", "Lines written.", log.lines_written)
-            yield CounterMetricFamily("qosweb_access_log_lines_lost", "Lines that could not be kept.", log.lines_lost)
+            yield CounterMetricFamily(
+                "qosweb_access_log_lines_lost", "Lines dropped because they could not be written.", log.lines_lost
+            )
             yield GaugeMetricFamily("qosweb_access_log_lines_waiting", "Lines not written yet.", log.lines_waiting)
 
 

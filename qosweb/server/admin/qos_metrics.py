@@ -1,8 +1,8 @@
-"""What a node promises and keeps, in Prometheus' terms: classes, waiting, denials, shares, the cluster.
+"""Prometheus metrics of QoS: requests, waits and denials of each class, shares, the queue and the cluster.
 
-Shares and the queue are of the whole cluster as this replica sees it; requests, waits and denials are this node's own.
-Neighbours: `metrics` has the node's other numbers; `cluster.runtime.observe.metrics` those of the group, which are here
-while the node is a member of one.
+Shares and the queue cover the whole cluster as this replica sees it. Requests, waits and denials are this node's own.
+Neighbours: `metrics` has the node's other metrics; `cluster.runtime.observe.metrics` has those of the group, which are
+included while the node is a member of a cluster.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class QosCollector(Collector):
 
     def _accounts(self) -> list[ClassAccount]:
         accounts = self._node.admission.accounts.all_accounts
-        if len(accounts) > CLASSES_SHOWN_MAX:  # then those that had a request
+        if len(accounts) > CLASSES_SHOWN_MAX:  # show only classes that had a request
             accounts = [account for account in accounts if account.service_sum_s]
         return accounts
 
     def _requests(self) -> Iterator[Metric]:
-        requests = CounterMetricFamily("qosweb_requests", "Requests by what was decided.", labels=["class", "outcome"])
-        sent = CounterMetricFamily("qosweb_response_bytes", "Bytes of bodies sent.", labels=["class"])
+        requests = CounterMetricFamily("qosweb_requests", "Requests by outcome.", labels=["class", "outcome"])
+        sent = CounterMetricFamily("qosweb_response_bytes", "Bytes of response bodies sent.", labels=["class"])
         wait = HistogramMetricFamily(
             "qosweb_request_wait_seconds", "From the arrival of a request to its start or its end.", labels=["class"]
         )
@@ -58,13 +58,13 @@ class QosCollector(Collector):
             "qosweb_request_service_seconds", "From the start of a request to its last byte.", labels=["class"]
         )
         rejected = CounterMetricFamily(
-            "qosweb_rejected_requests", "Requests that were denied or waited in vain.", labels=["class", "reason"]
+            "qosweb_rejected_requests", "Requests that were denied or expired.", labels=["class", "reason"]
         )
         for account in self._accounts():
             for outcome, count in sorted(account.by_decision().items()):
                 requests.add_metric([account.name, outcome], count)
             sent.add_metric([account.name], account.bytes_sent)
-            at_once, *waited = account.wait_counts  # those on the fast path waited for nothing
+            at_once, *waited = account.wait_counts  # requests on the fast path did not wait
             wait.add_metric(
                 [account.name], _buckets([at_once + account.plain_served, *waited]), max(0.0, account.wait_sum_s)
             )
@@ -72,16 +72,14 @@ class QosCollector(Collector):
             for reason, count in sorted(account.reasons.items()):
                 rejected.add_metric([account.name, reason], count)
         yield from (requests, sent, wait, service, rejected)
-        yield GaugeMetricFamily(
-            "qosweb_requests_in_service", "Requests now in service.", self._node.admission.in_service
-        )
-        tickets = CounterMetricFamily("qosweb_tickets", "Tickets that clients brought.", labels=["verdict"])
+        yield GaugeMetricFamily("qosweb_requests_in_service", "Requests in service.", self._node.admission.in_service)
+        tickets = CounterMetricFamily("qosweb_tickets", "Tickets presented by clients, by verdict.", labels=["verdict"])
         for verdict, count in sorted(self._node.admission.redirects.verdicts.items()):
             tickets.add_metric([verdict], count)
         yield tickets
 
     def _classes(self) -> Iterator[Metric]:
-        """Of the whole cluster."""
+        """Queue and shares of each class in the whole cluster."""
         engine = self._node.admission.engine
         if engine is None:
             return
@@ -91,15 +89,15 @@ class QosCollector(Collector):
             for number, one in enumerate(machine.classes)
             if len(machine.classes) <= CLASSES_SHOWN_MAX or one.waiting or one.totals.started
         ]
-        waiting = GaugeMetricFamily("qosweb_queue_entries", "Requests that wait, in the cluster.", labels=["class"])
+        waiting = GaugeMetricFamily("qosweb_queue_entries", "Waiting requests in the cluster.", labels=["class"])
         held = GaugeMetricFamily(
-            "qosweb_class_share_ratio", "Of the bytes started of late in the cluster.", labels=["class"]
+            "qosweb_class_share_ratio", "Share of the bytes recently started in the cluster.", labels=["class"]
         )
         target = GaugeMetricFamily(
-            "qosweb_class_share_target_ratio", "Of the capacity, under the demand of now.", labels=["class"]
+            "qosweb_class_share_target_ratio", "Target share of the capacity, under current demand.", labels=["class"]
         )
         promised = GaugeMetricFamily(
-            "qosweb_class_share_promised_ratio", "Of the capacity, if all classes wanted everything.", labels=["class"]
+            "qosweb_class_share_promised_ratio", "Guaranteed share, if all classes are saturated.", labels=["class"]
         )
         got_bps = engine.recent_starts_bps()
         for number, one in shown:
@@ -117,14 +115,14 @@ class QosCollector(Collector):
         )
         yield GaugeMetricFamily(
             "qosweb_view_epoch",
-            "Of the primary view; 0 without one.",
+            "Epoch of the primary view; 0 without one.",
             0 if node.primary is None else node.primary.id.epoch,
         )
         yield GaugeMetricFamily("qosweb_view_members", "Nodes that decide together.", len(members_of(node)))
         if node.admission.engine is not None:
             yield GaugeMetricFamily(
                 "qosweb_cluster_capacity_bytes_per_second",
-                "What the nodes that decide together can deliver.",
+                "Total capacity of the nodes that decide together.",
                 node.admission.engine.machine.capacity_bps,
             )
         policy = node.admission.accounts.classifier.policy_hash

@@ -1,4 +1,4 @@
-"""How the node and its cluster are, as JSON: ``GET /status`` and ``GET /queue``."""
+"""Status of the node and its cluster as JSON: ``GET /status`` and ``GET /queue``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _in_force(engine: Engine) -> list[str]:
 
 
 def missing_of(node: Node) -> str:
-    """Why this node does not decide with its cluster; empty if it does, or has none."""
+    """Why this node does not decide with its cluster; empty if it does, or is in no cluster."""
     membership = node.membership
     if membership is None:
         return ""
@@ -71,14 +71,14 @@ def missing_of(node: Node) -> str:
 
 
 def scope_of(node: Node) -> str:
-    """Who decides: the cluster, this node while it is cut off from it, or this node because there is no other."""
+    """The scope of decisions: ``cluster``, ``local`` (cut off from the cluster), or ``alone`` (in no cluster)."""
     if node.membership is None:
         return "alone"
     return "cluster" if node.primary is not None else "local"
 
 
 def members_of(node: Node) -> list[str]:
-    """Who decides together, as far as this node knows."""
+    """Names of the nodes that decide together, as far as this node knows."""
     return [node.name] if node.primary is None else [member.name for member in node.primary.members]
 
 
@@ -109,12 +109,12 @@ def cluster_of(node: Node) -> dict[str, object]:
 
 
 def _group(membership: ClusterMembership, engine: Engine | None) -> dict[str, object]:
-    """The digest is of the replicated state: equal at all nodes that are at the same position of the order."""
+    """The digest covers the replicated state: equal on all nodes at the same position of the order."""
     waiting = 0 if engine is None else sum(one.waiting for one in engine.replicated.classes)
     return {
         "addresses": list(membership.group.addresses),
         "position": membership.replica.position,
-        "digest": membership.replica.digest() if waiting <= DIGEST_WAITING_MAX else None,  # it would take a while
+        "digest": membership.replica.digest() if waiting <= DIGEST_WAITING_MAX else None,  # a long queue takes long
     }
 
 
@@ -176,12 +176,12 @@ def _of_cluster(engine: Engine, number: int, got_bps: list[int]) -> dict[str, ob
 
 
 def held_share(got_bps: list[int], number: int) -> float:
-    """Of what was started of late in the whole cluster, the part of this class."""
+    """The class's share of the bytes recently started in the whole cluster."""
     return round(got_bps[number] / sum(got_bps), 4) if any(got_bps) else 0.0
 
 
 def queue_of(node: Node) -> dict[str, object]:
-    """The global queue as this replica sees it: of each class the oldest first, no more than shown_max in all."""
+    """The global queue as this replica sees it: oldest first in each class, at most ``shown_max`` entries in all."""
     engine = node.admission.engine
     if engine is None:
         return {"waiting": 0, "time_ms": None, "shown_max": QUEUE_SHOWN_MAX, "classes": {}}

@@ -1,1 +1,1 @@
-"""The node as a member of its cluster."""
+"""Cluster membership of a node."""

@@ -1,11 +1,11 @@
-"""The node as a member of its cluster: the group that carries the engine's batches, and its primary views.
+"""Cluster membership: connects the QoS engine to its replication group and follows the group's primary views.
 
-A node that founds says so once; one that joins tries for as long as it takes and never founds. Either way it serves
-from the beginning, alone until it is in a primary view. Between two primary views there is none for a moment: only when
-that lasts for longer than ALONE_AFTER_S the node decides alone; until then who waits goes on waiting. It also decides
-alone while its disk is full.
+A node founds a cluster only with ``--bootstrap`` and without a group on its disk. Otherwise it joins: it tries for as
+long as it takes, and never founds. In both cases it serves at once, and decides alone until it is in a primary view.
+Between two primary views there is a short time without any. Only when that lasts longer than ALONE_AFTER_S the node
+decides alone; until then waiting requests keep waiting. It also decides alone while its disk is full.
 Above: `qosweb.admission.engine_driver`.
-Below: `cluster.Replica`, which starts anew, as another process, if its state ever is not that of the others.
+Below: `cluster.Replica`, which restarts under a new process id if its state ever differs from that of the others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from cluster.runtime.disk.database_file import FILE
 from qosweb.engine.replicated.compiled_policy import OtherLanguage
 from qosweb.engine.replicated.entries import FORMAT, OtherFormat
 from qosweb.errors import UsageError
-from qosweb.server.process.console import say
+from qosweb.server.process.console import log_message
 from qosweb.units import Address
 from qosweb.webqos.model.model import LANGUAGE
 
@@ -49,20 +49,20 @@ CLUSTER = "qosweb"
 GROUP = Address("127.0.0.1", 8082)
 LEAVE_S = 3.0
 ALONE_AFTER_S = 0.25
-ENTRY_LEN_MAX = 8 << 20  # bytes: the largest policy, and all that a node may have to say beside it
+ENTRY_LEN_MAX = 8 << 20  # bytes: the largest policy, and the rest of a node's batch
 POLICY_LEN_MAX = 6 << 20
 MEMBER_FILE = "group"  # the folder of the group's disk, within --data-dir
 
 
 class OtherVersion(MemberStops):
-    """The others speak of what this version does not know. They go on; this node does not guess."""
+    """The cluster uses a format that this version does not know: this node stops, the other nodes go on."""
 
     def __init__(self, what: str, error: Exception) -> None:
-        super().__init__(f"{what} is not for this version: {error}; run the same version of qosweb on all nodes")
+        super().__init__(f"{what} cannot be read by this version: {error}; run the same version of qosweb on all nodes")
 
 
 class EngineStateMachine:
-    """The engine as the group's state machine. It reads the clock first: nothing else does, below."""
+    """The engine as the group's state machine. Each call reads the clock for the engine, which has none."""
 
     def __init__(self, driver: EngineDriver) -> None:
         self._driver = driver
@@ -73,7 +73,7 @@ class EngineStateMachine:
         try:
             self._engine.apply(position, origin, body)
         except (OtherFormat, OtherLanguage) as error:
-            raise OtherVersion(f"entry {position} of the cluster's order, by {origin.name},", error) from None
+            raise OtherVersion(f"entry {position} of the cluster's order, from {origin.name},", error) from None
         self._driver.applied()
 
     def view_changed(self, position: int, view: View) -> None:
@@ -94,6 +94,8 @@ class EngineStateMachine:
 
 
 class ClusterMembership:
+    """This node's place in its group. ``primary_changed`` hears of each primary view, and None when alone."""
+
     def __init__(self, replica: Replica, driver: EngineDriver, primary_changed: Callable[[View | None], None]) -> None:
         self.replica = replica
         self._driver = driver
@@ -106,23 +108,23 @@ class ClusterMembership:
         if replica.primary is not None:
             self._enter(replica.primary)
         replica.on_primary(self._follow)
-        self._chores = [self._loop.create_task(self._say_when_it_stops(), name="membership")]
+        self._chores = [self._loop.create_task(self._report_stop(), name="membership")]
         if replica.options.data is not None:
             self._chores.append(self._loop.create_task(self._follow_disk(), name="disk"))
 
     @property
     def error(self) -> BaseException | None:
-        """Why this node is a member no more."""
+        """Why this node is no longer a member; None while it is one."""
         return self.replica.error
 
     @property
     def is_catching_up(self) -> bool:
-        """In a view that is primary, but without the state yet that the others have."""
+        """Whether state transfer is under way: the node is in a primary view and lacks the group's state."""
         return self.group.is_catching_up
 
     @property
     def is_disk_full(self) -> bool:
-        """Nothing leaves a member whose disk takes nothing, and nothing reaches it: it knows of no other view."""
+        """Whether writes to the group's disk fail. Such a member neither sends nor delivers, nor changes its view."""
         return self._is_disk_full
 
     async def _follow_disk(self) -> None:
@@ -132,12 +134,12 @@ class ClusterMembership:
             if self._is_disk_full != before:
                 self._enter(None if self._is_disk_full else self.replica.primary)
 
-    async def _say_when_it_stops(self) -> None:
+    async def _report_stop(self) -> None:
         async for _ in self.replica.views():
             pass
         if self.replica.error is not None:
-            say(
-                "this node is out of its cluster and goes on alone; it comes back when it is started again: "
+            log_message(
+                "this node has left its cluster after an error and now decides alone; restart it to rejoin: "
                 f"{self.replica.error}"
             )
 
@@ -149,7 +151,7 @@ class ClusterMembership:
     async def begin(
         cls, settings: ServeSettings, name: str, driver: EngineDriver, primary_changed: Callable[[View | None], None]
     ) -> ClusterMembership:
-        """Raises UsageError for what cannot be."""
+        """Found or join the cluster that ``settings`` describe. Raises UsageError if that is impossible."""
         try:
             options = _options(settings, name)
             has_disk = options.data is not None and (options.data / FILE).exists()
@@ -162,7 +164,7 @@ class ClusterMembership:
         return cls(replica, driver, primary_changed)
 
     def follow_policy(self) -> None:
-        """From now on only those are let in who read the policy of the cluster."""
+        """Admit only members that can read the language version of the cluster's policy."""
         self.group.need(self._driver.engine.replicated.law.language)
 
     async def leave(self) -> None:
@@ -194,7 +196,7 @@ class ClusterMembership:
         return True
 
     def _follow(self, view: View | None) -> None:
-        """Called within the work of the group: what follows is done in the next turn."""
+        """The group calls this from within its own work: reactions run in a later turn of the event loop."""
         if self._alone_timer is not None:
             self._alone_timer.cancel()
             self._alone_timer = None
@@ -204,12 +206,12 @@ class ClusterMembership:
             self._loop.call_soon(self._enter, view)
 
     def _enter(self, view: View | None) -> None:
-        """A primary view, or being alone."""
+        """Decide together in the primary view ``view``, or alone if it is None."""
         engine = self._driver.engine
         engine.now_ms = self._driver.now_ms()
         was_alone = engine.solo is not None
         if view is not None and (view != self.replica.primary or self._is_disk_full):
-            return  # it is over already, or does not count yet
+            return  # the view is over already, or the full disk keeps this node out of it
         if view is not None:
             if engine.me != self.replica.me:
                 engine.take_name(self.replica.me)
@@ -239,7 +241,7 @@ def _options(settings: ServeSettings, name: str) -> Options:
 
 
 def _towards(contact: Address) -> Address:
-    """A free port on the address from which this host reaches the contact."""
+    """Port 0 on the local address from which this host reaches ``contact``."""
     try:
         family, kind, protocol, _, name = socket.getaddrinfo(contact.host, contact.port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:

@@ -1,1 +1,1 @@
-"""Client connections: bytes to request heads, limits, TLS."""
+"""Client connections: parsing of request heads, fast path, limits, TLS."""

@@ -1,6 +1,6 @@
-"""How a connection ends: at once, when everything has left, or so that the last answer arrives.
+"""Closing of connections: abort, graceful close, or lingering close so that the last response arrives.
 
-Neighbours: ``connection``, which derives from it.
+Neighbours: ``connection`` derives from it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ if TYPE_CHECKING:
 
 LINGER_S = 2.0
 LINGER_BYTES_MAX = 1 << 20
-LINGERING_MAX = 1_000  # connections at one time; beyond it answers to bad requests may be lost
+LINGERING_MAX = 1_000  # connections at one time; above it, responses to bad requests may be lost
 
 
 class Closing(asyncio.Protocol):
+    """The part of `HttpConnection` that pauses reading and closes."""
+
     __slots__ = (
         "_blocked",
         "_closing",
-        "_hub",
+        "_context",
         "_lingered",
         "_lingering",
         "_mark_at",
@@ -29,8 +31,8 @@ class Closing(asyncio.Protocol):
         "_unread",
     )
 
-    def __init__(self, hub: ConnectionContext) -> None:
-        self._hub = hub
+    def __init__(self, context: ConnectionContext) -> None:
+        self._context = context
         self._transport: asyncio.Transport | None = None
         self._blocked = False
         self._closing = False
@@ -38,7 +40,7 @@ class Closing(asyncio.Protocol):
         self._unread = bytearray()
         self._lingering: asyncio.TimerHandle | None = None
         self._lingered = 0
-        self._mark_at = 0.0  # when the client last took enough; 0: not looked at yet
+        self._mark_at = 0.0  # when the client last made enough progress; 0: not measured yet
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -46,7 +48,7 @@ class Closing(asyncio.Protocol):
             self._transport.abort()
 
     def _close(self) -> None:
-        """Close when everything written has left. What still arrives is not answered."""
+        """Close after all written bytes are sent. Bytes that still arrive get no response."""
         if self._transport is None or self._closing:
             return
         if self._unread or self._reading_paused:
@@ -57,16 +59,17 @@ class Closing(asyncio.Protocol):
         self._transport.close()
 
     def _linger(self) -> None:
-        """Close so that the answer arrives: a socket closed with unread data resets, and the answer may be lost."""
+        """Lingering close: send FIN, then read and discard. Closing a socket with unread data sends a reset, which
+        may destroy the response on its way."""
         assert self._transport is not None
         self._closing = self._blocked = True
         self._unread.clear()
-        if not self._transport.can_write_eof() or self._hub.connections.lingering >= LINGERING_MAX:
+        if not self._transport.can_write_eof() or self._context.connections.lingering >= LINGERING_MAX:
             self._transport.close()
             return
         self._transport.write_eof()
-        self._hub.connections.lingering += 1
-        self._lingering = self._hub.loop.call_later(LINGER_S, self.abort)
+        self._context.connections.lingering += 1
+        self._lingering = self._context.loop.call_later(LINGER_S, self.abort)
         if self._reading_paused:
             self._reading_paused = False
             self._transport.resume_reading()

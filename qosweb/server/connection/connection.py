@@ -1,20 +1,20 @@
-"""One client connection: bytes in, answers out, in the order of the requests.
+"""HTTP/1.1 connection: an asyncio protocol that reads requests and writes responses in request order.
 
-Heads come one at a time from ``qosweb.server.connection.head_parser``. A plain GET of a page in memory is answered at
-once, within ``data_received``: no task, no future, one write. Everything else becomes an Exchange and passes the stages
-of ``qosweb.server.pipeline``; if it has to wait, the connection is *blocked*: what arrives meanwhile is held back,
-bounded, and the client is no longer read from. So answers never overtake each other, and a client that sends faster
-than it reads fills its own buffers and nobody else's.
+Heads come one at a time from ``qosweb.server.connection.head_parser``. A plain GET of a page in memory takes the fast
+path: its response is written within ``data_received``, without task or future. Every other request becomes an Exchange
+and passes the stages of ``qosweb.server.pipeline``. While a request has to wait, the connection is *blocked*: bytes
+that arrive are held back up to a limit, and beyond it reading is paused. So responses keep the order of requests, and a
+client that sends faster than it reads only fills its own buffers.
 
-What a connection is doing follows from what it has, in this order:
+The state of a connection follows from its attributes. The first that is set counts:
 
-    _lingering                 everything is said; what still comes is read and thrown away
-    _closing                   it closes when what was written has left
-    _sender                    an answer goes out from disk, or at the pace of its channel
-    _write_paused              the client takes its answers too slowly
-    _relay                     another server answers; ``_intake`` is the body on its way there
-    _exchange                  a request waits, for the disk or for its turn
-    _in_head                   a head has begun to arrive
+    _lingering                 all responses are sent; incoming bytes are read and discarded
+    _closing                   the connection closes when all written bytes are sent
+    _sender                    a response is sent from disk, or at the rate of its channel
+    _write_paused              the client reads its responses too slowly
+    _relay                     another server responds; ``_request_body`` is the body on its way there
+    _exchange                  a request waits for the disk or for its turn
+    _in_head                   a head has arrived in part
     none of them               idle; ``_blocked`` is true in all states but the last two
 """
 
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from qosweb.admission import Permit
     from qosweb.server.connection.context import ConnectionContext
 
-UNREAD_MAX = 64 << 10  # held back while blocked; beyond it the client is not read from
+UNREAD_MAX = 64 << 10  # bytes held back while blocked; above it reading is paused
 WRITE_BUFFER_HIGH = 256 << 10
 WRITE_BUFFER_LOW = 64 << 10
-PROGRESS_MIN = 16 << 10  # what a reader has to take within the send timeout
+PROGRESS_MIN = 16 << 10  # bytes that a client has to take within the send timeout
 REREADS_MAX = 3
 
 _RETRY = [("Retry-After", "1")]
 _REFUSALS = {
-    ConnectionDecision.TOO_MANY_OF_CLIENT: explain(429, "Too many connections from your address.", _RETRY),
+    ConnectionDecision.TOO_MANY_FROM_CLIENT: explain(429, "Too many connections from your address.", _RETRY),
     ConnectionDecision.FULL: explain(503, "The server has too many connections.", _RETRY),
 }
 
@@ -63,13 +63,13 @@ class HttpConnection(Closing):
         "_eof",
         "_exchange",
         "_in_head",
-        "_intake",
         "_known_heads",
         "_log_part",
         "_mark_left",
         "_reader",
         "_relay",
         "_relayed_exchange",
+        "_request_body",
         "_resources",
         "_sender",
         "_sending",
@@ -78,72 +78,72 @@ class HttpConnection(Closing):
         "client",
     )
 
-    def __init__(self, hub: ConnectionContext) -> None:
-        super().__init__(hub)
+    def __init__(self, context: ConnectionContext) -> None:
+        super().__init__(context)
         self.client = ""
         self.active_at = 0.0
-        self._clock = hub.site.clock
-        self._resources = hub.site.store.resources
-        self._known_heads = hub.plain_heads.known
+        self._clock = context.site.clock
+        self._resources = context.site.store.resources
+        self._known_heads = context.plain_heads.known
         self._reader: HeadParser | None = None
         self._log_part = ""
         self._consuming = False
         self._eof = False
         self._write_paused = False
-        self._in_head = False  # a head has begun and not ended
-        self._exchange: Exchange | None = None  # waiting
+        self._in_head = False  # a head has arrived in part
+        self._exchange: Exchange | None = None  # the waiting request
         self._sender: FileSender | PacedSend | None = None
         self._sending: tuple[Exchange, Answer, bool] | None = None
         self._relay: Relay | None = None
         self._relayed_exchange: Exchange | None = None
-        self._intake: RequestBody | None = None
-        self._mark_left = 0  # of what the client had to take, at _mark_at
+        self._request_body: RequestBody | None = None
+        self._mark_left = 0  # bytes that the client had not taken at _mark_at
 
-    # From the event loop
+    # ---- callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast("asyncio.Transport", transport)  # uvloop's do not derive from it
+        transport = cast("asyncio.Transport", transport)  # uvloop's transports do not derive from it
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.client = peer[0] if isinstance(peer, tuple) else "unix"
         self.active_at = self._clock.read()
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
-        refusal = _REFUSALS.get(self._hub.connections.enter(self))
+        refusal = _REFUSALS.get(self._context.connections.enter(self))
         if refusal is not None:
-            self._turn_away(refusal, "denied", self.active_at)
+            self._reject(refusal, "denied", self.active_at)
 
     def connection_lost(self, exc: BaseException | None) -> None:  # noqa: ARG002
-        self._hub.connections.leave(self)
+        self._context.connections.leave(self)
         self._blocked = self._closing = True
         self._transport = None
         self._reader = None
         self._unread.clear()
         if self._lingering is not None:
             self._lingering.cancel()
-            self._hub.connections.lingering -= 1
+            self._context.connections.lingering -= 1
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None
             if exchange.forget is not None:
-                exchange.started = self._clock.read()  # all its time was waiting
+                exchange.started = self._clock.read()  # it waited until now
                 exchange.forget()
             self._record(exchange, "failed", 499, 0)
         if self._relay is not None:
             self._relay.cancel()
-            self._relayed(None)
+            self._on_relay_end(None)
         if self._sender is not None:
             self._sender.close()
-            self._sent(complete=False)
+            self._on_sent(complete=False)
 
     def eof_received(self) -> bool | None:
         self._eof = True
         if self._exchange is not None and self._exchange.wait is not None:
-            return None  # it waits for its turn: whoever hangs up leaves the queue
+            return None  # a client that closes its side while its request is queued leaves the queue
         busy = self._exchange is not None or self._sender is not None or bool(self._unread)
         if self._relay is not None:
             busy = self._relay.client_ended()
         if not busy or self._transport is None:
             return None
-        # Half closed: answer what was asked, then close. TLS knows no half.
+        # Half-closed: respond to pending requests, then close. TLS has no half-close.
         return True if self._transport.get_extra_info("sslcontext") is None else None
 
     def pause_writing(self) -> None:
@@ -174,13 +174,13 @@ class HttpConnection(Closing):
         if plain is None or self._in_head or not self._log_part or not self._answer_plain(plain, now):
             self._consume(data, now)
 
-    # Requests
+    # ---- requests
 
     def _consume(self, data: bytes, now: float) -> None:
-        """Read and answer, request by request, until the data is used up or something has to wait."""
+        """Handle the requests in ``data`` one by one, until the data ends or a request has to wait."""
         if (reader := self._reader) is None:
-            hub = self._hub
-            self._reader = reader = HeadParser(hub.limits.head, hub.loop, hub.body_flow)
+            context = self._context
+            self._reader = reader = HeadParser(context.limits.head, context.loop, context.body_flow)
         self.active_at = now
         self._consuming = True
         start, size = 0, len(data)
@@ -194,18 +194,18 @@ class HttpConnection(Closing):
                         self._hold(data[start:])
                     break
         except RejectedHead as refused:
-            self._hub.connections.counts.malformed += 1
-            self._turn_away(refused.answer, "failed", now)
-        except Exception as error:  # a fault of ours must not cost more than this connection
-            self._hub.report_fault(error)
+            self._context.connections.counts.malformed += 1
+            self._reject(refused.answer, "failed", now)
+        except Exception as error:  # a bug here must cost no more than this connection
+            self._context.report_fault(error)
             self.abort()
         finally:
             self._consuming = False
 
     def _consume_head(self, reader: HeadParser, piece: bytes, now: float) -> None:
-        """A request head, or a part of one: up to where it ends, and nothing beyond."""
+        """Handle a request head or a part of one. ``piece`` has no bytes after the end of the head."""
         if self._log_part and not self._in_head:
-            known = self._known_heads.get(piece)  # in a pipeline; a head that came alone was looked up already
+            known = self._known_heads.get(piece)  # for pipelined heads; data_received has looked up single ones
             if known is not None and self._answer_plain(known, now):
                 return
         head = reader.read(piece, now)
@@ -213,26 +213,27 @@ class HttpConnection(Closing):
         if head is None:
             return
         if not self._log_part:
-            self._note_first_request()
+            self._on_first_request()
         if (
             not head.has_body
-            and (plain := read_plain(head.message, self._hub.ledger.hosts, self._hub.site.admission)) is not None
+            and (plain := read_plain(head.message, self._context.recorder.hosts, self._context.site.admission))
+            is not None
         ):
-            if head.came_whole:
-                self._hub.plain_heads.remember(piece, plain)
+            if head.is_single_piece:
+                self._context.plain_heads.remember(piece, plain)
             if self._answer_plain(plain, now):
                 return
         self._run(Exchange(head.message, head.has_body, self.client, now, now, self._resume))
 
     def _answer_plain(self, plain: PlainHead, now: float) -> bool:
-        """The fast path. False: the page is not in memory, or not fresh, or may not start now; nothing was done."""
+        """The fast path. False, without effect, if the page is not in memory, not fresh, or may not start now."""
         path, host_part, accept_encoding, account = plain
         resource = self._resources.get(path)
-        hub = self._hub
-        if resource is None or now >= resource.fresh_until or hub.connections.draining:
+        context = self._context
+        if resource is None or now >= resource.fresh_until or context.connections.draining:
             return False
         page = resource.page_for(accept_encoding) if resource.encoded else resource.plain
-        if not page.log_part or not hub.site.admission.start(account):
+        if not page.log_part or not context.site.admission.start(account):
             return False
         if page.wire_second != self._clock.second or page.wire_line is not account.served_line:
             page.set_wire(self._clock.second, self._clock.date_line, account.served_line)
@@ -240,14 +241,14 @@ class HttpConnection(Closing):
         if page.wire_has_body:
             self._transport.write(page.wire)
         else:
-            self._transport.writelines((page.wire, page.body))  # type: ignore[arg-type]  # has one: see prepare_plain
+            self._transport.writelines((page.wire, page.body))  # type: ignore[arg-type]  # has a body: see prepare_plain
         self.active_at = now
         resource.recently_used = True
-        hub.ledger.served_plain(self._log_part, page, host_part, account, now)
+        context.recorder.served_plain(self._log_part, page, host_part, account, now)
         return True
 
     def _run(self, exchange: Exchange) -> None:
-        step = proceed(exchange, self._hub.site)
+        step = proceed(exchange, self._context.site)
         if isinstance(step, Waiting):
             self._exchange = exchange
             self._blocked = True
@@ -257,51 +258,59 @@ class HttpConnection(Closing):
             self._send(exchange, step)
 
     def _resume(self, exchange: Exchange) -> None:
-        """What ``exchange`` waited for is there."""
+        """Continue ``exchange``: its wait is over."""
         if self._exchange is not exchange:
             return
         self._exchange = None
         self._run(exchange)
         self._unblock()
 
-    # Answers of other servers
+    # ---- responses of other servers
 
     def _forward(self, exchange: Exchange, place: ForwardTarget) -> None:
         assert self._transport is not None
         self._blocked = True
         self._mark_at = 0.0
-        exchange.was_delayed = True  # its time says nothing about this node
+        exchange.was_delayed = True  # its service time does not measure this node
         if exchange.has_body:
-            self._intake = RequestBody(exchange.message, self._clock.read(), self._pause_reading, self._resume_reading)
-            if self._unread:  # what came of it while the request waited for its turn
+            self._request_body = RequestBody(
+                exchange.message, self._clock.read(), self._pause_reading, self._resume_reading
+            )
+            if self._unread:  # bytes of the body that arrived while the request was queued
                 held = bytes(self._unread)
                 self._unread.clear()
                 self._resume_reading()
                 self._hold(held)
         self._relayed_exchange = exchange
         self._relay = Relay(
-            self._hub, exchange, place, self._transport, self._intake, lambda: self._write_paused, self._relayed
+            self._context,
+            exchange,
+            place,
+            self._transport,
+            self._request_body,
+            lambda: self._write_paused,
+            self._on_relay_end,
         )
 
-    def _relayed(self, answer: Answer | None) -> None:
-        """The relay has ended, or is cancelled.
+    def _on_relay_end(self, answer: Answer | None) -> None:
+        """The relay has ended, or is cancelled. ``answer``: the response to send in its place.
 
-        What another node answers ends in its log. That holds also where the client left: it sees that. But where that
-        node broke off, or could not be asked, nobody here knows what it has written, if anything: then this line is for
-        what happened here, under a name of its own.
+        Another node logs the requests that it responds to under their request id, also if the client leaves. If that
+        node breaks off or cannot be reached, it is unknown what it has logged: then this node logs the request under a
+        new request id.
         """
         relay, exchange = self._relay, self._relayed_exchange
         if relay is None or exchange is None:
             return
-        self._relay = self._intake = self._relayed_exchange = None
+        self._relay = self._request_body = self._relayed_exchange = None
         if exchange.has_body:
-            self._reader = None  # its parser expects a body
+            self._reader = None  # the old parser expects a body
         self.active_at = self._clock.read()
         client_left = answer is None and self._transport is None
         if relay.place.peer and not relay.is_complete and not client_left:
             exchange.rid = None
         if answer is not None:
-            exchange.outcome = ""  # it came to nothing there
+            exchange.outcome = ""  # the other server did not respond
             self._send(exchange, answer)
             self._unblock()
         elif relay.is_complete:
@@ -317,13 +326,13 @@ class HttpConnection(Closing):
             self._record(exchange, "failed", relay.status, relay.sent)
             self.abort()
 
-    # Answers
+    # ---- responses
 
     def _send(self, exchange: Exchange, answer: Answer) -> None:
         assert self._transport is not None
-        closes = answer.must_close or not exchange.keeps_alive or self._hub.connections.draining
+        closes = answer.must_close or not exchange.keeps_alive or self._context.connections.draining
         last_line = CLOSE if closes else KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
-        account = self._hub.site.account_of(exchange)
+        account = self._context.site.account_of(exchange)
         class_line = account.header_line if exchange.permit is None else account.served_line
         head = b"".join((answer.head, class_line, self._clock.date_line, last_line, b"\r\n"))
         if exchange.is_head:
@@ -334,20 +343,20 @@ class HttpConnection(Closing):
         if exchange.permit is not None and exchange.permit.rate_bps is not None:
             self._send_paced(exchange, exchange.permit, answer, head, closes=closes)
             return
-        self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # nothing from disk
+        self._transport.writelines((head, *answer.body))  # type: ignore[arg-type]  # no FileSpan: not from_disk
         self._finish(exchange, answer, answer.length)
         if closes:
-            self._linger()  # more may be on its way: a body, or a pipeline
+            self._linger()  # a body or pipelined requests may still arrive
 
     def _send_from_disk(self, exchange: Exchange, answer: Answer, head: bytes, *, closes: bool) -> None:
-        hub = self._hub
+        context = self._context
         assert self._transport is not None
-        if hub.open_files.now >= hub.open_files.most:
+        if context.open_files.now >= context.open_files.most:
             self._send(exchange, explain(503, "The server has too many files open.", _RETRY))
             return
         span = next(part for part in answer.body if isinstance(part, FileSpan))
         try:
-            descriptor, identity = hub.site.store.root.open(span.name)
+            descriptor, identity = context.site.store.root.open(span.name)
         except (NotServed, OSError):
             descriptor, identity = -1, None
         if identity != span.identity:
@@ -355,13 +364,13 @@ class HttpConnection(Closing):
                 os.close(descriptor)
             self._read_again(exchange)
             return
-        hub.open_files.now += 1
+        context.open_files.now += 1
         if exchange.permit is not None and exchange.permit.rate_bps is not None:
             self._send_paced(exchange, exchange.permit, answer, head, closes=closes, file=descriptor)
             return
         self._blocked = True
         self._sending = exchange, answer, closes
-        self._sender = FileSender(hub.loop, self._transport, descriptor, (head, *answer.body), self._sent)
+        self._sender = FileSender(context.loop, self._transport, descriptor, (head, *answer.body), self._on_sent)
         self._mark_at = 0.0
         if self._transport.get_write_buffer_size():
             self._transport.set_write_buffer_limits(high=0)  # calls resume_writing once it is empty
@@ -377,11 +386,11 @@ class HttpConnection(Closing):
         self._mark_at = 0.0
         self._sending = exchange, answer, closes
         self._sender = PacedSend(
-            self._hub.pacer,
+            self._context.pacer,
             self._transport,
             head,
             answer.body,
-            self._sent,
+            self._on_sent,
             rate_bps=permit.rate_bps,
             fixed_bytes=permit.fixed_bytes,
             since=permit.channel_since,
@@ -395,7 +404,7 @@ class HttpConnection(Closing):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
         self._sender.start()
 
-    def _sent(self, complete: bool) -> None:
+    def _on_sent(self, complete: bool) -> None:
         assert self._sender is not None
         assert self._sending is not None
         exchange, answer, closes = self._sending
@@ -406,7 +415,7 @@ class HttpConnection(Closing):
             exchange.was_delayed = self._sender.waited
         self._sender = self._sending = None
         self._mark_at = 0.0
-        self._hub.open_files.now -= answer.from_disk
+        self._context.open_files.now -= answer.from_disk
         self.active_at = self._clock.read()
         if not complete:
             self._record(exchange, "failed", answer.status, body_sent)
@@ -421,9 +430,9 @@ class HttpConnection(Closing):
             self._unblock()
 
     def _read_again(self, exchange: Exchange) -> None:
-        """The file on disk is not the version that the answer was made for."""
+        """Restart ``exchange`` at its page: the file on disk is not the version that the response was made for."""
         assert exchange.resource is not None
-        self._hub.site.store.invalidate(exchange.resource)
+        self._context.site.store.invalidate(exchange.resource)
         exchange.rereads += 1
         if exchange.rereads > REREADS_MAX:
             self._send(exchange, explain(503, "The file keeps changing. Try again.", _RETRY))
@@ -436,26 +445,26 @@ class HttpConnection(Closing):
         decision = exchange.outcome or ("failed" if status >= 500 or answer.must_close else "served")
         self._record(exchange, decision, status, size)
         if status == 200 and exchange.page is not None:
-            self._hub.ledger.prepare_plain(exchange, exchange.page)
+            self._context.recorder.prepare_plain(exchange, exchange.page)
 
     def _record(self, exchange: Exchange, decision: str, status: int, size: int) -> None:
         permit, exchange.permit = exchange.permit, None
         if permit is not None:
             is_sample = decision == "served" and not exchange.was_delayed
             permit.close(size, channel_until=exchange.channel_until, is_sample=is_sample)
-        self._hub.ledger.record(exchange, self._hub.site.account_of(exchange), decision, status, size)
+        self._context.recorder.record(exchange, self._context.site.account_of(exchange), decision, status, size)
 
-    def _turn_away(self, answer: Answer, decision: str, now: float) -> None:
+    def _reject(self, answer: Answer, decision: str, now: float) -> None:
         assert self._transport is not None
-        self._hub.ledger.record_unread(self.client, decision, answer.status, answer.length, now)
+        self._context.recorder.record_unread(self.client, decision, answer.status, answer.length, now)
         date_line = self._clock.date_line
         self._transport.write(b"".join((answer.head, date_line, CLOSE, b"\r\n", *answer.body)))  # type: ignore[arg-type]
         self._linger()
 
-    # Limits
+    # ---- limits
 
     def _hold(self, data: bytes) -> None:
-        """Keep what cannot be handled yet; throw away what never will be."""
+        """Hold data back while blocked, pass it on as a request body, or discard it while closing."""
         if self._transport is None:
             return
         if self._closing:
@@ -463,14 +472,14 @@ class HttpConnection(Closing):
             if self._lingered > LINGER_BYTES_MAX:
                 self.abort()
             return
-        if self._intake is not None and not self._intake.is_complete:
-            data = self._intake.feed(data, self._clock.read())
+        if self._request_body is not None and not self._request_body.is_complete:
+            data = self._request_body.feed(data, self._clock.read())
         self._unread += data
         if len(self._unread) >= UNREAD_MAX:
             self._pause_reading()
 
     def _unblock(self) -> None:
-        """Go on with what was held back, if nothing stands in the way any more."""
+        """Continue with the data that was held back, unless the connection still has to wait."""
         if self._exchange is not None or self._sender is not None or self._write_paused or self._closing:
             return
         if self._relay is not None:
@@ -484,16 +493,16 @@ class HttpConnection(Closing):
             self._consume(data, self._clock.read())
         if self._blocked or self._transport is None:
             return
-        if self._eof or (self._hub.connections.draining and not self._in_head):
+        if self._eof or (self._context.connections.draining and not self._in_head):
             self._close()
         elif self._reading_paused:
             self._reading_paused = False
             self._transport.resume_reading()
 
     def check_time(self, now: float) -> None:
-        """Called twice a second: end what takes too long."""
-        limits = self._hub.limits
-        counts = self._hub.connections.counts
+        """Enforce the time limits. Called twice a second."""
+        limits = self._context.limits
+        counts = self._context.connections.counts
         if self._transport is None:
             return
         if self._lingering is not None:
@@ -506,7 +515,7 @@ class HttpConnection(Closing):
             late = self._relay.check_time(now, limits.send_timeout_s)
             if late is not None:
                 self._relay.cancel()
-                self._relayed(late)
+                self._on_relay_end(late)
         elif self._exchange is not None:
             if self._exchange.wait is None and now - self._exchange.started > limits.send_timeout_s:
                 self._give_up_waiting(self._exchange)
@@ -514,13 +523,13 @@ class HttpConnection(Closing):
             assert self._reader is not None
             if now - self._reader.partial_since > limits.header_timeout_s:
                 counts.header_timeouts += 1
-                self._turn_away(self._reader.too_late().answer, "failed", now)
+                self._reject(self._reader.too_late().answer, "failed", now)
         elif now - self.active_at > (limits.idle_timeout_s if self._log_part else limits.header_timeout_s):
             counts.idle_timeouts += 1
             self._close()
 
     def _give_up_waiting(self, exchange: Exchange) -> None:
-        """The disk does not answer."""
+        """The disk did not deliver in time: respond with 503."""
         self._exchange = None
         if exchange.forget is not None:
             exchange.forget()
@@ -537,9 +546,9 @@ class HttpConnection(Closing):
                 self._mark_at = 0.0
         if not self._mark_at or self._mark_left - left >= PROGRESS_MIN:
             self._mark_at, self._mark_left = now, left
-        return now - self._mark_at <= self._hub.limits.send_timeout_s
+        return now - self._mark_at <= self._context.limits.send_timeout_s
 
-    # The end
+    # ---- the end
 
     @property
     def is_idle(self) -> bool:
@@ -549,11 +558,11 @@ class HttpConnection(Closing):
         if self.is_idle:
             self._close()
 
-    def forget_log_part(self) -> None:
-        """What it says of the policy has changed."""
+    def renew_log_part(self) -> None:
+        """Renew the log part: its view or policy has changed."""
         if self._log_part:
-            self._log_part = self._hub.ledger.client_part(self.client)
+            self._log_part = self._context.recorder.client_part(self.client)
 
-    def _note_first_request(self) -> None:
-        self._hub.connections.has_spoken(self)
-        self._log_part = self._hub.ledger.client_part(self.client)
+    def _on_first_request(self) -> None:
+        self._context.connections.on_first_request(self)
+        self._log_part = self._context.recorder.client_part(self.client)

@@ -1,8 +1,7 @@
-"""All connections of a node: how many there may be, who must go first, and whose time is over.
+"""Connection table: limits the connections per client and in total, displaces idle ones, enforces timeouts.
 
-A flood must not keep good clients out. So one client may hold only so many; and when the table is full, a newcomer
-takes the place of the connection that has been waiting longest without ever having sent a request, or else of the
-one that has been idle longest.
+A flood must not keep good clients out. So each client has a limit. When the table is full, a new connection displaces
+the oldest connection that never sent a request or, if there is none, the connection that has been idle longest.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ VICTIMS_AT_ONCE = 64
 
 
 class ConnectionDecision(enum.Enum):
-    """What becomes of a new connection."""
+    """Whether a new connection is accepted."""
 
-    WELCOME = enum.auto()
-    TOO_MANY_OF_CLIENT = enum.auto()
+    ACCEPTED = enum.auto()
+    TOO_MANY_FROM_CLIENT = enum.auto()
     FULL = enum.auto()
 
 
 class TrackedConnection(Protocol):
-    """A connection as the table sees it."""
+    """An entry of the connection table."""
 
     client: str
     active_at: float
@@ -36,7 +35,7 @@ class TrackedConnection(Protocol):
     def check_time(self, now: float) -> None: ...
     def close_if_idle(self) -> None: ...
     def abort(self) -> None: ...
-    def forget_log_part(self) -> None: ...
+    def renew_log_part(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -53,6 +52,8 @@ class ConnectionCounts:
 
 
 class Connections:
+    """The connection table of a node."""
+
     def __init__(self, *, total_max: int, per_client_max: int) -> None:
         self.counts = ConnectionCounts()
         self.draining = False
@@ -61,7 +62,7 @@ class Connections:
         self.total_max = total_max
         self._per_client_max = per_client_max
         self._all: dict[TrackedConnection, None] = {}
-        self._silent: dict[TrackedConnection, None] = {}  # no request yet, longest waiting first
+        self._silent: dict[TrackedConnection, None] = {}  # no request yet; oldest first
         self._by_client: Counter[str] = Counter()
         self._victims: list[TrackedConnection] = []
 
@@ -72,7 +73,7 @@ class Connections:
         client = client_key(connection.client)
         if self._by_client[client] >= self._per_client_max:
             self.counts.refused_client += 1
-            return ConnectionDecision.TOO_MANY_OF_CLIENT
+            return ConnectionDecision.TOO_MANY_FROM_CLIENT
         if len(self._all) >= self.total_max and not self._displace_one():
             self.counts.refused_full += 1
             return ConnectionDecision.FULL
@@ -80,14 +81,14 @@ class Connections:
         self._all[connection] = None
         self._silent[connection] = None
         self.counts.accepted += 1
-        return ConnectionDecision.WELCOME
+        return ConnectionDecision.ACCEPTED
 
     def lower_max(self, total_max: int) -> None:
-        """Have no more than this at one time, but some."""
+        """Lower the total limit to ``total_max``, but never below one."""
         self.total_max = max(1, min(self.total_max, total_max))
 
-    def has_spoken(self, connection: TrackedConnection) -> None:
-        """Its first request is complete."""
+    def on_first_request(self, connection: TrackedConnection) -> None:
+        """The first request of ``connection`` is complete."""
         self._silent.pop(connection, None)
 
     def leave(self, connection: TrackedConnection) -> None:
@@ -102,16 +103,16 @@ class Connections:
         self._note_if_empty()
 
     def sweep(self, now: float) -> None:
-        """End every connection whose time is over."""
+        """Let every connection check its timeouts."""
         for connection in list(self._all):
             connection.check_time(now)
 
-    def forget_log_parts(self) -> None:
+    def renew_log_parts(self) -> None:
         for connection in self._all:
-            connection.forget_log_part()
+            connection.renew_log_part()
 
     def drain(self) -> None:
-        """Let nobody start anew: idle connections end now, the others after their request."""
+        """Close idle connections now, and the others after their current request."""
         self.draining = True
         for connection in list(self._all):
             connection.close_if_idle()
@@ -147,7 +148,7 @@ class Connections:
 
 
 def client_key(client: str) -> str:
-    """Who counts as one client: an IPv4 address, or the /64 that an IPv6 host can take its addresses from."""
+    """The key that limits apply to: an IPv4 address, or the /64 prefix of an IPv6 address."""
     if ":" not in client:
         return client
     address = IPv6Address(client.partition("%")[0])

@@ -1,4 +1,4 @@
-"""What all connections of a node share."""
+"""Connection context: limits and services that all connections of a node share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class OpenFiles:
-    """How many answers are sent from disk now."""
+    """Number of responses being sent from disk, and its limit."""
 
     most: int
     now: int = 0
@@ -38,16 +38,16 @@ class ConnectionLimits:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionContext:
-    """What all connections of a node share."""
+    """Services that all connections of a node share."""
 
     loop: asyncio.AbstractEventLoop
     site: Site
-    ledger: AccessRecorder
+    recorder: AccessRecorder
     connections: Connections
     limits: ConnectionLimits
     open_files: OpenFiles
     plain_heads: PlainHeads
-    body_flow: BaseProtocol  # what the parser wants to slow down when a body comes too fast; none is ever read
+    body_flow: BaseProtocol  # the parser requires it for flow control of bodies, but never gets a body
     pacer: SendPacer
     upstreams: Upstreams
     name: str  # of the node

@@ -1,9 +1,9 @@
-"""Plain requests: the GETs that need none of the stages once their page is in memory.
+"""Fast path: recognises plain GETs, which skip the pipeline, and caches parsed request heads by their bytes.
 
-Most requests of a busy site are plain, and clients repeat themselves: the same page is asked for in the same words
-again and again. What such a head means is remembered by its bytes, so that it is parsed once and not every time.
-Only heads that aiohttp's parser accepted get in, and only whole ones, so nothing is taken for plain that was not
-found to be so.
+A plain request is a GET that needs no stage once its page is in memory: no condition, range, body or ticket. Most
+requests of a busy site are plain, and clients repeat the same heads. So the meaning of a head is cached by its bytes,
+and a repeated head is not parsed again. Only complete heads that aiohttp's parser accepted get into the cache, so a hit
+means exactly what parsing would find.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ SEEN_ONCE_MAX = 16_384
 
 
 class PlainHead(NamedTuple):
-    """What is to be known of a plain request."""
+    """A parsed plain request."""
 
-    path: str  # without the query, which says nothing about a file
-    host_part: str  # as it stands in a line of the access log
+    path: str  # without the query, which does not matter for files
+    host_part: str  # the host as in a line of the access log
     accept_encoding: str | None
     account: ClassAccount  # of its class
 
 
 class MessageFacts:
-    """A request head as admission control sees it. Parses only what is asked for."""
+    """`HeadFacts` of a parsed request head. Each fact is parsed on demand."""
 
     __slots__ = ("_message",)
 
@@ -64,7 +64,7 @@ class MessageFacts:
 
 
 def read_plain(message: RawRequestMessage, hosts: dict[str, str], admission: AdmissionControl) -> PlainHead | None:
-    """``message``, which has no body, as a plain request; None if it is not one. ``hosts`` are those known as valid."""
+    """The plain request in ``message``, which has no body; None if it is not plain. ``hosts`` are the known hosts."""
     headers = message.headers
     if (
         message.method != "GET"
@@ -86,7 +86,7 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str], admission: Adm
     encodings = headers.getall(hdrs.ACCEPT_ENCODING, None)
     path, query_mark, _ = message.path.partition("?")
     if query_mark and ("#" in message.path or not message.path.isascii() or PARAMETER in message.path):
-        return None  # parse_target refuses these; a ticket has to be looked at
+        return None  # parse_target rejects these targets; tickets have to be checked
     account = admission.classify_head(MessageFacts(message))
     if account is None:
         return None
@@ -94,13 +94,13 @@ def read_plain(message: RawRequestMessage, hosts: dict[str, str], admission: Adm
 
 
 class PlainHeads:
-    """Heads by their bytes, those that came at least twice. ``known`` is read directly by the path of every request."""
+    """Cache of heads that came at least twice, by their bytes. The connection reads ``known`` directly."""
 
     __slots__ = ("_seen_once", "known")
 
     def __init__(self) -> None:
         self.known: dict[bytes, PlainHead] = {}
-        self._seen_once: set[int] = set()  # hashes: a head that never comes again costs no more than this
+        self._seen_once: set[int] = set()  # hashes only: a head that never comes again costs little memory
 
     def remember(self, head: bytes, meaning: PlainHead) -> None:
         if len(head) > HEAD_LEN_MAX:
@@ -115,6 +115,6 @@ class PlainHeads:
         self.known[head] = meaning
 
     def forget(self) -> None:
-        """What heads mean has changed."""
+        """Clear the cache: the meaning of heads has changed."""
         self.known.clear()
         self._seen_once.clear()

@@ -1,8 +1,8 @@
-"""Request heads out of the byte stream of one connection, one at a time, within the limits.
+"""HTTP/1.1 head parser: extracts one request head at a time from a connection's bytes, within size limits.
 
-The work is done by aiohttp's C parser, which gets exactly one head, whole or in the pieces in which it arrived, and
-nothing beyond it: so an error belongs to the head it is in, and what follows a head is not looked at before that is
-answered. Where the parser is more lenient than RFC 9112 section 3, the request line is checked again.
+aiohttp's C parser does the work. It gets exactly one head, complete or in the pieces in which it arrived, and nothing
+after it. So an error belongs to the head that contains it, and the bytes after a head stay unparsed until its response
+is sent. Where the parser is more lenient than RFC 9112 section 3, the request line is checked again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 END_OF_HEAD = b"\r\n\r\n"
 
-_BODY_BUFFER = 64 << 10  # what the parser would hold of a body; none is ever read
+_BODY_BUFFER = 64 << 10  # the parser requires a limit for bodies, but never gets one
 
 
 class HeadLimits(NamedTuple):
@@ -33,7 +33,7 @@ class HeadLimits(NamedTuple):
 
 
 class RejectedHead(Exception):
-    """What arrived is no acceptable head; the connection ends with ``answer``."""
+    """The bytes are not an acceptable head. The connection closes after the response ``answer``."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(answer.status)
@@ -43,19 +43,19 @@ class RejectedHead(Exception):
 class RequestHead(NamedTuple):
     message: RawRequestMessage
     has_body: bool
-    came_whole: bool
+    is_single_piece: bool
 
 
 class HeadParser:
     __slots__ = ("_limits", "_line", "_parser", "_tail", "partial_len", "partial_since")
 
     def __init__(self, limits: HeadLimits, loop: asyncio.AbstractEventLoop, body_flow: BaseProtocol) -> None:
-        self.partial_len = 0  # bytes of an incomplete head that the parser has
+        self.partial_len = 0  # bytes of an incomplete head in the parser
         self.partial_since = 0.0
         self._limits = limits
-        self._line = b""  # of an incomplete head: the request line and perhaps more
-        self._tail = b""  # its last three bytes
-        beyond = limits.size + 1  # the size limits are ours; the parser's own are set where they cannot bite
+        self._line = b""  # of an incomplete head: at least its request line
+        self._tail = b""  # of an incomplete head: its last three bytes
+        beyond = limits.size + 1  # this class checks sizes; the parser's own limits must never apply
         self._parser = HttpRequestParser(
             body_flow,
             loop,
@@ -66,7 +66,7 @@ class HeadParser:
         )
 
     def end_of_head(self, data: bytes, start: int) -> int:
-        """Where the head ends that begins, or goes on, at ``start``; the end of the data if it does not end there."""
+        """The end of the head that begins or continues at ``start``; the length of the data if it is incomplete."""
         if self.partial_len:
             across = (self._tail + data[start : start + 3]).find(END_OF_HEAD)
             if across >= 0:
@@ -75,26 +75,26 @@ class HeadParser:
         return len(data) if end < 0 else end + len(END_OF_HEAD)
 
     def read(self, piece: bytes, now: float) -> RequestHead | None:
-        """The head that ``piece`` completes; None if there must come more. Raises Refused."""
-        came_whole = not self.partial_len
-        if not came_whole or len(piece) > self._limits.request_line:
+        """The head that ``piece`` completes; None if it is still incomplete. Raises RejectedHead."""
+        is_single_piece = not self.partial_len
+        if not is_single_piece or len(piece) > self._limits.request_line:
             self._check_size(piece)
         try:
             messages = self._parser.feed_data(piece)[0]
         except HttpProcessingError as error:
-            raise self._refused(diagnose(error, piece), piece) from None
+            raise self._rejected(diagnose(error, piece), piece) from None
         if not messages:
             self._keep_partial(piece, now)
             return None
         message, payload = messages[0]
-        if not is_request_line(piece if came_whole else self._line + piece):
-            raise self._refused(bad_request_line(message.version), piece)
+        if not is_request_line(piece if is_single_piece else self._line + piece):
+            raise self._rejected(bad_request_line(message.version), piece)
         self.partial_len = 0
-        return RequestHead(message, payload is not EMPTY_PAYLOAD or bool(message.chunked), came_whole)
+        return RequestHead(message, payload is not EMPTY_PAYLOAD or bool(message.chunked), is_single_piece)
 
     def too_late(self) -> RejectedHead:
-        """The head that has begun did not come to its end in time."""
-        return self._refused(explain(408, "The request head did not arrive in time."), b"")
+        """The rejection of a head that was not complete in time."""
+        return self._rejected(explain(408, "The request head did not arrive in time."), b"")
 
     def _check_size(self, piece: bytes) -> None:
         total = self.partial_len + len(piece)
@@ -104,9 +104,9 @@ class HeadParser:
             line_len = self.partial_len + (len(piece) if line_end < 0 else line_end)
             if line_len > self._limits.request_line:
                 reason = f"The request line is longer than {self._limits.request_line} bytes."
-                raise self._refused(explain(414, reason), piece)
+                raise self._rejected(explain(414, reason), piece)
         if total > self._limits.size:
-            raise self._refused(explain(431, f"The request head is larger than {self._limits.size} bytes."), piece)
+            raise self._rejected(explain(431, f"The request head is larger than {self._limits.size} bytes."), piece)
 
     def _keep_partial(self, piece: bytes, now: float) -> None:
         if not self.partial_len:
@@ -117,6 +117,6 @@ class HeadParser:
         self.partial_len += len(piece)
         self._tail = (self._tail + piece)[-3:]
 
-    def _refused(self, answer: Answer, piece: bytes) -> RejectedHead:
+    def _rejected(self, answer: Answer, piece: bytes) -> RejectedHead:
         begun = self._line + piece if self.partial_len else piece
         return RejectedHead(answer.without_body() if begun.lstrip(b"\r\n").startswith(b"HEAD ") else answer)

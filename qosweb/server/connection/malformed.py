@@ -1,4 +1,4 @@
-"""Which answer a malformed request gets. Pure."""
+"""Error responses to malformed requests (400, 431, 501, 505). Pure."""
 
 import re
 
@@ -13,30 +13,30 @@ _REQUEST_LINE = re.compile(rb"(?:\r\n)*[!#$%&'*+.^_`|~0-9A-Za-z-]+ [^ \t\r\n]+ H
 
 
 def is_request_line(head: bytes) -> bool:
-    """Whether ``head`` begins with a request line to the letter of RFC 9112 section 3."""
+    """Whether ``head`` begins with a request line that strictly follows RFC 9112 section 3."""
     return _REQUEST_LINE.match(head) is not None
 
 
 def bad_request_line(version: HttpVersion) -> Answer:
-    """The answer to a request line that the parser lets pass, and RFC 9112 does not."""
+    """The response to a request line that the parser accepts and RFC 9112 does not."""
     if version.major != 1:
-        return _closing(505, "This server speaks HTTP/1.1 and HTTP/1.0.")
-    return _closing(400, "The request line is not a method, a target and a version with one space between them.")
+        return _closing(505, "This server supports HTTP/1.1 and HTTP/1.0.")
+    return _closing(400, "The request line must be a method, a target and a version, separated by single spaces.")
 
 
 def diagnose(error: HttpProcessingError, piece: bytes) -> Answer:
-    """The answer to ``piece``, which the parser refused with ``error``. The connection ends with it."""
+    """The response to ``piece``, which the parser rejected with ``error``. The connection closes after it."""
     description = str(error.message or error).partition("\n")[0].strip(" :.")[:120]
     if isinstance(error, BadHttpMethod):
         if piece.startswith(b"\x16\x03"):
-            return _closing(400, "This is TLS on a port that speaks plain HTTP.")
-        if _METHOD.match(piece):  # RFC 9110 section 9.1: a method that the server does not know
-            return _closing(501, "The method is not known here; GET, HEAD and OPTIONS are.")
+            return _closing(400, "The client sent TLS to a port for plain HTTP.")
+        if _METHOD.match(piece):  # RFC 9110 section 9.1: an unknown method
+            return _closing(501, "The method is unknown; this server supports GET, HEAD and OPTIONS.")
         return _closing(400, "The request does not begin with a method.")
-    if "Invalid HTTP version" in str(error) or description == "Pause on PRI/Upgrade":  # that is HTTP/2's preface
-        return _closing(505, "This server speaks HTTP/1.1 and HTTP/1.0.")
+    if "Invalid HTTP version" in str(error) or description == "Pause on PRI/Upgrade":  # HTTP/2's preface
+        return _closing(505, "This server supports HTTP/1.1 and HTTP/1.0.")
     if isinstance(error, LineTooLong) or "Too many headers" in description:
-        return _closing(431, "The request head has too many or too large fields.")
+        return _closing(431, "The request head has too many fields, or a field that is too large.")
     return _closing(400, f"The request is malformed: {description}.")
 
 

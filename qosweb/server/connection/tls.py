@@ -1,7 +1,7 @@
-"""TLS for the public port. The certificate can be changed while the server runs.
+"""TLS context of the public port, with reload of certificate and key at run time.
 
-Each connection takes the context of its time. Loading another certificate into a context that is in use would not do:
-OpenSSL keeps one for each kind of key, and a client that prefers the old kind would go on seeing the old one.
+A reload makes a new context for new connections. Loading a new certificate into the existing context would not work:
+OpenSSL keeps one certificate per key type, so clients that prefer the old key type would still get the old certificate.
 """
 
 import ssl
@@ -11,7 +11,7 @@ from qosweb.errors import UsageError
 
 
 class TlsFiles:
-    """Two files and the context made from them; ``context`` is for the next connection."""
+    """Certificate file, key file, and the context made from them for new connections."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._certificate = certificate
@@ -19,7 +19,7 @@ class TlsFiles:
         self.context = self._new_context()
 
     def reload(self) -> None:
-        """Use the files as they are now for new connections; raises UsageError and changes nothing if they are bad."""
+        """Read the files again for new connections. Raises UsageError, and changes nothing, if they are invalid."""
         self.context = self._new_context()
 
     def _new_context(self) -> ssl.SSLContext:
@@ -42,9 +42,9 @@ def _reason(error: ssl.SSLError | ValueError) -> str:
     if isinstance(error, ssl.SSLError):
         if error.reason == "KEY_VALUES_MISMATCH":
             return "the key does not belong to the certificate"
-        return "expected a PEM certificate in the first and its PEM private key in the second"
+        return "expected a PEM certificate in the first file and its PEM private key in the second"
     return str(error)
 
 
 def _no_password() -> str:
-    raise ValueError("the key is encrypted; give one without a passphrase")
+    raise ValueError("the key is encrypted; use a key without a passphrase")

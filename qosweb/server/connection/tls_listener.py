@@ -1,8 +1,8 @@
-"""Where a client of the TLS port waits until its handshake is done.
+"""TLS listener: accepts connections itself, so that connection limits also cover unfinished TLS handshakes.
 
-It is counted from the moment it connects, like everybody else: sockets that never finish a handshake are limited and
-displaced as silent connections are. A server that leaves accepting to the event loop hears of a TLS connection only
-when its handshake is over, and cannot count what it does not know; so connections are accepted here.
+A connection counts from its accept. Sockets that never finish their handshake are limited and displaced like other
+connections without a request. asyncio's own server would announce a TLS connection only after its handshake, too late
+to count it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ AFTER_FAILURE_S = 0.1
 class TlsListener:
     """Accepts connections on a listening socket until closed."""
 
-    def __init__(self, hub: ConnectionContext, tls: TlsFiles, listener: socket.socket) -> None:
-        self._hub = hub
+    def __init__(self, context: ConnectionContext, tls: TlsFiles, listener: socket.socket) -> None:
+        self._context = context
         self._tls = tls
         self._listener = listener
         self._handshakes: set[asyncio.Task[None]] = set()
@@ -36,17 +36,17 @@ class TlsListener:
         self._listen()
 
     def close(self) -> None:
-        """No new connections. Those whose handshake is not done yet are in the table, and end with it."""
+        """Accept no more connections. The connection table ends those that are still in their handshake."""
         if self._listener.fileno() < 0:
             return
         if self._pause is not None:
             self._pause.cancel()
-        self._hub.loop.remove_reader(self._listener)
+        self._context.loop.remove_reader(self._listener)
         self._listener.close()
 
     def _listen(self) -> None:
         self._pause = None
-        self._hub.loop.add_reader(self._listener, self._accept)
+        self._context.loop.add_reader(self._listener, self._accept)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
@@ -54,35 +54,35 @@ class TlsListener:
                 accepted, peer = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError:  # no descriptors, no memory: others must get their turn before the next try
-                self._hub.loop.remove_reader(self._listener)
-                self._pause = self._hub.loop.call_later(AFTER_FAILURE_S, self._listen)
+            except OSError:  # out of descriptors or memory: pause, so that other work can free some
+                self._context.loop.remove_reader(self._listener)
+                self._pause = self._context.loop.call_later(AFTER_FAILURE_S, self._listen)
                 return
-            door = TlsHandshake(accepted, peer[0], self._hub.site.clock.read())
-            if self._hub.connections.enter(door) is not ConnectionDecision.WELCOME:
-                accepted.close()  # without TLS there is no way to say why
+            handshake = TlsHandshake(accepted, peer[0], self._context.site.clock.read())
+            if self._context.connections.enter(handshake) is not ConnectionDecision.ACCEPTED:
+                accepted.close()  # no response is possible before the handshake
                 continue
             accepted.setblocking(False)
-            task = self._hub.loop.create_task(self._shake_hands(door))
+            task = self._context.loop.create_task(self._run_handshake(handshake))
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
 
-    async def _shake_hands(self, door: TlsHandshake) -> None:
+    async def _run_handshake(self, handshake: TlsHandshake) -> None:
         try:
-            await self._hub.loop.connect_accepted_socket(
-                lambda: SecureConnection(self._hub, door),
-                door.socket,
+            await self._context.loop.connect_accepted_socket(
+                lambda: SecureConnection(self._context, handshake),
+                handshake.socket,
                 ssl=self._tls.context,
-                ssl_handshake_timeout=self._hub.limits.header_timeout_s,
+                ssl_handshake_timeout=self._context.limits.header_timeout_s,
             )
-        except (OSError, TimeoutError):  # includes every error of TLS
-            self._hub.connections.counts.failed_handshakes += 1
+        except (OSError, TimeoutError):  # ssl.SSLError is an OSError
+            self._context.connections.counts.failed_handshakes += 1
         finally:
-            self._hub.connections.leave(door)
+            self._context.connections.leave(handshake)
 
 
 class TlsHandshake:
-    """A connection before its handshake is done, as the table of connections sees it."""
+    """A connection during its TLS handshake; an entry of the connection table."""
 
     __slots__ = ("active_at", "client", "socket")
 
@@ -96,29 +96,29 @@ class TlsHandshake:
         return True
 
     def check_time(self, now: float) -> None:
-        """The handshake has a time limit of its own."""
+        """Does nothing: the handshake has its own time limit."""
 
-    def forget_log_part(self) -> None:
-        """It has none yet."""
+    def renew_log_part(self) -> None:
+        """Does nothing: there is no log part before the first request."""
 
     def close_if_idle(self) -> None:
         self.abort()
 
     def abort(self) -> None:
-        """The handshake fails on a socket that is shut down, and that closes it."""
+        """Shut the socket down; the handshake then fails and closes it."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
 
 class SecureConnection(HttpConnection):
-    """A connection whose handshake is done. It takes over the place of its door."""
+    """An HTTP connection over TLS. It replaces its `TlsHandshake` in the connection table."""
 
-    __slots__ = ("_door",)
+    __slots__ = ("_handshake",)
 
-    def __init__(self, hub: ConnectionContext, door: TlsHandshake) -> None:
-        super().__init__(hub)
-        self._door = door
+    def __init__(self, context: ConnectionContext, handshake: TlsHandshake) -> None:
+        super().__init__(context)
+        self._handshake = handshake
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._hub.connections.leave(self._door)
+        self._context.connections.leave(self._handshake)
         super().connection_made(transport)

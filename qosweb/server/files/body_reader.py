@@ -1,9 +1,8 @@
-"""The bytes of an answer in the order in which they leave: parts in memory, and spans of one open file.
+"""Body reader: reads a response in pieces from memory and from one open file, and detects changes of the file.
 
-They are taken piece by piece, however large the senders (``qosweb.server.files.file_sender``,
-``qosweb.server.files.pacing``) want them. What is taken is a copy. Before the last piece from the file is handed out,
-the file's version is compared with the one that the answer was made for: a client gets an incomplete body or one
-version, never a complete mixture.
+The senders (``qosweb.server.files.file_sender``, ``qosweb.server.files.pacing``) choose the size of each piece. A piece
+from the file is a copy. Before the last piece from the file is returned, the file's version is compared with the one
+that the response was made for. So a client gets one version or an incomplete body, never a complete mixture.
 """
 
 import os
@@ -19,7 +18,7 @@ class ChangedWhileSending(Exception):
 
 
 class BodyReader:
-    """Takes over the open descriptor ``file``; -1: everything is in memory."""
+    """Owns the open descriptor ``file``; -1 if all segments are in memory."""
 
     __slots__ = ("_segments", "_version", "file", "left", "left_on_disk")
 
@@ -33,15 +32,15 @@ class BodyReader:
             if isinstance(part, FileSpan):
                 self.left_on_disk += part.length
                 self.left += part.length
-                # Of the answer's making, not of now: the head already says which version follows.
+                # The version that the response was made for: its head already names that version.
                 self._version = part.identity.size, part.identity.mtime_ns
                 self._segments.append(part)
             elif part:
                 self.left += len(part)
-                self._segments.append(memoryview(part))  # so that cutting it copies nothing
+                self._segments.append(memoryview(part))  # slices of it are not copies
 
     def take(self, most: int) -> Piece:
-        """The next bytes: at least one, at most ``most``, out of one segment. Raises ChangedWhileSending, OSError."""
+        """The next 1 to ``most`` bytes, from one segment. Raises ChangedWhileSending, OSError."""
         segment = self._segments[0]
         if isinstance(segment, memoryview):
             self._segments.popleft()
@@ -57,22 +56,22 @@ class BodyReader:
         return piece
 
     def put_back(self, piece: Piece) -> None:
-        """What was taken and not sent."""
+        """Return bytes that were taken and not sent."""
         self._segments.appendleft(memoryview(piece))
         self.left += len(piece)
 
     @property
     def span(self) -> FileSpan | None:
-        """What comes next, if that is from the file."""
+        """The next segment if it is from the file; else None."""
         segment = self._segments[0]
         return segment if isinstance(segment, FileSpan) else None
 
     def skip(self, size: int) -> None:
-        """``size`` bytes of the span that comes next have gone out."""
+        """Skip ``size`` bytes of the next segment, which is from the file: they were sent."""
         span = self.span
         assert span is not None
         if size == 0:
-            raise ChangedWhileSending  # it is shorter than it was
+            raise ChangedWhileSending  # the file has become shorter
         self._segments.popleft()
         self.left -= size
         self.left_on_disk -= size
@@ -87,6 +86,6 @@ class BodyReader:
 
 
 def _version(descriptor: int) -> tuple[int, int]:
-    """What changes when the content does. Not ctime: that changes too when the name is given to another file."""
+    """Size and mtime, which change with the content. Not ctime: it also changes when the file loses its name."""
     status = os.fstat(descriptor)
     return status.st_size, status.st_mtime_ns

@@ -1,18 +1,18 @@
-"""Sending parts of a file from disk: by sendfile and, at the end and under TLS, by reading and writing.
+"""File sender: sends a response from disk with sendfile(2), and with read and write for its tail and under TLS.
 
-No task and no thread: the sender runs when the socket can take more, a bounded amount each time. A file that is
-replaced meanwhile (by rename) goes on being sent as the version that was opened. A file that is overwritten in
-place is noticed: before the last piece is released the version is compared, and if it changed the connection is
-broken off, so that the client sees an incomplete body and never a complete mixture.
+There is no task and no thread. The sender runs when the socket is writable, and sends a bounded amount each time. If
+the file is replaced by rename meanwhile, the opened version is sent to its end. If the file is overwritten in place,
+the sender notices: it compares the version before it releases the last piece. If the version has changed, it breaks the
+connection off, so that the client gets an incomplete body and never a complete mixture.
 
-What sendfile puts in a socket buffer is no copy: it changes with the file until the other side has it. So the last
-bytes, more than a socket buffer holds, are copied; when they are compared, the buffer holds nothing else. (Within
-one machine such bytes go on to the reader's own buffer; a reader there that lags by more than TAIL_BYTES may still
-see some change.)
+Bytes that sendfile puts into a socket buffer are no copy: they change with the file until the peer has them. So the
+last bytes of a response, more than a socket buffer holds, are copied. When the version is compared, the socket buffer
+holds only copies. (On one machine such bytes move to the receiver's buffer by reference: a local client that lags by
+more than TAIL_BYTES may still see some changes.)
 
-The event loop owns the connection's descriptor and lets nobody else wait on it, so a duplicate is used; it is
-used only while the loop's own write buffer is empty. When no descriptor is left for a duplicate, a plain socket
-is written to as one under TLS is.
+The event loop owns the connection's descriptor and does not allow other watchers on it. So the sender uses a duplicate,
+and only while the loop's own write buffer is empty. If there is no descriptor for a duplicate, a plain socket is
+written to in the same way as a TLS connection.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from collections.abc import Callable
 from qosweb.server.files.body_reader import BodyReader, ChangedWhileSending
 from qosweb.server.request.answers import Segment
 
-TURN_BYTES = 1 << 20  # at most this much before others get their turn
-PIECE_BYTES = 64 << 10  # of what is copied
-TAIL_BYTES = 8 << 20  # what is copied at the end: twice the largest send buffer of an ordinary Linux
+TURN_BYTES = 1 << 20  # sent in one turn of the event loop at most
+PIECE_BYTES = 64 << 10  # copied at once
+TAIL_BYTES = 8 << 20  # copied at the end: twice the default maximum of Linux's send buffer
 
 
 class FileSender:
-    """One answer from disk on its way. Calls ``done(complete)`` exactly once unless closed before."""
+    """Sends one response from disk. Calls ``done(complete)`` exactly once, unless closed before."""
 
     __slots__ = (
         "_done",
@@ -56,10 +56,10 @@ class FileSender:
         segments: tuple[Segment, ...],
         done: Callable[[bool], None],
     ) -> None:
-        """Takes over the open descriptor ``file``. ``segments`` begin with the head of the answer."""
+        """Takes ownership of the open descriptor ``file``. ``segments`` begin with the head of the response."""
         self.sent = 0
         self.has_started = False
-        self.waited = False  # for the client to take what was sent
+        self.waited = False  # whether the client slowed it down
         self._loop = loop
         self._transport = transport
         self._pieces = BodyReader(segments, file)
@@ -73,7 +73,7 @@ class FileSender:
                 self._socket.setblocking(False)
 
     def start(self) -> None:
-        """The connection's write buffer is empty: begin."""
+        """Start sending; the connection's write buffer must be empty."""
         self.has_started = True
         if self._socket is None:
             self.pump_buffered()
@@ -83,7 +83,7 @@ class FileSender:
 
     @property
     def progress(self) -> int:
-        """Bytes that left for the client."""
+        """Bytes that the client has acknowledged."""
         if self._socket is not None:
             return self.sent - unsent(self._socket.fileno())
         descriptor = self._transport.get_extra_info("socket").fileno()
@@ -100,8 +100,8 @@ class FileSender:
             self._socket.close()
 
     def pump_buffered(self) -> None:
-        """Under TLS: fill the transport's buffer until it asks to pause. Called again when it has drained."""
-        high = self._transport.get_write_buffer_limits()[1]  # beyond it the transport has asked to pause
+        """Under TLS: fill the transport's buffer up to its high-water mark. Called again when it has drained."""
+        high = self._transport.get_write_buffer_limits()[1]  # above it the transport calls pause_writing
         self._handle = None
         if self._pieces.file < 0 or self._socket is not None:
             return
@@ -162,9 +162,10 @@ class FileSender:
 
 
 def unsent(descriptor: int) -> int:
-    """Bytes in the kernel that the client has not taken yet.
+    """Bytes in the kernel's send queue that the client has not acknowledged (TIOCOUTQ).
 
-    Without them a slow reader looks like none: the kernel tells us of room only when a third of its buffer is free.
+    Without them a slow client would look stalled: the kernel reports a socket as writable only when a third of its
+    buffer is free.
     """
     try:
         return int.from_bytes(fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)), sys.byteorder)

@@ -1,10 +1,10 @@
-"""Opening files below the root, and nothing else.
+"""File access confined to the root: opens regular files below it and refuses all others.
 
-What counts is the file that was really opened, not the name that was asked for: the kernel is asked where an open
-descriptor lies, so a link that is changed between a check and its use leads nowhere. Links inside the root are
-followed; links out of it, links to hidden files, and everything that is not a regular file are refused.
+The check applies to the file that was really opened, not to the requested name: the kernel tells the path of an open
+descriptor. So there is no race between check and use if a symbolic link changes. Symbolic links inside the root are
+followed. Links out of the root, links to hidden files, and everything that is not a regular file are refused.
 
-Names are bytes, as the kernel has them: they come as UTF-8 from the wire, whatever the locale of this process is.
+Names are bytes, as in the kernel. They come as UTF-8 from the wire, independent of the locale of this process.
 """
 
 import errno
@@ -24,7 +24,7 @@ class NotServed(Exception):
 
 
 class NotReadable(NotServed):
-    """There is a file, and this process may not read it."""
+    """The file exists, but this process has no permission to read it."""
 
 
 class IsDirectory(NotServed):
@@ -33,9 +33,9 @@ class IsDirectory(NotServed):
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """Which version of which file: two reads with equal identities saw the same content.
+    """Identity of one version of one file: two reads with equal identities saw the same content.
 
-    ctime is part of it because a writer can set mtime back, and cannot set ctime.
+    It includes ctime because a writer can set mtime back, but not ctime.
     """
 
     device: int
@@ -54,11 +54,11 @@ class FileVersion:
 
 
 class RootGone(OSError):
-    """The folder itself is not there: moved away, or not mounted."""
+    """The root folder is missing: moved away, or not mounted."""
 
 
 class Root:
-    """The folder that is served."""
+    """The served folder."""
 
     __slots__ = ("_prefix", "path")
 
@@ -73,9 +73,9 @@ class Root:
         return self.path.is_dir()
 
     def open(self, name: bytes) -> tuple[int, FileVersion]:
-        """A descriptor of the regular file ``name`` (from :meth:`file_name`) and what was opened.
+        """Open the regular file ``name`` (from :meth:`file_name`); returns its descriptor and version.
 
-        Raises NotServed or IsDirectory for what is not there or not to be served, OSError for a failing disk.
+        Raises NotServed (also NotReadable, IsDirectory) if there is no file to serve, OSError if the disk fails.
         """
         try:
             descriptor = os.open(name, _READ)
@@ -112,8 +112,8 @@ class Root:
         )
 
 
-def look_at(name: bytes) -> FileVersion | None:
-    """The identity of the file now under ``name``; None if there is none."""
+def version_of(name: bytes) -> FileVersion | None:
+    """The version of the file ``name`` on disk; None if there is none."""
     try:
         return FileVersion.of(os.stat(name))
     except OSError:

@@ -1,19 +1,19 @@
-"""Pacing: an answer that was given a channel of R bytes per second leaves at no more than R.
+"""Pacing: sends a response at no more than the rate R of its channel.
 
 From: QOS.md, "Pipes, channels, resource model": a channel delivers at its own rate and is held for as long as that
-takes. With ``c`` the fixed cost of a request in bytes, an answer that starts at ``t0`` may send its head at
+takes. With ``c`` the fixed cost of a request in bytes, a response that starts at ``t0`` may send its head at
 ``t0 + c/R``, its k-th byte of body at ``t0 + (c + k)/R``, and ends with its last byte: a channel is held for
-``(c + size)/R``, also by an answer without a body.
+``(c + size)/R``, also by a response without a body.
 
-One timer serves all paced answers; there is no task for an answer. What is due leaves in slices, at ticks that all
-answers share, but for the last slice, which leaves when the last byte is due (to the millisecond; ``until`` tells when
-exactly that was, so that whoever follows in the channel may start there). The schedule is absolute: a tick that comes
-late sends what became due meanwhile, so delays of the event loop cost no bandwidth. A reader that is too slow moves the
-schedule instead: nothing is written while anything of before still waits in the transport, and when that has left, what
-may follow at once is one slice, not all that was missed.
+One timer serves all paced responses; there is no task per response. Due bytes are sent in slices, at ticks that all
+responses share. The last slice is sent when the last byte is due, to the millisecond; ``until`` is the exact time, so
+that the next request in the channel can start there. The schedule is absolute: a late tick sends everything that became
+due meanwhile, so delays of the event loop cost no bandwidth. A slow client moves the schedule instead: nothing is
+written while earlier bytes still wait in the transport, and once they are sent, one slice may follow at once, not all
+that was missed.
 
-"Written" is: handed to the transport, as everywhere in the node. The connection keeps the time limits.
-Neighbours: ``qosweb.server.connection.connection`` starts and ends it, ``qosweb.server.files.body_reader`` has the
+"Sent" means handed to the transport, as everywhere in the server. The connection enforces the time limits.
+Neighbours: ``qosweb.server.connection.connection`` starts and ends it; ``qosweb.server.files.body_reader`` reads the
 bytes.
 """
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from qosweb.server.request.answers import Segment
 
 SLICE_S = 0.010
-EARLY_S = 0.000_5  # half of what the event loop's timers tell apart
-SLICE_BYTES_MAX = 4 << 20  # in one slice, however late it is
+EARLY_S = 0.000_5  # half the resolution of the event loop's timers
+SLICE_BYTES_MAX = 4 << 20  # in one slice, even if it is late
 PIECE_BYTES_MAX = 256 << 10
 
 
 class PacedSend:
-    """One answer on its way. Calls ``done(complete)`` exactly once unless closed before."""
+    """Sends one response at a limited rate. Calls ``done(complete)`` exactly once, unless closed before."""
 
     __slots__ = (
         "_body_size",
@@ -71,9 +71,9 @@ class PacedSend:
         since: float | None = None,
         file: int = -1,
     ) -> None:
-        """Takes over the open descriptor ``file``. ``since`` is when the channel became free; else it is now."""
+        """Takes ownership of the open descriptor ``file``. ``since``: when the channel became free; None: now."""
         if rate_bps < 1 or fixed_bytes < 0:
-            raise ValueError(f"a channel of {rate_bps} bytes per second, a fixed cost of {fixed_bytes} bytes")
+            raise ValueError(f"invalid channel: {rate_bps} bytes per second, a fixed cost of {fixed_bytes} bytes")
         self.sent = 0
         self.has_started = False
         self.is_closed = False
@@ -100,28 +100,27 @@ class PacedSend:
 
     @property
     def progress(self) -> int:
-        """Bytes that left for the client."""
+        """Bytes that the client has acknowledged."""
         descriptor = self._transport.get_extra_info("socket").fileno()
         return self.sent - self._transport.get_write_buffer_size() - unsent(descriptor)
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether it is the client that takes its time, and not the channel: the kernel takes no more for it.
+        """Whether the client, not the channel, limits the rate: the kernel's send buffer is full.
 
-        (What the kernel has says nothing. In a narrow channel there are always a few bytes that nobody has
-        acknowledged yet.)
+        Bytes in the kernel do not tell: in a slow channel there are always a few bytes without acknowledgement.
         """
         return self._transport.get_write_buffer_size() > 0
 
     def pump_buffered(self) -> None:
-        """The transport has room again: the next tick sees it."""
+        """Does nothing: the next tick notices that the transport has room again."""
 
     def close(self) -> None:
         self.is_closed = True
         self._pieces.close()
 
     def pump(self, now: float) -> float | None:
-        """Hand over what is due. When to come again; None: this was all."""
+        """Send the bytes that are due. Returns the time of the next call; None after the last byte."""
         due = int((now + EARLY_S - self._from) * self._rate_bps) - self._fixed
         pieces = self._pieces
         body_sent = self._body_size - pieces.left
@@ -138,7 +137,7 @@ class PacedSend:
             if not pieces.left:
                 self._finish(complete=True)
                 return None
-        soon = now + 2 * EARLY_S  # not before: the turn that is now takes what is due within EARLY_S
+        soon = now + 2 * EARLY_S  # not earlier: the current tick covers everything due within EARLY_S
         return min((soon // SLICE_S + 1) * SLICE_S, max(self.until, soon))
 
     def _hand_over(self, most: int) -> None:
@@ -161,7 +160,7 @@ class PacedSend:
 
 
 class SendPacer:
-    """The one timer. Its heap has an entry for each answer, which comes up within one slice."""
+    """The timer of all paced responses. Its heap has one entry per response, due within one slice."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -193,7 +192,7 @@ class SendPacer:
                 send = heapq.heappop(self._heap)[2]
                 if not send.is_closed:
                     self._turn(send, now)
-        finally:  # a fault in one answer must not stop the others
+        finally:  # a bug in one response must not stop the others
             self._ringing = False
             self._arm()
 

@@ -1,10 +1,10 @@
-"""The page store: pages in memory, bounded by bytes, never older than the configured moment.
+"""Page cache: files in memory, bounded by bytes, revalidated after a short time, evicted by second chance.
 
-A page is served from memory until ``fresh_until``; then its files are looked at, and it is read again if they
-changed. Reading happens in a few threads, so that a slow disk holds up only those who wait for it (looking at a file
-that was read before does not: its inode is in memory, as a rule); requests for one path wait for one read, unless it
-began too long before them. What to drop is found by second chance: a page
-that was used since the last look stays.
+A page is served from memory until ``fresh_until``. Then its files are checked with ``stat``, and the page is read again
+if they have changed. A few threads read, so that a slow disk delays only the requests that need it. (``stat`` runs on
+the event loop: the inode of a file that was read before is normally in memory.) Concurrent requests for one path share
+one read, unless that read began too long before the request. Second chance: a page that was used since its last check
+for eviction stays.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ Waiter = Callable[[Loaded], None]
 
 @dataclass(slots=True, eq=False)
 class _Read:
-    """A read on its way, and who waits for it."""
+    """A read in progress and the requests that wait for it."""
 
     target: RequestTarget
     root: Root
     began: float
     waiters: list[Waiter]
-    too_late: list[Waiter] = field(default_factory=list)  # came when it was no longer fresh: wait for the next one
+    too_late: list[Waiter] = field(default_factory=list)  # the read is too old for them: they get the next one
 
 
 class PageStore:
-    """Paths to resources. ``resources`` is read directly by the path of every request."""
+    """Cache of resources by path. The fast path reads ``resources`` directly."""
 
     def __init__(self, root: Root, *, index: str, memory_max: int, file_max: int, fresh_s: float) -> None:
         self.resources: dict[str, Resource] = {}
@@ -56,7 +56,7 @@ class PageStore:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="page-reader")
 
     def current(self, key: str, now: float) -> Resource | None:
-        """The resource under ``key`` if it is in memory and may be served at ``now`` (monotonic)."""
+        """The resource ``key`` if it is in memory and current at ``now`` (monotonic); else None."""
         resource = self.resources.get(key)
         if resource is None:
             return None
@@ -69,7 +69,7 @@ class PageStore:
         return None
 
     def fetch(self, target: RequestTarget, waiter: Waiter) -> None:
-        """Read what ``target`` names and hand it to ``waiter``, later, on the event loop."""
+        """Read ``target`` in a thread; ``waiter`` gets the result later, on the event loop."""
         key = target.escaped_path
         now = time.perf_counter()
         if (read := self._reads.get(key)) is not None:
@@ -79,19 +79,19 @@ class PageStore:
         self._start(key, _Read(target, self.root, now, [waiter]))
 
     def forget(self, key: str, waiter: Waiter) -> None:
-        """``waiter`` no longer waits."""
+        """Remove ``waiter``: it no longer waits."""
         if (read := self._reads.get(key)) is not None:
             for waiters in (read.waiters, read.too_late):
                 with contextlib.suppress(ValueError):
                     waiters.remove(waiter)
 
     def invalidate(self, resource: Resource) -> None:
-        """The file is not the one that ``resource`` was made from."""
+        """Drop ``resource``: its file has changed."""
         if self.resources.get(resource.key) is resource:
             self._drop(resource)
 
     def start_over(self, root: Root) -> None:
-        """Forget every page; from now on they are those of ``root``."""
+        """Drop all pages and serve ``root`` from now on."""
         self.root = root
         self.resources.clear()
         self.memory = 0
@@ -117,11 +117,11 @@ class PageStore:
         except (KeepsChanging, OSError) as error:
             self.disk_errors += 1
             result = error
-        except Exception as error:  # a fault of ours: it is shown, and nobody waits in vain
+        except Exception as error:  # a bug: report it, and do not leave the requests waiting
             asyncio.get_running_loop().call_exception_handler({"message": f"reading {key}", "exception": error})
             result = OSError(f"reading {key} failed")
         if isinstance(result, Resource):
-            # Fresh from when it was asked for: the file may have changed while it was read.
+            # Fresh since the read began: the file may have changed while it was read.
             result.fresh_until = read.began + self._fresh_s
             if read.root is self.root:
                 self._keep(result)
@@ -130,7 +130,7 @@ class PageStore:
             self._start(key, _Read(read.target, self.root, time.perf_counter(), read.too_late))
         loop = asyncio.get_running_loop()
         for waiter in read.waiters:
-            loop.call_soon(waiter, result)  # each for itself: one that fails takes no other with it
+            loop.call_soon(waiter, result)  # separate calls: a waiter that fails does not affect the others
 
     def _keep(self, resource: Resource) -> None:
         if (old := self.resources.get(resource.key)) is not None:
@@ -154,17 +154,17 @@ class PageStore:
 
 
 def status_of(failure: NotServed | KeepsChanging | OSError) -> tuple[int, str]:
-    """How a failed read is answered."""
+    """Status and text of the response to a failed read."""
     match failure:
         case NotReadable():
-            return 403, "The server may not read this file."
+            return 403, "The server has no permission to read this file."
         case NotServed():
             return 404, "There is no such page."
         case KeepsChanging():
             return 503, "The file is being written. Try again in a moment."
         case RootGone():
-            return 503, "The folder of this site is not there."
+            return 503, "The folder of this site is missing."
         case OSError(errno=errno.EMFILE | errno.ENFILE | errno.ENOMEM):
-            return 503, "The server has too much to do at once. Try again in a moment."
+            return 503, "The server is out of memory or file descriptors. Try again in a moment."
         case _:
             return 500, "The disk failed while the page was read."

@@ -1,8 +1,8 @@
-"""Pages as they are served: a file, its validators, its head for a plain GET, and its encoded neighbours.
+"""Pages: files loaded for serving, with validators, a serialised head and precompressed variants.
 
-A page that fits in memory is read whole, with the file's identity checked before and after, so that its bytes
-are one version; its entity tag is a digest of them, equal on every node that holds the same bytes. A larger file
-stays on disk; its tag is made of size and modification time.
+A page that fits in memory is read completely. The file's version is checked before and after, so the bytes are of one
+version. Its entity tag is a digest of the bytes, equal on all nodes that have the same bytes. A larger file stays on
+disk; its entity tag is made of size and modification time.
 """
 
 import base64
@@ -17,14 +17,14 @@ from qosweb.http.encodings import choose_encoding
 from qosweb.http.media import media_type
 from qosweb.http.preconditions import Validators
 from qosweb.http.targets import RequestTarget
-from qosweb.server.files.files import FileVersion, IsDirectory, NotServed, Root, RootGone, look_at
+from qosweb.server.files.files import FileVersion, IsDirectory, NotServed, Root, RootGone, version_of
 from qosweb.server.request.answers import NOSNIFF, FileSpan, Segment, serialise_head
 
 NEIGHBOURS = (("zstd", b".zst"), ("br", b".br"), ("gzip", b".gz"))
 
-# A file written this recently may be written again without its times changing (their grain is coarse).
+# A file written this recently may be written again without a change of its times (their resolution is coarse).
 UNSETTLED_S = 2.0
-# Most file systems tell moments apart that are this far from each other. A file written since is read again.
+# The timestamp resolution of most file systems. A file written within this time is read again.
 GRAIN_S = 0.02
 READ_TRIES = 5
 READ_AGAIN_AFTER_S = 0.02
@@ -34,7 +34,7 @@ WIRE_BODY_MAX = 64 << 10
 
 
 class KeepsChanging(Exception):
-    """The file changed under every attempt to read it."""
+    """The file changed during every attempt to read it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,15 +46,15 @@ class Page:
     encoding: str | None
     media_type: str
     validators: Validators
-    body: bytes | None  # None: stays on disk
+    body: bytes | None  # None: on disk
     head: bytes = b""  # of a plain 200; see Answer.head
-    # A plain 200 as it goes out in `wire_second`: all of it, or for a large body all that comes before.
+    # A serialised plain 200 for the second `wire_second`: head and body, or only the head if the body is large.
     wire: bytes = b""
     wire_second: int = -1
     wire_has_body: bool = True
-    wire_line: bytes = b""  # of the class that it was made for
-    log_part: str = ""  # of a line in the access log, up to the class; and after it
-    log_tail: str = ""
+    wire_line: bytes = b""  # the lines of the QoS class in `wire`
+    log_part: str = ""  # of an access log line: from the path up to the class
+    log_tail: str = ""  # of an access log line: after the class
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,21 +66,21 @@ class Page:
 
     @property
     def owner(self) -> str | None:
-        """The name of the user who owns the file. Asks the disk."""
+        """The name of the user who owns the file. Accesses the disk."""
         try:
             return pwd.getpwuid(os.stat(self.name).st_uid).pw_name
         except (OSError, KeyError):
             return None
 
     def set_wire(self, second: int, date_line: bytes, class_line: bytes) -> None:
-        """Make the wire form of a page in memory, good for one second and one class."""
+        """Serialise the response of a page in memory, for one second and one class."""
         assert self.body is not None
         self.wire_second = second
         self.wire_line = class_line
         self.wire_has_body = self.size <= WIRE_BODY_MAX
         self.wire = b"".join((self.head, class_line, date_line, b"\r\n", self.body if self.wire_has_body else b""))
 
-    def whole(self) -> tuple[Segment, ...]:
+    def segments(self) -> tuple[Segment, ...]:
         return (self.body,) if self.body is not None else (self.part(0, self.size),)
 
     def part(self, offset: int, length: int) -> Segment:
@@ -91,7 +91,7 @@ class Page:
 
 @dataclass(slots=True, eq=False)
 class Resource:
-    """What a path names: a page and, perhaps, encoded forms of it."""
+    """The content of a path: a page and its precompressed variants."""
 
     key: str
     plain: Page
@@ -116,24 +116,24 @@ class Resource:
         return page
 
     def is_current(self) -> bool:
-        """Whether the files are still the ones that were read."""
-        return self.settled and all(look_at(name) == identity for name, identity in self.watched)
+        """Whether the files on disk are still the versions that were read."""
+        return self.settled and all(version_of(name) == identity for name, identity in self.watched)
 
     @property
     def cost(self) -> int:
-        """Bytes of memory, roughly; a small body counts twice, since the wire form holds it again."""
+        """Approximate bytes of memory. A small body counts twice, because the serialised response has it, too."""
         return sum(2048 + len(page.body or b"") + _wire_cost(page) for page in (self.plain, *self.encoded.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The path names a directory and lacks its slash."""
+    """The path names a directory and lacks the final slash."""
 
     location: str
 
 
 def load(root: Root, target: RequestTarget, index: str, file_max: int) -> Resource | Moved:
-    """Read what ``target`` names. Blocks on the disk.
+    """Load the resource of ``target``. Blocks on the disk.
 
     Raises NotServed, KeepsChanging, or OSError (RootGone among them).
     """
@@ -147,8 +147,8 @@ def load(root: Root, target: RequestTarget, index: str, file_max: int) -> Resour
             raise NotServed(name) from None
         return Moved(target.escaped_path + "/")
     except NotServed:
-        if not root.is_there():  # a lost mount must not tell the world that all pages are gone for good
-            raise RootGone(f"{root.path} is not there") from None
+        if not root.is_there():  # a lost mount must not make every page a 404
+            raise RootGone(f"{root.path} is missing") from None
         raise
 
     encoded: dict[str, Page] = {}
@@ -158,10 +158,10 @@ def load(root: Root, target: RequestTarget, index: str, file_max: int) -> Resour
         try:
             neighbour = _read_page(root, neighbour_name, coding, plain.media_type, file_max, now_s)
         except (NotServed, KeepsChanging, OSError):
-            watched.append((neighbour_name, look_at(neighbour_name)))
+            watched.append((neighbour_name, version_of(neighbour_name)))
             continue
         watched.append((neighbour_name, neighbour.identity))
-        if neighbour.identity.mtime_ns >= plain.identity.mtime_ns:  # an older one was made from an older page
+        if neighbour.identity.mtime_ns >= plain.identity.mtime_ns:  # an older variant was made from an older page
             encoded[coding] = neighbour
 
     pages = (plain, *encoded.values())
@@ -178,7 +178,7 @@ def _read_page(root: Root, name: bytes, encoding: str | None, kind: str, file_ma
         descriptor, identity = root.open(name)
         try:
             if attempt < READ_TRIES - 1 and abs(time.time() - identity.ctime_ns / 1e9) < GRAIN_S:
-                continue  # its next version might have the same times
+                continue  # the next version might have the same times
             if identity.size > file_max:
                 return Page(name, identity, encoding, kind, _validators_by_time(identity, encoding, now_s), None)
             body = _read_all(descriptor, identity.size)
@@ -191,7 +191,7 @@ def _read_page(root: Root, name: bytes, encoding: str | None, kind: str, file_ma
 
 
 def _read_all(descriptor: int, size: int) -> bytes | None:
-    """The ``size`` bytes of the file; None if it turns out to have more or fewer."""
+    """The ``size`` bytes of the file; None if it has more or fewer."""
     parts: list[bytes] = []
     missing = size
     while missing:
@@ -204,7 +204,7 @@ def _read_all(descriptor: int, size: int) -> bytes | None:
 
 
 def _validators_by_content(identity: FileVersion, encoding: str | None, body: bytes, now_s: float) -> Validators:
-    """A tag names a representation: two codings do not share one, even if their bytes are equal."""
+    """The entity tag depends on the coding, too: two representations never share one, even with equal bytes."""
     digest = hashlib.blake2b(body, digest_size=15, person=(encoding or "").encode()).digest()
     return Validators(f'"{base64.urlsafe_b64encode(digest).decode()}"', min(identity.mtime_s, int(now_s)))
 
@@ -212,7 +212,7 @@ def _validators_by_content(identity: FileVersion, encoding: str | None, body: by
 def _validators_by_time(identity: FileVersion, encoding: str | None, now_s: float) -> Validators:
     tag = f"{identity.size:x}-{identity.mtime_ns:x}{'-' + encoding if encoding else ''}"
     if now_s - identity.mtime_ns / 1e9 < UNSETTLED_S:
-        # Written a moment ago: mtime alone may not tell the next version apart. ctime does, but differs by node.
+        # Written just now: the next version may have the same mtime. ctime differs, but also between nodes.
         tag += f"-{identity.ctime_ns:x}"
     return Validators(f'"{tag}"', min(identity.mtime_s, int(now_s)))
 
@@ -226,7 +226,7 @@ def _head(page: Page, *, varies: bool) -> bytes:
 
 
 def page_fields(page: Page, *, varies: bool) -> list[tuple[str, str]]:
-    """The fields of every answer that carries the page or a part of it, but for its length."""
+    """The header fields of every response with the page or a part of it, except Content-Length."""
     fields = [
         ("Content-Type", page.media_type),
         *validator_fields(page, varies=varies),
@@ -239,7 +239,7 @@ def page_fields(page: Page, *, varies: bool) -> list[tuple[str, str]]:
 
 
 def validator_fields(page: Page, *, varies: bool) -> list[tuple[str, str]]:
-    """The fields that a 304 repeats from the 200."""
+    """The header fields that a 304 repeats from the 200."""
     fields = [("ETag", page.validators.etag), ("Last-Modified", format_http_date(page.validators.modified_s))]
     if varies:
         fields.append(("Vary", "Accept-Encoding"))

@@ -1,1 +1,1 @@
-"""The process of ``qosweb serve``: start, signals, shutdown."""
+"""The server process of ``qosweb serve``: start, signals, shutdown."""

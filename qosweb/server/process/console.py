@@ -1,6 +1,6 @@
-"""What the node says of itself, on standard error: one line each, and no traceback.
+"""Operator log on standard error: one line per message, without tracebacks.
 
-What the group has to say (`cluster` knows only the loggers of Python) is said in the same voice, from warnings on.
+Warnings and errors that `cluster` logs with Python's logging appear in the same form.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ import traceback
 from pathlib import Path
 
 
-def say(message: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads it; that is no reason to stop
+def log_message(message: str) -> None:
+    """Print one line for the operator."""
+    with contextlib.suppress(OSError):  # standard error is closed: no reason to stop
         print(f"qosweb: {message}", file=sys.stderr, flush=True)
 
 
 def place_of(error: BaseException) -> str:
-    """Where a fault of ours happened."""
+    """File and line where ``error`` was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
 
 
 class GroupLogHandler(logging.Handler):
-    """Says what the group logs."""
+    """Prints the group's log records as operator log lines."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -32,10 +33,12 @@ class GroupLogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = " ".join(record.getMessage().split())
         error = record.exc_info[1] if record.exc_info else None
-        say(f"group: {text}" if error is None else f"group: {text} ({type(error).__name__} at {place_of(error)})")
+        log_message(
+            f"group: {text}" if error is None else f"group: {text} ({type(error).__name__} at {place_of(error)})"
+        )
 
 
-def speak_for_the_group() -> None:
+def install_group_log_handler() -> None:
     logger = logging.getLogger("cluster")
     logger.addHandler(GroupLogHandler())
     logger.propagate = False

@@ -1,4 +1,4 @@
-"""A node: everything that one ``qosweb serve`` consists of, put together, started and stopped."""
+"""Node: builds, starts and stops all parts of one ``qosweb serve`` process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from qosweb.server.connection.tls_listener import TlsListener
 from qosweb.server.files.files import Root
 from qosweb.server.files.pacing import SendPacer
 from qosweb.server.files.page_store import PageStore
-from qosweb.server.process.console import place_of, say
+from qosweb.server.process.console import log_message, place_of
 from qosweb.server.proxy.upstream import Upstreams
 from qosweb.server.request.stages import Site
 from qosweb.webqos.loader import load
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 BACKLOG = 2048
 SWEEP_EVERY_S = 0.5
 FLUSH_EVERY_S = 0.2
-LINKS_EVERY_S = 1.0  # how soon a changed page's links are known
-LINKS_REST = 20  # times what looking at the files took, if that is longer: a large site is looked at less often
+LINKS_EVERY_S = 1.0  # period of scans for changed links
+LINKS_REST = 20  # pause after a scan, in durations of the scan, if that is longer: large sites are scanned less often
 LOG_CLOSE_S = 5.0
 FOUNDING_S = 10.0
 MEASURE_EVERY_S = 1.0
@@ -57,7 +57,7 @@ class Listening:
 
 
 class Node:
-    """Needs a running event loop. ``start``, then ``drain`` or ``abort``, then ``close``."""
+    """All parts of a server process. Needs a running event loop. Call ``start``, perhaps ``drain``, then ``close``."""
 
     def __init__(self, settings: ServeSettings) -> None:
         self.settings = settings
@@ -87,9 +87,9 @@ class Node:
             life=int(self.started_at),
             index=settings.index,
             listener=self,
-            say=say,
+            log_message=log_message,
         )
-        self.ledger = AccessRecorder(
+        self.recorder = AccessRecorder(
             self.clock, self.name, self.log, settings.access_log_format, self.admission.accounts
         )
         self.connections = Connections(
@@ -99,7 +99,7 @@ class Node:
         self.pacer = SendPacer(self._loop)
         self.membership: ClusterMembership | None = None
         self.upstreams = Upstreams(settings.upstream_timeout)
-        self._hub = ConnectionContext(
+        self._context = ConnectionContext(
             self._loop,
             Site(
                 self.store,
@@ -108,7 +108,7 @@ class Node:
                 is_secure=self.tls is not None,
                 upstream=settings.upstream,
             ),
-            self.ledger,
+            self.recorder,
             self.connections,
             ConnectionLimits(
                 HeadLimits(settings.max_request_line, settings.max_header_size, settings.max_headers),
@@ -140,12 +140,12 @@ class Node:
         listener = bind(self.settings.listen, "--listen")
         address = address_of(listener)
         await self._enter_cluster(f"{'http' if self.tls is None else 'https'}://{address}")
-        self.ledger.announce_policy()
+        self.recorder.announce_policy()
         if self.tls is not None:
-            self._server = TlsListener(self._hub, self.tls, listener)
+            self._server = TlsListener(self._context, self.tls, listener)
         else:
             self._server = await self._loop.create_server(
-                lambda: HttpConnection(self._hub), sock=listener, backlog=BACKLOG
+                lambda: HttpConnection(self._context), sock=listener, backlog=BACKLOG
             )
         await asyncio.to_thread(self.admission.accounts.classifier.refresh_links, self.store.root.path)
         self._chores = [
@@ -161,11 +161,11 @@ class Node:
         return self._is_draining
 
     def reload(self) -> None:
-        """Look at everything on disk anew: root, pages, specification, certificate.
+        """Read root, pages, specification and certificate from disk again.
 
-        Raises UsageError, and then changes nothing.
+        Raises UsageError, and changes nothing, if one of them is invalid.
         """
-        root = _root(self.settings.root)  # a link may lead to another release now
+        root = _root(self.settings.root)  # a symbolic link may point to another release now
         law = self._law()
         in_force = self.admission.accounts.classifier.text
         is_new = self.admission.engine is not None and law is not None and law.text != in_force
@@ -174,31 +174,31 @@ class Node:
         if self.tls is not None:
             self.tls.reload()
         self.store.start_over(root)
-        self._hub.plain_heads.forget()
+        self._context.plain_heads.forget()
         if is_new and law is not None:
             self.change_policy(law)
 
-    # The policy
+    # ---- policy
 
     def change_policy(self, law: CompiledPolicy) -> None:
-        """In the whole cluster, at one place in its order. Raises UsageError where that cannot be."""
+        """Change the policy of the whole cluster, at one position of its order. Raises UsageError if impossible."""
         self._check_may_change_policy()
         size = len(law.text.encode()) + len(law.packed)
         if self.membership is not None and size > POLICY_LEN_MAX:
             raise UsageError(
-                f"the policy has {size:,} bytes with its model; in a cluster {POLICY_LEN_MAX:,} are allowed"
+                f"the policy has {size:,} bytes with its model; a cluster allows at most {POLICY_LEN_MAX:,}"
             )
         self.admission.change_policy(law)
 
     def _check_may_change_policy(self) -> None:
         engine = self.admission.engine
         if self.membership is not None and engine is not None and engine.solo is not None:
-            raise UsageError("this node is not in a primary view of its cluster: policies cannot be changed here")
+            raise UsageError("this node is not in a primary view of its cluster: it cannot change the policy now")
 
     async def put_policy(self, specification: Specification, within_s: float) -> int | None:
-        """Change the policy and wait until it is in force here: at which place in the order, if there is one.
+        """Change the policy and wait until it is in force here. Returns its position in the cluster's order, if any.
 
-        Raises UsageError, or TimeoutError.
+        Raises UsageError or TimeoutError.
         """
         if self.admission.engine is None:
             raise UsageError("this node was started without a specification: start it with --spec FILE")
@@ -206,7 +206,9 @@ class Node:
         return await self._change_policy_within(law, within_s)
 
     async def _change_policy_within(self, law: CompiledPolicy, within_s: float) -> int | None:
-        waiter = self._policy_waits.setdefault(law.text, self._loop.create_future())  # two may want the same
+        waiter = self._policy_waits.setdefault(
+            law.text, self._loop.create_future()
+        )  # two callers may set the same policy
         try:
             self.change_policy(law)
             async with asyncio.timeout(within_s):
@@ -215,62 +217,62 @@ class Node:
             self._policy_waits.pop(law.text, None)
 
     def policy_changed(self, position: int, law: CompiledPolicy) -> None:
-        """A new policy is in force from here on."""
-        self._hub.plain_heads.forget()
+        """A new policy is in force (`EngineListener`)."""
+        self._context.plain_heads.forget()
         if self.membership is not None:
             self.membership.follow_policy()
         index = position if self.membership is not None and position >= 0 else None
-        self.ledger.policy_changed(index)
-        self.connections.forget_log_parts()
+        self.recorder.policy_changed(index)
+        self.connections.renew_log_parts()
         waiter = self._policy_waits.get(law.text)
         if waiter is not None and not waiter.done():
             waiter.set_result(index)
 
-    # The cluster
+    # ---- cluster
 
     def viewed(self, position: int, view: View) -> None:
-        """A primary view stands at this place in the order. The log says so when this node is in it."""
+        """A primary view was established at ``position`` of the order. It is logged once this node is in it."""
         self._viewed = position, view
         self._announce_view()
 
     def primary_changed(self, view: View | None) -> None:
-        """In a primary view, or in none."""
+        """The node is in the primary view ``view``, or decides alone if it is None."""
         self.primary = view
         if view is not None:
             self._has_primary.set()
             self.admission.redirects.renamed()
-            self._report_capacity(anew=True)  # the cluster's time is another one than ours was
+            self._report_capacity(anew=True)  # the cluster's time differs from the time of this node alone
         self.primary_since = self.clock.wall(self.clock.read())
         self.admission.accounts.change_scope(is_local=view is None)
         if view is None:
-            self.ledger.view_changed("", None, [self.name], is_primary=False)
-            self.connections.forget_log_parts()
-            say("no primary view: this node decides alone until there is one")
+            self.recorder.view_changed("", None, [self.name], is_primary=False)
+            self.connections.renew_log_parts()
+            log_message("no primary view: this node decides alone until it is in one again")
         else:
             self._announce_view()
-            say(f"primary view {view.id}: {' '.join(member.name for member in view.members)}")
+            log_message(f"primary view {view.id}: {' '.join(member.name for member in view.members)}")
 
     def _announce_view(self) -> None:
         position, view = self._viewed
         if view is not None and self.primary is not None and view.id == self.primary.id:
             self._viewed = -1, None
-            self.ledger.view_changed(str(view.id), position, [one.name for one in view.members], is_primary=True)
-            self.connections.forget_log_parts()
+            self.recorder.view_changed(str(view.id), position, [one.name for one in view.members], is_primary=True)
+            self.connections.renew_log_parts()
 
     def reported(self, effect: Reported) -> None:
         position = None if self.membership is None else effect.position
-        self.ledger.capacity_fixed(position, effect.node.name, effect.capacity_bps)
+        self.recorder.capacity_fixed(position, effect.node.name, effect.capacity_bps)
 
     def refused(self, effect: EntryRejected) -> None:
-        """All nodes pass over an entry, or the policy in it."""
+        """All nodes reject an entry of the order, or the policy in it."""
         what = "an entry" if effect.text is None else "a policy"
-        say(f"{what} of {effect.origin.name} is refused by all nodes: {effect.because}")
+        log_message(f"all nodes reject {what} from {effect.origin.name}: {effect.because}")
         waiter = self._policy_waits.get(effect.text or "")
         if effect.text is not None and waiter is not None and not waiter.done():
-            waiter.set_exception(UsageError(f"the policy is refused by all nodes: {effect.because}"))
+            waiter.set_exception(UsageError(f"all nodes reject the policy: {effect.because}"))
 
     async def _enter_cluster(self, url: str) -> None:
-        """The engine begins; a member of a cluster begins to join it, or founds it."""
+        """Start the engine; found or join the cluster if the settings name one."""
         settings, engine, driver = self.settings, self.admission.engine, self.admission.driver
         if engine is None or driver is None:
             return
@@ -279,16 +281,17 @@ class Node:
             law = engine.machine.law
             self.membership = await ClusterMembership.begin(settings, self.name, driver, self.primary_changed)
             addresses = " ".join(self.membership.group.addresses)
-            say(f"{'founds' if settings.bootstrap else 'joins'} a cluster; others can join at {addresses} (--join)")
-            self._clock_watch = ClockSkewMonitor(say)
+            what = "founding" if settings.bootstrap else "joining"
+            log_message(f"{what} a cluster; other nodes can join at {addresses} (--join)")
+            self._clock_watch = ClockSkewMonitor(log_message)
             self.admission.accounts.change_scope(is_local=self.primary is None)
-            self.admission.open_redirects(self.membership.replica.options.key, self.ledger.next_rid)
+            self.admission.open_redirects(self.membership.replica.options.key, self.recorder.next_rid)
             if settings.bootstrap and engine.replicated.generation == 0:
                 await self._found(law)
         self._report_capacity()
 
     async def _found(self, law: CompiledPolicy) -> None:
-        """The first policy of a new cluster is its founder's."""
+        """Put the founder's policy in force, as the first of the new cluster."""
         assert self.membership is not None
         try:
             async with asyncio.timeout(FOUNDING_S):
@@ -298,27 +301,27 @@ class Node:
             raise UsageError(f"the cluster was not founded within {FOUNDING_S:g} s") from None
 
     def _report_capacity(self, *, anew: bool = False) -> None:
-        """Tell the cluster what this node can deliver, and its clock, if that is not about what it was told."""
+        """Report this node's capacity and clock to the cluster, if they have changed noticeably."""
         engine, wall_ms = self.admission.engine, self.admission.wall_ms()
         if engine is None or wall_ms is None or self.draining:
             return
         if self._clock_watch is not None and self.primary is not None:
-            self._clock_watch.look(wall_ms, engine.machine.pipes.values())
+            self._clock_watch.check(wall_ms, engine.machine.pipes.values())
         self.admission.report(self._url, anew=anew)
 
     def reopen_logs(self) -> None:
-        self.ledger.reopen()
+        self.recorder.reopen()
 
     async def leave(self) -> None:
-        """Out of the cluster, in order."""
+        """Leave the cluster gracefully."""
         if self.membership is not None:
             await self.membership.leave()
             self.membership = None
 
     async def drain(self, grace_s: float) -> bool:
-        """No new requests; those in service may end within the time. True if all of them did.
+        """Let requests finish for up to ``grace_s``, and accept no new ones. Returns whether all have finished.
 
-        Nor new connections, but of visitors whom the others have sent here before they knew.
+        New connections are accepted only until the clients have arrived that other nodes have redirected here.
         """
         self._is_draining = True
         try:
@@ -337,11 +340,11 @@ class Node:
         self.connections.drain()
 
     async def close(self) -> None:
-        """End what is left, and write the last line of the log."""
+        """Abort the remaining connections, stop all tasks, and write the last lines of the access log."""
         if self._server is not None:
             self._server.close()
         self.connections.abort()
-        await asyncio.sleep(0)  # lets the connections end and be written down
+        await asyncio.sleep(0)  # lets the connections end and be logged
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
@@ -350,14 +353,14 @@ class Node:
             await self.membership.close()
         await self.upstreams.close()
         self.store.close()
-        self.ledger.close(LOG_CLOSE_S)
+        self.recorder.close(LOG_CLOSE_S)
 
     def _report_fault(self, error: Exception) -> None:
         self.faults += 1
-        say(f"internal fault: {type(error).__name__} at {place_of(error)}: {error}; the connection was closed")
+        log_message(f"internal error: {type(error).__name__} at {place_of(error)}: {error}; the connection was closed")
 
     def _law(self) -> CompiledPolicy | None:
-        """The specification as its file has it now; None where there is nothing to keep: no pipe, no cluster either."""
+        """The policy in the specification file; None if no engine is needed: no file, no capacity, no cluster."""
         if self.settings.spec is None:
             return CompiledPolicy.empty() if self.settings.is_member or self.settings.capacity is not None else None
         specification = load(str(self.settings.spec))
@@ -373,7 +376,7 @@ class Node:
         while True:
             await asyncio.sleep(MEASURE_EVERY_S)
             await self.admission.sample_load()
-            self.admission.meter.observe_fast_path(*self.ledger.plain_totals())
+            self.admission.meter.observe_fast_path(*self.recorder.plain_totals())
             if self.settings.capacity is None:
                 self.admission.charge_measured_cost()
             self._report_capacity()
@@ -386,11 +389,11 @@ class Node:
     async def _flush(self) -> None:
         while True:
             await asyncio.sleep(FLUSH_EVERY_S)
-            self.ledger.flush()
+            self.recorder.flush()
 
 
 def bind(address: Address, option: str) -> socket.socket:
-    """A bound socket; a clear error if that cannot be."""
+    """A listening socket. Raises UsageError, which names ``option``, if the address cannot be used."""
     try:
         family, kind, protocol, _, name = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -432,7 +435,7 @@ def _log_file(settings: ServeSettings) -> LogFile | None:
         return None
     path = None if settings.access_log == "-" else Path(settings.access_log)
     if path is not None and path.resolve().is_relative_to(settings.root.resolve()):
-        raise UsageError(f"--access-log {path}: lies under --root, where everybody could read it; choose another place")
+        raise UsageError(f"--access-log {path}: is below --root, so every client could read it; choose another folder")
     try:
         return LogFile(path, rotate_bytes=settings.access_log_rotate, keep=settings.access_log_keep)
     except OSError as error:

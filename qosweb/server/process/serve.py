@@ -1,4 +1,4 @@
-"""``qosweb serve``: a node as a process, with its signals, until it is told to stop."""
+"""Server process of ``qosweb serve``: starts a node and its admin port, handles signals, shuts down."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qosweb.errors import UsageError
 from qosweb.server.admin.admin import Admin, Token
 from qosweb.server.connection.closing import LINGERING_MAX
 from qosweb.server.process import gc_tuning
-from qosweb.server.process.console import say, speak_for_the_group
+from qosweb.server.process.console import install_group_log_handler, log_message
 from qosweb.server.process.node import Node, address_of, bind
 from qosweb.server.process.systemd import Notifier
 
@@ -34,16 +34,16 @@ def serve(
 ) -> int:
     """Run a node until a signal ends it. ``on_ready`` gets the public and the admin URL."""
     require_c_parser()
-    if settings.access_log == "-" and sys.stdout is None:  # its number would soon belong to something else
-        raise UsageError("--access-log -: standard output is closed; name a file, or say none")
-    speak_for_the_group()
+    if settings.access_log == "-" and sys.stdout is None:  # descriptor 1 would soon be reused
+        raise UsageError("--access-log -: standard output is closed; name a file, or use --access-log none")
+    install_group_log_handler()
     return uvloop.run(_serve(settings, on_ready or _announce(settings), ends_on_hangup=ends_on_hangup))
 
 
 def require_c_parser() -> None:
     if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
         raise UsageError(
-            "aiohttp runs without its C parser, which this server relies on; install a binary aiohttp wheel "
+            "aiohttp runs without its C parser, which this server requires; install a binary aiohttp wheel "
             "(pip install --force-reinstall --only-binary aiohttp aiohttp) and unset AIOHTTP_NO_EXTENSIONS"
         )
 
@@ -71,7 +71,7 @@ async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], 
             loop.add_signal_handler(number, stopping.put_nowait, number)
         loop.add_signal_handler(signal.SIGUSR1, node.reopen_logs)
 
-        gc_tuning.look_seldom()
+        gc_tuning.tune_for_serving()
         on_ready(listening.url, admin_url)
         notifier.ready(f"serving {settings.root} on {listening.url}")
         watchdog = asyncio.create_task(_watchdog(notifier))
@@ -86,8 +86,8 @@ async def _serve(settings: ServeSettings, on_ready: Callable[[str, str | None], 
 
 
 async def _drain_until(node: Node, grace_s: float, stopping: asyncio.Queue[signal.Signals]) -> None:
-    """Drain; a further signal ends it at once."""
-    say(f"draining for up to {grace_s:g} s")
+    """Drain the node. Another signal ends the drain at once."""
+    log_message(f"draining for up to {grace_s:g} s")
     drain = asyncio.create_task(node.drain(grace_s))
     hurry = asyncio.create_task(stopping.get())
     await asyncio.wait({drain, hurry}, return_when=asyncio.FIRST_COMPLETED)
@@ -95,7 +95,7 @@ async def _drain_until(node: Node, grace_s: float, stopping: asyncio.Queue[signa
     if not drain.done():
         drain.cancel()
     elif not drain.result():
-        say(f"connections still busy after {grace_s:g} s: {len(node.connections)}")
+        log_message(f"connections still busy after {grace_s:g} s: {len(node.connections)}")
 
 
 def _reload(node: Node, token: Token, notifier: Notifier) -> None:
@@ -103,9 +103,9 @@ def _reload(node: Node, token: Token, notifier: Notifier) -> None:
     try:
         token.reload()
         node.reload()
-        say("reloaded: root, pages, certificate, admin token; other settings need a restart")
+        log_message("reloaded: root, pages, certificate, admin token; other settings need a restart")
     except UsageError as error:
-        say(f"not reloaded, everything stays as it was: {error}")
+        log_message(f"not reloaded, nothing has changed: {error}")
     notifier.ready("serving")
 
 
@@ -116,8 +116,10 @@ async def _watchdog(notifier: Notifier) -> None:
 
 
 def _allow_files(settings: ServeSettings, connections: Connections) -> None:
-    """Raise the process's limit to what the settings need. If the system does not allow it, have fewer connections:
-    they would take the descriptors of the admin port and of the pages."""
+    """Raise the limit of open files to what the settings need; if that is not possible, lower the connection limit.
+
+    Otherwise connections would use up the descriptors of the admin port and of the pages.
+    """
     needed = settings.max_connections + LINGERING_MAX + 2 * settings.max_open_files + FILES_BESIDE_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= needed or soft == resource.RLIM_INFINITY:
@@ -125,19 +127,19 @@ def _allow_files(settings: ServeSettings, connections: Connections) -> None:
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    except (ValueError, OSError):  # some systems have a bound that they do not tell
+    except (ValueError, OSError):  # some systems have a lower limit than they report
         allowed = soft
     if allowed < needed:
         connections.lower_max((allowed - FILES_BESIDE_CONNECTIONS) // 2)
-        say(
-            f"the system allows {allowed} open files, --max-connections and --max-open-files may need {needed}: "
-            f"--max-connections is {connections.total_max} now; raise the limit (ulimit -Hn, LimitNOFILE=) "
-            "or lower them"
+        log_message(
+            f"the system allows {allowed} open files, but --max-connections and --max-open-files may need {needed}: "
+            f"--max-connections is lowered to {connections.total_max}; raise the system's limit (ulimit -Hn, "
+            "LimitNOFILE=) or lower both options"
         )
 
 
 def _announce(settings: ServeSettings) -> Callable[[str, str | None], None]:
     def announce(url: str, admin_url: str | None) -> None:
-        say(f"serving {settings.root} on {url}" + (f", admin on {admin_url}" if admin_url else ""))
+        log_message(f"serving {settings.root} on {url}" + (f", admin on {admin_url}" if admin_url else ""))
 
     return announce

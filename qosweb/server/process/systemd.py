@@ -1,4 +1,4 @@
-"""What a service of ``Type=notify`` tells systemd. Without NOTIFY_SOCKET in the environment nothing is sent."""
+"""systemd notifications (sd_notify): readiness, reload, stop and watchdog. Sends nothing without NOTIFY_SOCKET."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Mapping
 
-SEND_S = 0.2  # a manager that does not read must not hold up the server
+SEND_S = 0.2  # a manager that does not read must not delay the server
 
 
 class Notifier:

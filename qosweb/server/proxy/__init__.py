@@ -1,1 +1,1 @@
-"""Forwarding of requests to upstream servers and to other nodes."""
+"""Reverse proxy: forwards requests to an upstream server and to other nodes."""

@@ -1,12 +1,13 @@
-"""An exchange that another server answers: the one behind ``--upstream``, or a node of the cluster.
+"""Relay: forwards one request to the upstream server or to another node, and streams its response back.
 
-Both messages are streamed, with bounded buffers in both directions: the body of the request is read from the client as
-fast as the server takes it, the answer from the server as fast as the client, or its channel, takes it. What goes out
-is written anew from what was parsed; nothing is copied from one wire to the other. An answer that ends too early
-is broken off, so that the client sees that it is incomplete. When the client goes away, so does the request.
+Request and response are streamed with bounded buffers: the request body is read from the client as fast as the server
+takes it, the response from the server as fast as the client, or its channel, takes it. Both messages are serialised
+anew from their parsed form; no head is copied as bytes. If the response ends too early, the connection to the client is
+broken off, so that the client notices. If the client leaves, the request to the server is cancelled.
 
-A task for each such exchange: it waits for two peers. The connection owns it, keeps the time limits of the client, and
-cancels it. Neighbours: ``qosweb.server.proxy.upstream`` has the connections, ``qosweb.http.hops`` the fields.
+Each relay has a task, because it waits for two peers. The connection owns the relay, enforces the client's time limits,
+and cancels it.
+Neighbours: ``qosweb.server.proxy.upstream`` has the connections, ``qosweb.http.hops`` the header fields.
 """
 
 from __future__ import annotations
@@ -31,42 +32,43 @@ if TYPE_CHECKING:
     from qosweb.server.connection.context import ConnectionContext
     from qosweb.server.request.exchange import Exchange
 
-PIECE_MIN = 1 << 10  # of a paced answer
+PIECE_MIN = 1 << 10  # of a paced response
 _BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 class ForwardTarget(NamedTuple):
-    """Where an exchange is answered instead of here."""
+    """The server that responds to a request instead of this node."""
 
     origin: str  # http://host:port
     target: str
-    peer: str = ""  # its name, if it is a node of the cluster
+    peer: str = ""  # the name of the node, if it is one of the cluster
 
 
 class Relay:
-    """One exchange on its way. Calls ``end`` exactly once, unless it is cancelled before.
+    """Forwards one request. Calls ``end`` exactly once, unless it is cancelled before.
 
-    ``end(answer)``: nothing was sent yet, and this is to be. ``end(None)``: ``status`` and ``sent`` say what was;
-    ``is_complete`` whether it was all, ``closes`` whether the connection ends with it.
+    ``end(answer)``: nothing was sent to the client yet; the connection is to send ``answer``. ``end(None)``: a response
+    was sent. ``status`` and ``sent`` describe it, ``is_complete`` tells whether it is complete, and ``closes`` whether
+    the connection has to close after it.
     """
 
     def __init__(
         self,
-        hub: ConnectionContext,
+        context: ConnectionContext,
         exchange: Exchange,
         place: ForwardTarget,
         transport: asyncio.Transport,
-        intake: RequestBody | None,
+        request_body: RequestBody | None,
         is_paused: Callable[[], bool],
         end: Callable[[Answer | None], None],
     ) -> None:
         self.place = place
-        self.status = 499  # nothing was answered yet
-        self.sent = 0  # of the body
+        self.status = 499  # no response yet
+        self.sent = 0  # bytes of the body
         self.is_complete = False
         self.closes = False
-        self.intake = intake
-        self._hub = hub
+        self.request_body = request_body
+        self._context = context
         self._exchange = exchange
         self._transport = transport
         self._is_paused = is_paused
@@ -79,80 +81,89 @@ class Relay:
         since = None if permit is None else permit.channel_since
         now = perf_counter()
         self._from = now if since is None else max(since, now - SLICE_S)
-        if intake is not None and "Expect" in exchange.message.headers and exchange.message.version == HttpVersion11:
+        if (
+            request_body is not None
+            and "Expect" in exchange.message.headers
+            and exchange.message.version == HttpVersion11
+        ):
             transport.write(CONTINUE)
-        self._task = hub.loop.create_task(self._run(), name="relay")
+        self._task = context.loop.create_task(self._run(), name="relay")
 
     def cancel(self) -> None:
         self._task.cancel()
 
     def resumed(self) -> None:
-        """The client takes more."""
+        """The client takes more bytes."""
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
     def client_ended(self) -> bool:
-        """It will send no more. Whether it is to be told anything: most often it is gone, and the other server works
-        for nothing; but one that ended in the middle of its body is told."""
-        if self.intake is None or self.intake.is_complete:
+        """The client has closed its sending side. Returns whether it still gets a response.
+
+        After a complete request it is most often gone, so the relay ends. A client that closed within its body gets an
+        error.
+        """
+        if self.request_body is None or self.request_body.is_complete:
             return False
-        self.intake.break_off("it ended too early")
+        self.request_body.break_off("it ended too early")
         return True
 
     def check_time(self, now: float, timeout_s: float) -> Answer | None:
-        """End a body that does not move. (The answer's time is kept by the connection to the other server.)"""
-        intake = self.intake
-        if intake is None or intake.is_complete:
+        """Time out a stalled request body. (The connection to the other server has the response's time limit.)"""
+        request_body = self.request_body
+        if request_body is None or request_body.is_complete:
             return None
-        if intake.waits_for_client:
-            if now - intake.active_at > timeout_s:
-                intake.break_off("it did not arrive in time")
-        elif now - intake.taken_at > timeout_s:
-            return explain(504, "The server behind this one did not take the body in time.", must_close=True)
+        if request_body.waits_for_client:
+            if now - request_body.active_at > timeout_s:
+                request_body.break_off("it did not arrive in time")
+        elif now - request_body.taken_at > timeout_s:
+            return explain(504, "The upstream server did not read the request body in time.", must_close=True)
         return None
 
     async def _run(self) -> None:
         answer: Answer | None = None
         try:
-            with contextlib.suppress(*_BROKEN):  # in the middle of an answer
+            with contextlib.suppress(*_BROKEN):  # in the middle of a response
                 answer = await self._answer()
             if self._rate_bps is not None:
                 self._exchange.channel_until = self._due(0)
             self._end(answer)
-        except Exception as error:  # a fault of ours must not cost more than this connection
-            self._hub.report_fault(error)
+        except Exception as error:  # a bug here must cost no more than this connection
+            self._context.report_fault(error)
             self._transport.abort()
 
     async def _answer(self) -> Answer | None:
-        exchange, hub = self._exchange, self._hub
+        exchange, context = self._exchange, self._context
         message = exchange.message
         fields = [(str(name), value) for name, value in message.headers.items()]
-        if is_forwarding_loop(fields, hub.name):
-            return explain(508, f"The request has been at {hub.name} before: the servers pass it on in a circle.")
+        if is_forwarding_loop(fields, context.name):
+            return explain(508, f"Forwarding loop: the request has passed {context.name} before.")
         outgoing = request_fields(
             fields,
             host=exchange.host or self.place.origin.partition("//")[2],
             client=exchange.client,
-            proto="https" if hub.site.is_secure else "http",
-            me=hub.name,
+            proto="https" if context.site.is_secure else "http",
+            me=context.name,
             version=f"{message.version.major}.{message.version.minor}",
         )
-        if self.intake is not None and not message.chunked:
+        if self.request_body is not None and not message.chunked:
             outgoing.append(("Content-Length", str(int(message.headers["Content-Length"]))))
-        body = None if self.intake is None else self.intake.parts(perf_counter)
+        body = None if self.request_body is None else self.request_body.parts(perf_counter)
         try:
-            response = await hub.upstreams.ask(self.place.origin, message.method, self.place.target, outgoing, body)
+            response = await context.upstreams.request(
+                self.place.origin, message.method, self.place.target, outgoing, body
+            )
         except Unanswered as failed:
-            if self.intake is not None and self.intake.broken is not None:
-                return explain(400, f"The body is malformed: {self.intake.broken}.", must_close=True)
+            if self.request_body is not None and self.request_body.broken is not None:
+                return explain(400, f"The body is malformed: {self.request_body.broken}.", must_close=True)
             if self.place.peer:
-                lost = f"It was for {self.place.peer}, which had room for it and cannot be reached any more."
+                lost = f"The node {self.place.peer}, which was to serve this request, cannot be reached."
                 return explain(503, lost, [("Retry-After", "1")])
             return explain(failed.status, failed.reason, [("Retry-After", "1")] if failed.status == 503 else ())
         try:
             return await self._pass_back(response)
         finally:
-            if self.is_complete and (self.intake is None or self.intake.is_complete):
+            if self.is_complete and (self.request_body is None or self.request_body.is_complete):
                 response.release()
             else:
                 response.close()
@@ -161,7 +172,7 @@ class Relay:
         exchange = self._exchange
         coding = ", ".join(response.headers.getall("Transfer-Encoding", [])).strip().lower()
         if response.status < 200 or coding not in ("", "chunked"):
-            return explain(502, "The server behind this one answered in a way that cannot be passed on.")
+            return explain(502, "The upstream server sent a response that cannot be forwarded.")
         fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers]
         self._note_links([value for name, value in fields if name.lower() == "link"])
         has_body = not exchange.is_head and response.status not in (204, 304)
@@ -181,11 +192,11 @@ class Relay:
     def _head(
         self, response: aiohttp.ClientResponse, fields: list[tuple[str, str]], length: int | None, *, has_body: bool
     ) -> bytes:
-        exchange, hub = self._exchange, self._hub
+        exchange, context = self._exchange, self._context
         message = exchange.message
         version = response.version
         fields = response_fields(
-            fields, me=hub.name, version="1.1" if version is None else f"{version.major}.{version.minor}"
+            fields, me=context.name, version="1.1" if version is None else f"{version.major}.{version.minor}"
         )
         if length is not None and (has_body or length or exchange.is_head):
             fields.append(("Content-Length", str(length)))
@@ -193,24 +204,24 @@ class Relay:
             self._chunked = True
             fields.append(("Transfer-Encoding", "chunked"))
         elif has_body:
-            self.closes = True  # its end is where the connection ends
-        self.closes |= message.should_close or message.upgrade or hub.connections.draining
-        self.closes |= self.intake is not None and not self.intake.is_complete
+            self.closes = True  # the end of the connection marks the end of the body
+        self.closes |= message.should_close or message.upgrade or context.connections.draining
+        self.closes |= self.request_body is not None and not self.request_body.is_complete
         stays = KEEP_ALIVE if exchange.wants_keep_alive_line else NO_CONNECTION_LINE
         dated = any(name.lower() == "date" for name, _ in fields)
         return b"".join(
             (
                 status_line(response.status),
                 *(f"{name}: {value}\r\n".encode("latin-1") for name, value in fields),
-                b"" if self.place.peer else hub.site.account_of(exchange).header_line,  # a node has said it
-                b"" if dated else hub.site.clock.date_line,
+                b"" if self.place.peer else context.site.account_of(exchange).header_line,  # the other node has sent it
+                b"" if dated else context.site.clock.date_line,
                 CLOSE if self.closes else stays,
                 b"\r\n",
             )
         )
 
     async def _write(self, data: bytes) -> None:
-        """Hand over, at the pace of the channel, and wait until the client has taken enough of it."""
+        """Write at the rate of the channel, and wait until the client has taken enough."""
         rate = self._rate_bps
         size = len(data) if rate is None else max(PIECE_MIN, int(rate * SLICE_S))
         for at in range(0, len(data), size):
@@ -225,11 +236,11 @@ class Relay:
                 self._transport.write(piece)
             self.sent += len(piece)
             while self._is_paused():
-                self._drained = self._hub.loop.create_future()
+                self._drained = self._context.loop.create_future()
                 await self._drained
 
     def _due(self, more: int) -> float:
-        """When ``more`` bytes beyond those sent may leave."""
+        """When ``more`` bytes in addition to those sent may be sent."""
         rate = self._rate_bps
         return self._from if rate is None else self._from + (self._fixed_bytes + self.sent + more) / rate
 
@@ -241,4 +252,4 @@ class Relay:
     def _note_links(self, values: list[str]) -> None:
         exchange = self._exchange
         if values and exchange.target is not None:
-            self._hub.site.admission.accounts.classifier.note_links(exchange.host, exchange.target.path, values)
+            self._context.site.admission.accounts.classifier.note_links(exchange.host, exchange.target.path, values)

@@ -1,7 +1,7 @@
-"""The body of a request on its way to another server: what has arrived and was not passed on yet, bounded.
+"""Request body buffer between a client and another server, with back-pressure.
 
-The connection feeds it; who passes the body on iterates over it. When more than HIGH bytes wait, the client is no
-longer read from, until fewer than LOW do.
+The connection feeds it; the relay iterates over it. When more than HIGH bytes wait, reading from the client is paused
+until fewer than LOW bytes wait.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class RequestBody:
     def __init__(
         self, message: RawRequestMessage, now: float, pause: Callable[[], None], resume: Callable[[], None]
     ) -> None:
-        """Of a request that has a body."""
-        self.active_at = now  # when the client last sent something, or was last allowed to
-        self.taken_at = now  # when the other server last took something
+        """``message`` is a request with a body. ``pause`` and ``resume`` control reading from the client."""
+        self.active_at = now  # when the client last sent bytes, or reading was last resumed
+        self.taken_at = now  # when the other server last took bytes
         self.waiting = 0  # bytes
-        self.broken: str | None = None  # why there will be no more of it
+        self.broken: str | None = None  # why the body will never be complete
         self._body: Body  # RFC 9112 section 6.3
         self._body = ChunkedBody() if message.chunked else SizedBody(int(message.headers["Content-Length"]))
         self._parts: deque[bytes] = deque()
@@ -54,16 +54,16 @@ class RequestBody:
 
     @property
     def is_complete(self) -> bool:
-        """It has arrived whole."""
+        """Whether all of the body has arrived."""
         return self._body.is_complete
 
     @property
     def waits_for_client(self) -> bool:
-        """Else it is the other server that does not take it."""
+        """Whether the client is to send more; if not, the other server is to take more."""
         return not self.is_complete and not self._paused
 
     def feed(self, data: bytes, now: float) -> bytes:
-        """What came. Returns what follows the body."""
+        """Add bytes from the client. Returns the bytes after the end of the body."""
         self.active_at = now
         if self.broken is not None:
             return b""
@@ -82,7 +82,7 @@ class RequestBody:
         return rest
 
     async def parts(self, now: Callable[[], float]) -> AsyncIterator[bytes]:
-        """The body, as it comes. Raises BadBody."""
+        """Iterate over the body as it arrives. Raises BadBody."""
         while True:
             if self._parts:
                 part = self._parts.popleft()
@@ -102,7 +102,7 @@ class RequestBody:
                 await self._waiter
 
     def break_off(self, why: str) -> None:
-        """There will be no more."""
+        """End the body before it is complete."""
         self.broken = why
         self._wake()
 

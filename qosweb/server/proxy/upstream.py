@@ -1,9 +1,9 @@
-"""Other servers as this node's own servers: requests go out on a bounded number of connections, which are used again.
+"""HTTP client for upstream servers and other nodes, with a bounded pool of reused connections.
 
-The work is aiohttp's client. It follows no redirect, keeps no cookie, decodes nothing, and asks no proxy. What can go
-wrong before an answer begins becomes an answer: 502 if the server cannot be reached or does not speak HTTP, 504 if it
-takes too long, 503 if all connections to it are in use for too long.
-Neighbours: ``qosweb.server.proxy.forward`` brings requests and takes answers away.
+It is aiohttp's client without redirects, cookies, decoding and proxies. Errors before a response begins become
+responses: 502 if the server cannot be reached or does not speak HTTP, 504 if it takes too long, 503 if all connections
+to it are in use for too long.
+Neighbours: ``qosweb.server.proxy.forward`` sends requests and reads responses.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 CONNECTIONS_MAX = 200  # to all servers together
 CONNECT_S = 5.0
-KEPT_S = 15.0  # an idle connection; shorter than what servers usually allow
-BUFFER_BYTES = 64 << 10  # of an answer that its client does not take
+KEPT_S = 15.0  # keep-alive of an idle connection; shorter than most servers' timeout
+BUFFER_BYTES = 64 << 10  # of a response that its client does not take
 LINE_MAX = 32 << 10
 
 _OWN_FIELDS = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 
 
 class Unanswered(Exception):
-    """There is no answer from there; the client gets ``status``."""
+    """The server did not respond; the client gets ``status``."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -37,36 +37,36 @@ class Unanswered(Exception):
 
 
 class Upstreams:
-    """The connections to other servers. Needs a running event loop."""
+    """Connection pool to other servers. Needs a running event loop."""
 
     def __init__(self, timeout_s: float) -> None:
-        """``timeout_s``: how long a server may be silent."""
+        """``timeout_s``: how long a server may send nothing."""
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
 
-    async def ask(
+    async def request(
         self, origin: str, method: str, target: str, fields: Fields, body: AsyncIterator[bytes] | None
     ) -> aiohttp.ClientResponse:
-        """The answer's head, its body still to be read. Raises Unanswered."""
+        """Send a request; returns the response once its head has arrived. Raises Unanswered."""
         try:
             url = URL(origin + target, encoded=True)
             return await self._opened().request(
                 method, url, headers=fields, data=body, allow_redirects=False, skip_auto_headers=_OWN_FIELDS
             )
         except aiohttp.ConnectionTimeoutError:
-            raise Unanswered(503, "The server behind this one could not be reached in time.") from None
+            raise Unanswered(503, "No connection to the upstream server in time.") from None
         except TimeoutError:
-            raise Unanswered(504, "The server behind this one did not answer in time.") from None
+            raise Unanswered(504, "The upstream server did not respond in time.") from None
         except aiohttp.ClientConnectorError:
-            raise Unanswered(502, "The server behind this one cannot be reached.") from None
+            raise Unanswered(502, "The upstream server cannot be reached.") from None
         except aiohttp.ServerDisconnectedError:
-            raise Unanswered(502, "The server behind this one closed the connection without an answer.") from None
+            raise Unanswered(502, "The upstream server closed the connection without a response.") from None
         except aiohttp.ClientResponseError:
-            raise Unanswered(502, "The server behind this one answered with something that is not HTTP.") from None
+            raise Unanswered(502, "The upstream server sent a response that is not valid HTTP.") from None
         except (aiohttp.ClientError, OSError):
-            raise Unanswered(502, "The server behind this one broke off the connection.") from None
-        except ValueError:  # a field that cannot be written
-            raise Unanswered(400, "The request has a field that cannot be passed on.") from None
+            raise Unanswered(502, "The upstream server broke the connection off.") from None
+        except ValueError:  # a field that aiohttp cannot serialise
+            raise Unanswered(400, "The request has a header field that cannot be forwarded.") from None
 
     async def close(self) -> None:
         if self._session is not None:

@@ -1,1 +1,1 @@
-"""The stages that turn a request into a response."""
+"""Request handling: the stages that turn a request into a response."""

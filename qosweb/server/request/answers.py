@@ -1,7 +1,7 @@
-"""What is sent back: an answer is a head and a body, ready for the wire but for the date and the connection.
+"""HTTP responses (`Answer`): a serialised head without Date and Connection, and a body in memory or on disk.
 
 The head is serialised as soon as its parts are known: once per page for a plain GET, once per request otherwise.
-Only the last line or two depend on the moment (Date) and on the connection (Connection).
+The connection adds the last lines: Date, Connection and those of the QoS class.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _STATUS_LINES[416] = "HTTP/1.1 416 Range Not Satisfiable\r\n"
 
 @dataclass(frozen=True, slots=True)
 class FileSpan:
-    """``length`` bytes from ``offset`` of the file ``name``, if it still is the version ``identity``."""
+    """``length`` bytes at ``offset`` of the file ``name``, valid while the file is the version ``identity``."""
 
     name: bytes
     identity: FileVersion
@@ -38,6 +38,8 @@ Segment = bytes | FileSpan
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """A response."""
+
     status: int
     head: bytes  # status line and fields, without Date, Connection and the empty line
     body: tuple[Segment, ...]
@@ -52,12 +54,12 @@ class Answer:
         return any(isinstance(part, FileSpan) for part in self.body)
 
     def without_body(self) -> "Answer":
-        """The answer to HEAD: the same head, nothing after it."""
+        """The response to HEAD: the same head without a body."""
         return Answer(self.status, self.head, (), self.must_close)
 
 
 def status_line(status: int) -> bytes:
-    """Also of a status that only the server behind this one knows."""
+    """The status line, also for an unknown status of an upstream server."""
     return _STATUS_LINES.get(status, f"HTTP/1.1 {status} \r\n").encode()
 
 
@@ -68,7 +70,7 @@ def serialise_head(status: int, fields: Sequence[tuple[str, str]]) -> bytes:
 
 
 def explain(status: int, reason: str, fields: Sequence[tuple[str, str]] = (), *, must_close: bool = False) -> Answer:
-    """An answer that is not a page: a short text that says what was wrong and, if that helps, what would be right."""
+    """A short HTML response that says what was wrong and, where it helps, what would be right."""
     title = _STATUS_LINES[status][9:].strip()
     body = (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n'
@@ -82,5 +84,5 @@ def explain(status: int, reason: str, fields: Sequence[tuple[str, str]] = (), *,
 
 
 def bodiless(status: int, fields: Sequence[tuple[str, str]]) -> Answer:
-    """204 and 304, which have no body by definition."""
+    """A response with status 204 or 304, which has no body by definition."""
     return Answer(status, serialise_head(status, fields), ())

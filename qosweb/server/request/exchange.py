@@ -1,4 +1,4 @@
-"""One request on its way through the stages, and what it has become so far."""
+"""Exchange: the state of one request and its response while the request passes the pipeline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Waiting(enum.Enum):
-    """A stage that has to wait says so; the exchange goes on at the same stage when it is resumed."""
+    """Returned by a stage that has to wait. The exchange continues at the same stage when it is resumed."""
 
     WAITING = enum.auto()
 
@@ -35,6 +35,8 @@ PATH_LOGGED_MAX = 512
 
 @dataclass(slots=True, eq=False)
 class Exchange:
+    """One request. Implements `qosweb.admission.facts.RequestFacts`."""
+
     message: RawRequestMessage
     has_body: bool
     client: str
@@ -43,24 +45,24 @@ class Exchange:
     resume: Callable[[Exchange], None]
     host: str = ""
     target: RequestTarget | None = None
-    key: str = ""  # the escaped path of the target, which names its page in the store
+    key: str = ""  # the escaped path of the target: the key of its page in the store
     resource: Resource | None = None
     failure: Failure | None = None  # why there is no resource
     page: Page | None = None
-    account: ClassAccount | None = None  # of its class, once that is known
-    expected_size: int | None = None  # of the response body, if it is known before the page is found
-    is_recorded: bool = False  # conditions on earlier requests know of it
-    wait: Wait | None = None  # while it waits for its turn
-    decided: Decided | None = None  # what admission control decided
-    permit: Permit | None = None  # while it is in service
-    rid: RequestId | None = None  # if it came from another node or goes to one; else it has none yet
-    outcome: str = ""  # what the log says was decided, where that does not follow from the answer
+    account: ClassAccount | None = None  # of its class, once the class is known
+    expected_size: int | None = None  # of the response body, if known before the page is found
+    is_recorded: bool = False  # the access history has it
+    wait: Wait | None = None  # set while it is queued
+    decided: Decided | None = None  # the outcome of admission control
+    permit: Permit | None = None  # set while it is in service
+    rid: RequestId | None = None  # set if it came from another node or goes to one
+    outcome: str = ""  # the decision for the access log, if it does not follow from the response
     channel_until: float | None = None  # set at the end: when its last byte was due
-    ticket: str | None = None  # as it stood behind the target; see qosweb.engine.local.tickets
-    was_delayed: bool = False  # by its client, the disk or another server: its time does not measure this node
-    stage: int = 0  # where to go on after waiting
+    ticket: str | None = None  # from the query of the target; see qosweb.engine.local.tickets
+    was_delayed: bool = False  # by its client, the disk or another server: its service time does not measure this node
+    stage: int = 0  # index of the current stage
     rereads: int = 0
-    forget: Callable[[], None] | None = None  # while waiting: how to stop waiting
+    forget: Callable[[], None] | None = None  # set while it waits: cancels the wait
 
     def on_decided(self, decided: Decided, at: float) -> None:
         """Admission control has decided after a wait."""
@@ -69,7 +71,7 @@ class Exchange:
         self.started = at
         self.resume(self)
 
-    # What admission control may ask; see `qosweb.admission.facts`.
+    # ---- RequestFacts
 
     @property
     def method(self) -> str:
@@ -77,7 +79,7 @@ class Exchange:
 
     @property
     def path(self) -> str | None:
-        try:  # a request that was refused for its method has no target yet
+        try:  # a request that was rejected for its method has no parsed target
             return (self.target or parse_target(self.message.path)).path
         except BadTarget:
             return None
@@ -114,6 +116,6 @@ class Exchange:
         return self.key if self.target is not None else self.message.path[:PATH_LOGGED_MAX]
 
     def field(self, name: str) -> str | None:
-        """A header field, its lines joined as RFC 9110 section 5.3 says; None if it was not sent."""
+        """The value of a header field, its lines joined as in RFC 9110 section 5.3; None if it is absent."""
         values = self.message.headers.getall(name, None)
         return None if values is None else ", ".join(values)

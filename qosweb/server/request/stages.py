@@ -1,8 +1,9 @@
-"""The stages of a request. ``qosweb.server.pipeline`` puts them in order.
+"""Pipeline stages: one function for each step from a request to its response.
 
-A stage looks at the exchange, adds to it what it found, and returns None (go on), an answer (the end), or WAITING
-(come back to this stage when resumed). Stages know no sockets. They never wait, but for the kernel's word
-on files that were read before.
+A stage reads the exchange, adds its findings to it, and returns None (continue), a response (the end), a ForwardTarget
+(another server responds), or WAITING (run this stage again when resumed). Stages know no sockets. They never block,
+except in ``stat`` of files that were read before.
+Neighbours: ``qosweb.server.pipeline`` puts the stages in order.
 """
 
 from __future__ import annotations
@@ -41,44 +42,44 @@ Step = Answer | ForwardTarget | Waiting | None
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What the stages work with."""
+    """The services that the stages use."""
 
     store: PageStore
     admission: AdmissionControl
     clock: Clock
     is_secure: bool  # reached by TLS
-    upstream: str | None = None  # the server that answers what is no file here
+    upstream: str | None = None  # the server for requests that are not for a file here
 
     def account_of(self, exchange: Exchange) -> ClassAccount:
-        """Of its class. A request that was answered before it was classified has one, too: that of its target."""
+        """The account of the request's class. Classifies the request if that has not happened yet."""
         if exchange.account is None:
             exchange.account = self.admission.classify(exchange, exchange.started)
         return exchange.account
 
 
 def check_message(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
-    """The message as such: ticket, version, host, transfer coding, expectations."""
+    """Check version, host, transfer coding and expectation; take the ticket out of the target."""
     path, exchange.ticket = without_ticket(exchange.message.path)
     if exchange.ticket is not None:
         exchange.message = exchange.message._replace(path=path)
     if not exchange.speaks_http_1:
-        return explain(505, "This server speaks HTTP/1.1 and HTTP/1.0.", must_close=True)
+        return explain(505, "This server supports HTTP/1.1 and HTTP/1.0.", must_close=True)
     host = parse_host(exchange.message.headers.get("Host", ""))
     if host is None:
-        return explain(400, "The Host field is not a host with an optional port.", must_close=True)
+        return explain(400, "The Host field must be a host with an optional port.", must_close=True)
     exchange.host = host
     if "Transfer-Encoding" in exchange.message.headers and not exchange.message.chunked:  # RFC 9112 section 6.3
-        return explain(400, "The last transfer coding is not chunked.", must_close=True)
+        return explain(400, "The last transfer coding must be chunked.", must_close=True)
     expectation = exchange.field("Expect")
     if expectation is not None and expectation.lower() != "100-continue":
-        return explain(417, "The only expectation that this server meets is 100-continue.")
+        return explain(417, "The only expectation that this server supports is 100-continue.")
     return None
 
 
 def check_method(exchange: Exchange, site: Site) -> Step:
-    """GET and HEAD go on; OPTIONS is answered; everything else is not allowed. None of them takes a body.
+    """Allow GET and HEAD, respond to OPTIONS, reject other methods and request bodies.
 
-    With a server behind this one, nearly everything goes on: what is no plain question for a file is for that server.
+    With an upstream server, nearly every method is allowed: that server gets all requests that are not for a file.
     """
     method = exchange.message.method
     if site.upstream is not None and method not in ("CONNECT", "TRACE") and exchange.message.path != "*":
@@ -86,7 +87,7 @@ def check_method(exchange: Exchange, site: Site) -> Step:
     if method not in ("GET", "HEAD", "OPTIONS"):
         return explain(405, f"{method} is not allowed here.", [ALLOW], must_close=method == "CONNECT")
     if exchange.has_body:
-        return explain(413, f"A {method} request takes no body here.", must_close=True)
+        return explain(413, f"A {method} request must not have a body here.", must_close=True)
     if method == "OPTIONS":
         refusal = resolve_target(exchange, site) if exchange.message.path != "*" else None
         return refusal or bodiless(204, [ALLOW])
@@ -94,9 +95,9 @@ def check_method(exchange: Exchange, site: Site) -> Step:
 
 
 def resolve_target(exchange: Exchange, site: Site) -> Step:
-    """From the request target to a canonical path below the root."""
+    """Resolve the request target to a canonical path below the root."""
     if not site.is_secure and exchange.message.path[:6].lower() == "https:":  # RFC 9110 section 7.4
-        return explain(421, "An https address was asked for on a connection without TLS.", must_close=True)
+        return explain(421, "An https target was requested on a connection without TLS.", must_close=True)
     try:
         exchange.target = parse_target(exchange.message.path)
     except BadTarget as bad:
@@ -110,16 +111,16 @@ def resolve_target(exchange: Exchange, site: Site) -> Step:
 
 
 def look_up_file(exchange: Exchange, site: Site) -> Step:
-    """The file, where the specification asks about it. Elsewhere it is looked up only after admission."""
+    """Look up the file if the policy has conditions on it. Otherwise it is looked up only after admission."""
     return _look_up(exchange, site) if site.admission.needs_file else None
 
 
 def classify(exchange: Exchange, site: Site) -> Step:
-    """Which class it is in, and what is known of its response without asking the disk."""
+    """Find the class, and the size of the response if it is known without disk access."""
     site.account_of(exchange)
     resource = exchange.resource
     if resource is None and _may_be_file(exchange, site):
-        resource = site.store.resources.get(exchange.key)  # current or not: it is an estimate
+        resource = site.store.resources.get(exchange.key)  # perhaps stale: it serves as an estimate
     if exchange.is_head:
         exchange.expected_size = 0
     elif resource is not None:
@@ -130,7 +131,7 @@ def classify(exchange: Exchange, site: Site) -> Step:
 
 
 def admit(exchange: Exchange, site: Site) -> Step:
-    """Whether it may start now, has to wait, is denied, or goes to another node."""
+    """Ask admission control: the request starts, waits, is denied, or goes to another node."""
     if exchange.permit is not None:
         return None
     decided = exchange.decided
@@ -153,7 +154,7 @@ def admit(exchange: Exchange, site: Site) -> Step:
 
 
 def find_page(exchange: Exchange, site: Site) -> Step:
-    """The resource from memory or, after waiting, from the disk; or why there is none."""
+    """Find the resource in memory or, after a wait, on disk; respond if there is none."""
     waiting = _look_up(exchange, site)
     if waiting is not None:
         return waiting
@@ -170,15 +171,15 @@ def find_page(exchange: Exchange, site: Site) -> Step:
         target = exchange.target
         assert target is not None
         location = failure.location + (f"?{target.query}" if target.query else "")
-        return explain(301, "This is a directory; its address ends with a slash.", [("Location", location)])
+        return explain(301, "This is a directory; its address must end with a slash.", [("Location", location)])
     status, reason = status_of(failure)
     if status == 404 and site.upstream is not None:
         return None
     return explain(status, reason, [("Retry-After", "1")] if status == 503 else ())
 
 
-def pass_on(exchange: Exchange, site: Site) -> Step:
-    """What is no file here, to the server that has it."""
+def forward_upstream(exchange: Exchange, site: Site) -> Step:
+    """Forward a request that is not for a file to the upstream server, if there is one."""
     if exchange.resource is not None or site.upstream is None:
         return None
     return ForwardTarget(site.upstream, exchange.origin_form)
@@ -196,19 +197,19 @@ def check_preconditions(exchange: Exchange, site: Site) -> Step:
     if outcome is PreconditionResult.NOT_MODIFIED:
         return bodiless(304, validator_fields(page, varies=varies))
     if outcome is PreconditionResult.FAILED:
-        return explain(412, "The page is not the version that the request was made for.")
+        return explain(412, "The page is not the version that the request requires.")
     return None
 
 
 def choose_ranges(exchange: Exchange, site: Site) -> Step:
-    """206 or 416 for a GET with a Range that applies."""
-    wanted = exchange.field("Range")
-    if wanted is None or exchange.message.method != "GET":
+    """Respond with 206 or 416 to a GET with an applicable Range field."""
+    range_field = exchange.field("Range")
+    if range_field is None or exchange.message.method != "GET":
         return None
     page, varies = _chosen(exchange)
     if not range_applies(_conditions(exchange), page.validators, site.clock.second):
         return None
-    spans = parse_range(wanted, page.size, RANGES_MAX)
+    spans = parse_range(range_field, page.size, RANGES_MAX)
     if spans is None:
         return None
     if spans is UNSATISFIABLE:
@@ -218,18 +219,19 @@ def choose_ranges(exchange: Exchange, site: Site) -> Step:
     return _several_parts(page, spans, varies=varies)
 
 
-def whole_page(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
+def send_page(exchange: Exchange, site: Site) -> Step:  # noqa: ARG001
+    """Respond with the complete page."""
     page, _ = _chosen(exchange)
-    return Answer(200, page.head, page.whole())
+    return Answer(200, page.head, page.segments())
 
 
 def _may_be_file(exchange: Exchange, site: Site) -> bool:
-    """Any other request is for the server behind this one."""
+    """Whether the request may be for a file. Every other request goes to the upstream server."""
     return site.upstream is None or (not exchange.has_body and exchange.message.method in ("GET", "HEAD"))
 
 
 def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
-    """Sets ``resource`` or ``failure``, after waiting for the disk if need be."""
+    """Set ``resource`` or ``failure``, after a wait for the disk if necessary."""
     if exchange.resource is not None or exchange.failure is not None or not _may_be_file(exchange, site):
         return None
     target = exchange.target
@@ -245,7 +247,7 @@ def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
         exchange.forget = None
         if isinstance(result, Resource):
             exchange.resource = result
-            exchange.expected_size = None  # that was of an earlier version, if of any
+            exchange.expected_size = None  # it was of an earlier version, if known at all
         else:
             exchange.failure = result
         exchange.resume(exchange)
@@ -256,7 +258,7 @@ def _look_up(exchange: Exchange, site: Site) -> Waiting | None:
 
 
 def _record_access(exchange: Exchange, site: Site) -> None:
-    """Once: conditions on earlier requests hear of pages that exist, as far as that is known."""
+    """Record the access once, for conditions on earlier requests. Only accesses to existing pages count."""
     if not exchange.is_recorded:
         exchange.is_recorded = True
         site.admission.record_access(exchange, exchange.started)

@@ -1,4 +1,4 @@
-"""The lines of the access log: exactly one for each request, with the documented fields, whatever was asked."""
+"""Access log lines: exactly one for each request, with the documented fields, for all kinds of requests."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(node: RunningNode, request: bytes) -> bytes:
-    """What the server answers before it closes."""
+    """Everything that the server sends until it closes."""
     with node.connect() as connection:
         connection.send(request)
         connection.half_close()

@@ -1,4 +1,4 @@
-"""The file of the access log: rotated, reopened, full, torn, or nobody reading; no line lost that can be kept."""
+"""Access log file: rotation, reopening, full disk, torn lines, closed pipe; no line is lost that can be kept."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rids(*files: Path) -> list[str]:
-    """The request ids in all these files; every line must be whole."""
+    """The request ids in all these files; every line must be complete."""
     texts = [file.read_text() for file in files]
     assert all(text.endswith("\n") for text in texts if text)
     return [json.loads(line)["rid"] for text in texts for line in text.splitlines()]
@@ -60,7 +60,7 @@ def test_only_so_many_rotated_files_are_kept_also_over_restarts(site: Path, tmp_
         assert names == ["access.log", "access.log.1", "access.log.2"]
 
 
-def test_a_log_that_somebody_took_away_is_made_anew(site: Path, tmp_path: Path) -> None:
+def test_a_log_that_was_removed_is_created_again(site: Path, tmp_path: Path) -> None:
     with RunningNode(site, tmp_path, "--access-log-rotate", "4KB") as node:
         burst(node.port, 100)
         wait_for(lambda: node.metric("qosweb_access_log_lines_total") == 100, "all lines to be written")
@@ -80,8 +80,8 @@ def test_a_rotation_that_fails_is_announced_and_loses_nothing(site: Path, tmp_pa
         burst(node.port, 6000)
         assert node.stop() == 0
     assert len(set(rids(node.access_log))) == 6000
-    assert 1 <= said(node, "cannot start a new") <= 4
-    assert said(node, "access log") == said(node, "cannot start a new")
+    assert 1 <= said(node, "cannot open a new") <= 4
+    assert said(node, "access log") == said(node, "cannot open a new")
 
 
 def test_what_is_not_a_file_is_not_rotated(site: Path, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_reopen_that_fails_goes_on_in_the_old_file(site: Path, tmp_path: Path)
         burst(node.port, 10)
         folder.rename(tmp_path / "moved")
         node.kill(Signals.SIGUSR1)
-        wait_for(lambda: said(node, "cannot start a new"), "the announcement")
+        wait_for(lambda: said(node, "cannot open a new"), "the announcement")
         burst(node.port, 10)
         assert node.stop() == 0
     assert len(rids(tmp_path / "moved" / "access.log")) == 20
@@ -135,7 +135,7 @@ def test_a_reopen_that_fails_goes_on_in_the_old_file(site: Path, tmp_path: Path)
 # A torn line, a full disk
 
 
-def test_a_line_that_a_crash_tore_is_closed_off(site: Path, tmp_path: Path) -> None:
+def test_a_line_torn_by_a_crash_is_ended(site: Path, tmp_path: Path) -> None:
     torn = '{"ts":1,"rid":"ab'
     (tmp_path / "access.log").write_text(torn)
     with RunningNode(site, tmp_path) as node:
@@ -236,5 +236,5 @@ def test_a_closed_standard_output_is_refused(site: Path) -> None:
         timeout=60,
         check=False,
     )
-    message = "qosweb: error: --access-log -: standard output is closed; name a file, or say none\n"
+    message = "qosweb: error: --access-log -: standard output is closed; name a file, or use --access-log none\n"
     assert (done.returncode, done.stderr) == (2, message)

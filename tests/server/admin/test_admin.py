@@ -1,4 +1,4 @@
-"""The admin port: probes, metrics that count every request, status, and who may ask."""
+"""Admin port: probes, metrics that count every request, status, and authorisation."""
 
 import json
 import time
@@ -44,7 +44,7 @@ def metrics(node: RunningNode) -> dict[str, Metric]:
 
 
 def samples(node: RunningNode) -> dict[tuple[str, ...], float]:
-    """Every sample by its name and the values of its labels."""
+    """Every sample by its name and label values."""
     return {
         (sample.name, *(sample.labels[key] for key in sorted(sample.labels))): sample.value
         for family in metrics(node).values()
@@ -62,7 +62,7 @@ def test_probes(node: RunningNode) -> None:
         assert ask(node, path).status == 200
 
 
-def test_what_there_is_not(node: RunningNode) -> None:
+def test_unknown_paths_and_methods(node: RunningNode) -> None:
     for path in ("/nothing", "/livez/", "/../livez", "/metrics%00"):
         assert ask(node, path).status == 404
     assert ask(node, "/livez", method="DELETE").status == 405

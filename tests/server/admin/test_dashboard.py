@@ -1,4 +1,4 @@
-"""The dashboard: one page that loads nothing from elsewhere, asks for a token where one is needed, and works."""
+"""Dashboard: one self-contained page that asks for a token if one is required, tested in a browser."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _browser() -> str | None:
 
 
 def _seen(browser: str, node: RunningNode, folder: Path) -> str:
-    """The page as it is after two looks at the status."""
+    """The page after it has polled the status twice."""
     done = subprocess.run(
         [
             browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",

@@ -1,5 +1,4 @@
-"""Tickets that are no good, brought to nodes that are processes: a line in the log, a number in the status, and a turn
-like anybody else's. No channel is lost for them."""
+"""Bad tickets at running nodes: logged, counted in the status, and queued like other requests; no channel is lost."""
 
 from __future__ import annotations
 
@@ -34,19 +33,19 @@ def judged(cluster: RunningCluster, name: str, verdict: str) -> int:
 
 
 def present(cluster: RunningCluster, name: str, target: str, verdict: str) -> None:
-    """Bring a ticket: it is judged so, and the page is served all the same."""
+    """Send a request with a ticket: the verdict is as expected, and the page is served in any case."""
     node, before = cluster.nodes[name], judged(cluster, name, verdict)
     with node.connect() as connection:
         ask(connection, target, node.url.partition("//")[2])
         assert connection.read_reply().status == 200
     assert judged(cluster, name, verdict) == before + 1
     if verdict != "good":
-        line = f"is {verdict}; its request waits for its turn like any other"
+        line = f"is {verdict}; its request is queued like any other"
         wait_for(lambda: any(line in said for said in node.stderr) or None, f"a line about a ticket that {line}")
 
 
 def present_good(cluster: RunningCluster, before: Callable[[Sent], None] = lambda _: None) -> Sent:
-    """Get a ticket, do something before it is used, and bring it. On a slow machine it may be late: then another."""
+    """Get a ticket, run an action before it is used, then use it. Retries if a slow machine made it late."""
 
     def try_once() -> Sent | None:
         sent = sent_to_b(cluster)
@@ -75,19 +74,19 @@ def forgeries(target: str) -> list[str]:
     return [*found, path + "qos-ticket=", path + "qos-ticket=" + "A" * 500, path + "qos-ticket=%F0%9F%8E%AB"]
 
 
-def test_one_that_is_good_is_good_once(cluster: RunningCluster) -> None:
+def test_a_good_ticket_is_good_once(cluster: RunningCluster) -> None:
     present(cluster, "b", present_good(cluster).target, "used")
 
 
-def test_one_that_was_forged(cluster: RunningCluster) -> None:
+def test_a_forged_ticket(cluster: RunningCluster) -> None:
     def bring_forgeries(sent: Sent) -> None:
         for forged in forgeries(sent.target):
             present(cluster, "b", forged, "forged")
 
-    present_good(cluster, bring_forgeries)  # nobody else used it up
+    present_good(cluster, bring_forgeries)  # the forgeries have not used the ticket up
 
 
-def test_one_for_another_page_or_node(cluster: RunningCluster) -> None:
+def test_a_ticket_for_another_page_or_node(cluster: RunningCluster) -> None:
     def bring_elsewhere(sent: Sent) -> None:
         present(cluster, "b", sent.target.replace("/thin/", "/other/"), "for another page")
         present(cluster, "a", sent.target, "for another node")
@@ -95,7 +94,7 @@ def test_one_for_another_page_or_node(cluster: RunningCluster) -> None:
     present_good(cluster, bring_elsewhere)
 
 
-def test_one_that_is_late_and_the_channel_that_was_held_for_it(cluster: RunningCluster) -> None:
+def test_a_late_ticket_and_the_channel_held_for_it(cluster: RunningCluster) -> None:
     target = sent_to_b(cluster).target
     late_ms = cluster.status("b")["time_ms"] + LATE_MS
     wait_for(lambda: cluster.status("b")["time_ms"] > late_ms or None, "the ticket is late")
@@ -103,8 +102,8 @@ def test_one_that_is_late_and_the_channel_that_was_held_for_it(cluster: RunningC
     wait_for(lambda: not in_use(cluster) or None, "no channel is held for anybody")
 
 
-def test_only_a_good_one_gives_its_name_to_a_line(cluster: RunningCluster) -> None:
-    """A request is redirected at one node and ends at the other, under one name; no other name is there twice."""
+def test_only_a_good_ticket_sets_the_request_id_in_the_log(cluster: RunningCluster) -> None:
+    """A redirected request has one id in the logs of both nodes; no other id occurs twice."""
     b = cluster.nodes["b"]
     with b.connect() as connection:
         ask(connection, "/the-last")
@@ -121,9 +120,9 @@ def test_only_a_good_one_gives_its_name_to_a_line(cluster: RunningCluster) -> No
     assert judged(cluster, "b", "forged")
 
 
-def test_nothing_is_left_of_them(cluster: RunningCluster) -> None:
+def test_bad_tickets_leave_no_state_behind(cluster: RunningCluster) -> None:
     for node in cluster.nodes.values():
         assert node.get("/thin/page").status == 200
-        assert not any("internal fault" in line or "Traceback" in line for line in node.stderr)
+        assert not any("internal error" in line or "Traceback" in line for line in node.stderr)
     wait_for(lambda: not in_use(cluster) or None, "no channel is held for anybody")
     assert cluster.status("a")["members"] == ["a", "b"]

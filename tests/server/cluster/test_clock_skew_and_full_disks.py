@@ -1,6 +1,6 @@
-"""A node whose clock is an hour off, and nodes whose disks are full: they say so, and nobody else suffers.
+"""A node with a wrong clock, and nodes with full disks: they report it, and other nodes are not affected.
 
-The clock is moved by a library before the C library of the node; the full disk is a small one that only it sees.
+A preloaded library moves the clock of the node. The full disk is a small file system that only the node sees.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ set channel = 16KB in 100ms
 
 
 def spec_for_later() -> str:
-    """With a promise for an hour from now, by the clock."""
+    """A specification with a guarantee that begins in an hour, by the clock."""
     from_s, to_s = time.time() + HOUR_S / 2, time.time() + 1.5 * HOUR_S
     hours = "..".join(time.strftime("%H:%M", time.gmtime(at)) for at in (from_s, to_s))
     return f"{SPEC}time in {hours} => </b>.available = always\n"
@@ -58,13 +58,13 @@ def says(node: RunningNode, *words: str, within_s: float = 60) -> None:
 
 
 def patience(seconds: float) -> list[str]:
-    """The command of a version that waits so long for a full disk."""
+    """The command of a version that waits for a full disk for this long."""
     bounds = f"__import__('functools').partial(m.Bounds, disk_wait_s={seconds})"
     return version(("qosweb.server.cluster.membership", "Bounds", bounds))
 
 
 def much_to_write(cluster: RunningCluster) -> None:
-    """A large policy: what every member has to have on its disk."""
+    """A large policy, which every member has to write to its disk."""
     a = cluster.nodes["a"]
     text = cluster.spec.read_text() + f"# {time.monotonic_ns()} {'x' * 100}\n" * 5_000
     url = f"http://127.0.0.1:{a.admin_port}/policy"
@@ -72,7 +72,7 @@ def much_to_write(cluster: RunningCluster) -> None:
         assert reply.status == 200
 
 
-def test_a_clock_that_is_an_hour_off_moves_nothing_but_the_own_log(tmp_path: Path) -> None:
+def test_a_clock_an_hour_off_affects_only_the_nodes_own_log(tmp_path: Path) -> None:
     clocks = Preloaded(tmp_path, "wallclock")
     site = make_site(tmp_path / "site", {"a": 64 * KIB, "b": 16})
     with RunningCluster(site, tmp_path, spec_for_later(), "ab", "--capacity", "64KB/s") as cluster:
@@ -82,13 +82,13 @@ def test_a_clock_that_is_an_hour_off_moves_nothing_but_the_own_log(tmp_path: Pat
         for hours, where in ((1, "ahead of"), (-2, "behind")):
             clocks.set("c", hours * HOUR_S)
             wait_for(lambda: ahead_s(cluster) in (3600, -7200) or None, "a sees the clock of c")
-            says(c, "the clock of this node is", where, "set its clock")
+            says(c, "the clock of this node is", where, "set it")
             clocks.set("c", 0)
             wait_for(lambda: ahead_s(cluster) == 0 or None, "it is right again")
-            says(c, "the clock of this node is that of the cluster again")
+            says(c, "the clock of this node agrees with the cluster's again")
         clocks.set("c", HOUR_S)
         assert [cluster.status(name)["policy"]["in_force"] for name in "abc"] == [[], [], []]
-        # Tickets go by the cluster's time: who is sent away from a full pipe is expected where it goes.
+        # Tickets use the cluster's time: a client redirected from a full pipe is expected at its target.
         a = cluster.nodes["a"]
         good = sum(cluster.status(name)["tickets"].get("good", 0) for name in "bc")
         wait_for(lambda: _follow(a, cluster) or None, "a client is sent away from a")
@@ -97,12 +97,12 @@ def test_a_clock_that_is_an_hour_off_moves_nothing_but_the_own_log(tmp_path: Pat
 
 
 def ahead_s(cluster: RunningCluster) -> int:
-    """The clock of c as a sees it, in whole minutes."""
+    """How far c's clock is ahead as a sees it, in whole minutes."""
     return 60 * round(float(cluster.status("a")["nodes"]["c"]["clock_ahead_s"]) / 60)
 
 
 def _follow(a: RunningNode, cluster: RunningCluster) -> bool:
-    """Whether a client was sent elsewhere from a node with a full pipe, and was served there."""
+    """Whether a client was redirected from a node with a full pipe and then served."""
     with a.connect() as first, a.connect() as second:
         first.send(b"GET /a/page HTTP/1.1\r\nHost: localhost\r\n\r\n")
         wait_for(lambda: cluster.status("a")["nodes"]["a"]["channels"] or None, "the pipe of a is full")
@@ -119,7 +119,7 @@ def _follow(a: RunningNode, cluster: RunningCluster) -> bool:
 
 
 def test_full_disks_of_one_node(tmp_path: Path) -> None:
-    """Of its membership, its access log and its order log."""
+    """The disks of its membership, its access log and its order log."""
     site = make_site(tmp_path / "site", {"a": 16 * KIB, "b": 16 * KIB})
     place = tmp_path / "place"
     before = small_disk(place, "48m")
@@ -156,9 +156,9 @@ def test_full_disks_of_one_node(tmp_path: Path) -> None:
 
 
 def under_load(cluster: RunningCluster, scratch: Path) -> Lines:
-    """What a and b log under a load of five seconds that fills their pipes.
+    """The log lines of a and b under a load of five seconds that fills their pipes.
 
-    Without full pipes shares say nothing. On a busy machine that may take another try.
+    Without full pipes, shares mean nothing. On a busy machine that may take another try.
     """
     for _ in range(ATTEMPTS):
         before = len(cluster.requests("ab"))
@@ -173,7 +173,7 @@ def under_load(cluster: RunningCluster, scratch: Path) -> Lines:
 
 
 def test_a_node_that_waits_for_the_state_says_so(tmp_path: Path) -> None:
-    """It has it when it is on its disk, which is slow."""
+    """The node has the state once it is on its disk, which is slow."""
     disks = Preloaded(tmp_path, "slowdisk")
     site = make_site(tmp_path / "site", {"a": KIB})
     with RunningCluster(site, tmp_path, SPEC, "ab") as cluster:
@@ -188,7 +188,7 @@ def test_a_node_that_waits_for_the_state_says_so(tmp_path: Path) -> None:
 
 
 def test_a_node_whose_member_stops_goes_on_alone_and_ends_in_order(tmp_path: Path) -> None:
-    """Its disk stays full, and it has no patience."""
+    """Its disk stays full, and it does not wait for long."""
     site = make_site(tmp_path / "site", {"a": KIB})
     place = tmp_path / "place"
     before = small_disk(place, "48m")
@@ -199,12 +199,12 @@ def test_a_node_whose_member_stops_goes_on_alone_and_ends_in_order(tmp_path: Pat
 
         def stops() -> bool:
             much_to_write(cluster)
-            return any("out of its cluster" in line for line in c.stderr)
+            return any("has left its cluster" in line for line in c.stderr)
 
         wait_for(stops, "c stops", 60)
         cluster.together("ab")
         says(c, "group: this member stops: the disk was full for")
-        says(c, "this node is out of its cluster and goes on alone; it comes back when it is started again: the disk")
+        says(c, "this node has left its cluster after an error and now decides alone; restart it to rejoin: the disk")
         assert c.readiness().startswith("cluster: out of the cluster until it is started again: the disk was full")
         reply = c.get("/a/page")
         assert (reply.status, reply.headers["qos-scope"]) == (200, "local")

@@ -1,6 +1,6 @@
-"""A cluster of three processes, seen from each of its nodes: status, queue, metrics, and the commands for them.
+"""Cluster of three processes, observed at each node: status, queue, metrics, and the commands that show them.
 
-The tests go in the order of the file: the last one leaves a single node.
+The tests depend on the order of the file: the last one leaves a single node.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ IMPATIENT = "/page.html"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningNode]]:
-    """c1, c2 and c3, when all of them see all of them."""
+    """c1, c2 and c3, once every node sees all three."""
     folder = tmp_path_factory.mktemp("cluster")
     site = write_site(folder / "site")
     (folder / "site.webqos").write_text(SPEC)
@@ -75,7 +75,7 @@ def class_status(node: RunningNode, name: str) -> dict[str, Any]:
     return found
 
 
-def test_every_node_tells_the_same_cluster(cluster: list[RunningNode]) -> None:
+def test_every_node_shows_the_same_cluster(cluster: list[RunningNode]) -> None:
     found = [status(node) for node in cluster]
     for number, one in enumerate(found, 1):
         assert (one["name"], one["scope"], one["primary"], one["can_lose"]) == (f"c{number}", "cluster", True, 1)
@@ -98,7 +98,7 @@ def test_every_node_tells_the_same_cluster(cluster: list[RunningNode]) -> None:
     assert node.metric("qosweb_class_share_promised_ratio", **{"class": THICK}) >= 0.6
 
 
-def test_who_waits_at_one_node_is_seen_at_all(cluster: list[RunningNode]) -> None:
+def test_a_request_waiting_at_one_node_is_seen_at_all(cluster: list[RunningNode]) -> None:
     first, second, third = cluster
     first.get(THICK)  # from now on its size is known
     with ExitStack() as stack:
@@ -140,7 +140,7 @@ def test_a_denial_is_counted_with_its_reason(cluster: list[RunningNode]) -> None
     assert class_status(node, IMPATIENT)["denials"] == reasons
 
 
-def test_what_was_done_is_counted_alike_everywhere(cluster: list[RunningNode]) -> None:
+def test_all_nodes_count_the_same_totals(cluster: list[RunningNode]) -> None:
     before = class_status(cluster[0], "/index.html")["cluster"]["started"]
     for node in cluster:
         assert node.get("/").status in (200, 307)
@@ -155,7 +155,7 @@ def test_what_was_done_is_counted_alike_everywhere(cluster: list[RunningNode]) -
     wait_for(lambda: len(counts()) == 1 and min(counts()) > before, "the same count at all nodes")
 
 
-def test_a_policy_is_changed_everywhere_from_one_place_on(cluster: list[RunningNode], tmp_path: Path) -> None:
+def test_a_policy_changes_on_all_nodes_at_one_position(cluster: list[RunningNode], tmp_path: Path) -> None:
     other = tmp_path / "other.webqos"
     other.write_text(SPEC + "</other>.server_resource < 10%\n")
     before = {status(node)["policy"]["hash"] for node in cluster}
@@ -174,7 +174,7 @@ def test_a_policy_is_changed_everywhere_from_one_place_on(cluster: list[RunningN
 
 
 def test_a_node_that_is_cut_off_says_so(cluster: list[RunningNode], tmp_path: Path) -> None:
-    """Half of a view may go on if the lowest in rank is in it: so the last of them is the one to be left over."""
+    """Half of a view may continue if it has the lowest rank: so the last node is the one that stays alone."""
     for node in cluster[:2]:
         node.stop(Signals.SIGKILL)
     last = cluster[2]

@@ -1,7 +1,7 @@
-"""A data directory that an earlier version wrote: a node goes on from it, with the policy and counts of its cluster.
+"""Data directory of an earlier version: a node continues from it, with the cluster's policy and counters.
 
-`tests/node/data/founder` is the disk of a founder that had served 60 requests of each of two classes, closed in order.
-It has a snapshot of the engine. It is never written anew.
+`tests/server/cluster/data/founder` is the disk of a founder that had served 60 requests of each of two classes and was
+then shut down. It has a snapshot of the engine. It is never regenerated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DATA = Path(__file__).parent / "data"
 RULES = ["</gold>.server_resource = 60%", "</tin>.server_resource = 30%", "</gold>.num_requests < 50/s"]
 
 
-def test_a_node_goes_on_from_it(tmp_path: Path) -> None:
+def test_a_node_continues_from_the_data_directory(tmp_path: Path) -> None:
     data = shutil.copytree(DATA / "founder", tmp_path / "data")
     site = make_site(tmp_path / "site", {"gold": 20_000, "tin": 20_000})
     key = tmp_path / "key"

@@ -1,4 +1,4 @@
-"""A node that leaves its cluster still serves those whom the others had sent to it before they knew."""
+"""A leaving node still serves the clients that other nodes have redirected to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MANY = 12
 ATTEMPTS = 5
 
 
-def test_who_was_sent_to_a_node_that_leaves_is_served_there(tmp_path: Path) -> None:
+def test_a_client_redirected_to_a_leaving_node_is_served(tmp_path: Path) -> None:
     for attempt in range(ATTEMPTS):
         folder = tmp_path / str(attempt)
         folder.mkdir()
@@ -38,7 +38,7 @@ def test_who_was_sent_to_a_node_that_leaves_is_served_there(tmp_path: Path) -> N
 
 
 def visit_in_time(folder: Path) -> bool:
-    """False if this machine was too slow, so that the ticket may be void."""
+    """False if this machine was too slow, so that the ticket may be invalid."""
     site = make_site(folder / "site", {"a": 16 * KIB})
     with RunningCluster(site, folder, SPEC, "ab", *PIPE) as cluster, ExitStack() as stack:
         asked = [stack.enter_context(cluster.nodes["a"].connect()) for _ in range(MANY)]
@@ -61,7 +61,7 @@ def visit_in_time(folder: Path) -> bool:
 
 
 def _first_redirect(asked: list[RawConnection]) -> Reply:
-    """Of those who wait at one node, the first whom it sends to the other one."""
+    """The first of the requests waiting at one node that is redirected to the other."""
     for connection in asked:
         reply = connection.read_reply()
         if reply.status == 307:

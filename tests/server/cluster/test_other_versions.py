@@ -1,6 +1,8 @@
-"""Nodes of another version: of the group's protocol, of the entries, of the policy language. Each is a process of
-this version with one number changed. It is turned away, or its policy is, with a line in the log of both sides; those
-who belong together go on."""
+"""Nodes of another version of the group protocol, the entries or the policy language.
+
+Each is a process of this version with one number changed. The node, or its policy, is rejected with a log line on both
+sides, and the nodes of the same version continue.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def cluster(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ru
 
 
 def says(node: RunningNode, *words: str) -> None:
-    """Wait for a line with all of this."""
+    """Wait for a line that contains all these texts."""
     said = node.stderr
     wait_for(lambda: any(all(word in line for word in words) for line in said) or None, f"a line with {words}")
 
@@ -71,7 +73,7 @@ def served_alone(node: RunningNode) -> bool:
     ],
     ids=["protocol", "entries"],
 )
-def test_one_of_another_version_is_turned_away_at_the_door(
+def test_a_node_of_another_version_is_rejected_when_it_joins(
     cluster: RunningCluster, command: list[str], at_both: str
 ) -> None:
     name = f"x{len(cluster.nodes)}"
@@ -87,16 +89,16 @@ def test_one_of_another_version_is_turned_away_at_the_door(
     assert not any("Traceback" in line for node in cluster.nodes.values() for line in node.stderr)
 
 
-def test_a_policy_that_not_all_can_read_is_refused_by_all(cluster: RunningCluster) -> None:
+def test_a_policy_that_not_all_nodes_can_read_is_rejected_by_all(cluster: RunningCluster) -> None:
     before = cluster.status("a")["policy"]["hash"]
     later = cluster.add("later", command=LATER_LANGUAGE)
     wait_for(lambda: cluster.status("a")["members"] == ["a", "b", "later"] or None, "it is a member", 60)
     wait_for(lambda: all(one["capacity_bytes_per_s"] for one in cluster.status("later")["nodes"].values()) or None, "")
     status, text = put_policy(later, OTHER_SPEC)
     assert status == 409
-    assert "the policy is refused by all nodes: it is in language 99, but a reads up to 1" in text
+    assert "all nodes reject the policy: it is in language 99, but a reads up to 1" in text
     for name in ("a", "b", "later"):
-        says(cluster.nodes[name], "a policy of later is refused by all nodes")
+        says(cluster.nodes[name], "all nodes reject a policy from later")
         assert cluster.status(name)["policy"]["hash"] == before
     status, _ = put_policy(cluster.nodes["a"], OTHER_SPEC)  # in a language that all read
     assert status == 200
@@ -112,7 +114,7 @@ def test_a_policy_of_megabytes_passes(cluster: RunningCluster) -> None:
     assert put_policy(cluster.nodes["a"], SPEC)[0] == 200
 
 
-def test_one_that_cannot_read_the_policy_of_the_cluster_is_not_let_in(site: Path, tmp_path: Path) -> None:
+def test_a_node_that_cannot_read_the_clusters_policy_is_rejected(site: Path, tmp_path: Path) -> None:
     with RunningCluster(site, tmp_path, SPEC, "a", command=LATER_LANGUAGE) as cluster:
         earlier = cluster.add("b", command=version(FRANK))
         for node in cluster.nodes.values():
@@ -122,7 +124,7 @@ def test_one_that_cannot_read_the_policy_of_the_cluster_is_not_let_in(site: Path
         assert not [view for view in cluster.events("a", "view") if "b" in view["members"]]
 
 
-def test_a_disk_of_another_version_is_not_gone_on_from(site: Path, tmp_path: Path) -> None:
+def test_a_data_directory_of_another_version_is_rejected(site: Path, tmp_path: Path) -> None:
     data = ("--data-dir", str(tmp_path / "data"))
     with RunningCluster(site, tmp_path, SPEC, "a", *data, command=OTHER_FORMAT) as cluster:
         cluster.nodes["a"].stop(Signals.SIGKILL)
@@ -131,5 +133,5 @@ def test_a_disk_of_another_version_is_not_gone_on_from(site: Path, tmp_path: Pat
             "--bootstrap", "--group", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--admin", "none", *data,
         )  # fmt: skip
     assert done.returncode == 2
-    assert "is not for this version: it is of format 99, this version speaks 1" in done.stderr
+    assert "cannot be read by this version: it is of format 99, this version speaks 1" in done.stderr
     assert "Traceback" not in done.stderr

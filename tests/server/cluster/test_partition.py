@@ -1,7 +1,7 @@
-"""Five nodes in namespaces, cut three to two without a word while both sides are asked, and healed.
+"""Network partition: five nodes in namespaces, silently split three to two under load, and healed.
 
-The two go on by themselves, each on its own pipe, and deny what is to be denied there; the three go on as the cluster.
-Healed, all are one again, and so is their state.
+The two decide alone, each on its own pipe, and deny what exceeds it; the three continue as the cluster. After healing,
+all five are one cluster again with equal state.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MIX = ("a=50:/a/page", "b=35:/b/page", "orders=15:/orders/page")
 SECONDS = 2.0  # of requests in each situation
 
 
-def test_three_go_on_as_the_cluster_two_by_themselves_and_all_are_one_again(tmp_path: Path) -> None:
+def test_majority_continues_minority_decides_alone_and_all_merge(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site", dict.fromkeys(("a", "b", "orders"), 16 * KIB))
     (tmp_path / "site.webqos").write_text(SPEC)
     common = ["--root", str(site), "--spec", str(tmp_path / "site.webqos"), "--capacity", "400KB/s"]
@@ -89,7 +89,7 @@ def partition_and_heal(
             wait_for(lambda: logged_members(nodes[name]) == [name] or None, "none of two", 60)  # noqa: B023
         cut_s = time.time()
         asked_for(nodes, cut_s + SECONDS)
-        logs_when_cut = {node.name: lines(node) for node in nodes.all}  # who still waits now may be served as one again
+        logs_when_cut = {node.name: lines(node) for node in nodes.all}  # requests waiting now may be served later
         network.heal()
         nodes.settle()
         healed_s = time.time()
@@ -97,7 +97,7 @@ def partition_and_heal(
     finally:
         end(load)
     logs = {node.name: lines(node) for node in nodes.all}
-    was_busy = any(stalls.worst_ms(name) > BUSY_MS for name in NAMES)  # who gets no processor may be taken for lost
+    was_busy = any(stalls.worst_ms(name) > BUSY_MS for name in NAMES)  # a starved node may be suspected as failed
     judge_cut(logs_when_cut, cut_s, was_busy)
     judge_healed(logs, healed_s, was_busy)
     judge_order_of_views(logs)
@@ -129,7 +129,7 @@ def judge_healed(logs: dict[str, Lines], from_s: float, was_busy: bool) -> None:
 
 
 def judge_order_of_views(logs: dict[str, Lines]) -> None:
-    """One primary view after the other: the same at one place for all, later ones later, and each knows the last."""
+    """Primary views are totally ordered: equal at equal positions, with increasing ids, each following the last."""
     views: dict[int, tuple[str, ...]] = {}
     for of_node in logs.values():
         primary = [line for line in of_node if line.get("event") == "view" and line["primary"]]
@@ -145,14 +145,14 @@ def judge_order_of_views(logs: dict[str, Lines]) -> None:
 
 
 def at_one_position(nodes: NodeProcesses) -> set[str] | None:
-    """The digests of all, if they are at the same place of the order."""
+    """The digests of all nodes, if they are at the same position of the order."""
     groups = [(node.status() or {}).get("group") or {} for node in nodes.all]
     positions = {group.get("position") for group in groups}
     return {str(group["digest"]) for group in groups} if len(positions) == 1 and None not in positions else None
 
 
 def logged_members(node: NodeProcess) -> list[str]:
-    """Of the view that the node's lines are in now."""
+    """The members of the view in the node's latest log lines."""
     views = [line for line in lines(node) if line.get("event") == "view"]
     return list(views[-1]["members"]) if views else []
 

@@ -1,8 +1,7 @@
-"""Requests that a server has to refuse, as data: the request line, the host and the field lines.
+"""Requests that a server must reject, as data: request line, host and field lines.
 
-Each is named by the section that it offends: RFC 9110 (semantics), RFC 9112 (HTTP/1.1), RFC 3986 (URI), RFC 6585
-(431). ``probes_framing`` goes on with bodies and with what hides behind a request; ``probes_accepted`` holds the
-other side: what looks odd, and is right.
+Each is named by the section that it violates: RFC 9110 (semantics), RFC 9112 (HTTP/1.1), RFC 3986 (URI), RFC 6585
+(431). ``probes_framing`` has bodies and smuggled requests; ``probes_accepted`` has unusual requests that are valid.
 """
 
 from dataclasses import dataclass
@@ -28,12 +27,12 @@ class Probe:
 
     @property
     def refused_in_pieces(self) -> frozenset[int]:
-        """An unknown method is refused at its first wrong letter, perhaps before it is seen to be a method at all."""
+        """An unknown method is rejected at its first wrong letter, perhaps before it is recognised as a method."""
         return frozenset({400, 501} if self.refused == 501 else {self.refused})
 
 
 def line(request_line: bytes) -> bytes:
-    """A request that is good but for its first line."""
+    """A request that is valid except for its request line."""
     return request_line + b"\r\nHost: localhost\r\n\r\n"
 
 
@@ -42,7 +41,7 @@ def target(text: bytes) -> bytes:
 
 
 def fields(*lines: bytes) -> bytes:
-    """A request that is good but for its field lines; Host comes first."""
+    """A request that is valid except for its field lines; Host comes first."""
     return b"\r\n".join((b"GET /good.html HTTP/1.1", b"Host: localhost", *lines, b"", b""))
 
 

@@ -1,4 +1,4 @@
-"""Requests that look odd and are right: what a strict server must not break."""
+"""Unusual but valid requests, which a strict server must accept."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""Requests that a server has to refuse, as data: bodies, their framing, and what hides behind a request.
+"""Requests that a server must reject, as data: bodies, their framing, and smuggled requests.
 
-This server takes no bodies: it refuses at the end of the head, with 413 for a method that it knows and 405 for one
-that it does not allow, and closes. So nothing after such a head may ever be taken for a request.
+This server accepts no bodies. It responds at the end of the head, with 413 for a method that it supports and 405 for
+others, and closes. So no bytes after such a head may ever be parsed as a request.
 """
 
 from tests.server.connection.probes import GOOD, SMUGGLED, Probe, fields, line

@@ -1,7 +1,7 @@
-"""What REDbot has to say about some URLs, as JSON: ``python -m tests.server.connection.redbot_report URL...``.
+"""REDbot's notes on some URLs, as JSON: ``python -m tests.server.connection.redbot_report URL...``.
 
-REDbot runs on an event loop of its own, hence in a process of its own. For each URL it makes the request itself and
-four more (ranges, both validators, content negotiation); the notes on all five answers are reported.
+REDbot has its own event loop, so it runs in its own process. For each URL it makes the request itself and four more
+(ranges, both validators, content negotiation); the notes on all five responses are reported.
 """
 
 import json
@@ -13,7 +13,7 @@ from redbot.resource import HttpResource
 
 
 def notes_on(answer: HttpResource) -> list[tuple[str, str]]:
-    """Level and summary of every note, those below others included."""
+    """Level and summary of every note, including nested ones."""
     found = []
     pending = list(answer.response.notes)
     while pending:

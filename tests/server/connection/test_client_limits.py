@@ -1,4 +1,4 @@
-"""What one client may take: size, time and connections; and that a good client is served whatever others do."""
+"""Limits on one client: size, time and connections; good clients are served in any case."""
 
 import contextlib
 import socket
@@ -38,7 +38,7 @@ def small_heads(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def head_of(*, line: int = 60, size: int = 0, fields: int = 1) -> bytes:
-    """A request head with a request line, a size in bytes and a number of fields as wanted."""
+    """A request head with the given request line length, size in bytes and number of fields."""
     request_line = b"GET /?" + b"q" * (line - 15) + b" HTTP/1.1\r\n"
     others = [b"Host: localhost\r\n", *(b"X-%d: 1\r\n" % at for at in range(1, fields))]
     missing = size - len(request_line) - len(b"".join(others)) - 2
@@ -66,7 +66,7 @@ def head_of(*, line: int = 60, size: int = 0, fields: int = 1) -> bytes:
 )
 @pytest.mark.parametrize("piece", [100_000, 100, 1])
 def test_limits_on_the_request(small_heads: RunningNode, head: bytes, status: int, piece: int) -> None:
-    """However it is cut into pieces."""
+    """The limits hold for any split into pieces."""
     with small_heads.connect() as connection:
         with contextlib.suppress(ConnectionError):  # it may be answered before it is complete
             for at in range(0, len(head), piece):
@@ -91,7 +91,7 @@ def test_a_flood_of_header_bytes_is_answered_and_cut_off(small_heads: RunningNod
 
 
 def trickle(connection: RawConnection, data: bytes) -> None:
-    """One byte after the other, until it is no longer taken."""
+    """Send one byte after the other until the server closes."""
     with contextlib.suppress(OSError):
         for at in range(len(data)):
             connection.send(data[at : at + 1])
@@ -164,7 +164,7 @@ def test_a_reader_that_takes_nothing_is_cut_off(site: Path, tmp_path: Path, over
 
 
 def test_a_steady_slow_reader_is_left_alone(site: Path, tmp_path: Path) -> None:
-    """It takes 100 KB a second; 16 KB in two seconds are demanded."""
+    """It reads 100 KB a second; the server demands 16 KB in two seconds."""
     with RunningNode(site, tmp_path, "--send-timeout", "2s") as node, node.connect() as connection:
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 10)
         connection.send(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -178,7 +178,7 @@ def test_a_steady_slow_reader_is_left_alone(site: Path, tmp_path: Path) -> None:
 
 
 def test_a_reader_that_pauses_now_and_then_is_left_alone(site: Path, tmp_path: Path) -> None:
-    """Each pause is much shorter than the time allowed; their beginnings are further apart than that."""
+    """Each pause is much shorter than the timeout; the pauses are further apart than the timeout."""
     batch = b"GET /thick.html HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200  # answers that no socket buffer holds
     with RunningNode(site, tmp_path, "--send-timeout", "2s") as node:
         is_whole, longest_s = read_with_pauses(node, batch)
@@ -188,7 +188,7 @@ def test_a_reader_that_pauses_now_and_then_is_left_alone(site: Path, tmp_path: P
 
 
 def read_with_pauses(node: RunningNode, batch: bytes) -> tuple[bool, float]:
-    """Whether all was answered, and the longest time for which nothing may have been read."""
+    """Whether the response was complete, and the longest time in which nothing may have been read."""
     longest_s = 0.0
     with node.connect() as connection:
         for interval_s in (1.4, 0):
@@ -222,7 +222,7 @@ def test_one_client_may_hold_only_so_many_connections(site: Path, tmp_path: Path
         assert cut_off(node, "client_limit") >= 1
 
 
-def test_a_newcomer_takes_the_place_of_who_says_nothing(site: Path, tmp_path: Path) -> None:
+def test_a_new_connection_displaces_one_without_a_request(site: Path, tmp_path: Path) -> None:
     with RunningNode(site, tmp_path, "--max-connections", "20") as node, contextlib.ExitStack() as held:
         speaker = held.enter_context(node.connect())
         assert speaker.get("/").status == 200
@@ -236,7 +236,7 @@ def test_a_newcomer_takes_the_place_of_who_says_nothing(site: Path, tmp_path: Pa
         assert cut_off(node, "displaced") >= 1
 
 
-def test_a_newcomer_takes_the_place_of_the_longest_idle(site: Path, tmp_path: Path) -> None:
+def test_a_new_connection_displaces_the_longest_idle_one(site: Path, tmp_path: Path) -> None:
     with RunningNode(site, tmp_path, "--max-connections", "5") as node, contextlib.ExitStack() as held:
         idle = [held.enter_context(node.connect()) for _ in range(5)]
         for connection in [*idle, idle[0]]:
@@ -247,7 +247,7 @@ def test_a_newcomer_takes_the_place_of_the_longest_idle(site: Path, tmp_path: Pa
         assert all(connection.get("/").status == 200 for connection in [idle[0], *idle[2:]])
 
 
-def test_when_everybody_is_busy_a_newcomer_is_turned_away(site: Path, tmp_path: Path) -> None:
+def test_when_all_connections_are_busy_a_new_one_is_rejected(site: Path, tmp_path: Path) -> None:
     with RunningNode(site, tmp_path, "--max-connections", "3") as node, contextlib.ExitStack() as held:
         for _ in range(3):
             connection = held.enter_context(node.connect())
@@ -256,10 +256,10 @@ def test_when_everybody_is_busy_a_newcomer_is_turned_away(site: Path, tmp_path: 
         reply = node.get("/")
         assert (reply.status, reply.headers["retry-after"]) == (503, "1")
         assert cut_off(node, "full") == 1
-        assert len(connection._read_exactly(LARGE)) == LARGE  # whom it would be wrong to displace
+        assert len(connection._read_exactly(LARGE)) == LARGE  # a busy connection, which must not be displaced
 
 
-def test_where_few_files_may_be_open_connections_leave_some(site: Path, tmp_path: Path) -> None:
+def test_connections_leave_descriptors_when_few_files_may_be_open(site: Path, tmp_path: Path) -> None:
     few_files = ["sh", "-c", 'ulimit -n 200; exec "$@"', "sh"]
     with RunningNode(site, tmp_path, before=few_files) as node, contextlib.ExitStack() as held:
         assert "the system allows 200 open files" in node.stderr[0]

@@ -1,4 +1,4 @@
-"""The end of a connection: the last answer arrives whole, whatever the client still sends."""
+"""Closing: the last response arrives completely, whatever the client still sends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
 
 @pytest.mark.parametrize("turn", range(10))
 def test_9112_9_6_the_last_answer_survives_what_is_sent_after_it(node: RunningNode, turn: int) -> None:
-    """A socket that is closed with unread data resets, and takes the answer with it; so it is closed in stages."""
+    """A socket closed with unread data sends a reset, which destroys the response; so it is closed in stages."""
     del turn
     with node.connect() as connection:
         more = b"GET /page.bin HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4000

@@ -1,4 +1,4 @@
-"""Plain requests: recognised by their bytes, answered like all others, and nothing else taken for plain."""
+"""Fast path: plain requests are recognised by their bytes, get the normal response, and no other request matches."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_is_remembered_is_bounded() -> None:
     assert b"x" * (HEAD_LEN_MAX + 1) not in heads.known
 
 
-def test_the_same_words_get_the_same_answer_again_and_again(node: RunningNode) -> None:
+def test_the_same_head_gets_the_same_response_again(node: RunningNode) -> None:
     with node.connect() as connection:
         replies = [connection.get("/page.txt", "User-Agent: test") for _ in range(5)]
     assert {(reply.status, reply.body, reply.headers["etag"]) for reply in replies} == {
@@ -54,7 +54,7 @@ def test_the_same_words_get_the_same_answer_again_and_again(node: RunningNode) -
     }
 
 
-def test_a_query_says_nothing_about_a_file(node: RunningNode) -> None:
+def test_a_query_does_not_matter_for_a_file(node: RunningNode) -> None:
     with node.connect() as connection:
         assert {connection.get("/page.txt?v=3").body for _ in range(4)} == {b"page"}
     paths = {line["path"] for line in node.log()}

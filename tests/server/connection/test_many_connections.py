@@ -1,4 +1,4 @@
-"""Many at once: thousands of idle connections, floods of garbage, and memory that does not grow with either."""
+"""Thousands of idle connections, floods of garbage, and memory that grows with neither."""
 
 import asyncio
 import random
@@ -31,7 +31,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def resident(node: RunningNode) -> int:
-    """Bytes of memory of the node's process."""
+    """Resident memory of the node's process in bytes."""
     size: int = psutil.Process(node.process.pid).memory_info().rss
     return size
 
@@ -97,7 +97,7 @@ def garbage(chance: random.Random) -> bytes:
 
 
 async def throw_garbage(port: int, seed: int) -> None:
-    """Connections that send garbage and then close, reset, or stay for a while; a bounded number at one time."""
+    """Connections that send garbage and then close, reset or stay open; a bounded number at one time."""
     chance = random.Random(seed)
     at_once = asyncio.Semaphore(150)
 
@@ -123,7 +123,7 @@ def test_a_flood_of_garbage_keeps_no_good_client_out(site: Path, tmp_path: Path,
         ExitStack() as held,
         Hammer(node.port, ["/", "/page.html"], clients=2) as good,
     ):
-        for _ in range(250):  # who came to stay and says nothing
+        for _ in range(250):  # connections that stay open and send nothing
             held.enter_context(RawConnection(node.port, source="127.0.0.4"))
         flood = threading.Thread(target=asyncio.run, args=(throw_garbage(node.port, 7),))
         flood.start()
@@ -154,7 +154,7 @@ def pipelined(connection: RawConnection, count: int, size: int) -> None:
 
 
 def various(node: RunningNode, numbers: range) -> None:
-    """Requests no two of which are alike."""
+    """Requests that all differ from each other."""
     with node.connect() as connection:
         for start in numbers[::100]:
             heads = [

@@ -1,4 +1,4 @@
-"""Persistent connections and pipelining (RFC 9112 section 9.3): answers are complete, in the order of the requests."""
+"""Persistent connections and pipelining (RFC 9112 section 9.3): responses are complete and in request order."""
 
 import hashlib
 import socket
@@ -34,7 +34,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
 
 @dataclass(frozen=True)
 class Call:
-    """One request and what its answer must be; ``body`` None: any."""
+    """One request and its expected response; ``body`` None: any."""
 
     target: str
     status: int = 200
@@ -60,7 +60,7 @@ def pages(numbers: range) -> list[Call]:
 
 
 def mixed(small_tag: str) -> list[Call]:
-    """Everything that takes another way through the server."""
+    """One request for each path through the server."""
     return [
         Call("/small.html", 200, SMALL),
         Call("/small.html", 200, b"", method="HEAD"),
@@ -139,7 +139,7 @@ def test_requests_that_arrive_while_a_large_file_is_sent_wait_their_turn(node: R
 
 
 def fill(connection: RawConnection, control: RawConnection, call: Call, requests_max: int) -> int:
-    """Send the call again and again, reading nothing, until the server takes no more; the bytes that it took."""
+    """Send the call repeatedly without reading until the server reads no more; returns the bytes that it read."""
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):  # small, so that it comes to this soon
         connection.sock.setsockopt(socket.SOL_SOCKET, option, 32 << 10)
     data = call.data * requests_max

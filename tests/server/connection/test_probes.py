@@ -1,7 +1,7 @@
-"""Malformed, ambiguous and smuggling-shaped requests against a running node, whole and in pieces.
+"""Malformed, ambiguous and smuggled requests against a running node, complete and in pieces.
 
-A refusal is one answer that refuses, then a close: never two answers, never a page. Pieces are sent in step with the
-server: a request on another connection shows that it has read what came before.
+A rejection is one error response and a close: never two responses, never a page. Pieces are sent in step with the
+server: a request on another connection shows that the server has read the previous piece.
 """
 
 import re
@@ -43,7 +43,7 @@ def control(node: RunningNode) -> Iterator[RawConnection]:
 
 
 def answers(raw: bytes, *, head_only: bool = False) -> list[tuple[int, dict[bytes, bytes], bytes]]:
-    """Status, fields and body of every answer; nothing may be left over."""
+    """Status, fields and body of every response; no bytes may be left over."""
     found = []
     while raw:
         head, end, raw = raw.partition(b"\r\n\r\n")
@@ -62,7 +62,7 @@ def answers(raw: bytes, *, head_only: bool = False) -> list[tuple[int, dict[byte
 
 
 def send_all_or_some(connection: RawConnection, data: bytes) -> None:
-    """The server may have refused and closed before the end."""
+    """Send; the server may have responded and closed before the end."""
     try:
         connection.send(data)
     except (BrokenPipeError, ConnectionResetError):
@@ -72,7 +72,7 @@ def send_all_or_some(connection: RawConnection, data: bytes) -> None:
 def in_step(control: RawConnection) -> None:
     """Returns when the server has read everything that was sent before.
 
-    Twice: the first answer may come from the same turn of the loop, before it reads another connection.
+    It asks twice: the first response may come from the same turn of the loop, before it reads another connection.
     """
     for _ in range(2):
         control.send(GOOD)
@@ -143,7 +143,7 @@ def assert_accepted(case: Accepted, raw: bytes, how: str) -> None:
 def split_everywhere(
     node: RunningNode, control: RawConnection, data: bytes, *, half_close: bool = False
 ) -> list[tuple[int, bytes]]:
-    """What comes back when the data is sent in two pieces, for every place where it can be split."""
+    """The responses to the data sent in two pieces, for every position of the split."""
     step = 1 if len(data) <= SPLIT_EVERYWHERE_MAX else -(-len(data) // 50)
     places = range(1, len(data), step)
     connections = [node.connect() for _ in places]
@@ -179,7 +179,7 @@ def half_close_if_open(connection: RawConnection) -> None:
 
 
 def test_9112_9_6_a_refusal_reaches_a_client_that_is_still_sending(node: RunningNode, control: RawConnection) -> None:
-    """A socket that is closed while bytes are on their way resets, and the answer may be lost with it."""
+    """A socket closed while bytes are on their way sends a reset, and the response may be lost."""
     with node.connect() as connection:
         connection.send(post(b"Content-Length: 500000"))
         in_step(control)
@@ -190,7 +190,7 @@ def test_9112_9_6_a_refusal_reaches_a_client_that_is_still_sending(node: Running
 
 
 def test_nothing_smuggled_was_served(node: RunningNode) -> None:
-    """Run after the others: the log has a line for every request that was taken for one."""
+    """Run after the others: the log has a line for everything that was parsed as a request."""
     node.get("/end-of-the-probes")
     wait_for(lambda: b"/end-of-the-probes" in node.access_log.read_bytes(), "the last line in the log")
     assert b"smuggled" not in node.access_log.read_bytes()

@@ -1,4 +1,4 @@
-"""REDbot, which checks a server by the book, finds no error in the answers of a running node."""
+"""REDbot, an HTTP conformance checker, finds no error in the responses of a running node."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Subject:
-    """``supports``: what REDbot has to find working."""
+    """``supports``: the features that REDbot must find working."""
 
     target: str
     status: int = 200
@@ -42,7 +42,7 @@ SUBJECTS = (
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
-    """Target to report. One process looks at all of them."""
+    """Target to report. One REDbot process checks all targets."""
     scratch = tmp_path_factory.mktemp("redbot")
     with RunningNode(write_site(scratch / "site"), scratch) as node:
         urls = [node.url + subject.target for subject in SUBJECTS]

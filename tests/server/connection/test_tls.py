@@ -1,4 +1,4 @@
-"""HTTPS: the same pages byte for byte, certificates that change while the server runs, and handshakes that go wrong."""
+"""HTTPS: the same pages byte for byte, certificates that change at run time, and failing handshakes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the certificate lies."""
+    """The folder of the certificate."""
     return tmp_path_factory.mktemp("tls")
 
 
@@ -60,13 +60,13 @@ def node(root: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def tls(folder: Path, node: RunningNode) -> ssl.SSLContext:  # noqa: ARG001
-    """A client that trusts the certificate of the moment, and no other."""
+    """A client that trusts only the current certificate."""
     return client_context(folder / "certificate.pem")
 
 
 @contextmanager
 def transfer(node: RunningNode, tls: ssl.SSLContext, target: str) -> Iterator[RawConnection]:
-    """A client that asks for a file and reads only the beginning of it."""
+    """A client that requests a file and reads only its beginning."""
     with node.connect(tls=tls) as connection:
         connection.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         connection._buffer = connection._recv(4096)
@@ -103,7 +103,7 @@ def test_a_pipeline_of_small_and_large_is_answered_in_order(node: RunningNode, t
             assert connection.read_reply().body == CONTENT[target]
 
 
-def test_a_reader_that_pauses_gets_everything_and_holds_nobody_up(node: RunningNode, tls: ssl.SSLContext) -> None:
+def test_a_client_that_pauses_gets_everything_and_delays_no_other(node: RunningNode, tls: ssl.SSLContext) -> None:
     with transfer(node, tls, "/large.bin") as slow, transfer(node, tls, "/large.bin") as slower:
         with node.connect(tls=tls) as other:
             assert other.get("/large.bin").body == CONTENT["/large.bin"]
@@ -141,19 +141,19 @@ def test_old_protocols_are_refused_and_http_1_1_is_agreed_on(node: RunningNode, 
     # A hello of TLS 1.0, by hand: clients of today no longer know how.
     hello = b"\x03\x01" + bytes(32) + b"\x00\x00\x02\x00\x2f\x01\x00"
     handshake = b"\x01" + len(hello).to_bytes(3, "big") + hello
-    reply = _say(node, b"\x16\x03\x01" + len(handshake).to_bytes(2, "big") + handshake)
+    reply = send_garbage(node, b"\x16\x03\x01" + len(handshake).to_bytes(2, "big") + handshake)
     assert reply[:1] in (b"", b"\x15")  # nothing, or an alert
 
 
-def _say(node: RunningNode, data: bytes) -> bytes:
-    """Bytes that are no handshake, and all that comes back."""
+def send_garbage(node: RunningNode, data: bytes) -> bytes:
+    """Send bytes that are not a handshake; returns everything that comes back."""
     with node.connect() as connection:
         connection.send(data)
         return connection.read_to_end()
 
 
 def reload(node: RunningNode) -> str:
-    """What the node says to it."""
+    """Reload; returns the node's message about it."""
     said = len(node.stderr)
     node.kill(Signals.SIGHUP)
     wait_for(lambda: len(node.stderr) > said, "an answer to the signal")
@@ -161,7 +161,7 @@ def reload(node: RunningNode) -> str:
 
 
 def test_a_new_certificate_for_new_connections(node: RunningNode, folder: Path) -> None:
-    """Of whatever kind: a client sees the newest, not the kind that it prefers."""
+    """For any key type: a client sees the newest certificate, not the key type that it prefers."""
     with ExitStack() as stack:
         connections = []
         for kind in ("ec", "rsa", "rsa", "ec", "ec"):
@@ -191,7 +191,7 @@ def test_a_bad_certificate_changes_nothing(
                 else:
                     path.write_bytes(content)
                 said = reload(node)
-                assert said.startswith("qosweb: not reloaded, everything stays as it was: --tls-")
+                assert said.startswith("qosweb: not reloaded, nothing has changed: --tls-")
                 assert str(path) in said
                 path.write_bytes(good[path])
                 with node.connect(tls=tls) as connection:
@@ -200,10 +200,10 @@ def test_a_bad_certificate_changes_nothing(
     assert reload(node).startswith("qosweb: reloaded: ")
 
 
-def test_what_is_no_handshake_does_no_harm(node: RunningNode, tls: ssl.SSLContext) -> None:
-    assert b"small small" not in _say(node, b"GET /small.txt HTTP/1.1\r\nHost: localhost\r\n\r\n")
+def test_bytes_that_are_not_a_handshake_do_no_harm(node: RunningNode, tls: ssl.SSLContext) -> None:
+    assert b"small small" not in send_garbage(node, b"GET /small.txt HTTP/1.1\r\nHost: localhost\r\n\r\n")
     for seed in range(20):
-        _say(node, random.Random(seed).randbytes(2000) + b"\n" * 5)
+        send_garbage(node, random.Random(seed).randbytes(2000) + b"\n" * 5)
     for beginning in (b"\x16\x03\x01\xff\xff", b"\x16\x03\x03\x00\x05\x01\x00\x00\x01\x00", b"\x80\x2e\x01\x00\x02"):
         with node.connect() as connection:
             connection.send(beginning)

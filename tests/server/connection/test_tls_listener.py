@@ -1,4 +1,4 @@
-"""Clients of the TLS port count from the moment they connect, also those that never shake hands."""
+"""TLS listener: connections count from their accept, also if they never finish their handshake."""
 
 from __future__ import annotations
 

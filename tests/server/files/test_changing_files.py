@@ -1,4 +1,4 @@
-"""Files that change while they are served: each complete answer is one version, and none is older than allowed."""
+"""Files that change while they are served: each complete response is one version, and none is too old."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def node(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
         (recreate, MIDDLE),
         (rewrite, SMALL),
         (rewrite, MIDDLE),
-        (overwrite, SMALL),  # a larger one takes a while to write, and nobody can tell when that is over
+        (overwrite, SMALL),  # a larger file takes a while to write, with an unknown end
     ],
 )
-def test_versions_are_whole_in_order_and_in_time(
+def test_versions_are_complete_in_order_and_in_time(
     node: RunningNode, root: Path, size: int, change: Callable[[Path, bytes], None]
 ) -> None:
     page = root / f"{change.__name__}-{size}.txt"
@@ -89,7 +89,7 @@ def test_versions_are_whole_in_order_and_in_time(
 
 
 def test_fresh_of_zero_is_never_stale(root: Path, tmp_path: Path) -> None:
-    """Not even by the time that a read takes which others already wait for."""
+    """Not even by the duration of a read that other requests already wait for."""
     page = root / "always.txt"
     page.write_bytes(stamped(0, SMALL))
     with RunningNode(root, tmp_path, "--cache-fresh", "0") as node, Readers(node.port, "/always.txt", 6) as readers:
@@ -102,7 +102,7 @@ def test_fresh_of_zero_is_never_stale(root: Path, tmp_path: Path) -> None:
         assert seen.version == VERSIONS or seen.asked_at <= done_at[seen.version + 1], f"{seen.version} is too old"
 
 
-def test_a_change_that_hides_itself_is_noticed(node: RunningNode, root: Path) -> None:
+def test_a_change_with_the_same_size_and_mtime_is_noticed(node: RunningNode, root: Path) -> None:
     """Same size, modification time set back, long after the last change."""
     pages = {root / "hides.txt": SMALL, root / "hides.bin": MIDDLE}
 
@@ -128,13 +128,13 @@ def test_a_change_that_hides_itself_is_noticed(node: RunningNode, root: Path) ->
 
 
 def pass_time(seconds: float) -> None:
-    """Until what was fresh is so no longer."""
+    """Wait until cached pages are no longer fresh."""
     end = time.monotonic() + seconds
     wait_for(lambda: time.monotonic() > end, "time to pass", 20 + seconds)
 
 
 def begin(node: RunningNode, target: str, *fields: str) -> RawConnection:
-    """A client that asks, reads the first bytes of the answer, and stops reading."""
+    """A client that sends a request, reads the first bytes of the response, and stops reading."""
     connection = node.connect()
     lines = [f"GET {target} HTTP/1.1", "Host: localhost", *fields, "", ""]
     connection.send("\r\n".join(lines).encode())
@@ -176,8 +176,8 @@ def settle(page: Path) -> None:
     wait_for(lambda: time.time() - page.stat().st_ctime > 0.03, "time to pass")
 
 
-def test_what_waits_in_the_buffers_of_a_slow_reader_does_not_change(node: RunningNode, root: Path) -> None:
-    """The server is done, nothing is read yet, and the file is overwritten."""
+def test_bytes_in_the_buffers_of_a_slow_client_do_not_change(node: RunningNode, root: Path) -> None:
+    """The server is done, the client has read nothing yet, and the file is overwritten."""
     page = root / "buffered.bin"
     replace(page, stamped(0, 1 << 20))
     settle(page)

@@ -1,4 +1,4 @@
-"""Disks that fail, folders that vanish, descriptors that run out: an honest answer, no harm to others, and recovery."""
+"""Failing disks, missing folders, exhausted descriptors: a correct error response, no effect on others, recovery."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def node(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
 
 @contextmanager
 def transfer(node: RunningNode, target: str = "/large.bin") -> Iterator[RawConnection]:
-    """A client that asks for a large file and reads only the beginning of it."""
+    """A client that requests a large file and reads only its beginning."""
     with node.connect() as connection:
         connection.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         connection._buffer = connection._recv(4096)
@@ -99,7 +99,7 @@ def test_a_file_truncated_while_it_is_sent(node: RunningNode, root: Path) -> Non
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read")
 def test_a_disk_that_fails(tmp_path: Path) -> None:
-    """The kernel's own files: one whose first byte is an I/O error, and one that is longer than it says."""
+    """Files of the kernel: one whose first byte is an I/O error, and one that is longer than its size."""
     with RunningNode(Path("/proc/self"), tmp_path) as node, node.connect() as connection:
         for errors in (1, 2, 3):
             reply = connection.get("/mem")
@@ -130,7 +130,7 @@ def test_too_many_files_open(node: RunningNode) -> None:
 
 @contextmanager
 def descriptors_left(node: RunningNode, number: int) -> Iterator[None]:
-    """The process may open only ``number`` more files."""
+    """Let the process open only ``number`` more files."""
     pid = node.process.pid
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     used = {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
@@ -160,7 +160,7 @@ def test_no_descriptor_left(node: RunningNode) -> None:
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process cannot be set")
 def test_one_descriptor_left(node: RunningNode, root: Path) -> None:
-    """Enough for the file; the connection is written to without a descriptor of its own."""
+    """Enough for the file; the sender then uses no duplicate of the connection's descriptor."""
     expected = (root / "large.bin").read_bytes()
     with node.connect() as connection:
         assert connection.get("/large.bin").body == expected

@@ -1,4 +1,4 @@
-"""Which file answers which path, over the wire: types, directories, names, methods."""
+"""Static files over the wire: which path gets which file; media types, directories, names, methods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECRET = b"SECRET: outside of the root\n"
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``house/site`` is served; beside it lie things that must not be."""
+    """``house/site`` is served; files next to it must not be."""
     house = tmp_path_factory.mktemp("house")
     root = house / "site"
     (root / "dir" / "sub").mkdir(parents=True)
@@ -139,12 +139,12 @@ def test_a_redirect_never_leads_elsewhere(node: RunningNode, root: Path) -> None
     [
         "/nothing",
         "/nothing/",
-        "/empty/",  # no index, and no list of what is there
+        "/empty/",  # no index, and no directory listing
         "/dir/sub/",
         "/A.txt/",  # a file is no directory
         "/A.txt/index.html",
         "/index.html/",
-        "/a.txt",  # names are what they are: no case folding
+        "/a.txt",  # no case folding
         "/" + "x" * 255,
         "/" + "x" * 256,
         "/" + "x/" * 2000,
@@ -155,7 +155,7 @@ def test_a_redirect_never_leads_elsewhere(node: RunningNode, root: Path) -> None
         "/dir/.well-known/x.txt",
     ],
 )
-def test_what_is_not_there_and_what_is_hidden_look_alike(node: RunningNode, target: str) -> None:
+def test_missing_and_hidden_files_look_alike(node: RunningNode, target: str) -> None:
     reply = node.get(target)
     assert (reply.status, reply.headers["content-type"]) == (404, "text/html; charset=utf-8")
     assert b"no such page" in reply.body

@@ -1,4 +1,4 @@
-"""A disk that does not answer: the request gets its answer all the same, and the connection goes on."""
+"""A disk that hangs: the request gets an error response, and the connection continues."""
 
 from __future__ import annotations
 

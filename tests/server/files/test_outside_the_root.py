@@ -1,4 +1,4 @@
-"""What lies outside the root, or is no page: links, special files and every known way up are refused."""
+"""Files outside the root and special files: symbolic links, devices and path traversal are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECRET = b"SECRET: outside of the root\n"
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``house/site`` is served; beside it lie things that must not be."""
+    """``house/site`` is served; files next to it must not be."""
     house = tmp_path_factory.mktemp("house")
     root = house / "site"
     (root / "dir").mkdir(parents=True)
@@ -59,7 +59,7 @@ def test_links_inside_the_root_are_followed(node: RunningNode, root: Path) -> No
     assert node.get("/known/security.txt").body == b".well-known/security.txt"
 
 
-def test_links_to_where_nothing_is_served_are_refused(node: RunningNode, root: Path) -> None:
+def test_links_out_of_the_root_or_to_hidden_files_are_refused(node: RunningNode, root: Path) -> None:
     links: dict[str, str | Path] = {
         "out.txt": "../secret.txt",
         "out-absolute.txt": root.parent / "secret.txt",
@@ -94,7 +94,7 @@ def test_a_root_that_is_a_link_is_followed_once(root: Path, tmp_path: Path) -> N
 
 
 def test_a_link_that_is_changed_while_it_is_read(node: RunningNode, root: Path) -> None:
-    """It leads in and out of the root, a thousand times a second: what is served lies inside, always."""
+    """It points in and out of the root, alternating a thousand times a second: only the file inside is ever served."""
     inside = {"in.txt": b"inside " * 10, "in.bin": b"inside " * 20_000}
     outside = root.parent / "out.bin"
     outside.write_bytes(SECRET * 5_000)
@@ -127,7 +127,7 @@ def test_a_link_that_is_changed_while_it_is_read(node: RunningNode, root: Path) 
     assert {200, 404} <= seen <= {200, 404, 503}
 
 
-def test_what_is_no_regular_file_is_refused_at_once(node: RunningNode, root: Path) -> None:
+def test_special_files_are_refused_at_once(node: RunningNode, root: Path) -> None:
     os.mkfifo(root / "fifo")
     os.mkfifo(root / "fifo.html")
     names = ["fifo", "fifo.html", "socket"]
@@ -169,7 +169,7 @@ def test_a_file_that_may_not_be_read(root: Path, tmp_path: Path) -> None:
 
 
 def catalogue() -> list[str]:
-    """Every target of the collection of tricks that can stand in a request line."""
+    """Every target of the collection of path traversal tricks that fits into a request line."""
     found: list[str] = []
     for name, function in vars(test_target_tricks).items():
         for mark in getattr(function, "pytestmark", []):
@@ -196,7 +196,7 @@ UPWARDS = (
 
 
 @pytest.mark.parametrize("start", ["/", "/dir/", "/A.txt/", "/.well-known/", "http://localhost/", "//"])
-def test_no_way_leads_up(node: RunningNode, start: str) -> None:
+def test_no_path_leads_out_of_the_root(node: RunningNode, start: str) -> None:
     for step in UPWARDS:
         for depth in range(1, 4):
             for end in ("secret.txt", "outside/", "site/A.txt"):

@@ -1,4 +1,4 @@
-"""The schedule of a paced answer, at times of the test's choosing, on a real transport with small buffers."""
+"""Schedule of a paced response, at simulated times, on a real transport with small buffers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLICE = int(RATE * SLICE_S)
 
 
 class Pair:
-    """A socket pair: the server's transport, and what the client reads."""
+    """A socket pair: the server's transport, and the client's received bytes."""
 
     async def __aenter__(self) -> Pair:
         self.client, server = socket.socketpair()
@@ -42,7 +42,7 @@ class Pair:
         )
 
     async def drain(self) -> bytes:
-        """Take all that there is, until the transport has nothing left."""
+        """Read everything until the transport's buffer is empty."""
         loop = asyncio.get_running_loop()
         got = b""
         while self.transport.get_write_buffer_size():
@@ -55,7 +55,7 @@ class Pair:
     st.integers(0, 3000),
     st.lists(st.floats(0.0005, 0.05), max_size=20),
 )
-def test_what_was_sent_is_what_was_due(size: int, fixed: int, pauses: list[float]) -> None:
+def test_exactly_the_due_bytes_are_sent(size: int, fixed: int, pauses: list[float]) -> None:
     async def run() -> None:
         async with Pair() as pair:
             send = pair.send(SendPacer(asyncio.get_running_loop()), bytes(size), fixed_bytes=fixed)
@@ -78,7 +78,7 @@ def test_what_was_sent_is_what_was_due(size: int, fixed: int, pauses: list[float
     uvloop.run(run())
 
 
-def test_a_slow_reader_gets_one_slice_at_once_and_not_all_that_it_missed() -> None:
+def test_a_slow_client_gets_one_slice_at_once_not_all_missed_bytes() -> None:
     async def run() -> None:
         async with Pair() as pair:
             send = pair.send(SendPacer(asyncio.get_running_loop()), bytes(1 << 20))
@@ -160,10 +160,10 @@ def test_a_channel_that_became_free_a_moment_ago_is_taken_from_then() -> None:
 
 
 @pytest.mark.parametrize(("rate", "fixed"), [(0, 0), (-1, 0), (1, -1)])
-def test_a_channel_that_is_none_is_refused(rate: int, fixed: int) -> None:
+def test_an_invalid_channel_is_refused(rate: int, fixed: int) -> None:
     async def run() -> None:
         async with Pair() as pair:
-            with pytest.raises(ValueError, match="a channel of"):
+            with pytest.raises(ValueError, match="invalid channel"):
                 pair.send(SendPacer(asyncio.get_running_loop()), b"", rate_bps=rate, fixed_bytes=fixed)
 
     uvloop.run(run())

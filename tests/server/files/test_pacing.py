@@ -1,6 +1,6 @@
-"""Paced answers over real sockets: never faster than their channel, whole, and a channel that is always given back.
+"""Paced responses over real sockets: complete, never faster than their channel, and channels are always released.
 
-Only lower bounds on time are asserted: on a busy machine an answer may be late.
+Only lower bounds on time are asserted: on a busy machine a response may be late.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def running(scratch: Path, *options: str) -> RunningNode:
         "wide.bin": LONG,
         "empty.bin": b"",
         "narrow.bin": PAGE[:3000],
-        "slow-page.bin": PAGE,  # minutes: nobody sees the end of it
+        "slow-page.bin": PAGE,  # takes minutes: no test waits for its end
         "slow-file.bin": FILE,
     }.items():
         (root / name).write_bytes(content)
@@ -69,14 +69,14 @@ def settled(node: RunningNode) -> bool:
     return node.metric("qosweb_requests_in_service") == 0
 
 
-def test_a_page_from_memory_takes_as_long_as_its_channel_says(node: RunningNode) -> None:
+def test_a_page_from_memory_is_paced(node: RunningNode) -> None:
     for _ in range(2):  # the second time it is in memory
         began = monotonic()
         assert node.get("/page.bin").body == PAGE
         assert monotonic() - began >= len(PAGE) / RATE - EARLY_S
 
 
-def test_so_does_a_file_from_disk_and_a_part_of_it(node: RunningNode) -> None:
+def test_a_file_from_disk_and_a_part_of_it_are_paced(node: RunningNode) -> None:
     began = monotonic()
     assert node.get("/file.bin").body == FILE
     assert monotonic() - began >= len(FILE) / RATE - EARLY_S
@@ -92,7 +92,7 @@ def test_so_does_a_file_from_disk_and_a_part_of_it(node: RunningNode) -> None:
     assert monotonic() - began >= len(reply.body) / RATE - EARLY_S
 
 
-def test_answers_without_a_body_are_whole(node: RunningNode) -> None:
+def test_responses_without_a_body_are_complete(node: RunningNode) -> None:
     with node.connect() as connection:
         head = connection.get("/page.bin", method="HEAD")
         assert head.headers["content-length"] == str(len(PAGE))
@@ -124,7 +124,7 @@ def test_a_class_has_its_own_channel(node: RunningNode) -> None:
     assert (line["bytes"], line["decision"]) == (3 * len(PAGE), "served")
 
 
-def test_a_client_that_goes_away_gives_its_channel_back(node: RunningNode) -> None:
+def test_a_client_that_disconnects_releases_its_channel(node: RunningNode) -> None:
     for path in ("/slow-page.bin", "/slow-file.bin"):
         with node.connect() as connection:
             connection.send(f"GET {path}?gone HTTP/1.1\r\nHost: gone.example\r\n\r\n".encode())
@@ -180,6 +180,6 @@ def test_a_node_alone_without_a_specification_has_channels_too(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("value", ["2MB", "fast", "0KB/s", "-1MB/s", "1MB/week", "0"])
-def test_a_capacity_that_is_none_is_refused(value: str) -> None:
+def test_an_invalid_capacity_is_refused(value: str) -> None:
     with pytest.raises(UsageError, match="--capacity: "):
         gather({"root": "site", "capacity": value}, {}, {}, "")

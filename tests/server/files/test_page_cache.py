@@ -1,4 +1,4 @@
-"""The page store under pressure: its memory is bounded, what is used stays, one read serves all who wait for it."""
+"""Page cache under memory pressure: its memory is bounded, used pages stay, one read serves all waiting requests."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_no_memory_at_all(root: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1000, 2 << 20])
-def test_one_read_serves_all_who_wait(node: RunningNode, root: Path, size: int) -> None:
-    """The page is moments old, which makes the first read wait a little."""
+def test_one_read_serves_all_waiting_requests(node: RunningNode, root: Path, size: int) -> None:
+    """The page is new, which makes the first read wait a little."""
     content = random.Random(size).randbytes(size)
     with ExitStack() as stack:
         clients = [stack.enter_context(node.connect()) for _ in range(40)]
@@ -107,7 +107,7 @@ def test_one_read_serves_all_who_wait(node: RunningNode, root: Path, size: int) 
     assert misses(node) - before == 1
 
 
-def test_who_goes_away_takes_nobody_along(node: RunningNode, root: Path) -> None:
+def test_a_client_that_disconnects_does_not_affect_others(node: RunningNode, root: Path) -> None:
     with ExitStack() as stack:
         clients = [stack.enter_context(node.connect()) for _ in range(40)]
         before = misses(node)
@@ -122,7 +122,7 @@ def test_who_goes_away_takes_nobody_along(node: RunningNode, root: Path) -> None
     wait_for(lambda: node.metric("qosweb_requests_in_service") == 0, "nobody to be left inside")
 
 
-def test_what_is_gone_frees_its_memory(tmp_path: Path) -> None:
+def test_a_deleted_page_frees_its_memory(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     pages = [tmp_path / "site" / f"{at}.txt" for at in range(30)]
     with RunningNode(tmp_path / "site", tmp_path, "--cache-fresh", "0") as node, node.connect() as connection:

@@ -1,4 +1,4 @@
-"""The page store and what it reads, in this process: what timing alone would show too rarely over a socket."""
+"""Page store in this process: cases whose timing would be too rare over a socket."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def read(root: Path, file_max: int = 1000) -> Resource:
 
 
 @pytest.mark.parametrize("file_max", [1000, 0])
-def test_a_file_of_this_moment_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_max: int) -> None:
-    """Two writes within the grain of the clock look alike: the first is not taken for the last."""
+def test_a_file_written_just_now_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_max: int) -> None:
+    """Two writes within the clock's resolution look alike: the first must not be taken for the last."""
     page = tmp_path / "page.txt"
     page.write_bytes(b"half")
     sleeps: list[float] = []
@@ -57,7 +57,7 @@ def test_choices_are_few_and_short(tmp_path: Path) -> None:
 
 
 class SlowDisk:
-    """In the place of ``load``: two reads, each of which waits until it is let go and gives what it is told to."""
+    """Replaces ``load``: two reads that block until released and return a chosen result."""
 
     def __init__(self) -> None:
         self.results: list[Callable[[], Resource]] = []
@@ -90,7 +90,7 @@ def new_store(root: Path, fresh_s: float) -> PageStore:
 
 
 class Client:
-    """Asks at once and waits."""
+    """Requests at once and waits."""
 
     def __init__(self, pages: PageStore) -> None:
         self._answer: asyncio.Future[Loaded] = asyncio.get_running_loop().create_future()
@@ -129,7 +129,7 @@ async def _who_comes_later(root: Path, disk: SlowDisk, fresh_s: float, reads: in
 
 
 @pytest.mark.parametrize(("fresh_s", "reads"), [(3600.0, 1), (0.0, 2)])
-def test_a_read_that_began_too_early_does_not_serve_who_comes_later(
+def test_a_read_that_began_too_early_does_not_serve_later_requests(
     tmp_path: Path, disk: SlowDisk, fresh_s: float, reads: int
 ) -> None:
     asyncio.run(_who_comes_later(tmp_path, disk, fresh_s, reads))
@@ -163,6 +163,6 @@ async def _one_that_fails(root: Path, disk: SlowDisk, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [NotServed("page"), OSError(5, "I/O error"), MemoryError(), ValueError("a fault")])
-def test_nobody_waits_in_vain(tmp_path: Path, disk: SlowDisk, error: Exception) -> None:
-    """Whatever goes wrong, in the read or in one of those who wait for it, and the next read is as good as any."""
+def test_every_waiter_gets_a_result(tmp_path: Path, disk: SlowDisk, error: Exception) -> None:
+    """Whatever fails, in the read or in a waiting request, the next read works."""
     asyncio.run(_one_that_fails(tmp_path, disk, error))

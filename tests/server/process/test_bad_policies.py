@@ -1,4 +1,4 @@
-"""A bad policy changes nothing anywhere; one that is bad only at times stops nobody when the time comes."""
+"""An invalid policy changes nothing on any node; a policy that is invalid only at times stops no node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNREADABLE = "</a>.server_resource >> 10 apples\n"
 
 
 def put(node: RunningNode, text: str) -> tuple[int, str]:
-    """What `PUT /policy` answers."""
+    """The response to `PUT /policy`."""
     request = urllib.request.Request(
         f"http://127.0.0.1:{node.admin_port}/policy",
         data=text.encode(),
@@ -64,7 +64,7 @@ def test_a_bad_policy_changes_nothing_anywhere(tmp_path: Path) -> None:
 
 
 def logged(cluster: RunningCluster, name: str) -> list[str]:
-    """The policies of a node, as they came into force."""
+    """The policies of a node in the order in which they came into force."""
     return [str(line["text"]) for line in cluster.events(name, "policy")]
 
 

@@ -1,4 +1,4 @@
-"""SIGHUP looks at the root anew: a link that leads to another release, or to nowhere."""
+"""SIGHUP resolves the root again: a symbolic link that points to another release, or is dangling."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_root_that_is_a_link_leads_to_the_new_release_after_sighup(tmp_path: P
         assert node.get("/page.txt").body == b"two"
 
 
-def test_a_new_admin_token_is_taken_up_and_a_bad_one_is_not(tmp_path: Path) -> None:
+def test_a_new_admin_token_is_used_unless_it_is_invalid(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     token = tmp_path / "token"
     token.write_text("the-first-token-1\n")

@@ -1,4 +1,4 @@
-"""A node and its signals: it ends in order, hurries when told twice, reloads, and tells systemd."""
+"""Signals of a node: graceful shutdown, immediate stop at the second signal, reload, systemd notifications."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.contextmanager
 def transfer(node: RunningNode, tls: ssl.SSLContext | None = None) -> Iterator[RawConnection]:
-    """A transfer that has begun and waits for its reader."""
+    """A transfer that has begun and waits for its client."""
     with node.connect(tls=tls) as connection:
         connection.send(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b" 200 OK" in connection._read_until(b"\r\n\r\n")
@@ -56,7 +56,7 @@ def has_said(node: RunningNode, words: str) -> bool:
 # SIGTERM
 
 
-def test_sigterm_lets_a_transfer_end_and_nobody_else_in(site: Path, tmp_path: Path) -> None:
+def test_sigterm_lets_a_transfer_finish_and_accepts_no_connections(site: Path, tmp_path: Path) -> None:
     with RunningNode(site, tmp_path, "--grace", LONG) as node, transfer(node) as busy:
         with node.connect() as idle, node.connect() as silent:
             assert idle.get("/").status == 200
@@ -140,7 +140,7 @@ def assert_one_line_of_a_broken_transfer(node: RunningNode) -> None:
     assert 0 < line["bytes"] < LARGE
 
 
-def test_nobody_reading_stderr_is_no_reason_to_die(tmp_path: Path) -> None:
+def test_a_closed_stderr_does_not_stop_the_node(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     page = tmp_path / "site" / "index.html"
     page.write_text("old")
@@ -188,7 +188,7 @@ def test_sighup_changes_the_certificate_unless_it_is_bad(site: Path, tmp_path: P
             assert connection.get("/").status == 200
         certificate.write_text("not a certificate")
         node.kill(Signals.SIGHUP)
-        wait_for(lambda: has_said(node, "not reloaded, everything stays as it was: --tls-cert"), "the refusal")
+        wait_for(lambda: has_said(node, "not reloaded, nothing has changed: --tls-cert"), "the refusal")
         with node.connect(tls=old) as connection:
             assert connection.get("/").status == 200
         write_certificate(tmp_path / "tls")
@@ -207,7 +207,7 @@ SO_TIMESTAMPNS = 35  # of Linux; Python does not name it
 
 
 class NotifySocket:
-    """What systemd holds at the other end of NOTIFY_SOCKET."""
+    """systemd's end of NOTIFY_SOCKET."""
 
     def __init__(self, address: str) -> None:
         self.sent_s = 0.0  # when the last message was sent, by the kernel

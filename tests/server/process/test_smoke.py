@@ -1,4 +1,4 @@
-"""A node starts, serves a page, and stops in order."""
+"""A node starts, serves a page, and shuts down."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from tests.support.nodes import RunningNode
 from tests.support.waiting import wait_for
 
 
-def test_a_node_serves_a_page_and_writes_it_down(tmp_path: Path) -> None:
+def test_a_node_serves_a_page_and_logs_it(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "index.html").write_text("<p>hello")
     with RunningNode(tmp_path / "site", tmp_path) as node:

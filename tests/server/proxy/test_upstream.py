@@ -1,4 +1,4 @@
-"""A node in front of another server: what is no file here is asked there, streamed both ways, and written anew."""
+"""Reverse proxy: requests that are not for a file go to the upstream server, streamed in both directions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADER = b"HTTP/1.1 200 OK\r\n"
 
 
 def script(talk: Talk) -> None:
-    """A server that does what the path says."""
+    """An upstream server whose behaviour depends on the path."""
     match talk.path.partition("?")[0]:
         case "/ok":
             talk.send(OK)
@@ -114,7 +114,7 @@ def node(server: MisbehavingServer, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def impatient(server: MisbehavingServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    """One that gives up soon whom it waits for."""
+    """A node with a short upstream timeout."""
     with in_front(
         server, tmp_path_factory.mktemp("impatient"), "--upstream-timeout", "1s", "--send-timeout", "1s"
     ) as one:
@@ -131,11 +131,11 @@ def in_front(server: MisbehavingServer, scratch: Path, *options: str) -> Iterato
 
 
 def line_of(node: RunningNode, mark: str) -> dict[str, object]:
-    """The line of the log of the request whose host is ``mark``."""
+    """The log line of the request with the host ``mark``."""
     return wait_for(lambda: next((line for line in node.log() if line["host"] == mark), None), f"the line of {mark}")
 
 
-def test_files_come_first_and_the_rest_from_there(node: RunningNode) -> None:
+def test_files_come_first_and_other_requests_go_upstream(node: RunningNode) -> None:
     with node.connect() as connection:
         assert connection.get("/file.txt").body == b"a file"
         assert connection.get("/anything?x=1").body == b"there"
@@ -145,7 +145,7 @@ def test_files_come_first_and_the_rest_from_there(node: RunningNode) -> None:
         assert connection.get("/file.txt", method="DELETE").body == b"there"  # not a question for a file
 
 
-def test_what_goes_out_is_written_anew(node: RunningNode) -> None:
+def test_forwarded_heads_are_serialised_anew(node: RunningNode) -> None:
     reply = node.get("//a//head/../x", "X: 1")
     assert reply.status == 400  # never asked there
     sent = "GET http://shop.example:99/head?q=%41&b=c HTTP/1.1\r\nHost: other\r\nConnection: close, X-Secret\r\n"
@@ -167,7 +167,7 @@ def test_what_goes_out_is_written_anew(node: RunningNode) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PURGE"])
-def test_bodies_go_there_by_length(node: RunningNode, method: str) -> None:
+def test_bodies_with_a_length_are_forwarded(node: RunningNode, method: str) -> None:
     with node.connect() as connection:
         for body in (b"x", LARGE, b""):
             connection.send(
@@ -182,7 +182,7 @@ def test_bodies_go_there_by_length(node: RunningNode, method: str) -> None:
                 assert reply.body == b"ok"
 
 
-def test_chunked_bodies_go_there_and_what_follows_is_the_next_request(node: RunningNode) -> None:
+def test_chunked_bodies_are_forwarded_and_the_next_request_follows(node: RunningNode) -> None:
     pieces = [LARGE[:10], LARGE[10:70_000], LARGE[70_000:900_000]]
     chunks = b"".join(b"%x;e=1\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
     with node.connect() as connection:
@@ -219,7 +219,7 @@ def test_ambiguous_bodies_are_refused_and_end_the_connection(node: RunningNode, 
         assert connection.is_closed()
 
 
-def test_a_client_that_expects_to_be_asked_is_asked(node: RunningNode) -> None:
+def test_expect_100_continue_is_answered(node: RunningNode) -> None:
     with node.connect() as connection:
         connection.send(b"POST /echo HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
         assert connection._read_until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -267,7 +267,7 @@ def test_an_answer_without_a_length_is_chunked_or_ends_the_connection(node: Runn
             assert body == whole
 
 
-def test_answers_keep_what_is_theirs(node: RunningNode) -> None:
+def test_responses_keep_their_own_fields(node: RunningNode) -> None:
     with node.connect() as connection:
         reply = connection.get("/closing")
         assert reply.body == b"ok"
@@ -299,24 +299,26 @@ def test_answers_keep_what_is_theirs(node: RunningNode) -> None:
         ("/gzip-coding", 502),
     ],
 )
-def test_no_answer_from_there_is_an_answer_here(node: RunningNode, path: str, status: int) -> None:
+def test_an_upstream_failure_becomes_an_error_response(node: RunningNode, path: str, status: int) -> None:
     with node.connect() as connection:
         reply = connection.get(path)
         assert reply.status == status
-        assert b"The server behind this one" in reply.body
+        assert b"upstream server" in reply.body
         assert connection.get("/ok").body == b"ok"
 
 
-def test_nor_is_one_that_takes_too_long_waited_for(impatient: RunningNode) -> None:
+def test_a_slow_upstream_becomes_a_504(impatient: RunningNode) -> None:
     with impatient.connect() as connection:
         reply = connection.get("/hang")
         assert reply.status == 504
-        assert b"The server behind this one" in reply.body
+        assert b"upstream server" in reply.body
         assert connection.get("/file.txt").body == b"a file"
 
 
 @pytest.mark.parametrize("path", ["/half", "/half-chunked", "/bad-chunk", "/stall"])
-def test_half_an_answer_is_not_taken_for_a_whole_one(node: RunningNode, impatient: RunningNode, path: str) -> None:
+def test_an_incomplete_response_is_not_taken_for_a_complete_one(
+    node: RunningNode, impatient: RunningNode, path: str
+) -> None:
     node = impatient if path == "/stall" else node
     host = path[1:] + ".example"
     with node.connect() as connection:
@@ -335,7 +337,7 @@ def test_a_header_that_is_folded_is_refused_or_unfolded(node: RunningNode) -> No
         assert reply.status == 502 or (reply.status == 200 and "x-b" not in reply.headers)
 
 
-def test_an_answer_before_the_body_is_there_ends_the_connection(node: RunningNode) -> None:
+def test_a_response_before_the_end_of_the_body_closes_the_connection(node: RunningNode) -> None:
     with node.connect() as connection:
         connection.send(b"POST /early HTTP/1.1\r\nHost: h\r\nContent-Length: 10000000\r\n\r\nxxx")
         reply = connection.read_reply()
@@ -356,7 +358,7 @@ def test_a_body_that_stops_is_given_up(node: RunningNode, impatient: RunningNode
         wait_for(lambda one=one: one.metric("qosweb_requests_in_service") == 0, "nothing in service")  # type: ignore[misc]
 
 
-def test_a_client_that_goes_away_takes_its_request_with_it(tmp_path: Path) -> None:
+def test_a_client_that_disconnects_cancels_its_upstream_request(tmp_path: Path) -> None:
     ended: list[bool] = []
 
     def listen(talk: Talk) -> None:
@@ -378,7 +380,7 @@ def test_a_client_that_goes_away_takes_its_request_with_it(tmp_path: Path) -> No
 
 
 def test_back_pressure_both_ways(tmp_path: Path) -> None:
-    """What neither side takes is not in the node: it stays where it comes from."""
+    """Bytes that one side does not read stay at the other side, not in the node."""
     total = 100 << 20
     moved = [0, 0]
 
@@ -394,7 +396,7 @@ def test_back_pressure_both_ways(tmp_path: Path) -> None:
             talk.hang()
 
     def push(client: RawConnection) -> None:
-        """Send until nobody takes it for a while."""
+        """Send until the peer reads nothing for a while."""
         client.sock.settimeout(3)
         with contextlib.suppress(TimeoutError):
             while moved[1] < total:
@@ -419,7 +421,7 @@ def test_back_pressure_both_ways(tmp_path: Path) -> None:
         assert len(down.read_reply().body) == total
 
 
-def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+def test_an_upstream_that_does_not_exist(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     with RunningNode(tmp_path / "site", tmp_path, "--upstream", f"http://127.0.0.1:{free_port()}") as node:
         reply = node.get("/x")
@@ -427,7 +429,7 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
         assert b"cannot be reached" in reply.body
 
 
-def test_servers_in_a_circle_notice(tmp_path: Path) -> None:
+def test_forwarding_loops_are_detected(tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "site").mkdir()
     url = f"http://127.0.0.1:{port}"
@@ -435,7 +437,7 @@ def test_servers_in_a_circle_notice(tmp_path: Path) -> None:
         assert node.get("/x").status == 508
 
 
-def test_answers_from_there_are_paced_too_and_draining_waits_for_them(tmp_path: Path) -> None:
+def test_upstream_responses_are_paced_and_draining_waits_for_them(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     with (
         MisbehavingServer(script) as server,
@@ -451,7 +453,7 @@ def test_answers_from_there_are_paced_too_and_draining_waits_for_them(tmp_path: 
         assert node.process.wait(20) == 0
 
 
-def test_link_fields_from_there_count(tmp_path: Path) -> None:
+def test_link_fields_of_upstream_responses_count(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     spec = tmp_path / "site.webqos"
     spec.write_text("links(</link>).server_resource > 10%\n")

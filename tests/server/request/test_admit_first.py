@@ -1,4 +1,4 @@
-"""Requests are admitted before their page is looked for: a denial costs no disk access, and a 404 counts."""
+"""Admission comes before the page lookup: a denial costs no disk access, and a 404 counts in its class."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_rule_on_files_has_them_looked_up_first(site: Path, tmp_path: Path) ->
         assert lookups(node) == FILES
 
 
-def test_what_is_not_there_counts_in_its_class(site: Path, tmp_path: Path) -> None:
+def test_a_404_counts_in_its_class(site: Path, tmp_path: Path) -> None:
     with running(site, tmp_path) as node:
         for path, status in (("/gone/page", 404), ("/dir/sub", 301), ("/dir/", 404)):
             reply = node.get(path)
@@ -91,7 +91,7 @@ def test_what_is_not_there_counts_in_its_class(site: Path, tmp_path: Path) -> No
         assert found.keys() == {404, 503}  # and is bounded with it
 
 
-def test_a_file_that_is_not_in_memory_is_settled_with_its_real_size(site: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_in_memory_is_charged_with_its_real_size(site: Path, tmp_path: Path) -> None:
     with running(site, tmp_path, SPEC + "set channel = 1MB in 100ms\n", "--capacity", "100MB/s") as node:
         assert len(node.get("/large/0.bin").body) == LARGE
         cost = HEAD_BYTES + LARGE
@@ -105,7 +105,7 @@ def test_a_file_that_is_not_in_memory_is_settled_with_its_real_size(site: Path, 
 
 
 def test_a_response_time_is_kept_for_a_file_that_was_not_in_memory(site: Path, tmp_path: Path) -> None:
-    """Its channel follows the size: at that of a mean request it would take 18 times as long."""
+    """Its channel follows the size: at the rate for a mean request it would take 18 times as long."""
     spec = "set channel = 1KB in 1s\n</large>.response_time < 500ms\n"
     with running(site, tmp_path, spec, "--capacity", "100MB/s") as node:
         assert len(node.get("/large/0.bin").body) == LARGE

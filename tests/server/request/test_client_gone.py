@@ -1,4 +1,4 @@
-"""A client that leaves while its request waits: the queue forgets it, and the log says that it waited."""
+"""A client that disconnects while its request is queued: the request leaves the queue, and the log has its wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SPEC = "set lifetime = 60s\nset channel = 1MB in 1s\n</c>.server_resource > 50%\n"
 
 
-def test_who_gives_up_has_waited_and_was_not_served(tmp_path: Path) -> None:
+def test_a_client_that_disconnects_in_the_queue_is_logged_as_not_served(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site", {"c": 64 * KIB * KIB})
     (tmp_path / "site.webqos").write_text(SPEC)
     options = ("--spec", str(tmp_path / "site.webqos"), "--capacity", "1MB/s")

@@ -1,4 +1,4 @@
-"""Validators and conditional requests: RFC 9110 sections 8.8 and 13, of pages in memory and of files on disk."""
+"""Conditional requests and validators (RFC 9110 sections 8.8 and 13), for pages in memory and files on disk."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def node(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
 
 
 def status_of(node: RunningNode, target: str, *fields: str, method: str = "GET") -> int:
-    """The status; what comes with it has to fit."""
+    """The status; the rest of the response must match it."""
     full = node.get(target)
     reply = node.get(target, *fields, method=method)
     if reply.status == 200 and method == "GET":
@@ -104,7 +104,7 @@ def test_tags_of_large_files_are_equal_for_equal_size_and_time(node: RunningNode
         assert other.get("/touched.bin").headers["etag"] != node.get(LARGE).headers["etag"]
 
 
-def test_a_time_to_come_is_not_told(node: RunningNode, root: Path) -> None:
+def test_last_modified_is_never_in_the_future(node: RunningNode, root: Path) -> None:
     """8.8.2.1: Last-Modified must not be later than Date."""
     write(root / "future.txt", b"from the future", 4_000_000_000)
     headers = node.get("/future.txt").headers
@@ -138,7 +138,7 @@ def test_modified_since(node: RunningNode, target: str, date: str) -> None:
 
 
 @pytest.mark.parametrize("date", ["yesterday", "", "0", "Tue, 31 Feb 2023 00:00:00 GMT", f"{MODIFIED}, {MODIFIED}"])
-def test_what_is_no_date_is_no_condition(node: RunningNode, date: str) -> None:
+def test_an_invalid_date_is_no_condition(node: RunningNode, date: str) -> None:
     assert status_of(node, SMALL, f"If-Modified-Since: {date}") == 200
     assert status_of(node, SMALL, f"If-Unmodified-Since: {date}") == 200
 
@@ -171,13 +171,13 @@ def test_13_2_2_precedence(node: RunningNode, target: str) -> None:
         assert status_of(node, target, *fields) == status, fields
 
 
-def test_what_is_not_there_has_no_conditions(node: RunningNode) -> None:
+def test_a_404_ignores_conditions(node: RunningNode) -> None:
     for condition in ("If-Match: *", "If-None-Match: *", f"If-Modified-Since: {AFTER}"):
         assert status_of(node, "/nothing", condition) == 404
 
 
 def test_a_304_keeps_the_connection(node: RunningNode) -> None:
-    """The next answer begins right after the empty line."""
+    """The next response begins right after the empty line."""
     with node.connect() as connection:
         for _ in range(3):
             assert connection.get(SMALL, "If-None-Match: *").status == 304

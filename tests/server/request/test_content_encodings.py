@@ -1,4 +1,4 @@
-"""Encoded neighbours: ``page.css.gz``, ``.br`` or ``.zst`` is sent in the place of ``page.css`` if it is accepted."""
+"""Precompressed variants: ``page.css.gz``, ``.br`` or ``.zst`` is sent for ``page.css`` if the client accepts it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def node(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
 
 
 def coding_of(reply: Reply) -> str | None:
-    """The coding of an answer with one of the FORMS; that form's bytes must be its body."""
+    """The coding of a response with one of the FORMS; its body must be the bytes of that form."""
     coding = reply.headers.get("content-encoding")
     assert (reply.status, reply.body) == (200, FORMS[coding])
     return coding
@@ -219,7 +219,7 @@ def test_a_form_that_comes_and_goes(node: RunningNode, root: Path) -> None:
 
 
 def test_a_settled_page_notices_a_new_form(node: RunningNode, root: Path) -> None:
-    """A page that has not changed for a while is only looked at, not read: its neighbours are looked at too."""
+    """A page that has not changed for a while is checked, not read: its variants are checked, too."""
     write_forms(root, "settled.css")
     asked_with(node, "/settled.css", "gzip")
 

@@ -1,4 +1,4 @@
-"""What a client is told that is not served: 429 for a bound on who asks, 503 for anything else, and why."""
+"""Denials: 429 for a limit on the client, 503 for all other reasons, each with its reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
 
 
 def crowd(node: RunningNode, target: str, *fields: str, source: str = "127.0.0.1") -> list[Reply]:
-    """The answers to some requests at once."""
+    """The responses to some concurrent requests."""
     with ExitStack() as stack:
         clients = [stack.enter_context(RawConnection(node.port, source=source)) for _ in range(CROWD)]
         head = "".join(f"{field}\r\n" for field in fields)
@@ -53,7 +53,7 @@ def decision(reply: Reply) -> str:
 
 
 def denied(replies: list[Reply], reason: str, status: int) -> list[Reply]:
-    """The denials for this reason. On a slow machine others may have waited for too long before they were judged."""
+    """The denials with this reason. On a slow machine others may have expired first."""
     assert {decision(reply) for reply in replies} - {LATE} == {"served", f"denied; reason={reason}"}
     found = [reply for reply in replies if decision(reply) == f"denied; reason={reason}"]
     assert {reply.status for reply in found} == {status}
@@ -69,16 +69,16 @@ def denied(replies: list[Reply], reason: str, status: int) -> list[Reply]:
     ],
     ids=["address", "cookie"],
 )
-def test_a_bound_on_who_asks_is_429(node: RunningNode, fields: tuple[str, ...], source: str, bound: str) -> None:
+def test_a_client_limit_is_429(node: RunningNode, fields: tuple[str, ...], source: str, bound: str) -> None:
     for reply in denied(crowd(node, "/a/page", *fields, source=source), "client_bound", 429):
         assert bound in reply.body.decode()
 
 
-def test_it_is_no_bound_on_others(node: RunningNode) -> None:
+def test_a_client_limit_does_not_affect_others(node: RunningNode) -> None:
     assert {decision(reply) for reply in crowd(node, "/a/page")} - {LATE} == {"served"}
 
 
-def test_a_bound_on_pages_is_503(node: RunningNode) -> None:
+def test_a_limit_on_pages_is_503(node: RunningNode) -> None:
     for reply in denied(crowd(node, "/b/page", source="127.0.0.2"), "bound", 503):
         assert "over a bound (&lt;/b&gt;.num_requests &lt; 2)" in reply.body.decode()
 

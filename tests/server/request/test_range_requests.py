@@ -1,4 +1,4 @@
-"""Ranges: RFC 9110 section 14, every byte compared, of pages in memory and of files on disk."""
+"""Range requests (RFC 9110 section 14): every byte compared, for pages in memory and files on disk."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
 
 @pytest.fixture
 def connection(node: RunningNode) -> Iterator[RawConnection]:
-    """One connection for many answers: a byte too many or too few spoils the next one."""
+    """One connection for many responses: a byte too many or too few breaks the next one."""
     with node.connect() as connection:
         yield connection
 
 
 def parts_of(reply: Reply, kind: str, size: int) -> list[tuple[int, bytes]]:
-    """The parts of a multipart/byteranges body, each with where it begins; nothing may stand around them."""
+    """The parts of a multipart/byteranges body, each with its offset; no bytes may surround them."""
     boundary = reply.headers["content-type"].removeprefix("multipart/byteranges; boundary=").encode()
     assert re.fullmatch(rb"[0-9a-zA-Z]{16,70}", boundary)
     rest = reply.body
@@ -67,7 +67,7 @@ def parts_of(reply: Reply, kind: str, size: int) -> list[tuple[int, bytes]]:
 
 
 @every
-def test_a_whole_page_says_that_it_has_ranges(connection: RawConnection, target: str) -> None:
+def test_a_complete_page_has_accept_ranges(connection: RawConnection, target: str) -> None:
     reply = connection.get(target)
     assert (reply.status, reply.headers["accept-ranges"]) == (200, "bytes")
     assert reply.body == CONTENT[target]
@@ -96,7 +96,7 @@ def test_single_ranges(connection: RawConnection, target: str) -> None:
         (f"{size // 3}-{size * 2 // 3}", size // 3, size * 2 // 3),
         ("0-99,100-199", 0, 199),  # touching: one
         ("100-199,0-149", 0, 199),  # overlapping: one
-        (f"0-9,{size}-", 0, 9),  # what is not there is left out
+        (f"0-9,{size}-", 0, 9),  # ranges beyond the end are left out
     ):
         reply = connection.get(target, f"Range: bytes={value}")
         assert (reply.status, reply.headers["content-range"]) == (206, f"bytes {first}-{last}/{size}"), value
@@ -160,7 +160,7 @@ def test_14_2_only_get_has_ranges(connection: RawConnection, target: str) -> Non
 
 
 @every
-def test_nothing_of_what_is_asked_for_exists(connection: RawConnection, target: str) -> None:
+def test_unsatisfiable_ranges(connection: RawConnection, target: str) -> None:
     size = len(CONTENT[target])
     for value in (f"{size}-", f"{size}-{size + 5}", "99999999999999999999999-", "-0", f"{size}-,{size + 9}-"):
         reply = connection.get(target, f"Range: bytes={value}")
@@ -168,7 +168,7 @@ def test_nothing_of_what_is_asked_for_exists(connection: RawConnection, target: 
         assert reply.headers["content-type"] == "text/html; charset=utf-8"
 
 
-def test_ranges_of_nothing(connection: RawConnection) -> None:
+def test_ranges_of_an_empty_page(connection: RawConnection) -> None:
     for value, status in (("0-", 416), ("0-0", 416), ("-0", 416), ("-1", 200)):
         reply = connection.get("/empty.txt", f"Range: bytes={value}")
         assert reply.status == status, value

@@ -1,4 +1,4 @@
-"""A ticket behind a target: neither the page, nor the class, nor the log knows of it."""
+"""A ticket in the target: page, class and log do not depend on it."""
 
 from __future__ import annotations
 
