@@ -1,9 +1,9 @@
-"""The whole analysis of logs that are complete, on one session: from sources and limits to findings.
+"""Batch analysis: runs all Spark queries over complete logs and returns the findings.
 
-The lines are read once for all sums, without the text of bad ones. They are read again only for questions about single
-lines (those that show a violation, bad ones, pages that were accessed), and where a policy that is not at the beginning
-of the logs promises a response time.
-Neighbours: ``findings`` judges; ``stream`` does the same for logs that grow.
+All sums come from a single pass over the lines, which skips the text of bad lines. The lines are read again only for
+queries about single lines (evidence of a violation, bad lines, accessed pages), and where a policy that appears late in
+the logs has a response time that the first pass did not know.
+Neighbours: ``findings`` judges; ``follow.stream`` does the same for growing logs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The public interface of the analysis: sessions, logs as DataFrames, and verdicts. ``qosweb.analytics`` exports it.
+"""Public Python interface of the analysis: sessions, logs as DataFrames, verdicts. ``qosweb.analytics`` exports it.
 
 PySpark is imported when a function is called. The README of this package documents columns, options and the report.
 """

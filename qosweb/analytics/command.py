@@ -1,4 +1,4 @@
-"""``qosweb analyze``: reads the options, runs the analysis on a session, and writes down what was found."""
+"""The command ``qosweb analyze``: checks the options, runs the analysis on a Spark session, writes the report."""
 
 from __future__ import annotations
 

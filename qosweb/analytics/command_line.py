@@ -1,4 +1,4 @@
-"""``qosweb analyze`` on the command line: its options. Light: nothing of Spark is imported here."""
+"""Command-line options of ``qosweb analyze``. Imports nothing of Spark."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""From what was added up of the lines to verdicts and tables.
+"""Turns the sums over the log lines into verdicts, tables and notes.
 
-The order: events (who was there, what was promised), verdicts on the driver over the sums by slot, some windows at a
-time (``ROWS_AT_ONCE``), then the tables. So the driver holds what it writes down, and no more for a longer log.
-Neighbours: ``analysis`` gathers from files that are complete, ``stream`` from logs that grow.
+The order: events (members, policies), then verdicts, which the driver computes from the sums by slot, a bounded number
+of rows at a time (``ROWS_AT_ONCE``), then the tables. So the memory of the driver is bounded by the size of the report,
+not by the length of the log.
+Neighbours: ``analysis`` supplies the sums of complete logs, ``follow.stream`` those of growing logs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``qosweb analyze`` with what cannot work: one line, exit code 2, and no Spark is started for it."""
+"""``qosweb analyze`` with invalid options: one line on standard error, exit code 2, and Spark is not started."""
 
 from __future__ import annotations
 

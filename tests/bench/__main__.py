@@ -1,4 +1,4 @@
-"""``./dev bench NAME``: run one of the benchmarks in this folder."""
+"""``./dev bench NAME``: runs one of the benchmarks in this folder."""
 
 import importlib
 import sys

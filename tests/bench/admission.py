@@ -1,15 +1,15 @@
-"""``./dev bench admission``: what keeping promises costs a request that finds room.
+"""``./dev bench admission``: overhead of admission control for a request that is served at once.
 
-The same small page from a node without a specification, from one with five classes, and from one of three nodes of a
-cluster with the same classes, round after round, one after the other on the same core, so that whatever else happens on
-the machine happens to all.
+Requests the same small page from a node without a specification, from a node with five classes, and from one of three
+nodes of a cluster with the same classes. The rounds alternate on the same core, so that disturbances of the machine
+affect all of them.
 
-What the verdict rests on is processor time: how many requests a node serves in a second of its own, that of the group
-included, by the kernel's count in nanoseconds. On a core that a node has for itself that is its rate; the rate that was
-seen is told besides. Where its memory happens to lie makes one process faster than its twin by up to a fifth, for as
-long as it lives. So all are started anew many times, each start has one ratio (that of the medians of its rounds), and
-what counts is the median of these, with the quartiles beside it: where the goal lies between the quartiles, the times
-alone do not tell. The number of instructions that a request takes (`--instructions`) scatters by a few per cent.
+The verdict uses CPU time: how many requests a node serves in a second of its own CPU time, including that of the group,
+by the kernel's count in nanoseconds. On a dedicated core this is the request rate; the measured rate is printed as
+well. Memory layout makes one process faster than its twin by up to a fifth, for as long as it lives. So all nodes are
+restarted many times. Each start gives one ratio (that of the medians of its rounds), and the result is the median of
+these ratios, with the quartiles beside it. Where the goal lies between the quartiles, the times do not decide. The
+number of instructions per request (`--instructions`) varies by a few per cent only.
 """
 
 from __future__ import annotations

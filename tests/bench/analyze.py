@@ -1,14 +1,14 @@
-"""``./dev bench analyze``: the whole analysis of a synthetic log, beside one simple aggregate over the same lines.
+"""``./dev bench analyze``: the full analysis of a synthetic log, compared with a simple aggregate over the same lines.
 
-In one run, on one machine: how long a session takes to start; what Spark, warm, needs for one aggregate (sums by class
-and decision) over the JSON lines; what the analysis needs for all verdicts and tables; the same aggregate in DuckDB, if
-the module is there; and goaccess on the first million of the requests in the combined format, if it is there: by line,
-because to write all of them in that format takes longer than to read them. The goals: the analysis in at most three
-times the aggregate, and the verdict on a small log within a session's start and five seconds. What is compared
-alternates, and the medians of the rounds count; Spark is warm for the former, and for the latter each run is a process
-of its own, as a user has it, from its start. That start is the one of our own session, which is quicker than Spark's
-usual one; the latter is told for comparison. Processor time of the JVM is told, too, for machines that have other
-things to do. Ten million lines take about seven minutes.
+In one run, on one machine, it measures: the start of a session; one aggregate (sums by class and decision) over the
+JSON lines on a warm Spark; the full analysis with all verdicts and tables; the same aggregate in DuckDB, if that module
+is installed; and goaccess on the first million of the requests in the combined format, if installed (compared per line,
+because writing all lines in that format takes longer than reading them). The goals: the analysis takes at most three
+times the aggregate, and the verdict on a small log comes within the start of a session and five seconds. Compared runs
+alternate, and the medians of the rounds count. For the first goal Spark is warm. For the second each run is a new
+process, as for a user, measured from its start. The start of our own session is quicker than Spark's usual start; the
+latter is printed for comparison. The CPU time of the JVM is printed as well, for machines that are busy. Ten million
+lines take about seven minutes.
 """
 
 from __future__ import annotations

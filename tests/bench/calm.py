@@ -1,8 +1,8 @@
-"""How calm the machine was while something was measured: what the machine stood still, and what others took of it.
+"""Measures how undisturbed the machine was during a measurement: stalls, and CPU time of other programs.
 
-On a machine that is shared, a core is sometimes taken away for milliseconds, and whatever is measured meanwhile is of
-that (`tests.support.standstill`). Other programs on this machine take time from what is measured, too: the time of all
-processors is counted, and what is measured subtracted from it.
+On a shared machine a core is sometimes taken away for milliseconds, which falsifies any measurement at that time
+(`tests.support.standstill`). Other programs on this machine take CPU time, too: it is the CPU time of all processors
+less that of the measured processes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The servers that are measured, each as one process on one core, serving the same folder on a free port."""
+"""The HTTP servers under comparison, each as one process on one core, serving the same folder on a free port."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The processes of ``./dev bench contention``: nodes without HTTP, told what to do line by line.
+"""Node processes of ``./dev bench contention``: the full node without HTTP, controlled by JSON lines.
 
-Each is a member of a real cluster: the engine, its driver on the event loop, the group over TCP. In place of clients
-there are requests that come again as soon as they are over, so many that some always wait; one that may start holds its
-channel for HOLD_S. The baseline is the same with a plain queue in the place of the engine: first come, first served, by
-each node for itself, as many at a time as it has channels.
+Each process is a member of a real cluster: the engine, its driver on the event loop, the group over TCP. Instead of
+clients there are requests that return as soon as they have ended, so many that some always wait. A request that may
+start holds its channel for HOLD_S. The baseline replaces the engine by a plain queue: first come, first served, at each
+node separately, as many at a time as the node has channels.
 
 {"do": "run", "mode": "cluster" or "plain", "seconds": 2.0}  ->  {"decisions": ..., "cpu_s": ..., "entries": ...}
 """

@@ -1,10 +1,10 @@
-"""``./dev bench decisions``: what a queued decision costs in the replicated machine.
+"""``./dev bench decisions``: CPU time of a queued decision in the replicated state machine.
 
-Three replicas in one process, each the machine of one node. A decision is a request that is submitted, granted when
-another ends, and ends: each batch of a node submits so many, and ends as many of those it was granted. The queue stays
-as long as it was at the beginning. The cost is processor time per decision and replica, decoding included: what the
-three went through is written down first, and then gone through again by one that begins where they did. The cluster's
-time goes on as at 5,000 decisions per second and node.
+Three replicas in one process, each the state machine of one node. A decision is a request that is submitted, granted
+when another request ends, and ends. Each batch of a node submits a fixed number, and ends as many of its granted
+requests, so the queue keeps its initial length. The cost is CPU time per decision and replica, including decoding: the
+run of the three replicas is recorded first, and then replayed by a replica with the same initial state. Cluster time
+advances as at 5,000 decisions per second and node.
 """
 
 from __future__ import annotations

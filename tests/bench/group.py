@@ -1,12 +1,12 @@
-"""``./dev bench group``: three members on loopback, entries of 150 bytes, one at a time and many outstanding.
+"""``./dev bench group``: total order broadcast of three members on loopback, compared with other systems.
 
-Ours (volatile and durable) beside pysyncobj, etcd and corosync where they are installed, and beside a bare sequencer in
-Python that waits for all acknowledgements and promises nothing: the least that such a program can cost. All contenders
-run in one session, in turns, on the same two cores, and only ratios are to be compared between machines. One member
-submits. Of ours it is the second one, which has no office in the order; of the fixed sequencer it is the sequencer
-itself, which spares it a message delay: the best case of that order, and what the adaptive one has to come near.
-Then, of ours alone: see `group_trials`. At the end every goal, and whether it was met. The whole takes about ten
-minutes where all peers are installed, and `--minutes` more.
+Entries have 150 bytes, one at a time and many outstanding. Ours (volatile and durable) runs beside pysyncobj, etcd and
+corosync where they are installed, and beside a bare sequencer in Python that waits for all acknowledgements and gives
+no guarantee: the minimum cost of such a program. All contenders run in one session, in turns, on the same two cores.
+Only ratios can be compared between machines. One member submits. Of ours it is the second member, which has no special
+role in the order. Of the fixed sequencer it is the sequencer itself, which saves a message delay: the best case of that
+order, and the target of the adaptive one. Then come trials of ours alone: see `group_trials`. At the end every goal is
+listed, with whether it was met. The whole takes about ten minutes where all peers are installed, and `--minutes` more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""corosync (CPG, agreed order) as a contender of ``./dev bench group``: three of them in network namespaces, as root.
+"""corosync (CPG, agreed order) as a contender of ``./dev bench group``: three daemons in network namespaces, as root.
 
-Its daemons know each other by address and their clients by the name of a local socket, so three of them on one machine
-need three namespaces. The client is in C (`group_corosync.c`), compiled where `libcpg-dev` is installed. Agreed order
-is less than ours promises: a message is delivered before every member has it.
+The daemons identify each other by address, and clients find their daemon by the name of a local socket. So three
+daemons on one machine need three namespaces. The client is in C (`group_corosync.c`), compiled where `libcpg-dev` is
+installed. Agreed order guarantees less than ours: a message is delivered before every member has it.
 """
 
 from __future__ import annotations

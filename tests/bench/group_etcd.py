@@ -1,7 +1,7 @@
-"""etcd as a contender of ``./dev bench group``: three servers, and the least of a client that can drive them.
+"""etcd as a contender of ``./dev bench group``: three servers and a minimal gRPC client.
 
-The client speaks gRPC over HTTP/2 by itself: `Put` only, headers that never change, many requests on one connection. A
-general client in Python would cost more than the servers do, and the figures would be its own.
+The client implements gRPC over HTTP/2 itself: `Put` only, constant headers, many requests on one connection. A general
+client in Python would cost more than the servers do, and would dominate the figures.
 RFC 9113 (frames, windows), RFC 7541 (literal headers), gRPC over HTTP/2.
 """
 

@@ -1,4 +1,4 @@
-"""What ``./dev bench group`` holds its figures against, and how they came out: a line for each goal at the end."""
+"""Goals of ``./dev bench group``: compares the figures with the goals and prints one line for each."""
 
 from __future__ import annotations
 

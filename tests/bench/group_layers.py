@@ -1,4 +1,4 @@
-"""Where the processor time of an entry goes, as py-spy sees it: a trial of ``./dev bench group``."""
+"""CPU profile of a broadcast by layer, sampled with py-spy: a trial of ``./dev bench group``."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The processes of ``./dev bench group``: members of ours, and of a bare sequencer, told what to do line by line.
+"""Member processes of ``./dev bench group``: ours and a bare sequencer, controlled by JSON lines.
 
 {"do": "load", "outstanding": 64, "seconds": 2.0}  ->  {"count": ..., "p50_us": ..., ...}
 {"do": "paced", "per_s": 5000, "seconds": 2.0}  ->  the same, with waits that count from when an entry was due
 {"do": "long", "outstanding": 64, "seconds": 600.0}  ->  {"count": ..., "per_s": ..., "max_us": ...}
 
-The cycle collector of Python looks as seldom as in a node that serves, in all contenders that are written in it.
+All contenders in Python tune the garbage collector as a serving node does.
 """
 
 from __future__ import annotations

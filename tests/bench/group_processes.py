@@ -1,4 +1,4 @@
-"""The processes of one contender of ``./dev bench group``, as the benchmark sees them: start, load, look, end."""
+"""Controls the processes of one contender of ``./dev bench group``: start, load, status, stop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What ``./dev bench group`` asks of ours alone: after the comparison, or each by itself (`--trials NAME`).
+"""Trials of ``./dev bench group`` on ours alone: after the comparison, or each by itself (`--trials NAME`).
 
-Every trial prints what it measured and hands it to the verdicts where there is a goal. The longest wait of an entry
-while something goes wrong is, with a few always outstanding, the longest gap in confirmed entries, and a little more.
+Every trial prints its measurements and passes them to the verdicts where there is a goal. During a fault, with a few
+entries always outstanding, the longest wait of an entry is slightly more than the longest gap in confirmed entries.
 """
 
 from __future__ import annotations

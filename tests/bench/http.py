@@ -1,9 +1,9 @@
-"""``./dev bench http``: static files, qosweb beside nginx and aiohttp's ``add_static``.
+"""``./dev bench http``: static files, qosweb compared with nginx and aiohttp's ``add_static``.
 
-All servers run at the same time, each pinned to the same core; the load (wrk, 64 connections) runs on another and
-turns to one server after the other, round after round, so that whatever else happens on the machine happens to all.
-qosweb and nginx write their access logs. The figure of a server is the median over the rounds; what counts is the
-ratio of two figures of one run.
+All servers run at the same time, pinned to the same core. The load (wrk, 64 connections) runs on another core and
+targets one server after the other, round after round, so that disturbances of the machine affect all servers. qosweb
+and nginx write their access logs. The figure of a server is the median over the rounds; the result is the ratio of two
+figures of one run.
 """
 
 from __future__ import annotations

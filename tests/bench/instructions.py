@@ -1,12 +1,12 @@
-"""How many instructions of its own a node needs for a request: a figure that scatters by a few per cent only.
+"""Counts the CPU instructions of a node per request: a figure that varies by a few per cent only.
 
-Counted by valgrind's callgrind, which runs a node some fifty times slower than it is: what happens by the clock (a look
-every 50 ms, a batch, a heartbeat) would weigh as much more. So two loads are counted, one as fast as it goes and one at
-a quarter of that, and the two equations
+Valgrind's callgrind counts them and slows the node down about fifty times. Periodic work (a check every 50 ms, a batch,
+a heartbeat) would weigh that much more. So two loads are counted, one at full speed and one at a quarter of it, and the
+two equations
 
     instructions = of_request * requests + of_second * seconds
 
-give what a request costs and what a second does. What the kernel does for the node is not in it.
+give the cost of a request and of a second. Instructions of the kernel are not included.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One round of `./dev bench loadgen`: wrk, loadgen in the same loop, and loadgen in its open loop, at the same rate."""
+"""One round of `./dev bench loadgen`: wrk, loadgen in the same closed loop, and loadgen in an open loop."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""What the rounds of `./dev bench loadgen` prove: medians with their spread, and whether goals are met.
+"""Verdicts of `./dev bench loadgen`: medians with their spread, and whether goals are met.
 
-Two rules were fixed before anything was judged by them (that of other programs when a first try, which was broken off,
-had met one):
+Two rules were fixed before any verdict (the rule on other programs after a first, aborted run had met one):
 
-- A measurement in which a core stood still for more than half a per cent of the time is restless, and left out, whoever
-  made it: p99 rests on one per cent of the requests, of which a stall may then be half. So is one in which other
-  programs took more than a tenth of a core, which they share with one of the two that are measured. What all rounds
-  say, the restless ones too, is printed beside it. Where fewer than a third of somebody's measurements are calm,
-  nothing is left out, and the verdict is that of all rounds.
+- A measurement in which a core stood still for more than half a per cent of the time is disturbed and excluded, for
+  either tool: p99 rests on one per cent of the requests, and a stall may then be half of them. The same holds if other
+  programs took more than a tenth of a core, which they share with one of the two measured processes. The result of all
+  rounds, including the disturbed ones, is printed beside it. Where fewer than a third of a tool's measurements are
+  undisturbed, none is excluded, and the verdict is that of all rounds.
 - A verdict is about the difference of medians. It is settled if a 95 % interval of that difference (bootstrap over
-  rounds) is on one side of what is allowed, and is called unsettled otherwise, met or missed.
+  rounds) is on one side of the allowed difference, and is called unsettled otherwise, met or missed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""``./dev bench shares``: how long a division of the capacity takes, beside one linear program of scipy's.
+"""``./dev bench shares``: time to compute the shares, compared with one linear program of scipy.
 
-The scheduler asks for shares on every change of demand. Here all classes change their demand at random in each round,
-twice the capacity in the mean, and then one class at a time does. A linear program is one solution of ``linprog``
+The scheduler computes shares on every change of demand. Here all classes change their demand at random in each round,
+twice the capacity on average, and then one class at a time does. A linear program is one solution of ``linprog``
 (HiGHS) over the same bounds; max-min needs several.
 """
 

@@ -1,8 +1,8 @@
-"""``./dev bench stack``: what one broadcast costs the pure code, through the whole stack, and in which layer.
+"""``./dev bench stack``: CPU time of one broadcast in the pure protocol stack, in total and by layer.
 
-Three processes in one thread on an ideal network: every figure is processor time of all three together, per entry that
-all three delivered. The baseline is the least that three machines can do: one sends each batch, the others append it,
-with the same encoding on the way, and nothing is promised.
+Three processes in one thread on an ideal network: every figure is the CPU time of all three together, per entry that
+all three delivered. The baseline is the minimum for three machines: one sends each batch, the others append it, with
+the same encoding on the way, without any guarantee.
 """
 
 from __future__ import annotations

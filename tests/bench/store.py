@@ -1,8 +1,8 @@
-"""``./dev bench store``: what a transaction on disk costs, beside the least that a disk can do.
+"""``./dev bench store``: cost of a transaction on disk, compared with a plain append and fdatasync.
 
-The least is an append of the same bytes to a file, then fdatasync: no order, no index, nothing to delete, no checksum.
-Both write in the same run and in the same directory, in turns of fifty, so that they share the disk's moods. The
-processor time is that of this process, without the waiting: what is left when the disk is infinitely fast.
+The baseline appends the same bytes to a file and calls fdatasync: no order, no index, no deletion, no checksum. Both
+write in the same run and in the same directory, alternating every fifty transactions, so that variations of the disk
+affect both. The CPU time is that of this process without waiting: the cost on an infinitely fast disk.
 """
 
 from __future__ import annotations

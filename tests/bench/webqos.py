@@ -1,4 +1,4 @@
-"""``./dev bench webqos``: the class of a request at 10 and at 5,000 rules, beside trying the rules in turn."""
+"""``./dev bench webqos``: classifying a request with 10 and 5,000 rules, compared with trying the rules in turn."""
 
 from __future__ import annotations
 

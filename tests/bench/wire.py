@@ -1,12 +1,12 @@
-"""What the wire saw: when requests and answers passed the loopback device, by the kernel's stamps, outside both tools.
+"""Measures true latencies from the kernel's packet timestamps on the loopback device, independent of the tools.
 
-A ring in which the kernel notes every packet with data to or from one port, with its time, is read when a round is over
-and not before, so that nobody is disturbed but by the noting, which is the same for whoever sends. Needs Linux and the
+The kernel writes every packet with data to or from one port, with its timestamp, into a ring buffer. The ring is read
+only after a round, so that the only disturbance is the recording, which is the same for both tools. Needs Linux and the
 right to open packet sockets (root, or CAP_NET_RAW).
 
-The latency of a request is from when it passed the device until the last packet of its answer did: what a tool that
-counts until an answer came should say, but for the time it needs to hand a request to the kernel. One request at a time
-on a connection, as the tools here have it.
+The latency of a request is the time from when it passed the device until the last packet of its response did. A tool
+that measures until the arrival of a response should report this, plus the time to hand a request to the kernel. Assumes
+one request at a time on a connection, as both tools send them.
 """
 
 from __future__ import annotations

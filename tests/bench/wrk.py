@@ -1,4 +1,4 @@
-"""wrk as the load generator: one thread, pinned to the client's core."""
+"""Runs wrk as the load generator: one thread, pinned to the client's core."""
 
 from __future__ import annotations
 

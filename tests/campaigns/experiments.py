@@ -1,4 +1,4 @@
-"""All experiments of the load generator at full length, with their report: the papers' figures, measured here."""
+"""Runs all experiments of the load generator at full length and writes their report: the papers' figures, measured."""
 
 from __future__ import annotations
 

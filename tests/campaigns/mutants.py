@@ -1,4 +1,4 @@
-"""Every wrong version of the group stack and the engine, hunted with seeds that nobody knows to show it."""
+"""Mutation testing with fresh seeds: every mutant of the group stack and the engine must be caught."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""All members lose power under load, again and again, while other processes keep every core busy.
+"""Power loss of all members under load, many times, while other processes keep every core busy.
 
-Runs the test of that name many times. On a busy machine a member learns that others have an entry before its own disk
-has it: the moment at which a crash shows whether its state machine saw the entry too early.
+Runs the test of that name again and again. On a busy machine a member learns that other members have an entry before
+its own disk has it. A crash at that moment shows whether its state machine applied the entry too early.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Thousands of new seeds of faults: the group stack, the engine on top of it, and the engine with many channels."""
+"""Simulates thousands of fresh fault seeds: the group stack, the engine, and the engine with many channels."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Members as real processes under load, killed, stopped and started again at random, judged by the specifications.
+"""Soak test: real processes under load, killed, stopped and restarted at random, checked against the specifications.
 
-In rounds of some twenty seconds, each with a group of its own, until the time is over.
+Runs rounds of about twenty seconds, each with a new group, until the time is over.
 """
 
 from __future__ import annotations

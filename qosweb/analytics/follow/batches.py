@@ -1,12 +1,12 @@
-"""What a stream has gathered so far, batch by batch, on disk; a batch that is done again replaces its first try.
+"""Checkpointed sums of a stream: one folder per micro-batch on disk, so that repeating a batch is idempotent.
 
-    batches/N/        sums of one batch as Parquet, and note.json, which comes last
-    batches/sum-N/    the same for all batches up to N, put together so that there are never many
-    recent/N/         the lines of one batch, as long as something may still be asked of them
+    batches/N/        sums of one batch as Parquet, and note.json, which is written last
+    batches/sum-N/    the merged sums of all batches up to N, so that there are never many folders
+    recent/N/         the lines of one batch, as long as a query may still need them
 
-Batches up to N are what the newest sum-M holds (M at most N) and the single ones after M. A batch joins a sum only when
-a later one has begun: then it is never done again.
-Neighbours: ``stream`` makes batches, ``slot_sums`` and ``tables`` say what their sums are.
+The batches up to N are the newest sum-M with M at most N, and the single batches after M. A batch is merged only when a
+later batch has begun: from then on Spark never repeats it.
+Neighbours: ``stream`` makes the batches, ``slot_sums`` and ``tables`` define the sums.
 """
 
 from __future__ import annotations

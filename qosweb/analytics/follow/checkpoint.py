@@ -1,6 +1,6 @@
-"""The folder from which a follower goes on: one process at a time has it, and its sums are all made alike.
+"""Checkpoint folder of a follower: locks it for one process and checks that the options have not changed.
 
-Neighbours: ``log_tail`` and ``batches`` keep their files in it, ``stream`` that of Spark.
+Neighbours: ``log_tail``, ``batches`` and ``stream`` (Spark's own checkpoint) keep their files in this folder.
 """
 
 from __future__ import annotations

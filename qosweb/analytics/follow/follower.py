@@ -1,8 +1,8 @@
-"""``qosweb analyze --follow``: the report is written anew whenever a window closes, until Ctrl-C.
+"""``qosweb analyze --follow``: rewrites the report whenever a window closes, until Ctrl-C.
 
-The checkpoint holds all that a restart needs. One process at a time may have it, and what lines are added up by has to
-stay as it was.
-Neighbours: ``log_tail`` reads the logs, ``stream`` adds them up and judges, ``command`` has the options.
+The checkpoint holds all state that a restart needs. One process at a time may use it, and the options that determine
+the sums must not change.
+Neighbours: ``log_tail`` reads the logs, ``stream`` aggregates and judges them, ``command`` parses the options.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Cuts logs that grow into files that never change: each line is in exactly one of them, over any restart.
+"""Tails growing logs: copies new lines into immutable files, each line exactly once, across restarts.
 
-Spark's streams read whole files only. So what the logs have gained is copied, whole lines only, into a folder of its
-own (a cut), with a file for each log. A cut appears at once, by a rename, and is never touched again.
+Spark's file streams only read complete files. So new lines of the logs are copied, complete lines only, into a new
+folder (a cut) with one file per log. A cut appears atomically, by a rename, and never changes afterwards.
 
-    1. ``cuts/.making-N/``     is written and synced: nobody looks at it
-    2. ``tail.json``           takes over N and how far each log was read: from here on the cut counts
-    3. ``cuts/N-end/``         is what the folder of step 1 is renamed to (``N-more`` if a log had still more to give)
+    1. ``cuts/.making-N/``     is written and synced; no reader looks at it
+    2. ``tail.json``           stores N and the offset of each log: from here on the cut counts
+    3. ``cuts/N-end/``         is the new name of the folder of step 1 (``N-more`` if a log has more lines to read)
 
-After a crash before 2, N is made anew from the same places; after one between 2 and 3, step 3 is done.
+After a crash before step 2, cut N is written again from the same offsets. After a crash between 2 and 3, 3 is done.
 
-A log is known by device, inode and a fingerprint of how it begins. One that was rotated (``access.log.1`` and so on) is
-read on under its new name; one that became shorter, or begins otherwise, is read from its beginning. Rotated files that
-were there before their log was first seen are not of this run. The rest of a line waits for its end, but not in a
-rotated file that has ceased to grow.
-Neighbours: ``sources`` says what names mean, ``stream`` reads the cuts.
+A log is identified by device, inode and a fingerprint of its first bytes. A rotated log (``access.log.1`` and so on) is
+read to its end under its new name. A log that became shorter, or whose first bytes changed, is read from its beginning.
+Rotated files that existed before their log was first seen are skipped. An incomplete last line waits for its end,
+except in a rotated file that no longer grows.
+Neighbours: ``sources`` resolves names to files, ``stream`` reads the cuts.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Logs that grow, as a stream on Spark: batch after batch is added up, and windows are judged as they close.
+"""Spark streaming over growing logs: aggregates micro-batches and judges each window when it closes.
 
-Every line is in one cut (``log_tail``), Spark's checkpoint says for good which cuts a batch has, and what a batch adds
-lies in a folder of its own that a second try writes anew (``batches``): so every line counts once, whenever this is
-killed.
+Every line counts exactly once, whenever the process is killed: a line is in one cut (``log_tail``), Spark's checkpoint
+fixes which cuts belong to a batch, and the sums of a batch lie in a folder that a repeated batch overwrites
+(``batches``).
 
-The watermark is the latest moment at which a request was decided, less what lines may be late. It stands still while
-logs are being caught up with. A window that ends before it is closed: it is judged, and what comes for it later is not
-added but counted as a bad line (``LATE``) and kept aside.
-Departs: Spark's own watermark drops late lines and says only how many, so this one is kept with the batches instead.
+The watermark is the latest decision time of a request, less the allowed lateness. It does not move while the stream
+catches up with a backlog. A window that ends before the watermark is closed and judged. A line for a closed
+window is not added; it is counted as a bad line (``LATE``) and kept in the folder of bad lines.
+Departs: Spark's own watermark drops late lines and reports only their number, so the batches store their own watermark.
 Neighbours: ``findings`` judges; ``follower`` is the command.
 """
 

@@ -1,4 +1,4 @@
-"""Capacity: what there was over time, and what each class would have needed. Pure."""
+"""Capacity over time, and the capacity that each class would have needed. Pure."""
 
 from __future__ import annotations
 

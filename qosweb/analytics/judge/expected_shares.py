@@ -1,10 +1,10 @@
-"""What a part of a window had to divide, who asked for how much of it, and what each class should have got. Pure.
+"""Expected shares: demand, capacity and fair share of each class in one part of a window. Pure.
 
-Only contended slots count: elsewhere nobody was held back, so nothing can be said of shares. What was there to divide
-is what was served; a request that was denied or expired, or whose client gave up, counts with the mean size of the
-answers of its class. What each class should have got is what the language's own division gives for this demand, moment
-by moment.
-Neighbours: ``share_verdicts``, ``rate_verdicts`` and ``priority_verdicts`` judge on this ground.
+Only contended slots count: without contention no class is held back, so a share cannot be tested. The amount to divide
+is the amount that was served. A request that was denied or expired, or whose client gave up, counts with the mean
+response size of its class. The expected amount of a class is what the language's own division gives for this demand,
+moment by moment.
+Neighbours: ``share_verdicts``, ``rate_verdicts`` and ``priority_verdicts`` compare the log with these amounts.
 """
 
 from __future__ import annotations

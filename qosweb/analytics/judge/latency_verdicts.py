@@ -1,4 +1,4 @@
-"""Verdicts on times: how long a request may wait, and in what time it is to be served."""
+"""Verdicts on times: lifetimes (the longest wait in the queue) and response times."""
 
 from __future__ import annotations
 

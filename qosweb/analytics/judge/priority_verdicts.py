@@ -1,4 +1,4 @@
-"""Verdicts on who comes first: availability, priorities, and what happens outside the primary view."""
+"""Verdicts on precedence: availability, priorities, and behaviour outside the primary view."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Verdicts on rates: requests and bytes per second, at least and at most.
+"""Verdicts on rates: lower and upper bounds in requests or bytes per second.
 
-A rate is absolute. Its upper bound is judged over the whole part, busy or not; its lower bound where there was
-contention: then the bound, or all that was asked for, was to be served.
+A rate is absolute. Its upper bound is judged over the whole part of the window, contended or not. Its lower bound is
+judged in the contended slots: there the bound, or the whole demand if that is less, had to be served.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""How finely a share can be judged: what may be missing from one though it was divided rightly at every moment. Pure.
+"""Resolution of a share verdict: the deviation that a correct scheduler can show by chance. Pure.
 
-Answers are served whole. Whoever divides fairly is at each moment within one answer of what is due to a class (Parekh
-and Gallagher, 1993), so over a time, which has two ends, within two.
+Responses are served whole. A fair scheduler is at each moment within one response of what is due to a class (Parekh and
+Gallagher, 1993), so over an interval, which has two ends, within two.
 
-Requests wait only so long. If few answers of a class fit into that time, nobody of it waits now and then, by chance,
-though others of it were denied just before; what it could not take then went to others. How much of the time that is,
-is told by a queue of so many places: for requests that come independently, at ``rho`` times what is due, and ``k``
-places, it is empty for (1 - rho) / (1 - rho^(k+1)) of the time (M/M/1/K, whose services vary; ours do less).
+Requests wait only for their lifetime. If few responses of a class fit into a lifetime, its queue is empty now and then
+by chance, although other requests of the class were denied just before. Other classes then use its share. The part of
+the time in which this happens follows from a bounded queue: with independent arrivals at ``rho`` times the rate that is
+due, and ``k`` places, the queue is empty for (1 - rho) / (1 - rho^(k+1)) of the time (M/M/1/K; real service times vary
+less than its exponential ones).
 
-Neighbours: ``expected_shares`` has the amounts, ``share_verdicts`` judges with this.
+Neighbours: ``expected_shares`` has the amounts, ``share_verdicts`` uses the resolution.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Verdicts on shares: lower and upper bounds, hard ones, relations, equal parts, the rest, and the division itself.
+"""Verdicts on shares: lower, upper and hard bounds, relations, equal shares, the rest, and the division itself.
 
-A share is judged where there was contention, and no more finely than ``resolution`` says that it can be. A lower bound
-promises the bound or, if that is less, all that was asked for; where the division itself can give no more (lower bounds
-that others' demand makes impossible together), that. An upper bound allows what the division gives beyond it because
-others left it idle.
+A share is judged where there was contention, with the precision that ``resolution`` allows. A lower bound guarantees
+the bound or, if that is less, the whole demand; or what the division can give, if the demand of other classes makes all
+lower bounds together impossible. An upper bound allows the capacity beyond it that other classes left idle.
 """
 
 from __future__ import annotations

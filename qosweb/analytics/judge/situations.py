@@ -1,10 +1,11 @@
-"""Which rules bind when: the times of a log, divided where conditions on the cluster begin or cease to hold. Pure.
+"""Evaluates conditions over time: divides a log into situations, periods in which the same rules bind. Pure.
 
-A slot in which the rules change is in no situation: nothing that happened in it can be held against anybody. Where
-bounds grow with the nodes, or are absolute, another number of nodes or another capacity is another situation, too. A
-log does not tell the load: where rules depend on it, only those that bind at every load are kept, and ``unsure`` says
-that what they leave to the others is not known; ``waits_unsure`` that how long somebody may wait depends on it, too.
-Where a log has too many pages to tell who accessed them, those are kept whose conditions do not ask for it.
+A slot in which the rules change belongs to no situation and is not judged. Where bounds grow with the number of nodes,
+or are absolute, a change of the number of nodes or of the capacity begins another situation, too.
+
+A log does not contain the load. Where rules depend on it, only the rules that bind at every load are kept. ``unsure``
+then says that the remaining share of the other rules is unknown, ``waits_unsure`` that lifetimes depend on the load.
+Where a log has too many pages to track accesses, only the rules without a condition on accesses are kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Verdicts on every rule in force, in every part of every window and in the whole run. Pure.
+"""Judges every rule in force, in every part of every window and over the whole run. Pure.
 
-Neighbours: ``share_verdicts``, ``rate_verdicts``, ``priority_verdicts``, ``latency_verdicts`` judge one rule;
-``expected_shares`` says what there was to divide.
+Neighbours: ``share_verdicts``, ``rate_verdicts``, ``priority_verdicts`` and ``latency_verdicts`` judge one rule;
+``expected_shares`` computes what each class should have received.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Judges the cluster's own guarantees from event lines: one chain of primary views, one index for each policy. Pure.
+"""Checks the cluster's own guarantees from event lines: one chain of primary views, one index per policy switch. Pure.
 
 A node that was cut off may believe for a while that it is still primary, so only lines with an index count.
 
-A policy must be switched at one index everywhere. It was not if an index switches to different policies, if a policy
-begins at different indices, or if a node passes over an index at which others switched. A node that received a state
-transfer (because it was outside, joined, or was restarted) may pass over the entries in that state. Its log shows this
-by a line that it is outside, or by a policy without an index. Between such lines are *stretches* in which a node
-applies entry after entry. It owes the index of a switch if, by its own line, it was in the view of that index, and
-went on: with a later index in that view, or into the next primary view.
+A policy must be switched at the same index everywhere. This is violated if an index switches to different policies, if
+a policy begins at different indices, or if a node skips an index at which others switched. A node that received a state
+transfer (because it was outside, joined, or was restarted) may skip the entries in that state. Its log shows the
+transfer by a line that the node is outside, or by a policy without an index. Between such lines are *stretches* in
+which a node applies entry after entry. A node must have the index of a switch if, by its own line, it was in the view
+of that index, and continued: with a later index in that view, or into the next primary view.
 
-Every line with an index shows how far a node is, also those of capacities. A view's own line may come a little after
-those of its first entries, so within a stretch the indices give the order.
+Every line with an index, also a capacity line, shows how far a node has come. The line of a view may come a little
+after those of its first entries, so within a stretch the indices give the order.
 """
 
 from __future__ import annotations

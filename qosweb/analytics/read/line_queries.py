@@ -1,7 +1,6 @@
-"""Questions to the lines themselves, each one query: accesses, lines that show a violation, requests that ended twice.
+"""Spark queries on single log lines: page accesses, evidence of violations, requests that ended twice, bad lines.
 
-Neighbours: ``situations`` wants accesses, ``verdicts`` verdicts want samples, ``view_chain`` wants what was counted
-twice.
+Neighbours: ``situations`` uses the accesses, ``verdicts`` the evidence, ``view_chain`` the duplicate ends.
 """
 
 from __future__ import annotations

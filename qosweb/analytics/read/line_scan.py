@@ -1,13 +1,13 @@
-"""One pass over the lines for all that is added up of them: sums by slot, times, pages and clients, names of requests.
+"""Computes all aggregates in one Spark pass: sums by slot, latencies, pages, clients, duplicate request ids, events.
 
-To read JSON is what costs; to keep the lines for a second question costs as much again. So each line goes at once into
-the groups of all questions, and what comes out is small and is kept. The keys of all questions share a few columns, and
-what became of a request is a part of the key and not a column of counts: the narrower a group, the faster it is found.
-Events come along as text, because then nobody has to look for them first.
+Parsing JSON dominates the cost; caching the lines for a second query costs as much again. So each line goes at once
+into the groups of all queries. The result is small and is cached. The keys of all queries share a few columns, and the
+outcome of a request is part of the key instead of a column of counts: the narrower a group, the faster the lookup.
+Events travel along as text, so that no separate query has to find them.
 
-A name of a request that ends in a number (``4f1c-781``) shares its group with its 63 neighbours: one bit for each. If
-there are more lines than bits, one of them ended twice. Other names have groups of their own.
-Neighbours: ``slot_sums`` and ``tables`` go on from here, ``line_queries`` asks for single lines.
+A request id that ends in a number (``4f1c-781``) shares its group with the 63 ids next to it, one bit for each. If a
+group has more lines than bits, one of its requests ended twice. Other ids have groups of their own.
+Neighbours: ``slot_sums`` and ``tables`` continue from here, ``line_queries`` queries single lines.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Log lines as a DataFrame, one form for all formats: fields with their types, and what is wrong with a line.
+"""Parses log lines of all formats into one DataFrame schema, and classifies bad lines.
 
-``cause`` is null for a good line. A bad one keeps its text in ``bad`` and its file in ``file``; it is counted and set
-aside, never dropped silently. A request counts at the moment it was decided, ``ts`` and its wait; that puts what was
-served and what was denied on one axis. Nothing here runs Python on a row. Requests and events are read in one pass;
-what only events have is read as text, because it must not spoil a request that has a field of that name.
-Neighbours: ``sources`` finds the files, ``slot_sums`` adds the lines up, ``segments`` gives the lines of a growing log.
+``cause`` is null for a good line. A bad line keeps its text in ``bad`` and its file in ``file``; it is counted and
+written to the folder of bad lines, never dropped silently. A request counts at the time of its decision, ``ts`` plus
+its wait, which puts served and denied requests on one time axis. No Python code runs per row. Requests and events are read
+in one pass. Fields that only events have are read as text, so that a request with a field of that name stays valid.
+Neighbours: ``sources`` finds the files, ``slot_sums`` aggregates the lines, ``log_tail`` copies those of growing logs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The specifications that were in force, read with the language's own code.
+"""Compiles the policies that were in force, from event lines or from ``--spec``.
 
-A request line names its policy by hash; the event line of that policy has the text. ``--spec`` stands for all of them.
-Neighbours: ``situations`` says what of a policy binds when, ``verdicts`` judges it.
+A request line names its policy by hash; the event line of that policy has the text. ``--spec`` replaces all of them.
+Neighbours: ``situations`` decides which rules bind when, ``verdicts`` judges them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The small tables that the analysis works on after Spark has added up the lines. Pure.
+"""Data types of the analysis: events, sums by window part and class, limits and verdicts. Pure.
 
-Neighbours: ``slot_sums`` makes them on Spark, ``verdicts`` and its parts read them, ``json_report`` writes them.
+Neighbours: ``slot_sums`` computes the sums on Spark, ``judge`` reads them, ``json_report`` writes the verdicts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Sums by slot, policy, view, node and class, from which nearly all other tables follow.
+"""Sums by slot, policy, view, node and class: the base of nearly all other tables.
 
-Only sums and maxima: Spark does these in generated code, without objects per group, and sums of
-parts of a log can be added up to those of the whole. A key may have several rows; whoever reads them adds them up.
-Neighbours: ``line_scan`` makes them in one pass over the lines; ``window_parts`` makes windows of them, on the driver.
+Only sums and maxima: Spark computes these in generated code, without objects per group, and the sums of parts of a log
+add up to those of the whole log. A key may have several rows; every reader adds them up.
+Neighbours: ``line_scan`` computes them in one pass over the lines; ``window_parts`` groups them into windows on the
+driver.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which files the command line means, and what kind each is: JSON lines, the combined format, or Parquet.
+"""Finds the log files that the command line names, and detects their format: JSON lines, combined, or Parquet.
 
-Files, folders (everything in them that is not hidden) and globs. A file tells by its first line what it is; addresses
+Accepts files, folders (every file that is not hidden) and globs. The first lines of a file show its format. Addresses
 that only Spark can open (``hdfs://...``) are JSON lines, or what ``--format`` says.
 """
 

@@ -1,8 +1,8 @@
-"""Tables for people: what became of requests by class, node and window, with times; top pages and clients.
+"""Report tables: outcomes and latency percentiles by class, node and window; top pages and clients.
 
-Times are counted in steps that are 2% apart, so that percentiles of parts of a log can be put together; they are exact
-to 1% of their value.
-Neighbours: ``line_scan`` counts; ``flash_crowds`` and ``capacity_needs`` are made of these on the driver.
+Latencies are counted in a histogram with buckets 2% apart, so that percentiles of parts of a log can be merged. They
+are exact to 1% of their value.
+Neighbours: ``line_scan`` counts; ``flash_crowds`` and ``capacity_needs`` use these tables on the driver.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who was in the cluster when, and with what capacity, as the event lines tell. Pure."""
+"""Cluster members and capacity over time, reconstructed from event lines. Pure."""
 
 from __future__ import annotations
 

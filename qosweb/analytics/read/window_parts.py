@@ -1,8 +1,9 @@
-"""Windows, divided where what held in them changed: sums by slot put together on the driver. Pure.
+"""Groups sums by slot into windows, and divides a window where its policy or situation changed. Pure.
 
-A slot is contended if somebody was denied for lack of capacity, or expired, or gave up, or waited. The sums of a window
-keep the contended slots apart, and each of these is kept for itself, too: what is not used in one is not saved.
-Neighbours: ``slot_sums`` adds up the lines by slot, ``situations`` says what held when, ``verdicts`` judges the parts.
+A slot is contended if a request in it was denied for lack of capacity, expired, was given up by its client, or waited.
+The sums of a window keep the contended slots apart. Each contended slot is also kept by itself, because capacity that
+is unused in one slot is not saved for the next.
+Neighbours: ``slot_sums`` aggregates lines by slot, ``situations`` says what held when, ``verdicts`` judges the parts.
 """
 
 from __future__ import annotations

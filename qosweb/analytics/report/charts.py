@@ -1,4 +1,4 @@
-"""Pictures of the findings, as SVG that stands in the page itself."""
+"""Charts of the findings as inline SVG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The findings as one HTML page that needs nothing else: no script, no font, no picture from elsewhere."""
+"""Renders the findings as one self-contained HTML page: no scripts, fonts or images from elsewhere."""
 
 from __future__ import annotations
 

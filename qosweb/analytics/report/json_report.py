@@ -1,4 +1,4 @@
-"""Writes the report: ``report.json``, whose schema is in the README of this package, and ``report.html``."""
+"""Writes ``report.json``, whose schema is in the README of this package, and ``report.html``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The findings as DataFrames and Parquet files; and, on request, the lines as Parquet for a second analysis."""
+"""Exports the findings as DataFrames and Parquet; with ``--keep-lines`` also the good log lines."""
 
 from __future__ import annotations
 

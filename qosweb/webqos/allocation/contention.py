@@ -1,11 +1,11 @@
-"""Phase 1 of an allocation: all rules of a problem bind. Pure, exact.
+"""Phase 1 of an allocation, contention: max-min fair shares under all rules of a problem. Pure, exact.
 
-Where bounds are nested and nothing else binds, by water levels (``nested``). Else with few rules at first: the shares
-are found under the own bounds of classes alone, the rules that these shares break are added, and so on until none is
-broken. Shares that are max-min under some of the rules and keep all of them are max-min under all of them. While only
-ceilings bind, progressive filling finds the shares (``packing``), else a linear program over the classes that the
-binding rules name (``level_search``); and where the capacity is less than what floors ask for together, one over all
-classes and rules (``general``).
+Where bounds are nested and nothing else binds, water levels find the shares (``nested``). Otherwise rules are added
+lazily: the shares are computed under the bounds of single classes, the rules that these shares break are added, and so
+on until none is broken. Shares that are max-min under some of the rules and satisfy all rules are max-min under all
+rules. While only ceilings bind, progressive filling finds the shares (``packing``), else a linear program over the
+classes that the binding rules name (``level_search``). Where the capacity is less than the sum of the floors, a linear
+program over all classes and rules does (``general``).
 """
 
 from __future__ import annotations

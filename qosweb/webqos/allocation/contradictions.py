@@ -1,14 +1,14 @@
-"""Finds a smallest set of constraints that contradict each other, by linear programs in floating point (scipy).
+"""Finds a smallest set of contradicting constraints (minimum unsatisfiable subset), by linear programs with scipy.
 
-What HiGHS says is proved in whole numbers, by a solution or by a Farkas certificate; where neither is found in what it
-returned, exact arithmetic decides. So bounds that add up to exactly the capacity agree, and those that exceed it by one
+Results of HiGHS are verified in integer arithmetic, by a solution or by a Farkas certificate. Where its output contains
+neither, exact arithmetic decides. So bounds that add up to exactly the capacity agree, and bounds that exceed it by one
 part in a million do not.
 
 The smallest contradicting set is found by implicit hitting sets (Ignatiev et al., "Smallest MUS extraction with minimal
 hitting set dualization", CP 2015): every set of constraints whose removal makes the rest agree must be hit by every
-contradiction, so a smallest set that hits those known so far is a contradiction, and then a smallest one, or shows
-another set to hit. The number of rounds is bounded; when it is reached, the answer is a set from which no constraint
-can be taken away, which need not be the smallest there is.
+contradiction. So a smallest set that hits all such sets known so far either is a contradiction, and then a smallest
+one, or reveals another set to hit. The number of rounds is bounded; when the bound is reached, the result is a set from
+which no constraint can be removed, which need not be the smallest.
 
 Importing scipy takes half a second and 40 MB: ``feasibility`` imports this module only when it needs it.
 """

@@ -1,8 +1,8 @@
-"""Whether the bounds of a specification can be kept together, and if not, which few of them contradict each other.
+"""Feasibility check: can all bounds of a specification be met together, and if not, which few contradict?
 
-A linear program over the shares: floors, ceilings, relations, equal shares, all within the capacity. The answer is
-exact. Where water levels (``nested``) find shares that keep all bounds, these agree; of a small specification exact
-arithmetic decides it. Otherwise, and to name a contradiction, scipy is loaded (``contradictions``).
+A linear program over the shares: floors, ceilings, relations, equal shares, all within the capacity. The result is
+exact. Where water levels (``nested``) find shares that meet all bounds, the bounds agree. For a small specification
+exact arithmetic decides. Otherwise, and to name a contradiction, scipy is loaded (``contradictions``).
 
 Not for the path of a request: a call takes milliseconds.
 """

@@ -1,7 +1,7 @@
-"""Lexicographic max-min over any rules, by exact linear programs: for what no quicker method knows. Pure.
+"""Lexicographic max-min shares under arbitrary rules, by exact linear programs: the general, slow method. Pure.
 
-The steps are those of the specification in ``shares``: what was released keeps its demand, then the floors are met as
-far as they can be, then the classes are raised together, level by level.
+The steps are those of the specification in ``shares``: released sets keep their demand, then the floors are met as far
+as possible, then the classes are raised together, level by level.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bounds on groups of classes, as the methods of allocation use them. Pure."""
+"""Bounds on groups of classes: the common representation of the allocation methods. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The bounds of a problem as linear inequalities over the shares, for the question whether they agree. Pure.
+"""The bounds of a problem as linear inequalities over the shares, for the feasibility check. Pure.
 
-A row reads ``sum(coefficient * share) <= limit`` in whole numbers; every row belongs to a constraint of the
-specification, or to none: the capacity and equal shares hold whatever is written.
+A row reads ``sum(coefficient * share) <= limit`` in integers. Every row belongs to a constraint of the specification,
+or to none: the capacity and equal shares always hold.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Phase 2 of an allocation: capacity that contention leaves, bound by hard ceilings alone. Pure."""
+"""Phase 2 of an allocation: divides capacity that contention leaves unused, bound by hard ceilings alone. Pure."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Max-min shares when few rules bind: a linear program over the classes they name, beside all others. Pure, exact.
+"""Max-min shares when few rules bind: a linear program over the classes that they name, one column for the rest. Pure.
 
-A class that no binding rule names is *free*: at water level t it has t, within its own two bounds. So is one that only
-ceilings bind: where it stops follows from demands and ceilings alone (``packing``), whatever the level. What all free
-classes have together is a function F(t) that is linear between *marks*, the levels at which one of them starts or stops
-to rise. Between two marks, the R classes that rise there act like one class that counts R times against the capacity.
-So the linear program needs columns for the other classes and one more for all free ones, whatever their number. It also
-says at which level the capacity is exhausted. If that is not between the two marks, the true level is on that side of
-them: F and the linear function that replaces it agree at the marks, and what the other classes need never falls as the
-level rises.
+The result is exact. A class that no binding rule names is *free*: at water level t it has t, within its own two bounds.
+A class that only ceilings bind is free, too: where it stops follows from demands and ceilings alone (``packing``),
+whatever the level. The sum over all free classes is a function F(t) that is linear between *marks*, the levels at which
+a free class starts or stops to rise. Between two marks, the R classes that rise there act like one class that counts R
+times against the capacity. So the linear program needs columns for the other classes and one more for all free ones,
+whatever their number. Its solution also gives the level at which the capacity is exhausted. If that level is not
+between the two marks, the true level is on that side of them: F and the linear function that replaces it agree at the
+marks, and the need of the other classes never falls as the level rises.
 
 Priority is height: the classes of each next level of priority stand one whole capacity higher.
 """

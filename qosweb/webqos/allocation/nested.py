@@ -1,14 +1,14 @@
-"""Max-min shares where bounds are nested: by water levels, in whole numbers, in microseconds. Pure.
+"""Max-min shares under nested bounds: water filling in integers, in microseconds. Pure.
 
 Pour water into all classes at once. A class at water level t holds t, but not less than its lower and not more than
-its upper bound; a group holds what its members hold, again within its own two bounds. That is a function of t which
-never falls, so there is a level at which the whole holds what is to be divided. A group that its own bound has stopped
-has a level of its own inside, found in the same way. Priority is height: the classes of each next level of priority
-stand one whole capacity higher, so the water reaches them when all before them are full.
+its upper bound. A group holds what its members hold, again within its own two bounds. The total is a function of t that
+never falls, so there is a level at which the total equals the capacity. A group that its own bound has stopped has its
+own level inside, found in the same way. Priority is height: the classes of each next level of priority stand one whole
+capacity higher, so the water reaches them when all classes before them are full.
 
-Between levels the amounts are fractions. The amount of a group is a whole number before its members divide it; each
-member gets its exact part rounded down, and what that leaves goes, one each, to those with the largest fraction, then
-to the lower number. So everything, every class and every group, is its exact value rounded up or down, and no bound is
+Between levels the amounts are fractions. The amount of a group is an integer before its members divide it. Each member
+gets its exact part rounded down; the remaining units go, one each, to the members with the largest fraction, then to
+the lower number. So the amount of every class and every group is its exact value rounded up or down, and no bound is
 broken.
 """
 

@@ -1,12 +1,11 @@
 """Max-min shares under ceilings that overlap in any way: progressive filling, exact. Pure.
 
 All classes rise together from their lower bounds. The first ceiling that is reached stops all its classes; the others
-go on. The level at which a ceiling is reached follows from its own classes alone, as long as no other ceiling has
-stopped one of them; after that it can only be higher. So a level that was computed once is a lower limit, and is
-computed again only when it is the least of all.
+continue. The level at which a ceiling is reached follows from its own classes alone, as long as no other ceiling has
+stopped one of them; after that it can only be higher. So a computed level is a lower limit, and is computed again only
+when it is the least of all.
 
-Amounts are whole numbers over a common denominator, which grows when a level needs it: several times as fast as
-fractions.
+Amounts are integers over a common denominator, which grows when a level needs it: several times as fast as fractions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What shares have to satisfy: bounds, relations and an order over the classes of a specification. Pure, integers only.
+"""Allocation problem: bounds, relations and priorities over the classes of a specification. Pure, integers only.
 
-Every share is in parts per million of the capacity. Classes are numbers from 0. A problem says nothing about demand:
-``shares`` divides the capacity for one demand, ``feasibility`` says whether the bounds can be kept together at all.
+Every share is in parts per million of the capacity. Classes are numbers from 0. A problem does not contain the demand:
+``shares`` divides the capacity for one demand, ``feasibility`` checks whether the bounds can be met together at all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shares bound to each other: which relations there are, and which of them bind at the moment. Pure.
+"""Relations between shares: decides which relations are imposed and which are released. Pure.
 
 The rule of release is in the specification, in ``shares``.
 """

@@ -1,10 +1,10 @@
-"""From exact shares to whole parts per million where groups overlap. Pure.
+"""Rounds exact shares to integer parts per million where groups overlap. Pure.
 
-Every share is rounded down. The parts that this leaves are given back one by one: first to classes of a floor that the
-rounding left short, then to classes that were rounded, each time those with the largest remainder first and then the
-lower number; and last, whoever may take more takes what is still missing to the exact sum of all, in the order of
-priority. No ceiling is ever exceeded. A floor over overlapping groups may stay short by fewer parts than it has
-classes, where no whole numbers fit better.
+Every share is rounded down. The remaining parts are given back one by one: first to classes of a floor that rounding
+left short, then to classes that were rounded, each time those with the largest remainder first and then the lower
+number. Last, classes that may take more receive what is still missing to the exact total, in the order of priority. No
+ceiling is ever exceeded. A floor over overlapping groups may stay short by fewer parts than it has classes, where no
+integers fit better.
 """
 
 from __future__ import annotations

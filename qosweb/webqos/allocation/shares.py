@@ -1,6 +1,7 @@
-"""Who gets how much: the division of the capacity among the classes, for one demand. Pure, exact, integers only.
+"""Specification and entry point of the allocation: max-min fair shares of the classes for one demand. Pure, exact.
 
-An allocation is the outcome of two phases; the second only has something to do when the first leaves capacity over.
+All results are integers, in parts per million. An allocation has two phases. The second only matters when the first
+leaves capacity unused.
 
 Phase 1, *contention*. Among all shares with
 

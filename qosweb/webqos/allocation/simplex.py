@@ -1,18 +1,18 @@
-"""An exact linear program that is solved objective after objective, each on the optimal face of those before. Pure.
+"""Exact simplex method for a sequence of objectives, each solved on the optimal face of those before. Pure.
 
 Paper: Bland, "New finite pivoting rules for the simplex method", 1977 (the rule that cannot cycle).
 
-The program is  A x + s = b,  x >= 0,  s >= 0,  with whole numbers and b >= 0: the origin is a solution, so there is no
-first phase. Variables are numbers: the columns of A first, then one slack for each row, then the objectives in the
-order in which they are added. The row of a basic variable v reads
+The program is  A x + s = b,  x >= 0,  s >= 0,  in integers with b >= 0: the origin is a solution, so there is no first
+phase. Variables are numbers: the columns of A first, then one slack for each row, then the objectives in the order in
+which they are added. The row of a basic variable v reads
 
     scale * v + sum(entry * variable for variable, entry in entries) = value
 
-in whole numbers without a common divisor, so nothing is ever rounded. Rows hold no zeros: where rules have few classes
-in common, a pivot touches few rows and few entries of them.
+in integers without a common divisor, so nothing is ever rounded. Rows store no zeros: where rules have few classes in
+common, a pivot touches few rows and few of their entries.
 
 An objective is a variable that is a sum of columns: it stands for raising several variables together. Its own row,
-once it is basic, holds its reduced costs; when none is negative any more, the columns with positive ones are zero at
+once it is basic, holds its reduced costs. When none is negative any more, the columns with positive costs are zero at
 every optimum, and dropping them leaves exactly the optimal face.
 """
 

@@ -1,12 +1,12 @@
-"""Water levels in nested groups: how an amount divides when bounds of groups bind. Pure; neighbour of ``nested``.
+"""Water filling in nested groups: finds the water level when bounds of groups bind. Pure; used by ``nested``.
 
 Classes and groups are numbered together: first the classes, then the groups, each after all that it contains. A level
-is a fraction p/q, and everything is counted in parts of 1/q, so that all arithmetic is in whole numbers.
+is a fraction p/q, and all amounts are counted in parts of 1/q, so that all arithmetic is in integers.
 
-To find the level in a group, take its classes as if nothing inside it were bound. At that level, let the bounds act.
-If the whole then holds too much, the true level is lower, so what its lower bound has lifted stays at that bound; if
-too little, the true level is higher, and what its upper bound has cut stays there. Either way something is settled;
-without that, look again.
+To find the level in a group, take its classes as if no group inside it were bound. At that level, apply the bounds. If
+the group then holds too much, the true level is lower, so what its lower bound has lifted stays at that bound. If it
+holds too little, the true level is higher, and what its upper bound has cut stays there. Each step settles at least one
+class or group; repeat until the level is found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logs that grow, are rotated, emptied and torn: every line comes in exactly one cut, over restarts and crashes."""
+"""Log tailing: logs that grow, are rotated, truncated and torn; every line is in exactly one cut, across crashes."""
 
 from __future__ import annotations
 

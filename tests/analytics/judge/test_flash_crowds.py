@@ -1,4 +1,4 @@
-"""Flash crowds and needs, from a table of outcomes."""
+"""Flash crowds and capacity needs, from a table of outcomes."""
 
 from qosweb.analytics.judge.capacity_needs import capacity, needs
 from qosweb.analytics.judge.flash_crowds import find_crowds

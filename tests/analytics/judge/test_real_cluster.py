@@ -1,5 +1,7 @@
-"""What the event lines of real clusters say of the cluster's own promises: nodes join, end, die and come back, while
-policies are switched; and some of these lines changed."""
+"""Cluster guarantees judged from the event lines of real clusters, and from tampered copies of these lines.
+
+The nodes join, leave, crash and return while policies are switched.
+"""
 
 from __future__ import annotations
 

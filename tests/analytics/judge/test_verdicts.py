@@ -1,4 +1,4 @@
-"""Verdicts on small tables, without Spark: where a promise is not tested, what yields, and what is nobody's fault."""
+"""Verdicts on small tables, without Spark: untested rules, bounds that yield, and deviations that are no violation."""
 
 from __future__ import annotations
 

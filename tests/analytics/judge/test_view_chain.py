@@ -1,4 +1,4 @@
-"""The cluster's own promises, from event lines: kept, and broken in each way."""
+"""The cluster's own guarantees, from event lines: held, and violated in each possible way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder, and one long log with its analysis."""
+"""Fixtures: one Spark session for all tests of this folder, and one long log with its analysis."""
 
 from __future__ import annotations
 

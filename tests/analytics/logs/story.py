@@ -1,4 +1,4 @@
-"""One long log, phase after phase under a policy of its own: first a window that keeps it, then one that does not.
+"""Generates one long log of many phases, each with its own policy: one window that satisfies it, one that violates it.
 
 ``PHASES`` names each fault with the rule that must be found violated. The cluster serves 100 requests a second.
 """

@@ -1,4 +1,4 @@
-"""How the analysis goes about it: lines are read once if that can be, and the driver holds some windows at a time."""
+"""How the batch analysis works: lines are read once where possible, and the driver holds few windows at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public interface on a session of the user's own, with settings that the analysis would not choose."""
+"""The public Python interface on a session that the user opened, with settings that the analysis would not choose."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""What the logs say of the cluster itself, through the whole analysis: planted violations, a real redirect, event lines
-that cannot be read; and what a run is called of which nothing was tested."""
+"""Cluster guarantees through the whole analysis: planted violations, a real redirect, unreadable event lines.
+
+Also: the outcome of a run in which nothing was tested.
+"""
 
 from __future__ import annotations
 

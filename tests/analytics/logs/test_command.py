@@ -1,4 +1,4 @@
-"""The command as a user runs it: on a node's own log, with a Spark master and worker of its own on loopback."""
+"""The command as a user runs it: on the log of a node, and with a separate Spark master and worker on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``qosweb analyze --follow`` as a user runs it: killed in the middle, started again, ended with Ctrl-C."""
+"""``qosweb analyze --follow`` as a user runs it: killed in the middle, restarted, ended with Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command on a log in which a promise was broken, and once more on the lines that the first analysis kept."""
+"""The command on a log with a violated guarantee, and again on the Parquet lines that the first analysis exported."""
 
 from __future__ import annotations
 

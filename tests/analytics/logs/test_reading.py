@@ -1,4 +1,4 @@
-"""All forms of logs in one folder: plain and compressed JSON, Parquet, combined; and lines that cannot be read."""
+"""All log formats in one folder: plain and compressed JSON, Parquet, combined; and bad lines."""
 
 from __future__ import annotations
 

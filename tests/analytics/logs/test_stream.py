@@ -1,4 +1,4 @@
-"""A log that grows while it is followed, with restarts: in the end the same is known as of the whole log at once."""
+"""Following a growing log with restarts ends with the same findings as analysing the complete log at once."""
 
 from __future__ import annotations
 

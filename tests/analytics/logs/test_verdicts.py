@@ -1,4 +1,4 @@
-"""Every kind of promise, kept and broken, on a log whose truth is known; and an independent verifier's word on it."""
+"""Every kind of guarantee, held and violated, on a log with known truth; checked by an independent verifier."""
 
 from __future__ import annotations
 

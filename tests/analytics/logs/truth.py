@@ -1,6 +1,6 @@
-"""Logs with a known truth: a fluid cluster that serves exactly what it is told to, second by second.
+"""Generates logs with known truth: a fluid cluster that serves exactly the given number of requests per second.
 
-Every second each class asks for ``asked`` requests and ``served`` of them are served, all of one size; the others are
+Every second each class sends ``asked`` requests and ``served`` of them are served, all of one size; the others are
 denied. Planted faults are changes to these numbers, or to single lines.
 """
 

@@ -1,7 +1,7 @@
-"""An independent verifier: the same questions as the analysis asks, in plain Python, over the lines themselves.
+"""Independent verifier: computes the same verdicts as the analysis in plain Python, over the lines themselves.
 
-It shares no code with the package: it reads rules by regular expressions, knows only specifications with bounds on
-single classes, and divides by its own water level. So it can be wrong only where both are wrong in the same way.
+It shares no code with the package: it reads rules by regular expressions, supports only specifications with bounds on
+single classes, and divides by its own water level. So an error stays undetected only if both make it in the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which files are logs, and of what kind."""
+"""Finding log files and detecting their format."""
 
 from __future__ import annotations
 

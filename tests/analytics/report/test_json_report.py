@@ -1,4 +1,4 @@
-"""What is written is described: every key of the JSON report, every column, every option is in the README."""
+"""The README documents every key of the JSON report, every column and every option."""
 
 from __future__ import annotations
 

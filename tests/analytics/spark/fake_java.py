@@ -1,4 +1,4 @@
-"""A small shell script that answers like a Java would."""
+"""A small shell script that behaves like `java -version`."""
 
 from pathlib import Path
 

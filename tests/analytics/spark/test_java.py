@@ -1,3 +1,5 @@
+"""Finding a Java runtime: candidates, their order, and the errors for unsuitable ones."""
+
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The line that changes in a terminal, and what else is written there; plain lines elsewhere; what Spark is asked."""
+"""Progress display: the updated line in a terminal, plain lines elsewhere, and queries to Spark's status tracker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Spark session: what it takes from its environment, what it leaves behind, and where its workers reach it."""
+"""The Spark session: its environment, its cleanup, and the address at which its workers reach it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random problems, for hypothesis."""
+"""Hypothesis strategies for random allocation problems."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The specification of shares, executed: slow, and each line a sentence of the docstring of ``shares``.
+"""Executable specification of shares: slow, each line a sentence of the docstring of ``shares``.
 
-Lexicographic max-min by one linear program after the other, in floating point, by scipy. Nothing here knows of
-water levels, optimal faces or whole numbers.
+Lexicographic max-min by one linear program after the other, in floating point, with scipy. Uses no water levels,
+optimal faces or integers.
 """
 
 from __future__ import annotations

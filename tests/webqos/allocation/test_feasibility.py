@@ -1,4 +1,4 @@
-"""Whether constraints agree, decided exactly, and the smallest set of those that do not."""
+"""The feasibility check is exact, and names a smallest set of contradicting constraints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares found with few rules and few columns are exactly those of one linear program over everything."""
+"""Shares found with few rules and few columns equal those of one linear program over everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quick methods give exactly what the general one gives, wherever they answer at all."""
+"""The fast methods give exactly the shares of the general method, wherever they apply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for the shares of every problem and every demand."""
+"""Properties that hold for the shares of every problem and every demand."""
 
 from __future__ import annotations
 

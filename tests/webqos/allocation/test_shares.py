@@ -1,4 +1,4 @@
-"""The sentences of the specification of shares, each as a small story."""
+"""The sentences of the specification of shares, each as a small example."""
 
 from __future__ import annotations
 

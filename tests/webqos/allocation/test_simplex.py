@@ -1,4 +1,4 @@
-"""The exact linear program, beside that of scipy."""
+"""The exact linear program, compared with that of scipy."""
 
 from __future__ import annotations
 
