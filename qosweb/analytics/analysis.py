@@ -47,7 +47,7 @@ def analyse(
             busiest = background.submit(lambda: tables.top(scan.asked_for()))
             seen = slot_sums.survey(of_slots, limits)
             if seen.bad:
-                say("looking for what is wrong with bad lines")
+                say("classifying bad lines")
                 all_lines = narrow(read_lines(spark, wanted.sources), wanted.response)
                 seen = seen._replace(bad=line_queries.bad_lines(all_lines))
             if not seen.requests:
@@ -68,7 +68,7 @@ def analyse(
             )
             findings = conclude(gathered, seen, wanted, say, tell)
         if seen.bad and aside:
-            say("setting bad lines aside")
+            say("writing bad lines")
             line_queries.set_aside(all_lines, aside)
         return findings
     finally:
@@ -94,7 +94,7 @@ def _scanned(lines: DataFrame, wanted: AnalysisRequest, say: Callable[[str], Non
     at_first = [event for line in sources.first_lines(wanted.sources) if (event := event_in(line)) is not None]
     responses_ms = policies.response_limits(policies_of(wanted, at_first)[0])
     while True:
-        say("adding up the lines")
+        say("aggregating the lines")
         scan = LineScan(
             lines, wanted.limits, responses_ms, one_policy=wanted.spec is not None, response=wanted.response
         )

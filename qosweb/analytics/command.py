@@ -46,7 +46,9 @@ T = TypeVar("T")
 def analyze(arguments: argparse.Namespace) -> int:
     limits = limits_of(arguments)
     if not _MASTER.fullmatch(arguments.master):
-        raise UsageError(f"--master {arguments.master}: write such as local[*], spark://host:7077, yarn or k8s://...")
+        raise UsageError(
+            f"--master {arguments.master}: expected a form such as local[*], spark://host:7077, yarn or k8s://..."
+        )
     if arguments.out:
         need_matplotlib("--out")
     spec = policies.from_file(arguments.spec) if arguments.spec else None
@@ -69,10 +71,10 @@ def analyze(arguments: argparse.Namespace) -> int:
 def _each(arguments: argparse.Namespace, spec: LoggedPolicy | None, limits: AnalysisLimits) -> int:
     """Every LOG for itself, on one session; what is wrong with one of them does not keep the others from it."""
     if arguments.follow or arguments.keep_lines:
-        raise UsageError("--each is for logs that are complete: without --follow and --keep-lines")
+        raise UsageError("--each cannot be combined with --follow or --keep-lines")
     named = dict(map(_named, arguments.logs))
     if len(named) < len(arguments.logs):
-        raise UsageError("--each: two logs have one name; write NAME=LOG")
+        raise UsageError("--each: two logs have the same name; write NAME=LOG")
     code = 0
     with _spark(arguments, sources.Sources()) as (spark, progress):
         for name, log in named.items():
@@ -115,7 +117,7 @@ def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tu
                 yield spark, progress
             except (PySparkException, Py4JError) as error:
                 said = in_short(error)  # now: what went wrong has to be asked of the JVM
-                raise UsageError(f"Spark could not do it: {said}") from None
+                raise UsageError(f"Spark failed: {said}") from None
             finally:
                 progress.watch(None)
 
@@ -138,7 +140,7 @@ def _written(findings: Findings, arguments: argparse.Namespace, out: Path | None
     if arguments.json:
         print(json.dumps(({"name": name} if name else {}) | as_json(findings)))
     elif out:
-        print(f"the whole report: {out / 'report.html'}")
+        print(f"full report: {out / 'report.html'}")
     return 1 if findings.outcome == VIOLATED else 0
 
 
@@ -147,9 +149,9 @@ def _sources(arguments: argparse.Namespace) -> sources.Sources:
     if not arguments.follow:
         return sources.find(arguments.logs, arguments.format)
     if not arguments.out:
-        raise UsageError("--follow writes its report again and again: say where with --out")
+        raise UsageError("--follow rewrites its report: name a folder for it with --out")
     if arguments.format not in (None, "json") or arguments.keep_lines:
-        raise UsageError("--follow reads JSON lines as they are written: without --format and --keep-lines")
+        raise UsageError("--follow reads JSON lines only: it cannot be combined with --format or --keep-lines")
     sources.check_growing(arguments.logs)
     return sources.Sources(json=tuple(str(path) for path in sources.growing(arguments.logs)))
 
@@ -199,7 +201,7 @@ def _pace(arguments: argparse.Namespace) -> tuple[float, float]:
     """How often to look, and how late a line may come, in seconds."""
     every_s = _read(parse_duration_s, arguments.every, "--every")
     if not EVERY_MIN_S <= every_s <= EVERY_MAX_S:
-        raise UsageError(f"--every {arguments.every}: has to be from {EVERY_MIN_S:g} s to {EVERY_MAX_S:g} s")
+        raise UsageError(f"--every {arguments.every}: must be from {EVERY_MIN_S:g} s to {EVERY_MAX_S:g} s")
     return every_s, _read(parse_duration_s, arguments.late, "--late")
 
 
@@ -229,7 +231,7 @@ def limits_of(arguments: argparse.Namespace) -> AnalysisLimits:
     window_s = _whole_seconds(arguments.window, "--window")
     slot_s = _whole_seconds(arguments.slot, "--slot")
     if window_s % slot_s or window_s > WINDOW_MAX_S:
-        raise UsageError(f"--window {arguments.window}: has to be a multiple of --slot {arguments.slot}, at most a day")
+        raise UsageError(f"--window {arguments.window}: must be a multiple of --slot {arguments.slot}, at most a day")
     capacity = arguments.capacity
     return AnalysisLimits(
         window_s=window_s,
@@ -253,7 +255,7 @@ def _share(text: str, option: str) -> float:
 def _whole_seconds(text: str, option: str) -> int:
     seconds = _read(parse_duration_s, text, option)
     if seconds < 1 or seconds != int(seconds):
-        raise UsageError(f"{option} {text}: has to be whole seconds, such as 10s")
+        raise UsageError(f"{option} {text}: must be whole seconds, such as 10s")
     return int(seconds)
 
 

@@ -86,7 +86,7 @@ def conclude(
     limits, events = wanted.limits, gathered.events[:EVENTS_MAX]
     known, notes = policies_of(wanted, events)
     if is_cut := len(gathered.events) > EVENTS_MAX:
-        notes.append(f"the logs have more than {EVENTS_MAX} event lines: the others are left out")
+        notes.append(f"the logs have more than {EVENTS_MAX} event lines: the others are ignored")
     responses_ms = policies.response_limits(known)
     timeline = Timeline(events, seen.nodes)
     say("judging")
@@ -97,16 +97,16 @@ def conclude(
     in_windows = [verdict for part in in_parts for verdict in bench.judge(part)]
     of_run = list(judge_run(in_windows, limits))
     of_run += list(untested_rules(known, when, of_run))
-    say("looking for requests that ended twice")
+    say("checking for requests that ended twice")
     cluster = [*view_chain.judge_cluster(events, is_all=not is_cut), view_chain.judge_once(*gathered.twice())]
     outcome = run_outcome(of_run, cluster)
     if outcome == NOT_TESTED:
-        notes.append(f"no promise of a policy was tested: {_why_untested(of_run, known)}")
+        notes.append(f"no guarantee of a policy was tested: {_why_untested(of_run, known)}")
     broken = to_show(of_run, in_windows)
     if broken:
-        say("looking up the lines that show violations")
+        say("finding lines that show violations")
     shown = gathered.samples(broken)
-    say("making the tables")
+    say("building the tables")
     table = _table(seen.outcomes, gathered.took())
     findings = Findings(
         limits=limits,
@@ -128,7 +128,7 @@ def conclude(
         end_s=float((seen.last_slot + 1) * limits.slot_s),
     )
     tell(findings)
-    say("looking for the pages and clients that were busiest")
+    say("finding the busiest pages and clients")
     findings.top = gathered.busiest()
     return findings
 
@@ -140,9 +140,9 @@ def run_outcome(of_run: Sequence[Verdict], cluster: Sequence[Verdict]) -> str:
 
 def _why_untested(of_run: Sequence[Verdict], known: Mapping[str, LoggedPolicy]) -> str:
     if not known:
-        return "the logs tell of no policy that can be read, and --spec names none"
+        return "the logs contain no valid policy, and --spec is not given"
     reasons = sorted({verdict.reason for verdict in of_run if verdict.reason})
-    return "; ".join(reasons[:REASONS_MAX]) or "nothing was asked for under one that promises something"
+    return "; ".join(reasons[:REASONS_MAX]) or "no request came under a policy with a guarantee"
 
 
 def outside(events: Sequence[LogEvent]) -> set[str]:
@@ -167,11 +167,13 @@ def _situations(
             accesses = gathered.accesses(policy)
         when[name] = situations(policy, timeline, accesses, first, last, limits.slot_s)
         if not when[name].bindings:
-            notes.append(f"policy {name} is not judged: its rules change with time, and the log is too long for that")
+            notes.append(
+                f"policy {name} is not judged: its rules change over time, and the log is too long to evaluate them"
+            )
         if accesses is None:
-            notes.append("conditions on accesses: too many pages to tell them, so shares and priorities are not judged")
+            notes.append("conditions on accesses: too many pages to track, so shares and priorities are not judged")
         elif when[name].unsure:
-            notes.append("conditions on the load: the log does not tell it, so shares and priorities are not judged")
+            notes.append("conditions on the load: the load is not in the log, so shares and priorities are not judged")
     return when if first <= last else {}
 
 
@@ -225,11 +227,11 @@ def _strangers(seen: slot_sums.Survey, known: Mapping[str, LoggedPolicy]) -> lis
     for (name, class_name), count in seen.classes.items():
         policy = known.get(name)
         if class_name == CLASSLESS:
-            what = "of the combined format, which names no class"
+            what = "in the combined format, which has no class"
         elif policy is None:
-            what = f"under policy '{name}', whose text no event line has" if name else "under no policy"
+            what = f"under policy '{name}', whose text is in no event line" if name else "under no policy"
         elif class_name not in policy.numbers:
-            what = f"in class '{class_name}', which the specification does not have"
+            what = f"in class '{class_name}', which the specification does not define"
         else:
             continue
         unknown[what] = unknown.get(what, 0) + count

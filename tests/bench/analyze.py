@@ -1,4 +1,4 @@
-"""``./dev bench analyze``: the full analysis of a synthetic log, compared with a simple aggregate over the same lines.
+"""``./dev bench analyze``: the full analysis of a synthetic log, compared with one aggregate over the same lines.
 
 In one run, on one machine, it measures: the start of a session; one aggregate (sums by class and decision) over the
 JSON lines on a warm Spark; the full analysis with all verdicts and tables; the same aggregate in DuckDB, if that module

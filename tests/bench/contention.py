@@ -2,7 +2,8 @@
 
 Three nodes in contention, each with a given number of queued decisions per second (`contention_node.py` describes such
 a node: everything but HTTP). The result is the CPU time of all three, less that of the same processes with a plain
-queue in the same run, alternating. It covers batches, the group, the state machine at each replica, grants, starts and ends.
+queue in the same run, alternating. It covers batches, the group, the state machine at each replica, grants,
+starts and ends.
 """
 
 from __future__ import annotations

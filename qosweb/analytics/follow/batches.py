@@ -187,4 +187,4 @@ def _read(folder: Path) -> BatchNote:
     try:
         return msgspec.json.decode(file.read_bytes(), type=BatchNote)
     except (OSError, msgspec.MsgspecError) as error:
-        raise UsageError(f"{file}: not what was written there ({error}); start with a new --checkpoint") from None
+        raise UsageError(f"{file}: is damaged ({error}); use a new folder for --checkpoint") from None

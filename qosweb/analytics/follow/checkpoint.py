@@ -59,9 +59,9 @@ def check_fixed(checkpoint: Path, wanted: AnalysisRequest) -> None:
         file.write_bytes(msgspec.json.encode(now))
         return
     except msgspec.MsgspecError:
-        raise UsageError(f"{file}: not what was written there; give --checkpoint a new folder") from None
+        raise UsageError(f"{file}: is damaged; use a new folder for --checkpoint") from None
     for name in Fixed.__struct_fields__:
         if getattr(before, name) != getattr(now, name):
             raise UsageError(
-                f"--checkpoint {checkpoint}: was begun with another --{name}; give the same, or a new folder"
+                f"--checkpoint {checkpoint}: was created with a different --{name}; use the same value or a new folder"
             )

@@ -136,7 +136,7 @@ class LogTail:
         except FileNotFoundError:
             return TailState()
         except msgspec.MsgspecError as error:
-            raise UsageError(f"{self._file}: not what was written there ({error}); start with a new folder") from None
+            raise UsageError(f"{self._file}: is damaged ({error}); use a new folder for --checkpoint") from None
 
     def _recover(self) -> None:
         for making in self.cuts.glob(f"{_MAKING}*"):

@@ -92,7 +92,7 @@ class Stream:
             raise trouble
         last = self._batches.last()
         if last is None:
-            raise UsageError("the logs had no lines")
+            raise UsageError("the logs contain no lines")
         findings = self._findings(last, None, self._batches.note(last))
         if findings is None:
             raise UsageError("no request could be read from the logs")
@@ -209,7 +209,9 @@ class Stream:
         finally:
             of_slots.unpersist()
         if found and closed_s is None:
-            found.notes.append("the last windows were still open when this was written: lines of them may be missing")
+            found.notes.append(
+                "the last windows were still open when this was written: some of their lines may be missing"
+            )
         return found
 
     def _samples(self, broken: Sequence[Verdict], note: batches.BatchNote) -> dict[Verdict, list[str]]:

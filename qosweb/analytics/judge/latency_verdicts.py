@@ -34,10 +34,10 @@ def judge_lifetimes(ground: ExpectedShares) -> Iterator[Verdict]:
         worst = max(classes, key=lambda at: ground.cells[at].wait_ms_max)
         waited_ms = ground.cells[worst].wait_ms_max
         if waited_ms < ground.limits.waited_ms:
-            yield judge.untested("nobody had to wait")
+            yield judge.untested("no request had to wait")
             continue
         most_ms = lifetime_ms + ground.limits.slack_ms
-        reason = f"the longest wait of {ground.names((worst,))[0]} is {waited_ms:.0f} ms, {lifetime_ms} ms are allowed"
+        reason = f"longest wait of {ground.names((worst,))[0]}: {waited_ms:.0f} ms, allowed: {lifetime_ms} ms"
         asked = sum(ground.cells[at].requests for at in classes)
         yield judge.verdict(
             waited_ms <= most_ms, reason, asked, lifetime_ms, waited_ms, None,
@@ -58,13 +58,13 @@ def judge_response(ground: ExpectedShares, one: InForce, limits_ms: Sequence[int
     assert isinstance(rule.value, Duration)
     judge = RuleJudge(ground, "response time", rule.text, ground.policy.line(one.number))
     if rule.value.ms not in limits_ms:
-        return judge.untested(f"of the many response times that are promised the {len(limits_ms)} shortest are judged")
+        return judge.untested(f"only the {len(limits_ms)} shortest response times are judged")
     place = limits_ms.index(rule.value.ms)
     cells = [ground.cells[at] for at in one.lower if at in ground.cells]
     served, slow = sum(c.served for c in cells), sum(c.slow[place] for c in cells)
     if not served:
         return judge.untested("nothing was served")
     allowed = ground.limits.slow_part * served
-    reason = f"{slow} of {served} took longer than {rule.value.ms} ms"
+    reason = f"{slow} of {served} requests took longer than {rule.value.ms} ms"
     evidence = EvidenceQuery("slow", ground.names(one.lower), rule.value.ms + ground.limits.slack_ms)
     return judge.verdict(slow <= allowed, reason, served, allowed, slow, None, evidence, "requests")

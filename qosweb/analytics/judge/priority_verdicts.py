@@ -23,8 +23,8 @@ def judge_always(ground: ExpectedShares, one: InForce) -> Verdict:
     asked = sum(ground.cells[at].requests for at in classes)
     lost = sum(ground.cells[at].lost for at in classes)
     if not asked:
-        return judge.untested("nobody asked")
-    reason = f"{asked - lost} of {asked} requests" + (f", {lost} denied or expired" if lost else "")
+        return judge.untested("no requests")
+    reason = f"{lost} of {asked} requests were denied or expired"
     evidence = EvidenceQuery("lost", ground.names(classes))
     return judge.verdict(not lost, reason, asked, asked, asked - lost, None, evidence, "requests")
 
@@ -44,7 +44,7 @@ def judge_priorities(ground: ExpectedShares) -> Iterator[Verdict]:
             continue
         tested = [(a, b) for a, b in of_rule if ground.asked[a] - ground.got[a] > allowed]
         if not tested:
-            yield judge.untested("those that come first lacked nothing")
+            yield judge.untested("the classes that come first lacked nothing")
             continue
         first, then = max(tested, key=lambda pair: ground.got[pair[1]] - ground.expected[pair[1]])
         got, promise = ground.got[then], ground.expected[then]
@@ -67,15 +67,15 @@ def judge_minority(ground: ExpectedShares, one: InForce) -> Verdict:
     rule = ground.policy.model.constraints[one.number]
     judge = RuleJudge(ground, "minority", rule.text, ground.policy.line(one.number))
     if not ground.part.key.scope:
-        return judge.untested("in the primary view")
+        return judge.untested("applies only outside the primary view")
     deny = isinstance(rule.value, Word) and rule.value.word == "deny"
     classes = tuple(at for at in one.lower if at in ground.cells and ground.is_turned_away(at) == deny)
     asked = sum(ground.cells[at].requests for at in classes)
     if not asked:
-        return judge.untested("nobody asked")
+        return judge.untested("no requests")
     served = sum(ground.cells[at].served for at in classes)
     reason = f"{served} of {asked} requests were served outside the primary view"
     if not deny and not served:
-        return judge.untested(f"{reason}; the log does not tell whether there was capacity for them", asked)
+        return judge.untested(f"{reason}; the log does not show whether there was capacity for them", asked)
     evidence = EvidenceQuery("served", ground.names(classes))
     return judge.verdict(not (deny and served), reason, asked, 0 if deny else asked, served, None, evidence, "requests")

@@ -41,13 +41,13 @@ def _at_least(judge: RuleJudge, classes: tuple[int, ...], value: Requests | Byte
     got = sum((ground.counted_got if counted else ground.got)[at] for at in classes) / busy_s
     asked = sum((ground.counted_asked if counted else ground.asked)[at] for at in classes) / busy_s
     if asked <= 0:
-        return judge.untested("nobody asked")
+        return judge.untested("no requests")
     bound = ground.rate_bound(value, most=False)
     promise = min(bound, asked) * _part_that_yields(ground, classes, one)
     unit = "requests/s" if counted else "bytes/s"
     grain = 1.0 if counted else max(ground.grain[at] for at in classes)
     ok = promise - got <= ground.limits.rate_tolerance * promise + grain / busy_s
-    reason = f"{got:.2f} of {promise:.2f} {unit}{' (all that was asked for)' if asked < bound else ''}"
+    reason = f"{got:.2f} of {promise:.2f} {unit}{' (the whole demand)' if asked < bound else ''}"
     return judge.verdict(ok, reason, asked, promise, got, None, EvidenceQuery("held back", ground.names(classes)), unit)
 
 
@@ -74,9 +74,9 @@ def _at_most(judge: RuleJudge, classes: tuple[int, ...], value: Requests | Bytes
     unit = "requests/s" if counted else "bytes/s"
     bound = ground.rate_bound(value, most=True)
     if sum(c.requests + c.refused for c in cells) == 0:
-        return judge.untested("nobody asked")
+        return judge.untested("no requests")
     if got <= bound and not held_back:
-        return judge.untested("less was asked for than the bound allows", got)
+        return judge.untested("the demand was below the bound", got)
     grain = 1.0 if counted else max((ground.grain[at] for at in classes), default=0.0)
     ok = got - bound <= ground.limits.rate_tolerance * bound + grain / seconds
     size = sum(c.sent_bytes for c in cells) / max(1, sum(c.served for c in cells))

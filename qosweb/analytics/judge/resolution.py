@@ -42,8 +42,8 @@ def resolution_of(ground: ExpectedShares, classes: tuple[int, ...], *, gains: bo
     else:
         gaps = sum(_lost(ground, at, expected[at]) for at in classes)
     if gaps > answers:
-        return Resolution(gaps, f"gaps between requests that live so short may be {_points(gaps, ground)}")
-    return Resolution(answers, f"{ANSWERS} answers are {_points(answers, ground)}")
+        return Resolution(gaps, f"gaps between short-lived requests may be {_points(gaps, ground)}")
+    return Resolution(answers, f"{ANSWERS} responses are {_points(answers, ground)}")
 
 
 def _lost(ground: ExpectedShares, number: int, due: float) -> float:

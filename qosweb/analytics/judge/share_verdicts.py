@@ -60,7 +60,7 @@ class RuleJudge:
         grain = resolution_of(ground, classes, gains=gains)
         allowed = ground.limits.tolerance * ground.total
         if allowed < off <= grain.amount:
-            reason += f"; held, for {grain.what}"
+            reason += f"; held: {grain.what}"
         ok = off <= max(allowed, grain.amount)
         return self.verdict(ok, reason, demand, promise, got, ground.total, evidence, grain=grain.amount)
 
@@ -79,7 +79,7 @@ def judge_share(ground: ExpectedShares, one: InForce) -> Iterator[Verdict]:
     lower, upper = ground.others(one.lower), ground.others(one.upper)
     if not lower and not upper:
         yield RuleJudge(ground, "share", rule.text, line).untested(
-            "its pages are always available: no share binds them"
+            "its pages are always available: no share applies to them"
         )
     elif isinstance(rule.value, Relative):
         yield from _relative(ground, rule, line, lower or upper)
@@ -105,14 +105,14 @@ def why_untested(ground: ExpectedShares, classes: tuple[int, ...]) -> str:
     if ground.part.busy_s <= 0 or ground.total <= 0:
         return "no contention"
     if ground.strangers:
-        return f"the specification has no class '{ground.strangers[0]}', and the log has"
+        return f"the log has class '{ground.strangers[0]}', which the specification does not define"
     if ground.part.busy_s < BUSY_PART_MIN * ground.limits.window_s:
         return "contended for too short a time"
     if sum(ground.asked[at] for at in classes) <= 0:
-        return "nobody asked"
+        return "no requests"
     grain = max(ground.grain[at] for at in classes)
     if grain > ground.limits.tolerance * ground.total:
-        return "too few requests: one answer is more than the tolerance"
+        return "too few requests: one response is larger than the tolerance"
     return ""
 
 
@@ -127,10 +127,10 @@ def _at_least(judge: RuleJudge, classes: tuple[int, ...], ppm: int) -> Verdict:
     got, asked, expected = (sum(of[at] for at in classes) for of in (ground.got, ground.asked, ground.expected))
     bound = ppm * ground.left / PPM
     promise, of = min(
-        (bound, "promised"),
-        (asked, "all that was asked for"),
-        (ground.at_least(classes, ppm) * ROUNDED, "all that was asked for, moment by moment"),
-        (expected * ROUNDED, "what bounds leave"),
+        (bound, "guaranteed"),
+        (asked, "the whole demand"),
+        (ground.at_least(classes, ppm) * ROUNDED, "the whole demand, moment by moment"),
+        (expected * ROUNDED, "what other bounds leave"),
     )
     reason = f"{_points(got, ground)} of {_points(promise, ground)} ({of})"
     evidence = EvidenceQuery("held back", ground.names(classes))
@@ -144,9 +144,9 @@ def _at_most(judge: RuleJudge, classes: tuple[int, ...], ppm: int) -> Verdict:
     got, asked, expected = (sum(of[at] for at in classes) for of in (ground.got, ground.asked, ground.expected))
     bound = ppm * ground.left / PPM
     if asked <= bound and got <= bound:
-        return judge.untested("less was asked for than the bound allows", asked)
+        return judge.untested("the demand was below the bound", asked)
     limit = max(bound, ground.at_most(classes, ppm))
-    idle = " with what others left idle" if expected > bound else ""
+    idle = " including idle capacity of other classes" if expected > bound else ""
     reason = f"{_points(got, ground)}, at most {_points(limit, ground)}{idle}"
     evidence = EvidenceQuery("served", ground.names(classes))
     return judge.share(got - limit, reason, asked, limit, got, evidence, classes, gains=True)
@@ -158,7 +158,7 @@ def _never_more(judge: RuleJudge, classes: tuple[int, ...], ppm: int) -> Verdict
     cells = [ground.cells[at] for at in classes if at in ground.cells]
     if ground.capacity_bps is None:
         if why := why_untested(ground, classes):
-            return judge.untested(f"{why}, and the log does not say the capacity")
+            return judge.untested(f"{why}, and the capacity is not in the log")
         got, whole, left = sum(ground.got[at] for at in classes), ground.total, ground.left
         asked = sum(ground.asked[at] for at in classes)
     else:
@@ -169,10 +169,10 @@ def _never_more(judge: RuleJudge, classes: tuple[int, ...], ppm: int) -> Verdict
         first = (ground.cells[at] for at in ground.binding.always if at in ground.cells)
         left = whole - sum(c.sent_bytes + cost * (c.served + c.failed) for c in first)
         if asked <= 0:
-            return judge.untested("nobody asked")
+            return judge.untested("no requests")
     limit = ppm * max(0.0, left) / PPM
     if asked <= limit:
-        return judge.untested("less was asked for than the bound allows", asked)
+        return judge.untested("the demand was below the bound", asked)
     grain = max((ground.grain[at] for at in classes), default=0.0)
     ok = got - limit <= max(ground.limits.tolerance * whole, grain)
     reason = f"{100 * got / whole:.2f}%, never more than {100 * limit / whole:.2f}%"
@@ -185,9 +185,9 @@ def _as_divided(judge: RuleJudge, classes: tuple[int, ...]) -> Verdict:
     if why := why_untested(ground, classes):
         return judge.untested(why)
     if not ground.limits.request_cost and ground.sizes_differ:
-        return judge.untested("answers of different sizes, and what a request costs is not known (--request-cost)")
+        return judge.untested("response sizes differ, and the cost of a request is not known (--request-cost)")
     if all(ground.asked[at] <= ground.got[at] for at in classes):
-        return judge.untested("all that was asked for was served", sum(ground.asked[at] for at in classes))
+        return judge.untested("the whole demand was served", sum(ground.asked[at] for at in classes))
     worst = max(classes, key=lambda at: ground.expected[at] - ground.got[at])
     expected, got = ground.expected[worst], ground.got[worst]
     name = ground.names((worst,))
@@ -202,7 +202,7 @@ def _relative(ground: ExpectedShares, rule: Constraint, line: int, left: tuple[i
     judge = RuleJudge(ground, "relative", rule.text, line)
     right = ground.others(ground.policy.coverage.classes(value.pages))
     if not left or not right:
-        yield judge.untested("its pages are always available: no share binds them")
+        yield judge.untested("its pages are always available: no share applies to them")
         return
     if why := why_untested(ground, (*left, *right)):
         yield judge.untested(why)
@@ -223,14 +223,14 @@ def _relative(ground: ExpectedShares, rule: Constraint, line: int, left: tuple[i
     if rule.op in (">", "="):
         promise = min(target, asked) if counted else min(target, asked, expected)
         if target <= 0:
-            yield judge.untested("the other side has nothing", asked)
+            yield judge.untested("nothing of the other side was served", asked)
         else:
             ok = promise - got <= slack
             yield judge.verdict(ok, shown, asked, promise, got, whole, EvidenceQuery("held back", names), unit)
     if rule.op in ("<", "="):
         limit = max(target, expected)
         if asked <= target:
-            yield judge.untested("less was asked for than the relation allows", asked)
+            yield judge.untested("the demand was below the limit of the relation", asked)
         else:
             ok = got - limit <= slack
             yield judge.verdict(ok, shown, asked, limit, got, whole, EvidenceQuery("served", names), unit)

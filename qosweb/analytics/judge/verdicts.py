@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 _ADDED_UP = "share at least"
 
 # Why no window tells anything about a rule.
-SHADOW = "a shadow statement is counted and binds nobody"
-CHANNEL = "the log tells how long an answer took, not whether it or its client was the slower one"
-LOAD = "it depends on the load, which the log does not tell"
-OTHERS_LOAD = "what is left to it depends on the load, which the log does not tell"
-PAGES = "it depends on accesses, and the log has too many pages to look for them"
-OTHERS_PAGES = "what is left to it depends on accesses, and the log has too many pages to look for them"
-NEVER = "it bound nobody in any window"
+SHADOW = "a shadow statement is only counted, it does not bind"
+CHANNEL = "the log shows how long a response took, not whether the channel or the client was slower"
+LOAD = "it depends on the load, which is not in the log"
+OTHERS_LOAD = "its share depends on other rules with a condition on the load, which is not in the log"
+PAGES = "it depends on accesses, and the log has too many pages to track them"
+OTHERS_PAGES = (
+    "its share depends on other rules with a condition on accesses, and the log has too many pages to track them"
+)
+NEVER = "it applied to no request in any window"
 BY_ITSELF = ("available", "response_time", "in_minority")  # judged whatever the others have
 
 

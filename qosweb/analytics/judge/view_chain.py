@@ -44,8 +44,8 @@ def judge_cluster(events: Sequence[LogEvent], *, is_all: bool = True) -> list[Ve
     """
     views = [event for event in events if event.kind == "view" and event.primary and event.place is not None]
     switches = [event for event in events if event.kind == "policy" and event.place is not None]
-    untold = "no event line tells of a primary view with its index"
-    no_switch = "no event line tells of a policy with its index"
+    untold = "no event line has a primary view with an index"
+    no_switch = "no event line has a policy with an index"
     judged = [
         _verdict(ONE_PLACE, views, _places(views), untold),
         _verdict(ONE_VIEW, views, _claims(views), untold),
@@ -68,7 +68,7 @@ def judge_once(twice: Sequence[tuple[str, Sequence[str]]], count: int, named: in
     """``twice``: some requests that ended more than once, with what the lines say of each. ``named``: how many lines
     with which a request ends have its name."""
     if not named:
-        return Verdict("cluster", ONCE, "", None, NOT_TESTED, "no line with which a request ends has a rid")
+        return Verdict("cluster", ONCE, "", None, NOT_TESTED, "no line that ends a request has a rid")
     if not count:
         return Verdict("cluster", ONCE, "", None, HELD, f"{named} requests, each ended once")
     shown = "; ".join(f"{rid}: {', '.join(said)}" for rid, said in twice[:FINDINGS_MAX])
@@ -83,8 +83,7 @@ def _verdict(rule: str, told: Sequence[LogEvent], findings: Iterable[str], untol
         more = f"; and {len(found) - FINDINGS_MAX} more" if len(found) > FINDINGS_MAX else ""
         return Verdict("cluster", rule, "", None, VIOLATED, "; ".join(found[:FINDINGS_MAX]) + more)
     nodes = len({event.node for event in told})
-    kinds = len({event.view or event.policy for event in told})
-    return Verdict("cluster", rule, "", None, HELD, f"{kinds} at {nodes} nodes, {len(told)} event lines")
+    return Verdict("cluster", rule, "", None, HELD, f"checked {len(told)} event lines of {nodes} nodes")
 
 
 def _places(views: Sequence[LogEvent]) -> Iterable[str]:
@@ -94,7 +93,7 @@ def _places(views: Sequence[LogEvent]) -> Iterable[str]:
         if known.place != event.place:
             yield f"view {event.view} has index {known.place} at {known.node} and {event.place} at {event.node}"
         if set(known.members) != set(event.members):
-            yield f"view {event.view} has other members at {known.node} than at {event.node}"
+            yield f"view {event.view} has different members at {known.node} and at {event.node}"
 
 
 def _claims(views: Sequence[LogEvent]) -> Iterable[str]:
@@ -218,7 +217,7 @@ def _passed_over(
             stays = following is None or following.place is None or further < following.place
             if stays or (view is not None and following is not None and following.view in entered):
                 policy, nodes = next(iter(switches[place].items()))
-                yield f"index {place} switches to policy {policy} at {nodes[0]}, and {node} passed over it"
+                yield f"index {place} switches to policy {policy} at {nodes[0]}, but {node} skipped it"
 
 
 def _stretches(told: Sequence[LogEvent]) -> Iterator[list[LogEvent]]:

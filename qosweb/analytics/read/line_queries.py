@@ -52,7 +52,7 @@ def accessed(spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits
         asked = asked.where(f.col("policy") == policy.name)
     pages = asked.select("host", "path").distinct().limit(PAGES_MAX + 1).collect()
     if len(pages) > PAGES_MAX:
-        raise UsageError(f"the log has more than {PAGES_MAX} pages; rules on accessed(...) cannot be judged on it")
+        raise UsageError(f"the log has more than {PAGES_MAX} pages; rules with accessed(...) cannot be judged")
     matcher = policy.matcher()
     watched = [
         (row["host"], row["path"], number)

@@ -2,8 +2,8 @@
 
 ``cause`` is null for a good line. A bad line keeps its text in ``bad`` and its file in ``file``; it is counted and
 written to the folder of bad lines, never dropped silently. A request counts at the time of its decision, ``ts`` plus
-its wait, which puts served and denied requests on one time axis. No Python code runs per row. Requests and events are read
-in one pass. Fields that only events have are read as text, so that a request with a field of that name stays valid.
+its wait, which puts served and denied requests on one time axis. No Python code runs per row. Requests and events are
+read in one pass. Fields that only events have are read as text, so that a request with such a field stays valid.
 Neighbours: ``sources`` finds the files, ``slot_sums`` aggregates the lines, ``log_tail`` copies those of growing logs.
 """
 

@@ -79,9 +79,7 @@ def from_events(events: Iterable[LogEvent]) -> tuple[dict[str, LoggedPolicy], li
             continue
         built = compile_policy(event.text, f"policy {event.policy}", check=False)
         if built.has_errors:
-            troubles.append(
-                f"the policy {event.policy} that {event.node} logged has mistakes; its requests are not judged"
-            )
+            troubles.append(f"policy {event.policy}, logged by {event.node}, has errors; its requests are not judged")
         else:
             found[event.policy] = _policy(event.policy, built)
     return found, troubles

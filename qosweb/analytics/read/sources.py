@@ -46,9 +46,9 @@ def find(names: list[str], form: str | None = None) -> Sources:
                 found[kind].append(str(file.absolute()))
     sources = Sources(*(tuple(dict.fromkeys(found[one])) for one in FORMATS))
     if not any(sources):
-        raise UsageError(f"{names[0]}: no lines in it; a log is JSON lines, the combined format, or Parquet")
+        raise UsageError(f"{names[0]}: no log lines found; expected JSON lines, the combined format, or Parquet")
     if sum(map(len, sources)) > FILES_MAX:
-        raise UsageError(f"{sum(map(len, sources))} files, at most {FILES_MAX} are read at one time")
+        raise UsageError(f"{sum(map(len, sources))} files; at most {FILES_MAX} can be read at once")
     return sources
 
 
@@ -71,15 +71,15 @@ def check_growing(names: Sequence[str]) -> None:
     """Raises UsageError for what cannot be followed: what is compressed, what has no JSON lines, what is not there."""
     for name in names:
         if "://" in name and not name.startswith("file://"):
-            raise UsageError(f"{name}: --follow reads files of this machine only")
+            raise UsageError(f"{name}: --follow reads local files only")
         if Path(name).suffix in _COMPLETE:
-            raise UsageError(f"{name}: --follow reads JSON lines as they are written, nothing that is compressed")
+            raise UsageError(f"{name}: --follow reads plain JSON lines, no compressed and no Parquet files")
     files = [path for path in growing(names) if path.exists()]
     if not files:
-        raise UsageError(f"{names[0]}: no such file; --follow waits for lines, not for logs")
+        raise UsageError(f"{names[0]}: no such file; with --follow at least one log must exist")
     for path in files:
         if _kind(path) == "combined":
-            raise UsageError(f"{path}: --follow reads JSON lines; the combined format names no class to judge")
+            raise UsageError(f"{path}: --follow reads JSON lines; the combined format has no class to judge")
 
 
 def size(sources: Sources) -> int | None:
@@ -148,7 +148,7 @@ def _head(path: Path) -> bytes:
             with gzip.open(path) as unzipped:
                 head = unzipped.read(_HEAD)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise UsageError(f"{path}: cannot be uncompressed: {error}") from None
+        raise UsageError(f"{path}: cannot be decompressed: {error}") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
     return head

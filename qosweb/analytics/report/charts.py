@@ -40,8 +40,8 @@ def pictures(findings: Findings) -> list[tuple[str, str]]:
     )
     return [
         ("Share of the bytes served, by class", _shares(by_class, window_s)),
-        ("Requests: asked for (dashed) and served, by class", requests),
-        ("Capacity: known, and served", _capacity(findings)),
+        ("Requests: demand (dashed) and served, by class", requests),
+        ("Capacity: known and used", _capacity(findings)),
         ("Waiting time, 99th percentile, by class", _lines(waited, window_s, "ms", lambda row: row.wait_ms[-1])),
     ]
 

@@ -45,7 +45,7 @@ def find(environ: Mapping[str, str]) -> Path:
         else:
             return java
     raise AnalyticsUnavailableError(
-        f"Spark needs Java {MAJOR_MIN} or newer. Run `pip install 'qosweb[analytics]'`, which brings one, "
+        f"Spark needs Java {MAJOR_MIN} or newer. Run `pip install 'qosweb[analytics]'`, which includes one, "
         f"or install a JDK {MAJOR_MIN}+ and set JAVA_HOME. Tried {'; '.join(rejected)}."
     )
 
@@ -85,6 +85,6 @@ def check(java: Path, environ: Mapping[str, str], *, timeout_s: float = PROBE_TI
     version = _VERSION.search(ran.stdout)
     number = major(version[1]) if version else None
     if version is None or number is None:
-        raise UnsuitableError("does not tell its version")
+        raise UnsuitableError("printed no version")
     if number < MAJOR_MIN:
         raise UnsuitableError(f"version {version[1]} is older than {MAJOR_MIN}")

@@ -46,7 +46,7 @@ def spark_session(
         try:
             session = SparkSession.builder.appName(app_name).master(master).config(map=settings).getOrCreate()
         except Exception as error:  # Py4J and PySpark raise several kinds
-            raise AnalyticsUnavailableError(f"no Spark session on {master}: {in_short(error)}") from None
+            raise AnalyticsUnavailableError(f"cannot start Spark on {master}: {in_short(error)}") from None
     try:
         yield session
     finally:
@@ -120,5 +120,7 @@ def address_for(master: str, towards: Callable[[str], str] = address_towards) ->
     try:
         own = towards(host)
     except OSError as error:
-        raise AnalyticsUnavailableError(f"no Spark session on {master}: no way to {host} ({error.strerror})") from None
+        raise AnalyticsUnavailableError(
+            f"cannot start Spark on {master}: no route to {host} ({error.strerror})"
+        ) from None
     return f"[{own}]" if ":" in own else own

@@ -179,5 +179,5 @@ def test_what_cannot_be_followed(tmp_path: Path) -> None:
             sources.check_growing([name])
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "tail.json").write_text("{")
-    with pytest.raises(UsageError, match="not what was written there"):
+    with pytest.raises(UsageError, match="is damaged"):
         LogTail([str(combined)], tmp_path / "c")

@@ -93,7 +93,7 @@ def test_a_moment_of_contention_proves_nothing_of_shares() -> None:
 def test_a_lower_bound_promises_no_more_than_was_asked_for() -> None:
     found = judge("</a>.server_resource > 50%", cell("/a", 100), cell("default", 400, 300))
     assert found["</a>.server_resource > 50%"].outcome == HELD
-    assert "all that was asked for" in found["</a>.server_resource > 50%"].reason
+    assert "the whole demand" in found["</a>.server_resource > 50%"].reason
 
 
 def test_an_upper_bound_gives_way_to_idle_capacity() -> None:
@@ -120,7 +120,7 @@ def test_lower_bounds_that_cannot_be_kept_together_yield() -> None:
 def test_one_large_answer_proves_nothing() -> None:
     spec = "</a>.server_resource > 50%"
     found = judge(spec, cell("/a", 1, 5, size=100_000), cell("default", 500, 100))
-    assert found[spec].reason == "too few requests: one answer is more than the tolerance"
+    assert found[spec].reason == "too few requests: one response is larger than the tolerance"
 
 
 def test_a_share_is_judged_no_more_finely_than_answers_are_large() -> None:
@@ -129,9 +129,9 @@ def test_a_share_is_judged_no_more_finely_than_answers_are_large() -> None:
     cells = cell("/a", 34, 20, size=1400), cell("default", 52_400, 9000, size=1)
     held = judge(spec, *cells)[spec]
     assert held.outcome == HELD
-    assert held.reason == "47.60% of 50.00% (promised); held, for 2 answers are 2.80%"
+    assert held.reason == "47.60% of 50.00% (guaranteed); held: 2 responses are 2.80%"
     short = judge(spec, cell("/a", 33, 20, size=1400), cell("default", 53_800, 9000, size=1))[spec]
-    assert (short.outcome, short.reason) == (VIOLATED, "46.20% of 50.00% (promised)")
+    assert (short.outcome, short.reason) == (VIOLATED, "46.20% of 50.00% (guaranteed)")
     assert {run.outcome for run in judge_run([held], AnalysisLimits())} == {HELD}
     assert {run.outcome for run in judge_run([held] * 12, AnalysisLimits())} == {VIOLATED}, (
         "by chance it is not always less"
@@ -144,7 +144,7 @@ def test_requests_that_live_too_short_to_wait_for_each_other_leave_gaps() -> Non
     three_short = cell("/a", 300, 110), cell("default", 340, 70)
     short_lived = judge(f"set lifetime = 100ms\n{spec}", *three_short)[spec]
     assert short_lived.outcome == HELD
-    assert "gaps between requests that live so short may be " in short_lived.reason
+    assert "gaps between short-lived requests may be " in short_lived.reason
     assert judge(f"set lifetime = 1s\n{spec}", *three_short)[spec].outcome == VIOLATED
     much_short = cell("/a", 250, 160), cell("default", 390, 20)
     assert judge(f"set lifetime = 100ms\n{spec}", *much_short)[spec].outcome == VIOLATED
@@ -178,7 +178,7 @@ def test_answers_of_different_sizes_do_not_tell_how_it_was_divided() -> None:
 def test_a_hard_bound_needs_the_capacity_or_contention() -> None:
     spec = "</a>.server_resource < 10% hard"
     cells = (cell("/a", 300, 5),)
-    assert "does not say the capacity" in judge(spec, *cells, busy_s=0.0)[spec].reason
+    assert "the capacity is not in the log" in judge(spec, *cells, busy_s=0.0)[spec].reason
     assert judge(spec, *cells, busy_s=0.0, capacity=100_000)[spec].outcome == VIOLATED
     assert judge(spec, *cells, busy_s=0.0, nodes=4, capacity=100_000)[spec].outcome == NOT_TESTED
 
@@ -199,7 +199,9 @@ def test_classes_that_the_policy_does_not_have_leave_shares_untested() -> None:
     """Another specification is not the one that was in force: nobody is accused by it."""
     spec = "</a>.server_resource > 50%\n</b>.available = always"
     found = judge(spec, cell("/a", 5, 500), cell("/b", 5, 1), cell("/z", 500))
-    assert found["</a>.server_resource > 50%"].reason == "the specification has no class '/z', and the log has"
+    assert (
+        found["</a>.server_resource > 50%"].reason == "the log has class '/z', which the specification does not define"
+    )
     assert found["</b>.available = always"].outcome == VIOLATED
 
 
@@ -222,7 +224,7 @@ def test_what_a_clients_bound_refused_was_asked_for() -> None:
     spec = "</a>.num_requests < 10"
     refused = cell("/a", 95)._replace(refused=300)
     assert (judge(spec, refused)[spec].outcome, judge(spec, refused)[spec].demand) == (HELD, 39.5)
-    assert judge(spec, cell("/a", 95))[spec].reason == "less was asked for than the bound allows"
+    assert judge(spec, cell("/a", 95))[spec].reason == "the demand was below the bound"
     only = cell("/a", 0)._replace(refused=3)
     assert judge(spec, only)[spec].reason == "0.00, at most 10.00 requests/s"
 
@@ -235,8 +237,8 @@ def test_to_be_served_outside_the_primary_view() -> None:
     assert found["</b>.in_minority = deny"].outcome == HELD
     none = judge(spec, cell("/a", 0, 15, scope="n0"))[rule]
     assert none.outcome == NOT_TESTED
-    assert none.reason.endswith(" view; the log does not tell whether there was capacity for them")
-    assert judge(spec, cell("/b", 0, 9, scope="n0"))[rule].reason == "nobody asked"
+    assert none.reason.endswith(" view; the log does not show whether there was capacity for them")
+    assert judge(spec, cell("/b", 0, 9, scope="n0"))[rule].reason == "no requests"
 
 
 def test_rules_that_depend_on_the_load_make_shares_unsure() -> None:
@@ -301,7 +303,7 @@ def test_of_many_response_times_the_shortest_are_judged() -> None:
     part = Part(PartKey(0, "p", "", 0), 10.0, 0.0, cells)
     found = [v for v in WindowJudge({"p": policy}, when, timeline, AnalysisLimits(), limits_ms).judge(part) if v.line]
     assert [v.outcome for v in found] == [VIOLATED] * RESPONSES_MAX + [NOT_TESTED]
-    assert found[-1].reason == "of the many response times that are promised the 8 shortest are judged"
+    assert found[-1].reason == "only the 8 shortest response times are judged"
 
 
 def test_a_slot_in_which_an_access_falls_is_in_no_situation() -> None:

@@ -94,7 +94,7 @@ def switched(node: str, *at: int | str) -> list[LogEvent]:
 SWITCHES = [
     pytest.param(
         switched("a", "p", 12, "q", 20, "r", 30) + switched("b", "p", 12, "r", 30),
-        "index 20 switches to policy q at a, and b passed over it",
+        "index 20 switches to policy q at a, but b skipped it",
         id="one is passed over",
     ),
     pytest.param(
@@ -104,7 +104,7 @@ SWITCHES = [
     ),
     pytest.param(
         switched("a", "p", 12, "q", 20, "r", 30)[1:] + switched("b", "p", 12, "r", 30)[1:],
-        "index 20 switches to policy q at a, and b passed over it",
+        "index 20 switches to policy q at a, but b skipped it",
         id="without views",
     ),
     pytest.param(
@@ -114,7 +114,7 @@ SWITCHES = [
     ),
     pytest.param(
         [*switched("a", "p", 12, "q", 20), *switched("b", "p", 12), LogEvent("capacity", 30.0, "a", 22, said_by="b")],
-        "index 20 switches to policy q at a, and b passed over it",
+        "index 20 switches to policy q at a, but b skipped it",
         id="a capacity shows that it went on",
     ),
     pytest.param(
@@ -122,7 +122,7 @@ SWITCHES = [
             *switched("a", "p", 12, "q", 20), view("a", 25, "21:wwww", "ab", ts=40.0),
             *switched("b", "p", 12), view("b", 25, "21:wwww", "ab", ts=40.0),
         ],
-        "index 20 switches to policy q at a, and b passed over it",
+        "index 20 switches to policy q at a, but b skipped it",
         id="it went on into the next view",
     ),
 ]  # fmt: skip

@@ -87,7 +87,7 @@ def test_two_views_on_one_index_and_a_policy_that_is_switched_at_two(spark: Spar
     outcome, reason = said[view_chain.SWITCHED]
     assert outcome == VIOLATED
     assert f"policy {hash_of(other)} begins at index 7 at n1 and at 8 at n2" in reason
-    assert f"index 7 switches to policy {hash_of(other)} at n1, and n2 passed over it" in reason
+    assert f"index 7 switches to policy {hash_of(other)} at n1, but n2 skipped it" in reason
     assert said[view_chain.ONE_PLACE][0] == HELD
     assert said[view_chain.ONCE] == (HELD, "10 requests, each ended once")
 
@@ -141,7 +141,10 @@ def test_event_lines_that_cannot_be_read(spark: SparkSession, tmp_path: Path) ->
         counts[cause] = counts.get(cause, 0) + 1
     assert {cause: count for file, cause, count in found.bad if file.endswith("/bad.log")} == counts
     assert len(found.bad) == len(counts)
-    assert (found.outcome, of_cluster(found)[view_chain.ONE_PLACE]) == (HELD, (HELD, "1 at 1 nodes, 1 event lines"))
+    assert (found.outcome, of_cluster(found)[view_chain.ONE_PLACE]) == (
+        HELD,
+        (HELD, "checked 1 event lines of 1 nodes"),
+    )
     kept = [json.loads(line) for file in (tmp_path / "aside").glob("*.json") for line in file.read_text().splitlines()]
     assert len(kept) == len(BAD_EVENTS)
     assert all("event" in json.loads(line["line"]) for line in kept)
@@ -154,7 +157,7 @@ def test_more_event_lines_than_are_read(spark: SparkSession, tmp_path: Path, mon
     for number in range(6):
         log.event("capacity", BEGIN_S + number, "n1", index=4 + number, of="n1", capacity_bps=1000)
     found = analysed(spark, log.run(1, {"/a": 5}).write(tmp_path / "x.log"))
-    assert "the logs have more than 3 event lines: the others are left out" in found.notes
+    assert "the logs have more than 3 event lines: the others are ignored" in found.notes
     assert len(found.events) == 3
     assert of_cluster(found)[view_chain.SWITCHED] == (NOT_TESTED, "not all event lines were read")
 
@@ -165,14 +168,14 @@ def test_a_run_of_which_no_promise_was_tested(
     without = analysed(spark, Log().run(2, {"/a": 5}).write(tmp_path / "x.log"))
     assert without.outcome == NOT_TESTED
     assert of_cluster(without)[view_chain.ONCE][0] == HELD  # which is no promise of a policy
-    why = "no promise of a policy was tested: the logs tell of no policy that can be read, and --spec names none"
+    why = "no guarantee of a policy was tested: the logs contain no valid policy, and --spec is not given"
     assert why in without.notes
     show(without)
     shown = capsys.readouterr().out
     assert f"note: {why}\n" in shown
     assert shown.splitlines()[-1].startswith("not tested: 10 lines")
     assert as_json(without)["outcome"] == "not tested"
-    assert 'Were the promises kept? <span class="tag untested big">not tested</span>' in page(without)
+    assert 'Guarantees: <span class="tag untested big">not tested</span>' in page(without)
     assert why in page(without)
 
     idle = Log("</a>.server_resource > 50%\n").run(2, {"/a": 5})
@@ -181,8 +184,8 @@ def test_a_run_of_which_no_promise_was_tested(
             line["rid"] = ""
     found = analysed(spark, idle.write(tmp_path / "y.log"))
     assert found.outcome == NOT_TESTED
-    assert of_cluster(found)[view_chain.ONCE] == (NOT_TESTED, "no line with which a request ends has a rid")
-    assert any(note.startswith("no promise of a policy was tested: ") for note in found.notes)
+    assert of_cluster(found)[view_chain.ONCE] == (NOT_TESTED, "no line that ends a request has a rid")
+    assert any(note.startswith("no guarantee of a policy was tested: ") for note in found.notes)
 
     held = analysed(spark, Log(ALWAYS).run(2, {"/a": 5}).write(tmp_path / "z.log"))
     assert (held.outcome, held.notes) == (HELD, [])

@@ -83,4 +83,4 @@ def test_a_node_its_log_and_a_spark_cluster(tmp_path: Path) -> None:
     assert (out / "report.html").read_text().startswith("<!doctype html>")
     *_, verdict, where = ran.stdout.splitlines()
     assert verdict.startswith("held: 5 lines")
-    assert where == f"the whole report: {out / 'report.html'}"
+    assert where == f"full report: {out / 'report.html'}"

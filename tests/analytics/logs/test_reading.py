@@ -67,7 +67,7 @@ def test_all_forms_and_all_that_is_wrong(spark: SparkSession, tmp_path: Path) ->
     rows = {row.name: row for row in findings.table if row.window_s is None and row.node is None}
     assert (rows["/a"].served, rows["/a"].denied, rows["/a"].redirected) == (11, 1, 1)
     assert (rows["-"].served, rows["-"].denied, rows["default"].asked) == (1, 1, 10)
-    assert findings.notes == ["2 requests of the combined format, which names no class: not judged"]
+    assert findings.notes == ["2 requests in the combined format, which has no class: not judged"]
     assert {row.name for row in findings.top if row.what == "page"} >= {"/x", "/default.html"}
 
     found = sources.find([str(logs)])

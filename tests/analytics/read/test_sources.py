@@ -51,8 +51,8 @@ def test_mistakes_say_what_is_wrong(logs: Path) -> None:
     for name, said in (
         ("nothing.log", "no such file or folder"),
         ("x*.log", "no such file or folder"),
-        ("empty.log", "no lines in it"),
-        ("broken.gz", "cannot be uncompressed"),
+        ("empty.log", "no log lines found"),
+        ("broken.gz", "cannot be decompressed"),
     ):
         with pytest.raises(UsageError, match=said):
             find([str(logs / name)])

@@ -75,8 +75,8 @@ def test_real_noise_does_not_hide_the_version(environ: dict[str, str]) -> None:
     [
         (saying("1.8.0_292"), "version 1.8.0_292 is older than 17"),
         (saying("16.0.2"), "version 16.0.2 is older than 17"),
-        ("echo hello", "does not tell its version"),
-        (saying("unknown"), "does not tell its version"),
+        ("echo hello", "printed no version"),
+        (saying("unknown"), "printed no version"),
         ("exit 3", "failed with status 3"),
         ("exec sleep 600", "took more than 2 s"),
     ],

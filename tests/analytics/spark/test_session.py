@@ -135,5 +135,7 @@ def test_a_master_without_a_route_is_one_line() -> None:
     def nowhere(_: str) -> str:
         raise OSError(101, "Network is unreachable")
 
-    with pytest.raises(AnalyticsUnavailableError, match=r"^no Spark session on spark://far:7077: no way to far \(Netw"):
+    with pytest.raises(
+        AnalyticsUnavailableError, match=r"^cannot start Spark on spark://far:7077: no route to far \(Netw"
+    ):
         address_for("spark://far:7077", nowhere)
