@@ -34,14 +34,18 @@ def analyse(
     aside: str | None = None,
     tell: Callable[[Findings], None] = lambda _: None,
 ) -> Findings:
-    """``say`` is told what is being done, ``tell`` the verdict (see ``conclude``); ``aside`` is where bad lines go."""
+    """Analyses complete logs.
+
+    ``say`` shows the current step. ``tell`` gets the findings early (see ``conclude``). Bad lines are written to
+    ``aside``.
+    """
     limits = wanted.limits
     say("reading the lines")
     all_lines = narrow(read_lines(spark, wanted.sources, with_text=False), wanted.response)
     scan, told = _scanned(all_lines, wanted, say)
     lines, of_slots = requests(all_lines), scan.slots()
     try:
-        with ThreadPoolExecutor(1) as background:  # queries that no verdict on a share waits for
+        with ThreadPoolExecutor(1) as background:  # queries whose results no share verdict needs
             took = background.submit(lambda: tables.percentiles(scan.times()))
             twice = background.submit(lambda: line_queries.twice(lines, scan))
             busiest = background.submit(lambda: tables.top(scan.asked_for()))
@@ -78,7 +82,7 @@ def analyse(
 def _accesses(
     spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits: AnalysisLimits
 ) -> Mapping[int, AccessTimes] | None:
-    """None if there are too many pages: what depends on them is not judged, all else is."""
+    """Access times by page set; None if there are too many pages, then rules on accesses are not judged."""
     try:
         return line_queries.accesses(line_queries.accessed(spark, lines, policy, limits), policy)
     except UsageError:
@@ -86,10 +90,11 @@ def _accesses(
 
 
 def _scanned(lines: DataFrame, wanted: AnalysisRequest, say: Callable[[str], None]) -> tuple[LineScan, list[LogEvent]]:
-    """The sums, cached, and the events.
+    """The cached sums, and the events.
 
-    Slow requests are counted in the same pass. That needs the response times of the policies, which are events: the
-    beginning of the logs is searched for them first. If later policies promise more, the lines are read once more.
+    Slow requests are counted in the same pass, which needs the response times of the policies. Policies are events, so
+    the beginning of the logs is searched for them first. If later policies add response times, the lines are read once
+    more.
     """
     at_first = [event for line in sources.first_lines(wanted.sources) if (event := event_in(line)) is not None]
     responses_ms = policies.response_limits(policies_of(wanted, at_first)[0])

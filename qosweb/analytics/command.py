@@ -34,10 +34,10 @@ EVERY_MIN_S, EVERY_MAX_S = 0.2, 3600.0
 
 _MASTER = re.compile(r"local(\[(\*|[0-9]+)(,[0-9]+)?\])?|local-cluster\[.*\]|spark://.+:[0-9]+(,.+)*|yarn|k8s://.+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# The loop that Spark makes of the pass over the lines is beyond what the JVM compiles as a rule (8000 bytes), where a
-# policy has response times: it would be interpreted.
+# By default the JVM does not compile methods above 8000 bytes of bytecode. Spark's generated loop over the lines
+# exceeds this where a policy has response times, and would be interpreted.
 _JVM = "-XX:-DontCompileHugeMethods"
-# A small log is done before optimised machine code pays off: this halves the processor time of 10,000 lines.
+# A small log is done before optimised code pays off: this halves the CPU time of 10,000 lines.
 _SHORT_LIVED_JVM = f"{_JVM} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def analyze(arguments: argparse.Namespace) -> int:
         from qosweb.analytics.follow.checkpoint import check_fixed, locked
 
         _pace(arguments)
-        with locked(_checkpoint(arguments, out)):  # now, and not when Spark has been started for it
+        with locked(_checkpoint(arguments, out)):  # fail before Spark is started
             check_fixed(_checkpoint(arguments, out), wanted)
     with _spark(arguments, found) as (spark, progress):
         findings = (_follow if arguments.follow else _once)(spark, wanted, arguments, out, progress)
@@ -69,7 +69,7 @@ def analyze(arguments: argparse.Namespace) -> int:
 
 
 def _each(arguments: argparse.Namespace, spec: LoggedPolicy | None, limits: AnalysisLimits) -> int:
-    """Every LOG for itself, on one session; what is wrong with one of them does not keep the others from it."""
+    """Judges every LOG separately, on one session; an error in one log does not stop the others."""
     if arguments.follow or arguments.keep_lines:
         raise UsageError("--each cannot be combined with --follow or --keep-lines")
     named = dict(map(_named, arguments.logs))
@@ -93,14 +93,14 @@ def _each(arguments: argparse.Namespace, spec: LoggedPolicy | None, limits: Anal
 
 
 def _named(log: str) -> tuple[str, str]:
-    """``NAME=LOG``, or a log that is called as its file is."""
+    """``NAME=LOG``, or a log named after its file."""
     name, mark, path = log.partition("=")
     return (name, path) if mark and _NAME.fullmatch(name) else (Path(log).name, log)
 
 
 @contextmanager
 def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tuple[SparkSession, ProgressDisplay]]:
-    """A session, and who says what it does. Raises UsageError for what Spark cannot do."""
+    """Opens a session and the progress display. Turns Spark's exceptions into UsageError."""
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -116,14 +116,14 @@ def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tu
             try:
                 yield spark, progress
             except (PySparkException, Py4JError) as error:
-                said = in_short(error)  # now: what went wrong has to be asked of the JVM
+                said = in_short(error)  # now, while the JVM can still be asked for the cause
                 raise UsageError(f"Spark failed: {said}") from None
             finally:
                 progress.watch(None)
 
 
 def _shown(findings: Findings, arguments: argparse.Namespace, progress: ProgressDisplay) -> None:
-    """The verdict, before anything is written that does not decide it."""
+    """Shows the verdict, before the parts of the report that do not affect it are written."""
     from qosweb.analytics.report.terminal import show
 
     if not arguments.json:
@@ -132,7 +132,7 @@ def _shown(findings: Findings, arguments: argparse.Namespace, progress: Progress
 
 
 def _written(findings: Findings, arguments: argparse.Namespace, out: Path | None, name: str = "") -> int:
-    """The whole report; the exit code."""
+    """Writes the whole report and returns the exit code."""
     from qosweb.analytics.report.json_report import as_json, write_report
 
     if out:
@@ -145,7 +145,7 @@ def _written(findings: Findings, arguments: argparse.Namespace, out: Path | None
 
 
 def _sources(arguments: argparse.Namespace) -> sources.Sources:
-    """Raises UsageError for logs that cannot be read, or not in this way."""
+    """The logs to read. Raises UsageError for logs that cannot be read with these options."""
     if not arguments.follow:
         return sources.find(arguments.logs, arguments.format)
     if not arguments.out:
@@ -198,7 +198,7 @@ def _checkpoint(arguments: argparse.Namespace, out: Path) -> Path:
 
 
 def _pace(arguments: argparse.Namespace) -> tuple[float, float]:
-    """How often to look, and how late a line may come, in seconds."""
+    """The interval between reads and the allowed lateness of a line, in seconds."""
     every_s = _read(parse_duration_s, arguments.every, "--every")
     if not EVERY_MIN_S <= every_s <= EVERY_MAX_S:
         raise UsageError(f"--every {arguments.every}: must be from {EVERY_MIN_S:g} s to {EVERY_MAX_S:g} s")
@@ -206,7 +206,7 @@ def _pace(arguments: argparse.Namespace) -> tuple[float, float]:
 
 
 def settings(master: str, size: int | None) -> dict[str, str]:
-    """Spark's settings for logs of ``size`` bytes (None: not known). Few partitions: the first sums are small."""
+    """Spark settings for logs of ``size`` bytes (None: unknown). Few partitions, because the first sums are small."""
     conf = {
         "spark.sql.shuffle.partitions": "4",
         "spark.driver.memory": "2g",
@@ -227,7 +227,7 @@ def settings(master: str, size: int | None) -> dict[str, str]:
 
 
 def limits_of(arguments: argparse.Namespace) -> AnalysisLimits:
-    """Raises UsageError that names the option."""
+    """Parses the options of the verdicts. Raises UsageError that names the option."""
     window_s = _whole_seconds(arguments.window, "--window")
     slot_s = _whole_seconds(arguments.slot, "--slot")
     if window_s % slot_s or window_s > WINDOW_MAX_S:

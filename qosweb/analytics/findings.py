@@ -35,7 +35,7 @@ CLASSLESS = "-"  # the class of lines in the combined format
 
 @dataclass
 class Findings:
-    """Everything that was found out; ``json_report`` writes it down."""
+    """The complete result of an analysis; ``json_report`` writes it."""
 
     limits: AnalysisLimits
     outcome: str
@@ -54,24 +54,24 @@ class Findings:
     lines: int
     begin_s: float
     end_s: float
-    top: list[tables.Top] = field(default_factory=list)  # comes last: no verdict depends on it
+    top: list[tables.Top] = field(default_factory=list)  # set last: no verdict depends on it
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """What was added up of the lines, and what may still be asked of them."""
+    """The sums over the lines, and functions for queries that may still be needed."""
 
     events: list[LogEvent]
-    of_slots: DataFrame  # see ``Scan.slots``
+    of_slots: DataFrame  # see ``LineScan.slots``
     took: Callable[[], tables.Times]
     busiest: Callable[[], list[tables.Top]]
     twice: Callable[[], line_queries.DuplicateEnds]
     samples: Callable[[Sequence[Verdict]], Mapping[Verdict, Sequence[str]]]
-    accesses: Callable[[LoggedPolicy], Mapping[int, AccessTimes] | None]  # None: too many pages to tell
+    accesses: Callable[[LoggedPolicy], Mapping[int, AccessTimes] | None]  # None: too many pages
 
 
 def policies_of(wanted: AnalysisRequest, events: Sequence[LogEvent]) -> tuple[dict[str, LoggedPolicy], list[str]]:
-    """By hash, and what is wrong with those that cannot be read."""
+    """The policies by hash, and messages about those that cannot be compiled."""
     return ({policies.EVERY: wanted.spec}, []) if wanted.spec else policies.from_events(events)
 
 
@@ -82,7 +82,7 @@ def conclude(
     say: Callable[[str], None] = lambda _: None,
     tell: Callable[[Findings], None] = lambda _: None,
 ) -> Findings:
-    """``say`` is told what is being done; ``tell`` the verdict as soon as it is known: all but ``top``."""
+    """Judges the sums. ``say`` shows the step; ``tell`` gets the findings as soon as all but ``top`` is known."""
     limits, events = wanted.limits, gathered.events[:EVENTS_MAX]
     known, notes = policies_of(wanted, events)
     if is_cut := len(gathered.events) > EVENTS_MAX:
@@ -134,7 +134,7 @@ def conclude(
 
 
 def run_outcome(of_run: Sequence[Verdict], cluster: Sequence[Verdict]) -> str:
-    """The cluster's own promises can be violated; but held is a run only by what its policies promise."""
+    """A violated cluster guarantee makes the run violated, but only guarantees of policies make it held."""
     return VIOLATED if outcome_of(cluster) == VIOLATED else outcome_of(of_run)
 
 
@@ -146,7 +146,7 @@ def _why_untested(of_run: Sequence[Verdict], known: Mapping[str, LoggedPolicy]) 
 
 
 def outside(events: Sequence[LogEvent]) -> set[str]:
-    """Views that no node calls primary; the empty one, if nodes say that they are in none."""
+    """Views that no node calls primary; includes the empty id, if nodes log that they are in no view."""
     views = [event for event in events if event.kind == "view"]
     return {event.view for event in views} - {event.view for event in views if event.primary}
 
@@ -184,7 +184,7 @@ def _parts(
     responses_ms: Sequence[int],
     seen: slot_sums.Survey,
 ) -> Iterator[Part]:
-    """In the order of time. The rows of a stretch of windows are forgotten before those of the next are asked for."""
+    """Parts of windows in order of time. The rows of one range of windows are freed before the next range is read."""
     if not when:
         return
     views = sorted(outside(gathered.events))
@@ -194,8 +194,10 @@ def _parts(
 
 
 def _stretches(seen: slot_sums.Survey, limits: AnalysisLimits, scopes: int) -> Iterator[range]:
-    """Slots of consecutive windows with at most ``ROWS_AT_ONCE`` sums. Time in which nothing happened is in none, or
-    costs nothing."""
+    """Ranges of slots of consecutive windows with at most ``ROWS_AT_ONCE`` sums.
+
+    Windows without lines are in no range, or cost nothing.
+    """
     in_window = limits.window_s // limits.slot_s
     policies_of = Counter(name for _, name in seen.classes)
     rows_in: Counter[int] = Counter()
@@ -216,13 +218,13 @@ def _stretches(seen: slot_sums.Survey, limits: AnalysisLimits, scopes: int) -> I
 
 
 def _sizes(seen: slot_sums.Survey) -> dict[str, float]:
-    """The mean size of the answers of each class over the whole run."""
+    """Mean response size of each class over the whole run."""
     of_classes = [row for row in seen.outcomes if row.name is not None and row.window_s is None and row.node is None]
     return {row.name: row.sent_bytes / done for row in of_classes if row.name and (done := row.served + row.failed)}
 
 
 def _strangers(seen: slot_sums.Survey, known: Mapping[str, LoggedPolicy]) -> list[str]:
-    """What the log has and the policies do not."""
+    """Notes about requests whose policy or class is unknown."""
     unknown: dict[str, int] = {}
     for (name, class_name), count in seen.classes.items():
         policy = known.get(name)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Fixed(msgspec.Struct):
-    """What the sums of a checkpoint were made with. Named like the options."""
+    """The options that determine the sums of a checkpoint. Fields are named like the options."""
 
     window: int
     slot: int
@@ -34,7 +34,7 @@ class Fixed(msgspec.Struct):
 
 @contextmanager
 def locked(checkpoint: Path) -> Iterator[None]:
-    """Raises UsageError if another process follows with it."""
+    """Locks the checkpoint. Raises UsageError if another process uses it."""
     try:
         checkpoint.mkdir(parents=True, exist_ok=True)
         file = (checkpoint / "lock").open("w")
@@ -49,7 +49,7 @@ def locked(checkpoint: Path) -> Iterator[None]:
 
 
 def check_fixed(checkpoint: Path, wanted: AnalysisRequest) -> None:
-    """Raises UsageError if the sums in it were made with other options."""
+    """Stores the options in a new checkpoint. Raises UsageError if an existing one was made with other options."""
     limits, file = wanted.limits, checkpoint / "options.json"
     spec = hashlib.sha256(wanted.spec.text.encode()).hexdigest()[:16] if wanted.spec else ""
     now = Fixed(limits.window_s, limits.slot_s, limits.waited_ms, limits.slack_ms, wanted.response, spec)

@@ -40,7 +40,7 @@ def follow(
     late_s: float,
     say: Callable[[str], None],
 ) -> Findings:
-    """Until SIGINT or SIGTERM. Returns the last findings, with windows that were still open."""
+    """Follows the logs until SIGINT or SIGTERM. Returns the last findings, including windows that are still open."""
     published: list[Findings] = []
     with locked(checkpoint), _signals() as stop:
         check_fixed(checkpoint, wanted)
@@ -59,13 +59,13 @@ def follow(
 
 @contextmanager
 def _signals() -> Iterator[threading.Event]:
-    """Set by Ctrl-C and SIGTERM; Spark goes on with what it does."""
+    """An event that Ctrl-C and SIGTERM set, so that Spark can finish its current work."""
     stop = threading.Event()
 
-    def told(_: int, __: FrameType | None) -> None:
+    def on_signal(_: int, __: FrameType | None) -> None:
         stop.set()
 
-    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

@@ -44,13 +44,13 @@ LATE = "came after its window was judged"
 AHEAD = "its time is far ahead of all others"
 AHEAD_MAX_S = 86_400.0
 CLOCKS_DIFFER_S = 3600.0
-TWICE_KEPT_MAX = 1000  # of a batch
+TWICE_KEPT_MAX = 1000  # per batch
 CUTS_AT_ONCE_MAX = 16
 _ENDED = ("served", "denied", "expired", "failed")
 
 
 class Stream:
-    """``publish`` gets the findings whenever a window has closed, and at the end, then with those that are open."""
+    """Calls ``publish`` with the findings whenever a window closes, and at the end, then including open windows."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class Stream:
         self._checkpoint = checkpoint
         self._batches = batches.Batches(spark, checkpoint)
         self._failed: Exception | None = None
-        self.lines = 0  # read since the start
+        self.lines = 0  # lines read since the start
 
     def run(self, stop: threading.Event, every_s: float) -> None:
-        """Until ``stop``; then what the logs have is taken in, and the last findings are published."""
+        """Runs until ``stop`` is set; then reads the remaining lines and publishes the last findings."""
         if not (of_py4j := logging.getLogger("py4j")).handlers:
-            of_py4j.addHandler(logging.NullHandler())  # what fails is raised here; it need not be shown as well
+            of_py4j.addHandler(logging.NullHandler())  # errors are raised here; py4j need not log them as well
         query = self._start(every_s)
         try:
             while query.isActive:
@@ -183,7 +183,10 @@ class Stream:
         self._publish(findings)
 
     def _findings(self, number: int, closed_s: int | None, note: batches.BatchNote) -> Findings | None:
-        """Of all batches up to one; without ``closed_s`` windows that are still open count, too. None if nothing is."""
+        """Findings of all batches up to one; None if there are no requests.
+
+        ``closed_s`` limits them to closed windows; None includes the open ones.
+        """
         limits = self._wanted.limits
         known, _ = policies_of(self._wanted, note.events)
         responses_ms = policies.response_limits(known)
@@ -215,7 +218,7 @@ class Stream:
         return found
 
     def _samples(self, broken: Sequence[Verdict], note: batches.BatchNote) -> dict[Verdict, list[str]]:
-        """Those that were found when the window closed, and those of windows that close now."""
+        """Evidence found earlier, when the windows closed, and evidence for windows that close now."""
         known = {tuple(sample.of): sample.rids for sample in note.samples}
         shown = {verdict: known[at] for verdict in broken if (at := tuple(_name(verdict))) in known}
         new = [verdict for verdict in broken if verdict not in shown][: max(0, line_queries.SAMPLED_MAX - len(shown))]
@@ -226,7 +229,7 @@ class Stream:
         return shown
 
     def _with_place(self, read: DataFrame, watermark_s: float | None) -> DataFrame:
-        """Bad lines with the log that they are from; lines that come too late, or from the future, as bad ones."""
+        """Adds the log file and the cut to each line, and marks late lines and lines from the future as bad."""
         paths: list[Column] = []
         for at, path in enumerate(self._logs.paths):
             paths += [f.lit(f"{at:06d}{log_tail.SUFFIX}"), f.lit(path)]
@@ -247,7 +250,7 @@ class Stream:
         )
 
     def _twice(self, good: DataFrame) -> dict[str, list[str]]:
-        """Requests of this batch that ended more than once, in it or in one before it that is still remembered."""
+        """Requests of this batch that ended more than once, in it or in an earlier batch whose lines are still kept."""
         here = good.where(_ends_named()).select("rid").distinct()
         said = (
             self._batches.lines()
@@ -265,12 +268,12 @@ class Stream:
         return max(latest_s - self._late_s, before_s or 0.0)
 
     def _closed_s(self, watermark_s: float | None) -> int | None:
-        """Windows that begin before this are closed."""
+        """Windows that begin before this time are closed."""
         window_s = self._wanted.limits.window_s
         return None if watermark_s is None else math.floor(watermark_s / window_s) * window_s
 
     def _tidy_up(self, number: int, before: batches.BatchNote) -> None:
-        """What batches before the last one had is needed no more: Spark never comes back to them."""
+        """Deletes data of batches before the last one, which Spark never repeats."""
         known, _ = policies_of(self._wanted, before.events)
         old = self._batches.note(number - 2)
         for cut in old.cuts:

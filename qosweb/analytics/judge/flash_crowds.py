@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FACTOR = 3.0
 REQUESTS_MIN = 30
-PAID = 0.02  # so much less of its requests was served than at other times
+PAID = 0.02  # a class paid if the served part of its requests fell by more than this
 
 
 class DetectedCrowd(NamedTuple):
@@ -25,7 +25,7 @@ class DetectedCrowd(NamedTuple):
     begin_s: int
     end_s: int
     factor: float
-    paid: tuple[tuple[str, float, float], ...]  # class, part served at other times, part served meanwhile
+    paid: tuple[tuple[str, float, float], ...]  # class, part served outside the crowd, part served during it
 
 
 def find_crowds(table: Iterable[OutcomeCounts], window_s: int) -> list[DetectedCrowd]:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def judge_lifetimes(ground: ExpectedShares) -> Iterator[Verdict]:
-    """One verdict for each rule that gives a lifetime; the one of ``set lifetime`` is for all other classes.
+    """One verdict for each rule that sets a lifetime; that of ``set lifetime`` covers all other classes.
 
-    Where a specification has neither, there is a bound on how long somebody waits, but it was promised to nobody.
+    Where a specification has neither, the default bound on waits is not a guarantee and is not judged.
     """
     of_rule: dict[tuple[str, int, int], list[int]] = {}
     for number in sorted(ground.cells):

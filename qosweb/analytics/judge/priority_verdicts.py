@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def judge_always(ground: ExpectedShares, one: InForce) -> Verdict:
-    """Not one request denied or expired; no tolerance."""
+    """No request may be denied or expire; no tolerance."""
     rule = ground.policy.model.constraints[one.number]
     judge = RuleJudge(ground, "always", rule.text, ground.policy.line(one.number))
     classes = tuple(at for at in one.lower if at in ground.cells and not ground.is_turned_away(at))
@@ -30,7 +30,7 @@ def judge_always(ground: ExpectedShares, one: InForce) -> Verdict:
 
 
 def judge_priorities(ground: ExpectedShares) -> Iterator[Verdict]:
-    """Who comes later has no more than the division gives it while one that comes first lacks something."""
+    """A later class has no more than the division gives it while a class that comes first lacks something."""
     pairs: dict[int, list[tuple[int, int]]] = {}
     for pair, rule in zip(ground.binding.before, ground.binding.before_rules, strict=True):
         if not set(ground.binding.always).intersection(pair):
@@ -59,10 +59,10 @@ def judge_priorities(ground: ExpectedShares) -> Iterator[Verdict]:
 
 
 def judge_minority(ground: ExpectedShares, one: InForce) -> Verdict:
-    """Outside the primary view, pages that are to be denied there are not served, and those to be served are.
+    """Outside the primary view, pages with ``deny`` are not served, and pages with ``serve`` are.
 
-    That one of these is denied breaks nothing: a node that is alone may lack capacity. If not one is served, the log
-    does not tell whether that was the cause.
+    A denied request of ``serve`` pages is no violation: a node alone may lack capacity. If no request was served, the
+    log does not show whether that was the cause.
     """
     rule = ground.policy.model.constraints[one.number]
     judge = RuleJudge(ground, "minority", rule.text, ground.policy.line(one.number))

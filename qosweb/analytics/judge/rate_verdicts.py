@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def judge_rate(ground: ExpectedShares, one: InForce, *, whatever_the_load: bool = False) -> Iterator[Verdict]:
-    """Without knowing the load only the upper bound: it needs nothing of what is left to others."""
+    """Judges the bounds of one rate; if the load is not known, only the upper bound, which does not depend on it."""
     rule = ground.policy.model.constraints[one.number]
     assert isinstance(rule.value, Requests | Bytes)
     line = ground.policy.line(one.number)
@@ -52,7 +52,7 @@ def _at_least(judge: RuleJudge, classes: tuple[int, ...], value: Requests | Byte
 
 
 def _part_that_yields(ground: ExpectedShares, classes: tuple[int, ...], one: InForce) -> float:
-    """1, or less where the capacity is too small for all lower bounds together: they yield in proportion."""
+    """1, or less where the capacity is too small for all lower bounds together: they shrink in proportion."""
     if ground.total <= 0:
         return 1.0
     rule = ground.policy.model.constraints[one.number]
@@ -70,7 +70,9 @@ def _at_most(judge: RuleJudge, classes: tuple[int, ...], value: Requests | Bytes
     counted = isinstance(value, Requests)
     cells = [ground.cells[at] for at in classes if at in ground.cells]
     got = sum(c.served if counted else c.sent_bytes for c in cells) / seconds
-    held_back = sum(c.held_back + c.refused for c in cells)  # what 429 refused was asked for beyond a bound, too
+    held_back = sum(
+        c.held_back + c.refused for c in cells
+    )  # 429 enforces an upper bound, so refused requests are demand
     unit = "requests/s" if counted else "bytes/s"
     bound = ground.rate_bound(value, most=True)
     if sum(c.requests + c.refused for c in cells) == 0:

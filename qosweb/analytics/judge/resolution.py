@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from qosweb.analytics.judge.expected_shares import ExpectedShares
 
 ANSWERS = 2
-_PLACES_MAX, _RHO_MAX = 200.0, 30.0  # beyond them it is never empty, and numbers become too large
+_PLACES_MAX, _RHO_MAX = 200.0, 30.0  # beyond these the queue is never empty, and powers overflow
 _ALIKE = 1e-6
 
 
 class Resolution(NamedTuple):
-    """In bytes, and what it is."""
+    """An amount in bytes and its description."""
 
     amount: float
     what: str
 
 
 def resolution_of(ground: ExpectedShares, classes: tuple[int, ...], *, gains: bool) -> Resolution:
-    """Of what ``classes`` have together: what they may have lost or, by gaps of the others, gained."""
+    """How much ``classes`` together may have lost or, with ``gains``, won from gaps of other classes."""
     answers = ANSWERS * max((ground.grain[at] for at in classes), default=0.0)
     expected = ground.expected
     if gains:
@@ -47,7 +47,7 @@ def resolution_of(ground: ExpectedShares, classes: tuple[int, ...], *, gains: bo
 
 
 def _lost(ground: ExpectedShares, number: int, due: float) -> float:
-    """What is due to a class while nobody of it waits; the others divide it among them."""
+    """The amount due to a class while its queue is empty; the other classes divide it."""
     asked, mean = ground.asked[number], ground.mean(number)
     terms = ground.terms(number)
     if terms is None or terms.lifetime_ms is None or due <= 0 or asked <= ground.got[number]:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from qosweb.webqos.policy.binding import InForce
 
 UNIT = "bytes"
-BUSY_PART_MIN = 0.2  # of a window: what waits at the edges of a shorter contention would decide
-ROUNDED = 1 + 1e-5  # the division is in whole parts per million: what comes to the same is called by its plain name
+BUSY_PART_MIN = 0.2  # of a window: in a shorter contention its edges would decide
+ROUNDED = 1 + 1e-5  # the division is in whole parts per million: prefer the plain bound if both are equal
 DIVISION = "each class gets its lower bound, the rest is divided evenly within the upper bounds"
 
 
 class RuleJudge:
-    """Makes verdicts on one rule in one part."""
+    """Makes verdicts on one rule in one part of a window."""
 
     def __init__(self, ground: ExpectedShares, kind: str, rule: str, line: int) -> None:
         self.ground, self.kind, self.rule, self.line = ground, kind, rule, line
@@ -55,7 +55,7 @@ class RuleJudge:
         self, off: float, reason: str, demand: float, promise: float, got: float, evidence: EvidenceQuery,
         classes: tuple[int, ...], *, gains: bool = False,
     ) -> Verdict:  # fmt: skip
-        """``off`` by more than the tolerance it is broken, unless it cannot be told so finely."""
+        """Verdict on a share: violated if ``off`` exceeds both the tolerance and the resolution."""
         ground = self.ground
         grain = resolution_of(ground, classes, gains=gains)
         allowed = ground.limits.tolerance * ground.total
@@ -65,7 +65,7 @@ class RuleJudge:
         return self.verdict(ok, reason, demand, promise, got, ground.total, evidence, grain=grain.amount)
 
     def _of_what(self) -> str:
-        """Which part of the window it is, if it is not the whole."""
+        """Describes the part of the window, if it is not the whole window."""
         part, nodes = self.ground.part, self.ground.nodes
         if part.seconds >= self.ground.limits.window_s:
             return ""
@@ -73,7 +73,7 @@ class RuleJudge:
 
 
 def judge_share(ground: ExpectedShares, one: InForce) -> Iterator[Verdict]:
-    """All that one constraint on shares says, each direction for itself."""
+    """All verdicts on one constraint on shares, one for each direction."""
     rule = ground.policy.model.constraints[one.number]
     line = ground.policy.line(one.number)
     lower, upper = ground.others(one.lower), ground.others(one.upper)
@@ -101,7 +101,7 @@ def judge_division(ground: ExpectedShares) -> Verdict:
 
 
 def why_untested(ground: ExpectedShares, classes: tuple[int, ...]) -> str:
-    """Why nothing can be said of the shares of some classes; empty if something can."""
+    """Why the shares of some classes cannot be judged; empty if they can."""
     if ground.part.busy_s <= 0 or ground.total <= 0:
         return "no contention"
     if ground.strangers:
@@ -153,7 +153,7 @@ def _at_most(judge: RuleJudge, classes: tuple[int, ...], ppm: int) -> Verdict:
 
 
 def _never_more(judge: RuleJudge, classes: tuple[int, ...], ppm: int) -> Verdict:
-    """A hard bound is of the capacity, busy or not; where that is not known, of what was served under contention."""
+    """A hard bound is a part of the capacity, contended or not; if that is unknown, of what contention served."""
     ground = judge.ground
     cells = [ground.cells[at] for at in classes if at in ground.cells]
     if ground.capacity_bps is None:
@@ -180,7 +180,7 @@ def _never_more(judge: RuleJudge, classes: tuple[int, ...], ppm: int) -> Verdict
 
 
 def _as_divided(judge: RuleJudge, classes: tuple[int, ...]) -> Verdict:
-    """The class that has least of what the division gives it stands for all."""
+    """Judges the class that lacks most of its expected amount, on behalf of all."""
     ground = judge.ground
     if why := why_untested(ground, classes):
         return judge.untested(why)

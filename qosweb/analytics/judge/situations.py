@@ -42,9 +42,9 @@ class SlotSpan(NamedTuple):
 
 
 class Situations:
-    """``bindings[n]`` is what binds in situation n, ``means[n]`` what there was; ``spans`` says when.
+    """``bindings[n]`` are the rules that bind in situation n, ``means[n]`` its nodes and capacity; ``spans`` says when.
 
-    Without conditions, and with bounds that do not depend on nodes and capacity, there is one for all.
+    Without conditions, and with bounds that do not depend on nodes and capacity, there is one situation.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Situations:
         self.bindings = bindings
         self.spans = spans
         self.unsure, self.waits_unsure = unsure, waits_unsure
-        self.untold = untold  # subjects of conditions of which nothing is known
+        self.untold = untold  # subjects of conditions that the log does not contain
         self.means = list(means) or [ClusterMeans()] * len(bindings)
 
     def divided(self, steps: Sequence[tuple[float, ClusterMeans]], slot_s: int) -> Situations:
-        """The same, also divided where the means changed."""
+        """The same situations, also divided where nodes or capacity changed."""
         changed = [(int(at_s // slot_s), means) for at_s, means in steps]
         numbers: dict[tuple[int, ClusterMeans], int] = {}
         spans: list[SlotSpan] = []
@@ -89,14 +89,14 @@ class Situations:
 
 
 class AccessTimes:
-    """When pages of a watched set were asked for: the first and last time in each slot that has any."""
+    """Access times of a watched page set: the first and last access in each slot that has any."""
 
     def __init__(self, times: Sequence[tuple[float, float]]) -> None:
         self._first = sorted(first for first, _ in times)
         self._last = sorted(last for _, last in times)
 
     def age_ms(self, at_s: float) -> int | None:
-        """The time since the last request at or before ``at_s``."""
+        """The time since the last access at or before ``at_s``."""
         latest = [times[place - 1] for times in (self._first, self._last) if (place := bisect_right(times, at_s))]
         return int((at_s - max(latest)) * 1000) if latest else None
 
@@ -115,9 +115,9 @@ def situations(
     last_slot: int,
     slot_s: int,
 ) -> Situations:
-    """For the slots of a log, ``slot`` being the number of its seconds since 1970 divided by ``slot_s``.
+    """Situations of a policy for a range of slots; a slot number is the time since 1970 divided by ``slot_s``.
 
-    ``accesses`` is None if nobody knows them.
+    ``accesses`` is None if they are not known.
     """
     untold = UNTOLD if accesses is not None else UNTOLD | {"accessed"}
     binder = _Binder(policy, untold)
@@ -155,13 +155,13 @@ def _by_conditions(binder: _Binder, course: _Course, slots: range, slot_s: int) 
 
 
 class _Binder:
-    """What binds under given facts, at every load, and, if accesses are not told, whatever was accessed."""
+    """Finds the rules that bind under given facts, at every load and, if accesses are unknown, for all accesses."""
 
     def __init__(self, policy: LoggedPolicy, untold: frozenset[str] = UNTOLD) -> None:
         self._policy = policy
         self._leaves_out = self.unsure = any(asks(rule, untold - UNTOLD) for rule in policy.model.rules)
         self._dropped = _unknown(policy.model.constraints, untold - UNTOLD)
-        waits = ("lifetime", "available")  # who is always available has no lifetime
+        waits = ("lifetime", "available")  # an always available class has no lifetime
         self.waits_unsure = any(policy.model.constraints[at].attribute in waits for at in self._dropped)
         edges = {0}
         for rule in policy.model.rules:
@@ -188,13 +188,13 @@ class _Binder:
 
 
 def asks(rule: Rule, subjects: frozenset[str]) -> bool:
-    """One of the subjects is in the rule's condition."""
+    """True if the condition of the rule uses one of the subjects."""
     leaves = c.leaves(rule.condition) if rule.condition is not None else ()
     return any(isinstance(leaf, c.Within) and leaf.subject in subjects for leaf in leaves)
 
 
 def _unknown(rules: Sequence[Constraint], subjects: frozenset[str]) -> set[int]:
-    """Rules of which nobody knows whether they bind: those that ask, and those whose place these may take."""
+    """Rules of which it is unknown whether they bind: those that ask, and those that these may replace."""
     places = {(rule.pages, rule.attribute) for rule in rules if asks(rule, subjects)}
     return {at for at, rule in enumerate(rules) if (rule.pages, rule.attribute) in places}
 
@@ -208,7 +208,7 @@ class SituationKey(NamedTuple):
 
 
 class _Course:
-    """What the conditions of a policy look at, in the course of a log."""
+    """The facts that the conditions of a policy use, over the time of a log."""
 
     def __init__(self, policy: LoggedPolicy, timeline: Timeline, accesses: Mapping[int, AccessTimes]) -> None:
         self._policy, self._timeline, self._accesses = policy, timeline, accesses
@@ -220,7 +220,7 @@ class _Course:
         return Environment(time_s, weekday, day, nodes=self._timeline.nodes(at_s, at_s)[0], accessed_ms=ages)
 
     def as_seen(self, facts: Environment) -> SituationKey:
-        """With nothing in it that no condition looks at, so that equal ones are recognised."""
+        """The facts reduced to those that a condition uses, so that equal situations are recognised."""
         subjects = self._policy.subjects
         return SituationKey(
             facts.time_s if "time" in subjects else 0,
@@ -235,7 +235,7 @@ class _Course:
         )
 
     def probes(self, begin_s: float, end_s: float) -> list[float]:
-        """Moments that see every change within a slot: its ends, and just before and after each change."""
+        """Times that catch every change within a slot: its ends, and just before and after each change."""
         edges = [at_s for at_s in self._timeline.changes if begin_s < at_s < end_s]
         for number, bounds in self._ages.items():
             if number in self._accesses:

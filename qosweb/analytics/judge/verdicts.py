@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _ADDED_UP = "share at least"
 
-# Why no window tells anything about a rule.
+# Reasons why a rule could not be tested in any window.
 SHADOW = "a shadow statement is only counted, it does not bind"
 CHANNEL = "the log shows how long a response took, not whether the channel or the client was slower"
 LOAD = "it depends on the load, which is not in the log"
@@ -36,11 +36,11 @@ OTHERS_PAGES = (
     "its share depends on other rules with a condition on accesses, and the log has too many pages to track them"
 )
 NEVER = "it applied to no request in any window"
-BY_ITSELF = ("available", "response_time", "in_minority")  # judged whatever the others have
+BY_ITSELF = ("available", "response_time", "in_minority")  # judged independently of other rules
 
 
 class WindowJudge:
-    """Judges parts of windows, one after the other."""
+    """Judges the parts of windows, one after the other."""
 
     def __init__(
         self,
@@ -100,9 +100,9 @@ class WindowJudge:
 
 
 def judge_run(verdicts: Iterable[Verdict], limits: AnalysisLimits) -> Iterator[Verdict]:
-    """One verdict for each rule: violated if it was in any window, or if small shortfalls of many add up to too much.
+    """One verdict for each rule: violated if any window violated it, or if small shortfalls add up to too much.
 
-    A rule whose lower bound is a part of something is also judged by the sums over all windows that tested it.
+    A lower bound on a share is also judged by the sums over all windows that tested it.
     """
     for (policy, kind, rule, line), of_rule in _by_rule(verdicts).items():
         tested = [verdict for verdict in of_rule if verdict.outcome != NOT_TESTED]
@@ -132,8 +132,11 @@ def judge_run(verdicts: Iterable[Verdict], limits: AnalysisLimits) -> Iterator[V
 
 
 def to_show(of_run: Iterable[Verdict], in_windows: Iterable[Verdict]) -> list[Verdict]:
-    """Whose lines are to be looked up: every violated window; and, of a rule that was violated only over all windows,
-    the one that lacks most. These come first: there are few of them."""
+    """Verdicts that need evidence.
+
+    First, of each rule that was violated only over all windows, the window that lacks most: there are few of these.
+    Then every violated window.
+    """
     in_windows = list(in_windows)
     by_rule = _by_rule(in_windows)
     short = []
@@ -160,7 +163,7 @@ def _lacks(verdict: Verdict) -> float:
 
 
 def _added_up(verdicts: Iterable[Verdict]) -> float:
-    """What is by chance in each of many windows is not to the same side in all of them."""
+    """Random deviations of many windows partly cancel out: the root of the sum of squares."""
     return math.hypot(*(verdict.grain for verdict in verdicts))
 
 
@@ -178,7 +181,7 @@ def outcome_of(verdicts: Iterable[Verdict]) -> str:
 def untested_rules(
     policies: Mapping[str, LoggedPolicy], situations: Mapping[str, Situations], verdicts: Iterable[Verdict]
 ) -> Iterator[Verdict]:
-    """One for each rule that has none among the verdicts of the run."""
+    """A verdict for each rule that has none among the verdicts of the run."""
     judged = {(verdict.policy, verdict.rule) for verdict in verdicts}
     for name, policy in policies.items():
         when = situations.get(name)

@@ -38,9 +38,9 @@ ONCE = "no request is counted twice"
 
 
 def judge_cluster(events: Sequence[LogEvent], *, is_all: bool = True) -> list[Verdict]:
-    """Verdicts on all of them but ``ONCE``, which needs the request lines.
+    """Verdicts on all cluster guarantees but ``ONCE``, which needs the request lines.
 
-    Without ``is_all`` some event lines are not there: what follows from one that is missing is not tested then.
+    Without ``is_all`` some event lines are missing: rules for which a missing line would matter are not tested.
     """
     views = [event for event in events if event.kind == "view" and event.primary and event.place is not None]
     switches = [event for event in events if event.kind == "policy" and event.place is not None]
@@ -65,8 +65,11 @@ def judge_cluster(events: Sequence[LogEvent], *, is_all: bool = True) -> list[Ve
 
 
 def judge_once(twice: Sequence[tuple[str, Sequence[str]]], count: int, named: int) -> Verdict:
-    """``twice``: some requests that ended more than once, with what the lines say of each. ``named``: how many lines
-    with which a request ends have its name."""
+    """Verdict on requests that ended more than once.
+
+    ``twice``: some of them, with decisions and nodes. ``named``: the number of lines that end a request and have its
+    rid.
+    """
     if not named:
         return Verdict("cluster", ONCE, "", None, NOT_TESTED, "no line that ends a request has a rid")
     if not count:
@@ -117,19 +120,19 @@ def _shared(views: Sequence[LogEvent]) -> Iterable[str]:
 
 
 def _chain(views: Sequence[LogEvent]) -> list[LogEvent]:
-    """One event for each index, in the order of these."""
+    """One event for each index, in the order of the indices."""
     by_place = {event.place: event for event in reversed(views)}
     return [by_place[place] for place in sorted(place for place in by_place if place is not None)]
 
 
 def _id(view: str) -> tuple[int, str]:
-    """``12:ab34`` is epoch 12."""
+    """Sort key of a view id: ``12:ab34`` is epoch 12."""
     number = _NUMBER.match(view)
     return (int(number[0]) if number else -1, view[number.end() :] if number else view)
 
 
 def _unconfirmed(events: Sequence[LogEvent], switches: Sequence[LogEvent]) -> Iterable[str]:
-    """Policies with a place in the order that only nodes outside the primary view know of."""
+    """Policies with an index that only nodes outside the primary view know."""
     reporters: dict[tuple[int | None, str], list[LogEvent]] = {}
     for event in switches:
         reporters.setdefault((event.place, event.policy), []).append(event)
@@ -144,7 +147,7 @@ def _is_outside(events: Sequence[LogEvent], at: LogEvent) -> bool:
 
 
 def _wrong_switches(events: Sequence[LogEvent], chain: Sequence[LogEvent]) -> Iterator[str]:
-    """``view_chain`` has an event of each primary view, by index."""
+    """``chain`` has an event of each primary view, by index."""
     switches: dict[int, dict[str, list[str]]] = {}  # nodes by policy, by index
     for event in events:
         if event.kind == "policy" and event.place is not None:
@@ -182,7 +185,11 @@ def _to_different_policies(switches: dict[int, dict[str, list[str]]]) -> Iterato
 
 
 def _at_different_places(switches: dict[int, dict[str, list[str]]], views: _Views) -> Iterator[str]:
-    """A node that saw both has seen a policy confirmed once more, or come back; and so has who came, or left."""
+    """Policies that begin at different indices at different nodes.
+
+    No violation if a node has both (the policy was confirmed again, or came back), or if nodes joined or left in
+    between.
+    """
     places: dict[str, list[int]] = {}
     for place in sorted(switches):
         for policy in switches[place]:
@@ -221,7 +228,7 @@ def _passed_over(
 
 
 def _stretches(told: Sequence[LogEvent]) -> Iterator[list[LogEvent]]:
-    """What a node says with an index, cut where it says that it is outside, or that a policy came with the state."""
+    """A node's events with an index, cut where the node was outside, or received a policy with the state."""
     stretch: list[LogEvent] = []
     for event in sorted(told, key=lambda one: (one.ts, one.place is not None)):
         if event.kind == "view" and not event.primary:

@@ -47,7 +47,7 @@ def test_without_event_lines_nothing_is_tested() -> None:
     ("added", "rule", "said"),
     [
         (view("c", 2, "1:aaaa", "abc"), view_chain.ONE_PLACE, "view 1:aaaa has index 1 at a and 2 at c"),
-        (view("c", 1, "1:aaaa", "abcd"), view_chain.ONE_PLACE, "other members"),
+        (view("c", 1, "1:aaaa", "abcd"), view_chain.ONE_PLACE, "different members"),
         (view("c", 7, "3:eeee", "bc"), view_chain.ONE_VIEW, "index 7 is view 3:bbbb at a and view 3:eeee at c"),
         (view("c", 8, "2:eeee", "bc"), view_chain.RISING, "view 3:bbbb has index 7, view 2:eeee has index 8"),
         (
