@@ -37,15 +37,15 @@ KNOWN = ("ts", "rid", "node", "class", "decision", "status", "bytes", "queue_ms"
 class DuplicateEnds(NamedTuple):
     """Requests that ended more than once."""
 
-    some: list[tuple[str, list[str]]]  # with what the lines say
+    some: list[tuple[str, list[str]]]  # rid, and the decisions and nodes of its lines
     how_many: int
-    named: int  # lines with which a request ends, and that have its name: without any nobody can tell
+    named: int  # lines that end a request and have its rid; without any the rule cannot be tested
 
 
 def accessed(spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits: AnalysisLimits) -> DataFrame:
-    """When the pages of ``accessed(...)`` were asked for first and last, by policy, page set and slot.
+    """First and last access to the pages of ``accessed(...)``, by policy, page set and slot.
 
-    The language's own matcher knows the pages.
+    The language's own matcher assigns pages to sets.
     """
     asked = lines.where(f.col("cause").isNull() & (f.col("status") != 404))
     if policy.name != EVERY:
@@ -69,7 +69,7 @@ def accessed(spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits
 
 
 def accesses(found: DataFrame, policy: LoggedPolicy) -> dict[int, AccessTimes]:
-    """What ``accessed`` found, by page set."""
+    """Collects the result of ``accessed``, by page set."""
     times: dict[int, list[tuple[float, float]]] = {number: [] for number in policy.watched_sets()}
     for row in found.where(f.col("policy") == policy.name).collect():
         times[row["pages"]].append((row["first"], row["last"]))
@@ -84,7 +84,7 @@ def samples(
     response: str,
     outside: Sequence[str],
 ) -> dict[Verdict, list[str]]:
-    """A few lines, by ``rid``, that show each of the given violations; one query for all of them."""
+    """A few request ids that show each of the given violations; one query for all of them."""
     chosen = [verdict for verdict in verdicts if verdict.evidence is not None and verdict.key is not None][:SAMPLED_MAX]
     if not chosen:
         return {}
@@ -118,7 +118,7 @@ def samples(
 
 
 def _shows(limits: AnalysisLimits, response: str, outside: Sequence[str]) -> Column:
-    """The line is of the kind, the policy and the scope that its row of the table wants."""
+    """True if a line has the outcome, the policy and the scope that its row of the table asks for."""
     decision, what, limit_ms = f.col("decision"), f.col("what"), f.col("limit_ms")
     took = f.col("total_ms") if response == "total" else f.col("service_ms")
     is_lost = (decision == "expired") | ((decision == "denied") & (f.col("status") != TOO_MANY))
@@ -137,7 +137,7 @@ def _shows(limits: AnalysisLimits, response: str, outside: Sequence[str]) -> Col
 
 
 def twice(lines: DataFrame, scan: LineScan) -> DuplicateEnds:
-    """The lines are looked at again only if there are more of them than names."""
+    """Finds requests that ended twice. Reads the lines again only if there are more of them than request ids."""
     (named, too_many), *_ = scan.names().collect()
     if not too_many:
         return DuplicateEnds([], 0, named)
@@ -154,7 +154,7 @@ def twice(lines: DataFrame, scan: LineScan) -> DuplicateEnds:
 
 
 def bad_lines(lines: DataFrame) -> list[tuple[str, str, int]]:
-    """File, cause, and how many: as ``cells.Survey`` has them, from lines that were read with their text."""
+    """File, cause and number of bad lines, like ``Survey.bad``, from lines that were read with their text."""
     rows = lines.where(f.col("cause").isNotNull()).groupBy("file", "cause").count().collect()
     return sorted((row["file"], row["cause"], row["count"]) for row in rows)
 

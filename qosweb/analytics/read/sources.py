@@ -33,7 +33,7 @@ class Sources(NamedTuple):
 
 
 def find(names: list[str], form: str | None = None) -> Sources:
-    """Raises UsageError for what is not there or cannot be a log."""
+    """Finds the files and their formats. Raises UsageError for files that do not exist or cannot be logs."""
     found: dict[str, list[str]] = {one: [] for one in FORMATS}
     for name in names:
         if "://" in name and not name.startswith("file://"):
@@ -53,7 +53,7 @@ def find(names: list[str], form: str | None = None) -> Sources:
 
 
 def growing(names: Sequence[str]) -> list[Path]:
-    """The logs that may grow, as far as they are there; those in compressed or Parquet files are complete."""
+    """The logs that may grow; compressed and Parquet files are complete and excluded."""
     found: dict[Path, None] = {}
     for name in names:
         path = Path(name.removeprefix("file://")).absolute()
@@ -68,7 +68,7 @@ def growing(names: Sequence[str]) -> list[Path]:
 
 
 def check_growing(names: Sequence[str]) -> None:
-    """Raises UsageError for what cannot be followed: what is compressed, what has no JSON lines, what is not there."""
+    """Raises UsageError for logs that cannot be followed: compressed, not JSON lines, or missing."""
     for name in names:
         if "://" in name and not name.startswith("file://"):
             raise UsageError(f"{name}: --follow reads local files only")
@@ -83,7 +83,7 @@ def check_growing(names: Sequence[str]) -> None:
 
 
 def size(sources: Sources) -> int | None:
-    """Bytes on disk; compressed ones count tenfold. None if there are some that only Spark can see."""
+    """Bytes on disk; compressed files count tenfold. None if only Spark can see some of the files."""
     total = 0
     for name in (file for kind in sources for file in kind):
         path = Path(name)
@@ -94,7 +94,7 @@ def size(sources: Sources) -> int | None:
 
 
 def first_lines(sources: Sources) -> Iterator[str]:
-    """Of files of this machine with JSON lines: some lines at the beginning of each of the first ones."""
+    """Some lines at the beginning of each local JSON file, up to ``HEADS_MAX`` files."""
     for name in sources.json[:HEADS_MAX]:
         if "://" not in name:
             yield from _head(Path(name)).decode(errors="replace").splitlines()
@@ -124,12 +124,12 @@ def _matches(pattern: str) -> list[Path]:
 
 
 def _is_hidden(path: Path) -> bool:
-    """As Spark sees it: what begins with a dot or an underscore is not data."""
+    """As in Spark: names that begin with a dot or an underscore are not data."""
     return any(part.startswith((".", "_")) and "=" not in part for part in path.parts)
 
 
 def _kind(path: Path) -> str:
-    """Empty for a file without lines."""
+    """The format of a file; empty for a file without lines."""
     head = _head(path)
     if head.startswith(_PARQUET_MARK):
         return "parquet"

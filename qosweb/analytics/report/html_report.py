@@ -18,7 +18,7 @@ WINDOWS_MAX = 500
 
 
 def page(findings: Findings, *, refresh_s: int | None = None) -> str:
-    """With ``refresh_s`` a browser reloads the page at that interval: the log still grows."""
+    """Renders the page. With ``refresh_s`` a browser reloads it at that interval, for a growing log."""
     environment = Environment(
         loader=PackageLoader("qosweb.analytics"),
         autoescape=True,

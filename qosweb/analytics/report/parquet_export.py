@@ -38,7 +38,7 @@ def verdict_frame(spark: SparkSession, findings: Findings) -> DataFrame:
 
 
 def outcome_frame(spark: SparkSession, findings: Findings) -> DataFrame:
-    """What became of requests, by window, node and class."""
+    """Outcomes of requests, by window, node and class."""
     return spark.createDataFrame([tuple(outcome_row(row).values()) for row in findings.table], TABLE)
 
 
@@ -48,7 +48,7 @@ def keep_tables(spark: SparkSession, findings: Findings, out: Path) -> None:
 
 
 def keep_lines(spark: SparkSession, sources: Sources, out: Path) -> None:
-    """Good request lines and event lines, as ``qosweb analyze`` reads them again."""
+    """Exports good request lines and event lines in a form that ``qosweb analyze`` reads."""
     lines = read_lines(spark, sources)
     good = lines.where(lines["cause"].isNull()).select(*(name for name in LINE_SCHEMA.names if name != "bad"))
     good.write.mode("overwrite").parquet(str(out / "lines.parquet"))

@@ -15,7 +15,7 @@ MAJOR_MIN = 17
 PROBE_TIMEOUT_S = 30.0
 HOME = Path(__file__).parents[1] / "jvm"
 
-# Other lines may come first: JAVA_TOOL_OPTIONS is announced on the same stream.
+# Other lines may come first: the JVM announces JAVA_TOOL_OPTIONS on the same stream.
 _VERSION = re.compile(r'^\w+ version "([^"]+)"', re.MULTILINE)
 
 
@@ -24,7 +24,7 @@ class UnsuitableError(Exception):
 
 
 def major(version: str) -> int | None:
-    """The feature release: 8 of "1.8.0_292", 17 of "17.0.15", 25 of "25-ea"; None if it is no version."""
+    """The feature release: 8 of "1.8.0_292", 17 of "17.0.15", 25 of "25-ea"; None if it is not a version."""
     numbers = re.match(r"(?:1\.)?(\d+)(?![^.\-+_])", version)
     return int(numbers[1]) if numbers else None
 

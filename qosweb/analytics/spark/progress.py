@@ -21,7 +21,7 @@ WIDTH = 100
 
 
 class SparkProgress(NamedTuple):
-    """Stages done since the session was opened, and tasks of the stages that run now."""
+    """Stages completed since the session was opened, and tasks of the running stages."""
 
     stages_done: int = 0
     tasks_done: int = 0
@@ -42,11 +42,11 @@ class Looks(Protocol):
 
 
 class SparkTracker:
-    """Asks Spark's status tracker how far the work is."""
+    """Reads the progress from Spark's status tracker."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._tracker = spark.sparkContext.statusTracker()
-        self._seen: set[int] = set()  # stages that have been running
+        self._seen: set[int] = set()  # stages that have run
         self._jobs: set[int] = set()  # jobs that have ended, whose stages are in _seen
 
     def look(self) -> SparkProgress:
@@ -62,13 +62,13 @@ class SparkTracker:
         return SparkProgress(len(self._seen - running), done, sum(info.numTasks for info in infos))
 
     def _has_run(self, stage: int) -> bool:
-        """False for a stage that was skipped because its result was there already."""
+        """False for a stage that was skipped because its result existed already."""
         info = self._tracker.getStageInfo(stage)
         return info is not None and info.numCompletedTasks > 0
 
 
 class ProgressDisplay:
-    """A context manager; ``say`` names the step, ``watch`` adds what Spark does to it."""
+    """Context manager; ``say`` names the current step, ``watch`` adds Spark's progress to it."""
 
     def __init__(self, *, quiet: bool, to: TextIO | None = None) -> None:
         self._to = to or sys.stderr
@@ -103,7 +103,7 @@ class ProgressDisplay:
 
     @contextmanager
     def silence(self) -> Iterator[None]:
-        """Removes the line while something else is written to the terminal."""
+        """Clears the line while something else is written to the terminal."""
         with self._writing:
             if self._lively:
                 self._clear()
@@ -127,7 +127,7 @@ class ProgressDisplay:
         self._to.flush()
 
     def _work(self) -> SparkProgress:
-        """Nothing if there is no session, or no longer one."""
+        """Spark's progress; empty if there is no session."""
         with self._looking:
             try:
                 return self._tracker.look() if self._tracker else SparkProgress()

@@ -31,7 +31,7 @@ _HOST = re.compile(r"(?:spark|k8s)://(?:https?://)?(?:\[([0-9A-Fa-f:.]+)\]|([^/:
 def spark_session(
     app_name: str, master: str = "local[*]", *, conf: Mapping[str, str] | None = None
 ) -> Iterator["SparkSession"]:
-    """A new session, stopped at the end of the with block; ``conf`` adds to its settings or overrides them."""
+    """Opens a new session and stops it at the end of the with block; ``conf`` adds or overrides settings."""
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ContentionPhase:
-    """All rules of a problem, hard or not."""
+    """Divides the capacity under all rules of a problem, hard or not."""
 
     def __init__(self, problem: Problem, levels: Sequence[int]) -> None:
         self._levels = levels
@@ -55,7 +55,7 @@ class ContentionPhase:
         return shares if shares is not None else self._by_need(demand)
 
     def _by_need(self, demand: list[int]) -> list[int]:
-        """With everything. Relations are imposed and released as the specification says."""
+        """Shares under all rules. Relations are imposed and released as the specification says."""
         state = self._relations.at_first
         binding: tuple[list[Group], list[Group]] = [], []
         while True:
@@ -66,7 +66,7 @@ class ContentionPhase:
             state = after
 
     def _exact(self, demand: list[int], state: State, floors: list[Group], ceilings: list[Group]) -> Exact:
-        """The exact shares with these relations; adds to the ``floors`` and ``ceilings`` of groups that may bind."""
+        """The exact shares with these relations; extends ``floors`` and ``ceilings`` by groups that may bind."""
         low, high = self._own_bounds(demand)
         while True:
             exact = None

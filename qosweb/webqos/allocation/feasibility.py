@@ -24,9 +24,9 @@ EXACT_ROWS_MAX = 60  # with more, floating point is faster
 
 
 def contradiction(problem: Problem, capacity: int = PPM) -> tuple[int, ...] | None:
-    """None if all bounds can be kept together; else a smallest set of constraints that cannot, in rising order.
+    """A smallest set of constraints that cannot be met together, in rising order; None if all bounds can be met.
 
-    ``capacity``: what all shares together may be, where bounds are in another unit than parts per million.
+    ``capacity``: the limit of the sum of all shares, where bounds are in another unit than parts per million.
     """
     rows = rows_of(problem, capacity)
     if capacity == PPM and len(rows) <= NESTED_ROWS_MAX:

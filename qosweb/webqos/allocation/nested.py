@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class Nested:
-    """Bounds that are nested, ready to be filled.
+    """Nested bounds, ready to be filled.
 
-    Of bounds that are not, a nested part is taken; ``others`` are those left out, floors and ceilings. Classes and
+    Of bounds that are not nested, a nested part is taken; ``others`` are the remaining floors and ceilings. Classes and
     groups are numbered together: first the classes, then the groups, each after all that it contains, the last being
-    the whole.
+    the group of all classes.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class Nested:
     def fill(self, demand: Sequence[int], held: Sequence[int] = ()) -> list[int] | None:
         """The shares; None if the floors cannot all be met.
 
-        What is ``held`` is kept: all start to fill from there at one time, instead of those who have least.
+        The amounts in ``held`` are kept: all classes start to rise from there at the same time, not the smallest first.
         """
         classes = self._classes
-        # Written out: min() takes several times as long.
+        # Inlined: min() takes several times as long.
         high = [ask if ask < most else most for ask, most in zip(demand, self._ceiling, strict=False)]  # noqa: FURB136
         low = [least if least < most else most for least, most in zip(held or self._floor, high, strict=False)]  # noqa: FURB136
         offsets = [*map(sub, self._offsets, held)] if held else self._offsets
@@ -83,7 +83,7 @@ class Nested:
 
 
 def _nested_part(groups: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Those that contain each other or have nothing in common, contained before containing."""
+    """Groups that contain each other or are disjoint, inner groups before outer ones."""
     taken: dict[tuple[int, ...], frozenset[int]] = {}
     for group in groups:
         members = frozenset(group)

@@ -33,7 +33,7 @@ class Rounding:
         self._over = _by_class(len(levels), [group for group, _ in self._ceilings])
 
     def whole(self, exact: Exact, demand: Sequence[int]) -> list[int]:
-        """Whole shares beside ``exact``, whose sum is that of ``exact``, rounded up, if the ceilings allow it."""
+        """Integer shares next to ``exact``; their sum is that of ``exact``, rounded up, if the ceilings allow it."""
         amounts, scale = exact
         shares = [amount // scale for amount in amounts]
         # (minus what was rounded down in parts of the scale, class)
@@ -77,9 +77,9 @@ class Rounding:
     def _lift_floors(
         self, rounded: list[tuple[int, int]], scale: int, left: int, give: Callable[[int, int], int]
     ) -> Collection[int]:
-        """Who gets one more because a floor that has it would be short.
+        """Adds one part to classes of floors that rounding left short.
 
-        The exact sum of a floor is whole whenever the floor binds: what is missing was lost by rounding down.
+        The exact sum of a binding floor is an integer: what is missing was lost by rounding down.
         """
         lost = {one: -remainder for remainder, one in rounded if self._under[one]}
         missing = [sum([lost.get(one, 0) for one in group]) // scale for group in self._floors]

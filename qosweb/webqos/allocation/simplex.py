@@ -49,10 +49,10 @@ class Program:
         self.zero: set[int] = set()
 
     def raise_together(self, parts: Sequence[tuple[int, int]]) -> Fraction:
-        """The most by which all (variable, weight) can rise together; from now on they have risen by that.
+        """Raises all (variable, weight) together as far as possible, keeps them there, and returns the amount.
 
-        What variables were raised by is no longer counted in their own value. Those that cannot be more than zero
-        beyond that are in ``zero`` from now on, at least one of ``parts`` among them, and cannot be raised again.
+        The amount is no longer counted in the variables' own values. Variables that cannot rise further are in ``zero``
+        from now on, at least one of ``parts`` among them, and cannot be raised again.
         """
         objective = self._next
         self._next += 1
@@ -72,7 +72,7 @@ class Program:
                 row.entries[objective] = entry
 
     def _enter(self, variable: int) -> _Row:
-        """Make a variable basic, in place of the one that reaches zero first; returns its row."""
+        """Makes a variable basic, in place of the one that reaches zero first; returns its row."""
         leave: _Row | None = None
         others: list[_Row] = []
         best = least = 0
@@ -113,7 +113,7 @@ class Program:
 
 
 def _eliminate(row: _Row, variable: int, by: _Row) -> None:
-    """Take a variable out of a row by means of the row in which it is basic."""
+    """Removes a variable from a row by means of the row in which it is basic."""
     entries, scale = row.entries, by.scale
     factor = entries.pop(variable)
     divisor = gcd(factor, scale)
