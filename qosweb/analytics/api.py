@@ -88,8 +88,8 @@ def analyze(
     from qosweb.analytics.read.rows import AnalysisRequest
 
     policy = policies.from_file(os.fspath(spec)) if spec is not None else None
-    wanted = AnalysisRequest(_sources(logs, log_format), policy, limits or AnalysisLimits(), response)
-    return Analysis(spark, analyse(spark, wanted))
+    request = AnalysisRequest(_sources(logs, log_format), policy, limits or AnalysisLimits(), response)
+    return Analysis(spark, analyse(spark, request))
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,11 @@ class Analysis:
     def write(self, out: Name) -> None:
         """Writes ``report.html``, ``report.json``, ``verdicts.parquet`` and ``table.parquet`` into a folder."""
         from qosweb.analytics.report.json_report import write_report
-        from qosweb.analytics.report.parquet_export import keep_tables
+        from qosweb.analytics.report.parquet_export import export_tables
 
         folder = Path(out).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        keep_tables(self.spark, self.findings, folder)
+        export_tables(self.spark, self.findings, folder)
         write_report(self.findings, folder)
 
 

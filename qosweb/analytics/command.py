@@ -13,7 +13,7 @@ from qosweb.analytics.errors import AnalyticsUnavailableError
 from qosweb.analytics.read import policies, sources
 from qosweb.analytics.read.rows import VIOLATED, AnalysisLimits, AnalysisRequest
 from qosweb.analytics.spark.progress import ProgressDisplay, SparkTracker
-from qosweb.analytics.spark.session import in_short, spark_session
+from qosweb.analytics.spark.session import short_message, spark_session
 from qosweb.errors import UsageError
 from qosweb.plots import need_matplotlib
 from qosweb.tools.situation import read_option
@@ -56,16 +56,16 @@ def analyze(arguments: argparse.Namespace) -> int:
         return _each(arguments, spec, limits)
     found = _sources(arguments)
     out = _folder(arguments.out) if arguments.out else None
-    wanted = AnalysisRequest(found, spec, limits, arguments.response)
+    request = AnalysisRequest(found, spec, limits, arguments.response)
     if arguments.follow and out:
         from qosweb.analytics.follow.checkpoint import check_fixed, locked
 
         _pace(arguments)
         with locked(_checkpoint(arguments, out)):  # fail before Spark is started
-            check_fixed(_checkpoint(arguments, out), wanted)
+            check_fixed(_checkpoint(arguments, out), request)
     with _spark(arguments, found) as (spark, progress):
-        findings = (_follow if arguments.follow else _once)(spark, wanted, arguments, out, progress)
-    return _written(findings, arguments, out)
+        findings = (_follow if arguments.follow else _once)(spark, request, arguments, out, progress)
+    return _write_report(findings, arguments, out)
 
 
 def _each(arguments: argparse.Namespace, spec: LoggedPolicy | None, limits: AnalysisLimits) -> int:
@@ -78,16 +78,16 @@ def _each(arguments: argparse.Namespace, spec: LoggedPolicy | None, limits: Anal
     code = 0
     with _spark(arguments, sources.Sources()) as (spark, progress):
         for name, log in named.items():
-            progress.say(name)
+            progress.show_step(name)
             out = _folder(f"{arguments.out}/{name}") if arguments.out else None
             try:
-                wanted = AnalysisRequest(sources.find([log], arguments.format), spec, limits, arguments.response)
-                findings = _once(spark, wanted, arguments, out, progress)
+                request = AnalysisRequest(sources.find([log], arguments.format), spec, limits, arguments.response)
+                findings = _once(spark, request, arguments, out, progress)
             except UsageError as error:
                 print(json.dumps({"name": name, "error": str(error)}) if arguments.json else f"{name}: {error}")
                 code = 2
             else:
-                code = max(code, _written(findings, arguments, out, name))
+                code = max(code, _write_report(findings, arguments, out, name))
             sys.stdout.flush()
     return code
 
@@ -109,20 +109,20 @@ def _spark(arguments: argparse.Namespace, found: sources.Sources) -> Iterator[tu
             f"Analytics needs {error.name}. Run `pip install 'qosweb[analytics]'`."
         ) from None
     with ProgressDisplay(quiet=arguments.quiet or arguments.json) as progress:
-        progress.say("starting Spark")
+        progress.show_step("starting Spark")
         conf = settings(arguments.master, sources.size(found))
         with spark_session("qosweb analyze", arguments.master, conf=conf) as spark:
             progress.watch(SparkTracker(spark))
             try:
                 yield spark, progress
             except (PySparkException, Py4JError) as error:
-                said = in_short(error)  # now, while the JVM can still be asked for the cause
+                said = short_message(error)  # now, while the JVM can still be asked for the cause
                 raise UsageError(f"Spark failed: {said}") from None
             finally:
                 progress.watch(None)
 
 
-def _shown(findings: Findings, arguments: argparse.Namespace, progress: ProgressDisplay) -> None:
+def _show_verdict(findings: Findings, arguments: argparse.Namespace, progress: ProgressDisplay) -> None:
     """Shows the verdict, before the parts of the report that do not affect it are written."""
     from qosweb.analytics.report.terminal import show
 
@@ -131,7 +131,7 @@ def _shown(findings: Findings, arguments: argparse.Namespace, progress: Progress
             show(findings)
 
 
-def _written(findings: Findings, arguments: argparse.Namespace, out: Path | None, name: str = "") -> int:
+def _write_report(findings: Findings, arguments: argparse.Namespace, out: Path | None, name: str = "") -> int:
     """Writes the whole report and returns the exit code."""
     from qosweb.analytics.report.json_report import as_json, write_report
 
@@ -158,27 +158,33 @@ def _sources(arguments: argparse.Namespace) -> sources.Sources:
 
 def _once(
     spark: SparkSession,
-    wanted: AnalysisRequest,
+    request: AnalysisRequest,
     arguments: argparse.Namespace,
     out: Path | None,
     progress: ProgressDisplay,
 ) -> Findings:
     from qosweb.analytics.analysis import analyse
-    from qosweb.analytics.report.parquet_export import keep_lines, keep_tables
+    from qosweb.analytics.report.parquet_export import export_lines, export_tables
 
-    aside = str(out / "bad") if out else None
-    findings = analyse(spark, wanted, progress.say, aside, tell=lambda verdict: _shown(verdict, arguments, progress))
+    bad_folder = str(out / "bad") if out else None
+    findings = analyse(
+        spark,
+        request,
+        progress.show_step,
+        bad_folder,
+        on_findings=lambda verdict: _show_verdict(verdict, arguments, progress),
+    )
     if out:
-        progress.say("writing tables")
-        keep_tables(spark, findings, out)
+        progress.show_step("writing tables")
+        export_tables(spark, findings, out)
         if arguments.keep_lines:
-            keep_lines(spark, wanted.sources, out)
+            export_lines(spark, request.sources, out)
     return findings
 
 
 def _follow(
     spark: SparkSession,
-    wanted: AnalysisRequest,
+    request: AnalysisRequest,
     arguments: argparse.Namespace,
     out: Path | None,
     progress: ProgressDisplay,
@@ -188,8 +194,10 @@ def _follow(
     assert out is not None
     every_s, late_s = _pace(arguments)
     checkpoint = _checkpoint(arguments, out)
-    findings = follow(spark, wanted, arguments.logs, out, checkpoint, every_s=every_s, late_s=late_s, say=progress.say)
-    _shown(findings, arguments, progress)
+    findings = follow(
+        spark, request, arguments.logs, out, checkpoint, every_s=every_s, late_s=late_s, show_step=progress.show_step
+    )
+    _show_verdict(findings, arguments, progress)
     return findings
 
 

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from qosweb.analytics.judge import capacity_needs, flash_crowds, view_chain
 from qosweb.analytics.judge.situations import AccessTimes, Situations, situations
-from qosweb.analytics.judge.verdicts import WindowJudge, judge_run, outcome_of, to_show, untested_rules
+from qosweb.analytics.judge.verdicts import (
+    WindowJudge,
+    judge_run,
+    outcome_of,
+    untested_rules,
+    verdicts_needing_evidence,
+)
 from qosweb.analytics.read import line_queries, policies, slot_sums, tables, window_parts
 from qosweb.analytics.read.log_lines import EVENTS_MAX
 from qosweb.analytics.read.rows import NOT_TESTED, VIOLATED
@@ -70,26 +76,26 @@ class Gathered:
     accesses: Callable[[LoggedPolicy], Mapping[int, AccessTimes] | None]  # None: too many pages
 
 
-def policies_of(wanted: AnalysisRequest, events: Sequence[LogEvent]) -> tuple[dict[str, LoggedPolicy], list[str]]:
+def policies_of(request: AnalysisRequest, events: Sequence[LogEvent]) -> tuple[dict[str, LoggedPolicy], list[str]]:
     """The policies by hash, and messages about those that cannot be compiled."""
-    return ({policies.EVERY: wanted.spec}, []) if wanted.spec else policies.from_events(events)
+    return ({policies.EVERY: request.spec}, []) if request.spec else policies.from_events(events)
 
 
 def conclude(
     gathered: Gathered,
     seen: slot_sums.Survey,
-    wanted: AnalysisRequest,
-    say: Callable[[str], None] = lambda _: None,
-    tell: Callable[[Findings], None] = lambda _: None,
+    request: AnalysisRequest,
+    show_step: Callable[[str], None] = lambda _: None,
+    on_findings: Callable[[Findings], None] = lambda _: None,
 ) -> Findings:
-    """Judges the sums. ``say`` shows the step; ``tell`` gets the findings as soon as all but ``top`` is known."""
-    limits, events = wanted.limits, gathered.events[:EVENTS_MAX]
-    known, notes = policies_of(wanted, events)
+    """Judges the sums. ``show_step`` shows the step; ``on_findings`` gets the findings before ``top`` is known."""
+    limits, events = request.limits, gathered.events[:EVENTS_MAX]
+    known, notes = policies_of(request, events)
     if is_cut := len(gathered.events) > EVENTS_MAX:
         notes.append(f"the logs have more than {EVENTS_MAX} event lines: the others are ignored")
     responses_ms = policies.response_limits(known)
     timeline = Timeline(events, seen.nodes)
-    say("judging")
+    show_step("judging")
     notes += _strangers(seen, known)
     when = _situations(gathered, known, timeline, limits, seen, notes)
     bench = WindowJudge(known, when, timeline, limits, responses_ms, _sizes(seen))
@@ -97,16 +103,16 @@ def conclude(
     in_windows = [verdict for part in in_parts for verdict in bench.judge(part)]
     of_run = list(judge_run(in_windows, limits))
     of_run += list(untested_rules(known, when, of_run))
-    say("checking for requests that ended twice")
+    show_step("checking for requests that ended twice")
     cluster = [*view_chain.judge_cluster(events, is_all=not is_cut), view_chain.judge_once(*gathered.twice())]
     outcome = run_outcome(of_run, cluster)
     if outcome == NOT_TESTED:
         notes.append(f"no guarantee of a policy was tested: {_why_untested(of_run, known)}")
-    broken = to_show(of_run, in_windows)
+    broken = verdicts_needing_evidence(of_run, in_windows)
     if broken:
-        say("finding lines that show violations")
+        show_step("finding lines that show violations")
     shown = gathered.samples(broken)
-    say("building the tables")
+    show_step("building the tables")
     table = _table(seen.outcomes, gathered.took())
     findings = Findings(
         limits=limits,
@@ -127,8 +133,8 @@ def conclude(
         begin_s=float(seen.first_slot * limits.slot_s),
         end_s=float((seen.last_slot + 1) * limits.slot_s),
     )
-    tell(findings)
-    say("finding the busiest pages and clients")
+    on_findings(findings)
+    show_step("finding the busiest pages and clients")
     findings.top = gathered.busiest()
     return findings
 

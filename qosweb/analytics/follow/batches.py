@@ -129,7 +129,7 @@ class Batches:
                 shutil.rmtree(folder)
         self._sweep()
 
-    def put_together(self, until: int, responses_ms: Sequence[int]) -> None:
+    def merge(self, until: int, responses_ms: Sequence[int]) -> None:
         """Merges all batches up to ``until``, which must have ended, if there are many."""
         if len(self._up_to(until)) <= SINGLE_MAX:
             return

@@ -48,11 +48,11 @@ def locked(checkpoint: Path) -> Iterator[None]:
         yield
 
 
-def check_fixed(checkpoint: Path, wanted: AnalysisRequest) -> None:
+def check_fixed(checkpoint: Path, request: AnalysisRequest) -> None:
     """Stores the options in a new checkpoint. Raises UsageError if an existing one was made with other options."""
-    limits, file = wanted.limits, checkpoint / "options.json"
-    spec = hashlib.sha256(wanted.spec.text.encode()).hexdigest()[:16] if wanted.spec else ""
-    now = Fixed(limits.window_s, limits.slot_s, limits.waited_ms, limits.slack_ms, wanted.response, spec)
+    limits, file = request.limits, checkpoint / "options.json"
+    spec = hashlib.sha256(request.spec.text.encode()).hexdigest()[:16] if request.spec else ""
+    now = Fixed(limits.window_s, limits.slot_s, limits.waited_ms, limits.slack_ms, request.response, spec)
     try:
         before = msgspec.json.decode(file.read_bytes(), type=Fixed)
     except FileNotFoundError:

@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 
 def follow(
     spark: SparkSession,
-    wanted: AnalysisRequest,
+    request: AnalysisRequest,
     names: list[str],
     out: Path,
     checkpoint: Path,
     *,
     every_s: float,
     late_s: float,
-    say: Callable[[str], None],
+    show_step: Callable[[str], None],
 ) -> Findings:
     """Follows the logs until SIGINT or SIGTERM. Returns the last findings, including windows that are still open."""
     published: list[Findings] = []
     with locked(checkpoint), _signals() as stop:
-        check_fixed(checkpoint, wanted)
+        check_fixed(checkpoint, request)
         logs = LogTail(names, checkpoint)
 
         def publish(findings: Findings) -> None:
             write_report(findings, out, refresh_s=None if stop.is_set() else max(1, round(every_s)))
             published[:] = [findings]
-            say(f"{findings.outcome}: {findings.lines} lines, judged until {clock(findings.end_s)} UTC")
+            show_step(f"{findings.outcome}: {findings.lines} lines, judged until {clock(findings.end_s)} UTC")
 
-        stream = Stream(spark, wanted, logs, checkpoint, late_s, publish, out / "bad")
-        say("following; Ctrl-C ends it")
+        stream = Stream(spark, request, logs, checkpoint, late_s, publish, out / "bad")
+        show_step("following; Ctrl-C ends it")
         stream.run(stop, every_s)
     return published[-1]
 

@@ -67,7 +67,7 @@ class ExpectedShares:
         self.asked = [0.0] * count
         self.counted_got = [0] * count
         self.counted_asked = [0] * count
-        self.grain = [0.0] * count
+        self.response_max = [0.0] * count
         self._mean = [0.0] * count
         self.total = float(sum(c.busy_bytes + cost * (c.busy_served + c.busy_failed) for c in part.cells))
         self.counted_total = sum(c.busy_served for c in part.cells)
@@ -82,12 +82,12 @@ class ExpectedShares:
             self._mean[number] = mean
             self.counted_got[number] = cell.busy_served
             self.counted_asked[number] = cell.busy_served + held_back
-            self.grain[number] = max(
+            self.response_max[number] = max(
                 cell.size_max + cost, mean
             )  # a class without responses: the mean is the best guess
         for number in binding.always:  # denied requests count only for its own guarantee
             self.asked[number], self.counted_asked[number] = self.got[number], self.counted_got[number]
-        self._satisfy_the_bounded()
+        self._cap_demand_at_bounds()
 
     @cached_property
     def moments(self) -> list[DividedMoment]:
@@ -150,7 +150,7 @@ class ExpectedShares:
         per_s = value.urps / 1e6 if isinstance(value, Requests) else float(value.bps)
         return per_s * (self.nodes[1 if most else 0] if value.per_node else 1)
 
-    def _satisfy_the_bounded(self) -> None:
+    def _cap_demand_at_bounds(self) -> None:
         """A class at an upper bound on its rate is not held back by other classes: its demand is what it got."""
         part, limits = self.part, self.limits
         for one in self.binding.in_force:

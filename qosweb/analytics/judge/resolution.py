@@ -31,33 +31,33 @@ class Resolution(NamedTuple):
     what: str
 
 
-def resolution_of(ground: ExpectedShares, classes: tuple[int, ...], *, gains: bool) -> Resolution:
+def resolution_of(shares: ExpectedShares, classes: tuple[int, ...], *, gains: bool) -> Resolution:
     """How much ``classes`` together may have lost or, with ``gains``, won from gaps of other classes."""
-    answers = ANSWERS * max((ground.grain[at] for at in classes), default=0.0)
-    expected = ground.expected
+    answers = ANSWERS * max((shares.response_max[at] for at in classes), default=0.0)
+    expected = shares.expected
     if gains:
         mine = sum(expected[at] for at in classes)
-        others = [at for at in ground.others(range(len(expected))) if at not in classes and expected[at] < ground.left]
-        gaps = sum(_lost(ground, at, expected[at]) * mine / (ground.left - expected[at]) for at in others)
+        others = [at for at in shares.others(range(len(expected))) if at not in classes and expected[at] < shares.left]
+        gaps = sum(_lost(shares, at, expected[at]) * mine / (shares.left - expected[at]) for at in others)
     else:
-        gaps = sum(_lost(ground, at, expected[at]) for at in classes)
+        gaps = sum(_lost(shares, at, expected[at]) for at in classes)
     if gaps > answers:
-        return Resolution(gaps, f"gaps between short-lived requests may be {_points(gaps, ground)}")
-    return Resolution(answers, f"{ANSWERS} responses are {_points(answers, ground)}")
+        return Resolution(gaps, f"gaps between short-lived requests may be {_points(gaps, shares)}")
+    return Resolution(answers, f"{ANSWERS} responses are {_points(answers, shares)}")
 
 
-def _lost(ground: ExpectedShares, number: int, due: float) -> float:
+def _lost(shares: ExpectedShares, number: int, due: float) -> float:
     """The amount due to a class while its queue is empty; the other classes divide it."""
-    asked, mean = ground.asked[number], ground.mean(number)
-    terms = ground.terms(number)
-    if terms is None or terms.lifetime_ms is None or due <= 0 or asked <= ground.got[number]:
+    asked, mean = shares.asked[number], shares.mean(number)
+    terms = shares.terms(number)
+    if terms is None or terms.lifetime_ms is None or due <= 0 or asked <= shares.got[number]:
         return 0.0
     rho = min(_RHO_MAX, asked / due)
-    places = min(_PLACES_MAX, 1 + due / ground.part.busy_s * terms.lifetime_ms / 1000 / mean)
+    places = min(_PLACES_MAX, 1 + due / shares.part.busy_s * terms.lifetime_ms / 1000 / mean)
     if abs(rho - 1) < _ALIKE:
         return due / (places + 1)
     return float(due * (1 - rho) / (1 - rho ** (places + 1)))
 
 
-def _points(amount: float, ground: ExpectedShares) -> str:
-    return f"{100 * amount / ground.total:.2f}%"
+def _points(amount: float, shares: ExpectedShares) -> str:
+    return f"{100 * amount / shares.total:.2f}%"

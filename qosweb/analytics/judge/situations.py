@@ -159,7 +159,7 @@ class _Binder:
 
     def __init__(self, policy: LoggedPolicy, untold: frozenset[str] = UNTOLD) -> None:
         self._policy = policy
-        self._leaves_out = self.unsure = any(asks(rule, untold - UNTOLD) for rule in policy.model.rules)
+        self._leaves_out = self.unsure = any(uses_subject(rule, untold - UNTOLD) for rule in policy.model.rules)
         self._dropped = _unknown(policy.model.constraints, untold - UNTOLD)
         waits = ("lifetime", "available")  # an always available class has no lifetime
         self.waits_unsure = any(policy.model.constraints[at].attribute in waits for at in self._dropped)
@@ -187,7 +187,7 @@ class _Binder:
         return self._policy.model.constraints[one.number].attribute == "lifetime"
 
 
-def asks(rule: Rule, subjects: frozenset[str]) -> bool:
+def uses_subject(rule: Rule, subjects: frozenset[str]) -> bool:
     """True if the condition of the rule uses one of the subjects."""
     leaves = c.leaves(rule.condition) if rule.condition is not None else ()
     return any(isinstance(leaf, c.Within) and leaf.subject in subjects for leaf in leaves)
@@ -195,7 +195,7 @@ def asks(rule: Rule, subjects: frozenset[str]) -> bool:
 
 def _unknown(rules: Sequence[Constraint], subjects: frozenset[str]) -> set[int]:
     """Rules of which it is unknown whether they bind: those that ask, and those that these may replace."""
-    places = {(rule.pages, rule.attribute) for rule in rules if asks(rule, subjects)}
+    places = {(rule.pages, rule.attribute) for rule in rules if uses_subject(rule, subjects)}
     return {at for at, rule in enumerate(rules) if (rule.pages, rule.attribute) in places}
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from qosweb.analytics.judge import latency_verdicts, priority_verdicts, rate_verdicts, share_verdicts
 from qosweb.analytics.judge.expected_shares import ExpectedShares
-from qosweb.analytics.judge.situations import UNTOLD, asks
+from qosweb.analytics.judge.situations import UNTOLD, uses_subject
 from qosweb.analytics.read.rows import HELD, NOT_TESTED, VIOLATED, AnalysisLimits, EvidenceQuery, Part, Verdict
 from qosweb.webqos.model.model import Bytes, Constraint, Requests
 from qosweb.webqos.policy.binding import RESOURCES
@@ -54,7 +54,7 @@ class WindowJudge:
         self._policies, self._situations, self._timeline = policies, situations, timeline
         self._limits, self._responses_ms, self._sizes = limits, responses_ms, sizes or {}
 
-    def ground(self, part: Part) -> ExpectedShares:
+    def expected_shares(self, part: Part) -> ExpectedShares:
         policy = self._policies[part.key.policy]
         begin_s = float(part.key.window_s)
         end_s = begin_s + self._limits.window_s
@@ -77,26 +77,26 @@ class WindowJudge:
         )
 
     def judge(self, part: Part) -> Iterator[Verdict]:
-        ground = self.ground(part)
-        policy = ground.policy
+        shares = self.expected_shares(part)
+        policy = shares.policy
         unsure = self._situations[part.key.policy].unsure
-        for one in ground.binding.in_force:
+        for one in shares.binding.in_force:
             rule = policy.model.constraints[one.number]
             if rule.attribute == "available":
-                yield priority_verdicts.judge_always(ground, one)
+                yield priority_verdicts.judge_always(shares, one)
             elif rule.attribute == "response_time":
-                yield latency_verdicts.judge_response(ground, one, self._responses_ms)
+                yield latency_verdicts.judge_response(shares, one, self._responses_ms)
             elif rule.attribute == "in_minority":
-                yield priority_verdicts.judge_minority(ground, one)
+                yield priority_verdicts.judge_minority(shares, one)
             elif rule.attribute in RESOURCES and isinstance(rule.value, Requests | Bytes):
-                yield from rate_verdicts.judge_rate(ground, one, whatever_the_load=unsure)
+                yield from rate_verdicts.judge_rate(shares, one, whatever_the_load=unsure)
             elif rule.attribute in RESOURCES and not unsure:
-                yield from share_verdicts.judge_share(ground, one)
+                yield from share_verdicts.judge_share(shares, one)
         if not self._situations[part.key.policy].waits_unsure:
-            yield from latency_verdicts.judge_lifetimes(ground)
+            yield from latency_verdicts.judge_lifetimes(shares)
         if not unsure:
-            yield from priority_verdicts.judge_priorities(ground)
-            yield share_verdicts.judge_division(ground)
+            yield from priority_verdicts.judge_priorities(shares)
+            yield share_verdicts.judge_division(shares)
 
 
 def judge_run(verdicts: Iterable[Verdict], limits: AnalysisLimits) -> Iterator[Verdict]:
@@ -131,7 +131,7 @@ def judge_run(verdicts: Iterable[Verdict], limits: AnalysisLimits) -> Iterator[V
         yield Verdict(kind, rule, policy, None, outcome, reason, unit, demand, promise, got, whole, evidence, line)
 
 
-def to_show(of_run: Iterable[Verdict], in_windows: Iterable[Verdict]) -> list[Verdict]:
+def verdicts_needing_evidence(of_run: Iterable[Verdict], in_windows: Iterable[Verdict]) -> list[Verdict]:
     """Verdicts that need evidence.
 
     First, of each rule that was violated only over all windows, the window that lacks most: there are few of these.
@@ -164,7 +164,7 @@ def _lacks(verdict: Verdict) -> float:
 
 def _added_up(verdicts: Iterable[Verdict]) -> float:
     """Random deviations of many windows partly cancel out: the root of the sum of squares."""
-    return math.hypot(*(verdict.grain for verdict in verdicts))
+    return math.hypot(*(verdict.resolution for verdict in verdicts))
 
 
 def _by_how_much(verdict: Verdict) -> float:
@@ -199,9 +199,9 @@ def _why(rule: Rule, untold: frozenset[str], *, unsure: bool) -> str:
         return SHADOW
     if isinstance(rule, Constraint) and rule.attribute == "channel":
         return CHANNEL
-    if asks(rule, UNTOLD):
+    if uses_subject(rule, UNTOLD):
         return LOAD
-    if asks(rule, untold):
+    if uses_subject(rule, untold):
         return PAGES
     if (isinstance(rule, Constraint) and rule.attribute in BY_ITSELF) or not unsure:
         return NEVER

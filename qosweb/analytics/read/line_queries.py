@@ -42,7 +42,7 @@ class DuplicateEnds(NamedTuple):
     named: int  # lines that end a request and have its rid; without any the rule cannot be tested
 
 
-def accessed(spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits: AnalysisLimits) -> DataFrame:
+def query_accesses(spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits: AnalysisLimits) -> DataFrame:
     """First and last access to the pages of ``accessed(...)``, by policy, page set and slot.
 
     The language's own matcher assigns pages to sets.
@@ -68,8 +68,8 @@ def accessed(spark: SparkSession, lines: DataFrame, policy: LoggedPolicy, limits
     )
 
 
-def accesses(found: DataFrame, policy: LoggedPolicy) -> dict[int, AccessTimes]:
-    """Collects the result of ``accessed``, by page set."""
+def collect_accesses(found: DataFrame, policy: LoggedPolicy) -> dict[int, AccessTimes]:
+    """Collects the result of ``query_accesses``, by page set."""
     times: dict[int, list[tuple[float, float]]] = {number: [] for number in policy.watched_sets()}
     for row in found.where(f.col("policy") == policy.name).collect():
         times[row["pages"]].append((row["first"], row["last"]))
@@ -136,7 +136,7 @@ def _shows(limits: AnalysisLimits, response: str, outside: Sequence[str]) -> Col
     )
 
 
-def twice(lines: DataFrame, scan: LineScan) -> DuplicateEnds:
+def duplicate_ends(lines: DataFrame, scan: LineScan) -> DuplicateEnds:
     """Finds requests that ended twice. Reads the lines again only if there are more of them than request ids."""
     (named, too_many), *_ = scan.names().collect()
     if not too_many:
@@ -165,6 +165,6 @@ def bad_texts(lines: DataFrame) -> DataFrame:
     return lines.where(f.col("cause").isNotNull()).select("file", "cause", text)
 
 
-def set_aside(lines: DataFrame, target: str) -> None:
+def write_bad_lines(lines: DataFrame, target: str) -> None:
     """Writes the bad lines as JSON lines."""
     bad_texts(lines).write.mode("overwrite").json(target)

@@ -75,11 +75,11 @@ def read_lines(spark: SparkSession, sources: Sources, *, with_text: bool = True)
     if sources.json:
         schema = LINE_SCHEMA if with_text else _WITHOUT_TEXT
         raw = spark.read.schema(schema).option("columnNameOfCorruptRecord", "bad").json(list(sources.json))
-        frames.append(judged(raw if with_text else raw.withColumn("bad", f.lit(None).cast("string"))))
+        frames.append(with_cause(raw if with_text else raw.withColumn("bad", f.lit(None).cast("string"))))
     if sources.combined:
-        frames.append(judged(_combined(spark.read.text(list(sources.combined)))))
+        frames.append(with_cause(_combined(spark.read.text(list(sources.combined)))))
     if sources.parquet:
-        frames.append(judged(_of_parquet(spark.read.parquet(*sources.parquet))))
+        frames.append(with_cause(_of_parquet(spark.read.parquet(*sources.parquet))))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
@@ -155,7 +155,7 @@ def _of_parquet(raw: DataFrame) -> DataFrame:
     return raw
 
 
-def judged(raw: DataFrame) -> DataFrame:
+def with_cause(raw: DataFrame) -> DataFrame:
     """Adds ``cause``: what is wrong with a line, null for a good line."""
     numbers = ("bytes", "queue_ms", "service_ms", "total_ms")
     bad, trimmed = f.col("bad"), f.rtrim("bad")

@@ -157,7 +157,7 @@ class Verdict(NamedTuple):
     whole: float | None = None  # the total of which promise and got are parts, if they are parts
     evidence: EvidenceQuery | None = None
     line: int = 0  # of the specification
-    grain: float = 0.0  # resolution of the verdict
+    resolution: float = 0.0  # resolution of the verdict
 
 
 HELD, VIOLATED, NOT_TESTED = "held", "violated", "not tested"

@@ -42,12 +42,12 @@ def outcome_frame(spark: SparkSession, findings: Findings) -> DataFrame:
     return spark.createDataFrame([tuple(outcome_row(row).values()) for row in findings.table], TABLE)
 
 
-def keep_tables(spark: SparkSession, findings: Findings, out: Path) -> None:
+def export_tables(spark: SparkSession, findings: Findings, out: Path) -> None:
     for name, frame in (("verdicts", verdict_frame), ("table", outcome_frame)):
         frame(spark, findings).coalesce(1).write.mode("overwrite").parquet(str(out / f"{name}.parquet"))
 
 
-def keep_lines(spark: SparkSession, sources: Sources, out: Path) -> None:
+def export_lines(spark: SparkSession, sources: Sources, out: Path) -> None:
     """Exports good request lines and event lines in a form that ``qosweb analyze`` reads."""
     lines = read_lines(spark, sources)
     good = lines.where(lines["cause"].isNull()).select(*(name for name in LINE_SCHEMA.names if name != "bad"))

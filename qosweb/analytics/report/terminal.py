@@ -23,7 +23,7 @@ def show(findings: Findings) -> None:
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140)
     console.print(_classes(findings))
     console.print()
-    console.print(_promises(findings))
+    console.print(_guarantees(findings))
     for name in findings.notes:
         print(f"note: {name}")
     for file, cause, count in findings.bad[:ROWS_MAX]:
@@ -71,7 +71,7 @@ def _classes(findings: Findings) -> Table:
     return table
 
 
-def _promises(findings: Findings) -> Table:
+def _guarantees(findings: Findings) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("outcome", no_wrap=True)
     table.add_column("guarantee", overflow="fold", ratio=2)

@@ -37,8 +37,8 @@ class SparkProgress(NamedTuple):
         return ", ".join(part for part in (running, self.so_far) if part)
 
 
-class Looks(Protocol):
-    def look(self) -> SparkProgress: ...
+class ProgressSource(Protocol):
+    def read_progress(self) -> SparkProgress: ...
 
 
 class SparkTracker:
@@ -49,7 +49,7 @@ class SparkTracker:
         self._seen: set[int] = set()  # stages that have run
         self._jobs: set[int] = set()  # jobs that have ended, whose stages are in _seen
 
-    def look(self) -> SparkProgress:
+    def read_progress(self) -> SparkProgress:
         """Raises what Py4J raises if the session has ended."""
         running = set(self._tracker.getActiveStageIds())
         for job in set(self._tracker.getJobIdsForGroup()) - self._jobs:
@@ -68,7 +68,7 @@ class SparkTracker:
 
 
 class ProgressDisplay:
-    """Context manager; ``say`` names the current step, ``watch`` adds Spark's progress to it."""
+    """Context manager; ``show_step`` names the current step, ``watch`` adds Spark's progress to it."""
 
     def __init__(self, *, quiet: bool, to: TextIO | None = None) -> None:
         self._to = to or sys.stderr
@@ -76,7 +76,7 @@ class ProgressDisplay:
         self._lively = not quiet and self._to.isatty()
         self._step = ""
         self._begun_s = time.monotonic()
-        self._tracker: Looks | None = None
+        self._tracker: ProgressSource | None = None
         self._looking = threading.Lock()
         self._over = threading.Event()
         self._writing = threading.Lock()
@@ -93,7 +93,7 @@ class ProgressDisplay:
             self._thread.join()
             self._clear()
 
-    def say(self, step: str) -> None:
+    def show_step(self, step: str) -> None:
         self._step = step
         if not self._quiet and not self._lively:
             so_far = self._work().so_far
@@ -109,7 +109,7 @@ class ProgressDisplay:
                 self._clear()
             yield
 
-    def watch(self, tracker: Looks | None) -> None:
+    def watch(self, tracker: ProgressSource | None) -> None:
         """Call with None before the session ends; after that the tracker is no longer used."""
         with self._looking:
             self._tracker = tracker
@@ -130,6 +130,6 @@ class ProgressDisplay:
         """Spark's progress; empty if there is no session."""
         with self._looking:
             try:
-                return self._tracker.look() if self._tracker else SparkProgress()
+                return self._tracker.read_progress() if self._tracker else SparkProgress()
             except Exception:
                 return SparkProgress()

@@ -46,7 +46,7 @@ def spark_session(
         try:
             session = SparkSession.builder.appName(app_name).master(master).config(map=settings).getOrCreate()
         except Exception as error:  # Py4J and PySpark raise several kinds
-            raise AnalyticsUnavailableError(f"cannot start Spark on {master}: {in_short(error)}") from None
+            raise AnalyticsUnavailableError(f"cannot start Spark on {master}: {short_message(error)}") from None
     try:
         yield session
     finally:
@@ -54,7 +54,7 @@ def spark_session(
             session.stop()
 
 
-def in_short(error: Exception) -> str:
+def short_message(error: Exception) -> str:
     """The root cause in a Java stack trace, or the first lines of another error."""
     try:
         text = str(error)

@@ -14,8 +14,8 @@ from qosweb.analytics.judge.verdicts import (
     WindowJudge,
     judge_run,
     outcome_of,
-    to_show,
     untested_rules,
+    verdicts_needing_evidence,
 )
 from qosweb.analytics.read.policies import RESPONSES_MAX, LoggedPolicy, from_events, response_limits
 from qosweb.analytics.read.rows import (
@@ -215,7 +215,7 @@ def test_small_shortfalls_add_up_over_the_run() -> None:
     most = judge(spec, cell("/a", 482, 200), cell("default", 518, 200))[spec]
     windows = [one, most, one, one, one, one]
     (run,) = judge_run(windows, AnalysisLimits())
-    assert to_show([run], windows) == [most], "lines of the window that lacks most, for none was violated by itself"
+    assert verdicts_needing_evidence([run], windows) == [most], "no window is violated by itself"
     assert run.evidence == most.evidence == EvidenceQuery("held back", ("/a",))
 
 

@@ -38,7 +38,7 @@ def test_response_times_are_judged_wherever_the_log_tells_of_them(
         scans.append(arguments)
         return LineScan(*arguments, **options)
 
-    monkeypatch.setattr(analysis, "Scan", counting)
+    monkeypatch.setattr(analysis, "LineScan", counting)
     told_at_first = analyse(spark, wanted)
     assert len(scans) == 1
     monkeypatch.setattr(sources, "first_lines", lambda _: iter(()))
