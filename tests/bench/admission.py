@@ -51,11 +51,13 @@ Start = dict[str, Figure]  # by node: the medians of its rounds
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench admission", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=1, help="of each measurement")
-    parser.add_argument("--starts", type=int, default=12, help="how often the nodes are started anew")
-    parser.add_argument("--rounds", type=int, default=3, help="with each of them")
+    parser.add_argument("--seconds", type=int, default=1, help="duration of a measurement")
+    parser.add_argument("--starts", type=int, default=12, help="number of restarts of the nodes")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds per start")
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--instructions", action="store_true", help="count these instead (needs valgrind)")
+    parser.add_argument(
+        "--instructions", action="store_true", help="count instructions instead of time (needs valgrind)"
+    )
     parser.add_argument("--out", type=Path, default=Path("bench-results/admission.json"))
     options = parser.parse_args(arguments)
     if options.instructions:
@@ -89,7 +91,7 @@ def _measure_start(number: int, options: argparse.Namespace) -> Start:
 
 
 def _judge(name: str, peer: str, goal: float, starts: list[Start]) -> dict[str, object]:
-    """By processor time, over the starts."""
+    """Prints the verdict by CPU time, over all starts."""
     work = [one[peer].cpu_us / one[name].cpu_us for one in starts]
     rate = statistics.median(one[name].rate_per_s / one[peer].rate_per_s for one in starts)
     median = statistics.median(work)
@@ -105,7 +107,7 @@ def _judge(name: str, peer: str, goal: float, starts: list[Start]) -> dict[str, 
 
 
 def _site(scratch: Path) -> tuple[Path, Path]:
-    """A page, and a specification for it."""
+    """Creates a page and a specification for it."""
     page = scratch / "site" / PAGE[1:]
     page.parent.mkdir(parents=True)
     page.write_bytes(os.urandom(PAGE_BYTES))
@@ -136,7 +138,7 @@ def _measure(node: RunningNode, connections: int, seconds: int) -> Figure:
 
 
 def _cpu_s(pid: int) -> float:
-    """Of all its threads."""
+    """CPU time of a process, all threads."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 

@@ -61,7 +61,7 @@ SHARES = {"A": 35, "B": 25, "C": 20, "D": 12, "E": 8}
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench analyze", description=__doc__)
-    parser.add_argument("--lines", type=int, default=1_000_000, help="10000000 for the goals' own size")
+    parser.add_argument("--lines", type=int, default=1_000_000, help="number of lines; the goals are for 10000000")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("bench-results/analyze.json"))
     options = parser.parse_args(arguments)
@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> int:
         print(f"{name:26} {value}")
     small_ok = figures["small_after_session_s"] <= SMALL_MAX_S
     print(f"analysis / Spark's aggregate       {figures['ratio']:.2f} (goal: at most {RATIO_MAX:g})")
-    print(f"the same in processor time         {figures['ratio_cpu']:.2f}")
+    print(f"the same in CPU time               {figures['ratio_cpu']:.2f}")
     if "duckdb_aggregate_s" in figures:
         print(f"analysis / DuckDB's aggregate      {whole / median(figures['duckdb_aggregate_s']):.2f}")
     if "goaccess_s" in figures:
@@ -163,10 +163,10 @@ def _aggregate(spark: SparkSession, log: Path) -> None:
 
 
 def _small(log: Path, rounds: int, figures: dict[str, Any]) -> None:
-    """The command as a user runs it, until its verdict is there and until it ends; beside it a session and no more.
+    """Runs the command as a user does, until its verdict and until its end; alternating with a bare session.
 
-    The goal is against our session, with its settings for a small log: what makes a session start sooner is then no
-    help in reaching it. A bare one, as Spark is started by others on the same Java, is told for comparison.
+    The goal is relative to our session with its settings for a small log, so that a faster start of the session does
+    not help to reach it. A plain session, as others start Spark on the same Java, is measured for comparison.
     """
     command = [sys.executable, "-m", "qosweb", "analyze", str(log), "--quiet"]
     bare = os.environ | java.environment(os.environ) | {"SPARK_LOCAL_IP": "127.0.0.1"}
@@ -185,7 +185,7 @@ def _small(log: Path, rounds: int, figures: dict[str, Any]) -> None:
 
 
 def _until(command: list[str], sign: str, environ: dict[str, str] | None = None) -> tuple[float, float]:
-    """How long it takes until a line of the output begins with this, and until the process has ended."""
+    """Time until a line of the output begins with this text, and until the process has ended."""
     begun_s, seen_s = time.perf_counter(), None
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process:
         assert process.stdout

@@ -58,7 +58,7 @@ def can_pin() -> bool:
 
 @contextlib.contextmanager
 def running(name: str, root: Path, scratch: Path) -> Iterator[Contender]:
-    """Start the server ``name`` and wait until it answers."""
+    """Starts the server ``name`` and waits until it responds."""
     port = _free_port()
     if name == "nginx":
         config = scratch / "nginx.conf"

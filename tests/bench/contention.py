@@ -67,7 +67,7 @@ class Member:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench contention", description=__doc__)
     parser.add_argument("--per-s", type=int, default=PER_S, help="decisions per second and node")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=4.0, help="duration of a measurement")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("bench-results/contention.json"))
     options = parser.parse_args(arguments)

@@ -52,7 +52,7 @@ SPEC = f"set redirect = never\nset channel = {COST} in {HOLD_S * 1000:.0f}ms\n" 
 
 
 class Plain:
-    """First come, first served."""
+    """Baseline queue: first come, first served."""
 
     def __init__(self, channels: int) -> None:
         self._free = channels
@@ -76,7 +76,7 @@ class Plain:
 
 
 class InCluster:
-    """By the engine of a member."""
+    """Queue of the cluster: the engine of a member."""
 
     def __init__(self, driver: EngineDriver) -> None:
         self._driver = driver
@@ -95,7 +95,7 @@ class InCluster:
 
 
 class Requests:
-    """As many as there are to be, each of which comes again when it is over."""
+    """A fixed number of requests, each of which returns when it has ended."""
 
     def __init__(self, queue: Plain | InCluster, count: int) -> None:
         self._queue = queue
@@ -137,7 +137,7 @@ class Requests:
 
 
 class Node:
-    """The listener of its engine."""
+    """Listener of the engine."""
 
     def __init__(self, name: str, channels: int) -> None:
         self.channels = channels

@@ -33,12 +33,14 @@ MEMORY = "/dev/shm"
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench group", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each figure")
-    parser.add_argument("--rounds", type=int, default=3, help="of which the median is shown")
+    parser.add_argument("--seconds", type=float, default=2.0, help="duration of a measurement")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median is shown")
     parser.add_argument("--outstanding", type=int, nargs="+", default=[1, 64, 512])
-    parser.add_argument("--only", nargs="+", help="only these contenders, or none, and no trials but those named")
+    parser.add_argument("--only", nargs="+", help="only these contenders (or none), and only named trials")
     parser.add_argument("--trials", nargs="+", choices=group_trials.TRIALS, help="only these trials of ours")
-    parser.add_argument("--minutes", type=float, default=0.0, help="of full load at the end, to count suspicions")
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, help="minutes of full load at the end, to count false suspicions"
+    )
     options = parser.parse_args(arguments)
     print(f"load of the machine before: {_load()}")
     began, verdicts = time.monotonic(), Verdicts()
@@ -120,7 +122,7 @@ def _print_table(figures: Figures) -> None:
 
 
 def _print_ratios(figures: Figures) -> None:
-    """How many times as many entries as each peer that keeps its entries in the same kind of place."""
+    """Ratio of our rate to that of each peer with the same durability."""
     pairs = (
         ("ours, volatile", "pysyncobj"), ("ours, volatile", "pysyncobj, tuned"), ("ours, volatile", "etcd, memory"),
         ("ours, volatile", "corosync"), ("ours, durable", "etcd, disk"),

@@ -56,7 +56,7 @@ DAEMON = ["sh", "-c", 'mount -t tmpfs none /run && exec corosync -f -c "$0"']  #
 
 
 def missing() -> str:
-    """Why it cannot be measured; empty: it can."""
+    """Why corosync cannot be measured; empty if it can."""
     if not shutil.which("corosync") or not Path("/usr/include/corosync/cpg.h").exists():
         return "corosync is not installed (on Debian: apt-get install corosync libcpg-dev)"
     if not shutil.which("cc"):
@@ -104,7 +104,7 @@ class CorosyncMembers(Members):
         return process
 
     def _join(self, name: str, number: int) -> None:
-        """The daemon takes a moment to listen: until it does, a client ends at once."""
+        """Starts the client, again until the daemon listens: before that a client exits at once."""
         stop = time.monotonic() + START_S
         while time.monotonic() < stop:
             client = self._run(name, [str(self._client), str(number)])

@@ -40,7 +40,7 @@ GOALS = (  # peer, size, figure, at least (or, for latency, at most)
 
 
 class Figures(NamedTuple):
-    """Of one measurement."""
+    """Figures of one measurement."""
 
     rate: float  # requests per second
     p99: float  # milliseconds
@@ -54,11 +54,11 @@ Results = dict[tuple[str, str], list[Figures]]
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench http", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=3, help="of each measurement")
+    parser.add_argument("--seconds", type=int, default=3, help="duration of a measurement")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--distinct", action="store_true", help="make every request head different")
-    parser.add_argument("--only", help="comma-separated servers; else all that are installed")
+    parser.add_argument("--only", help="comma-separated servers (default: all that are installed)")
     parser.add_argument("--out", type=Path, default=Path("bench-results/http.json"))
     options = parser.parse_args(arguments)
     wrk.require()

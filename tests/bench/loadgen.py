@@ -64,9 +64,9 @@ class Compared(NamedTuple):
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench loadgen", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=2, help="of each measurement in a round")
+    parser.add_argument("--seconds", type=int, default=2, help="duration of a measurement in a round")
     parser.add_argument("--rounds", type=int, default=24)
-    parser.add_argument("--connections", type=int, default=64, help="of each of the two")
+    parser.add_argument("--connections", type=int, default=64, help="connections of each tool")
     parser.add_argument("--out", type=Path, default=Path("bench-results/loadgen.json"))
     options = parser.parse_args(arguments)
     has_wrk = shutil.which("wrk") is not None

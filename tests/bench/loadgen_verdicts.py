@@ -33,7 +33,7 @@ Found = dict[str, list[Seen]]
 
 
 class Difference(NamedTuple):
-    """Of medians, ours from theirs, in milliseconds."""
+    """Difference of medians, ours minus wrk's, in milliseconds."""
 
     theirs: float
     ours: float
@@ -78,7 +78,7 @@ def calm(seen: list[Seen]) -> list[Seen]:
 
 
 def judged(found: Found) -> list[dict[str, Any]]:
-    """Of what is calm, and of everything."""
+    """Verdicts from the undisturbed rounds, and from all rounds."""
     left = {name: calm(seen) for name, seen in found.items()}
     print(f"\nrestless (a core stood still for more than {RESTLESS:.1%} of the time, or other programs took more than "
           f"{OTHERS_MAX:.0%} of one), and the most that the host took:")  # fmt: skip
@@ -87,14 +87,14 @@ def judged(found: Found) -> list[dict[str, Any]]:
         print(f"  {name:<10} {len(seen) - len(left[name])} of {len(seen)}, {stolen:.1%}")
     verdicts = []
     if any(len(left[name]) < CALM_MIN * len(seen) for name, seen in found.items()):
-        print("too few are calm: nothing is left out")
+        print("too few undisturbed measurements: none is excluded")
     else:
         verdicts += _judged("calm rounds", left, counts=True)
     return verdicts + _judged("all rounds", found, counts=not verdicts)
 
 
 def missed(verdicts: Sequence[dict[str, Any]]) -> list[str]:
-    """The figures that count and are not as they should be."""
+    """The figures that count and missed their goal."""
     return [verdict["figure"] for verdict in verdicts if verdict.get("counts", True) and not verdict["met"]]
 
 
@@ -105,12 +105,12 @@ def _judged(which: str, found: Found, *, counts: bool) -> list[dict[str, Any]]:
     if all(known.values()):
         verdicts += _true(which, known)
     else:
-        print("nobody may listen to the wire here (needs Linux and root): what is true is not known")
+        print("cannot capture packets here (needs Linux and root): true latencies are unknown")
     return [{**verdict, "counts": counts} for verdict in verdicts]
 
 
 def _same(which: str, found: Found) -> list[dict[str, Any]]:
-    """Beside wrk."""
+    """Compares with wrk."""
     verdicts: list[dict[str, Any]] = []
     counted = {"each by its own word": "sent"}
     if all(one.wire_p99_ms is not None for seen in found.values() for one in seen):
@@ -127,7 +127,7 @@ def _same(which: str, found: Found) -> list[dict[str, Any]]:
 
 
 def _true(which: str, found: Found) -> list[dict[str, Any]]:
-    """Beside the wire: each tool's own error, round by round, on the very requests that it sent."""
+    """Compares with the wire: each tool's own error, round by round, on the requests that it sent."""
     verdicts: list[dict[str, Any]] = []
     print("beside the wire, each in its own rounds; the error in the median and in the worst of them")
     for percent in ("p50", "p99"):

@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
         for wire in (False, True):
             for size in SIZES:
                 _measure(order, wire, size, options.entries)
-    print("\nwhere it goes (batches of 10, frames as objects), share of processor time by file:")
+    print("\nprofile (batches of 10, frames as objects), share of CPU time by file:")
     for order in ORDERS:
         _profile(order, options.entries // 4)
     return 0
@@ -62,7 +62,7 @@ def _measure(order: str, wire: bool, size: int, entries: int) -> None:
 
 
 def _batches(group: Ideal, size: int, entries: int) -> Callable[[], None]:
-    """Entries handed to one process at a time, `size` of them at once, so that they travel as one message."""
+    """Submits entries to one process at a time, `size` at once, so that they travel as one message."""
     processes = list(group.processes.values())
 
     def run() -> None:

@@ -60,7 +60,7 @@ BAD_EVENTS: list[tuple[dict[str, object], str]] = [
 
 def analysed(spark: SparkSession, *paths: Path, aside: Path | None = None) -> Findings:
     return analyse(
-        spark, AnalysisRequest(sources.find(list(map(str, paths)))), aside=None if aside is None else str(aside)
+        spark, AnalysisRequest(sources.find(list(map(str, paths)))), bad_folder=None if aside is None else str(aside)
     )
 
 
@@ -135,7 +135,7 @@ def test_event_lines_that_cannot_be_read(spark: SparkSession, tmp_path: Path) ->
     log.run(1, {"/a": 5}).write(good)
     broken = [WHOLE_VIEW | changed for changed, _ in BAD_EVENTS]
     bad.write_text("".join(json.dumps({k: v for k, v in line.items() if v is not None}) + "\n" for line in broken))
-    found = analysed(spark, good, bad, aside=tmp_path / "aside")
+    found = analysed(spark, good, bad, bad_folder=tmp_path / "aside")
     counts: dict[str, int] = {}
     for _, cause in BAD_EVENTS:
         counts[cause] = counts.get(cause, 0) + 1
