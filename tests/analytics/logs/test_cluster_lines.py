@@ -58,9 +58,11 @@ BAD_EVENTS: list[tuple[dict[str, object], str]] = [
 ]
 
 
-def analysed(spark: SparkSession, *paths: Path, aside: Path | None = None) -> Findings:
+def analysed(spark: SparkSession, *paths: Path, bad_folder: Path | None = None) -> Findings:
     return analyse(
-        spark, AnalysisRequest(sources.find(list(map(str, paths)))), bad_folder=None if aside is None else str(aside)
+        spark,
+        AnalysisRequest(sources.find(list(map(str, paths)))),
+        bad_folder=None if bad_folder is None else str(bad_folder),
     )
 
 
