@@ -62,7 +62,7 @@ def analysed(spark: SparkSession, *paths: Path, bad_folder: Path | None = None) 
     return analyse(
         spark,
         AnalysisRequest(sources.find(list(map(str, paths)))),
-        bad_folder=None if bad_folder is None else str(bad_folder),
+        bad_folder=bad_folder and str(bad_folder),
     )
 
 
@@ -70,7 +70,7 @@ def of_cluster(findings: Findings) -> dict[str, tuple[str, str]]:
     return {verdict.rule: (verdict.outcome, verdict.reason) for verdict in findings.cluster}
 
 
-def test_two_views_on_one_index_and_a_policy_that_is_switched_at_two(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_views_with_one_index_and_a_policy_with_two_indices(spark: SparkSession, tmp_path: Path) -> None:
     log = Log(ALWAYS)
     log.view_event(BEGIN_S - 3, 1, "1:aaaa", ("n1", "n2"))
     log.event("view", BEGIN_S - 2.5, "n1", index=4, view="2:bbbb", members=["n1"], primary=True)
@@ -94,7 +94,7 @@ def test_two_views_on_one_index_and_a_policy_that_is_switched_at_two(spark: Spar
     assert said[view_chain.ONCE] == (HELD, "10 requests, each ended once")
 
 
-def test_a_request_that_is_sent_to_another_node_counts_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_redirected_request_counts_once(spark: SparkSession, tmp_path: Path) -> None:
     site = make_site(tmp_path / "site", PAGES)
     with RunningCluster(site, tmp_path, SPEC + "</thin>.available = always\n", "ab", *PIPE) as cluster:
         b = cluster.nodes["b"]
@@ -129,7 +129,7 @@ def test_a_request_that_is_sent_to_another_node_counts_once(spark: SparkSession,
     assert reason == f"1 requests ended more than once: {rid}: served at a, served at b"
 
 
-def test_event_lines_that_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_bad_event_lines(spark: SparkSession, tmp_path: Path) -> None:
     good, bad = tmp_path / "good.log", tmp_path / "bad.log"
     log = Log(ALWAYS)
     log.lines.append(WHOLE_VIEW)
@@ -152,7 +152,7 @@ def test_event_lines_that_cannot_be_read(spark: SparkSession, tmp_path: Path) ->
     assert all("event" in json.loads(line["line"]) for line in kept)
 
 
-def test_more_event_lines_than_are_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_event_lines(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (line_scan, findings):
         monkeypatch.setattr(module, "EVENTS_MAX", 3)
     log = Log(ALWAYS)
@@ -164,7 +164,7 @@ def test_more_event_lines_than_are_read(spark: SparkSession, tmp_path: Path, mon
     assert of_cluster(found)[view_chain.SWITCHED] == (NOT_TESTED, "not all event lines were read")
 
 
-def test_a_run_of_which_no_promise_was_tested(
+def test_a_run_without_a_tested_guarantee(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     without = analysed(spark, Log().run(2, {"/a": 5}).write(tmp_path / "x.log"))

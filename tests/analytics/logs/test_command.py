@@ -25,7 +25,7 @@ SPEC = "</shop>.available = always\n</free>.server_resource < 10%\n"
 
 @contextmanager
 def daemon(scratch: Path, name: str, *options: str) -> Iterator[list[str]]:
-    """A process of Spark's own cluster manager; what it logs grows in the list."""
+    """A process of Spark's standalone cluster; its log lines are appended to the list."""
     jars = Path(pyspark.__file__).parent / "jars" / "*"
     environ = {"PATH": os.environ["PATH"], "SPARK_LOCAL_IP": "127.0.0.1"} | java.environment(os.environ)
     environ |= {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_WORKER_DIR": str(scratch / "work")}

@@ -26,7 +26,7 @@ LINES = 400
 
 
 class Writer(threading.Thread):
-    """A log to which a line is added every few milliseconds; some are garbage, and it is rotated now and then."""
+    """Appends a line to a log every few milliseconds; some lines are garbage, and the log is rotated now and then."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(daemon=True)

@@ -21,7 +21,7 @@ def _analysed(logs: Path, spec: Path, out: Path, *options: str) -> tuple[int, di
     return ran.returncode, json.loads((out / "report.json").read_text()), ran.stdout + ran.stderr
 
 
-def test_a_violation_is_exit_code_1_and_the_same_on_the_lines_that_were_kept(tmp_path: Path) -> None:
+def test_a_violation_is_exit_code_1_also_on_exported_lines(tmp_path: Path) -> None:
     log = Log(OTHER)
     log.run(20, {"/a": 20, "/b": 60, "default": 60}, {"/a": 20, "/b": 40, "default": 40})
     denied = log.request(13.5, "/a", "denied")

@@ -35,7 +35,7 @@ BAD = {
 }
 
 
-def test_all_forms_and_all_that_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
+def test_all_formats_and_all_causes_of_bad_lines(spark: SparkSession, tmp_path: Path) -> None:
     logs, out = tmp_path / "logs", tmp_path / "out"
     logs.mkdir()
     log = Log(SPEC)

@@ -41,7 +41,7 @@ def test_globs_and_files_name_each_file_once(logs: Path) -> None:
     assert [Path(name).name for name in found.json] == ["n1.log", "n2.log.gz"]
 
 
-def test_what_only_spark_can_open_is_left_to_it() -> None:
+def test_remote_addresses_are_left_to_spark() -> None:
     assert find(["hdfs://host/logs"]) == Sources(json=("hdfs://host/logs",))
     assert size(Sources(json=("hdfs://host/logs",))) is None
 

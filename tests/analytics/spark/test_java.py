@@ -15,7 +15,7 @@ from tests.analytics.spark.fake_java import install, saying
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """A fresh machine's: no Java anywhere."""
+    """The environment of a machine without Java."""
     return {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(tmp_path / "nothing")}
 
 

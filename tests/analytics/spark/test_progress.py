@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_line_is_gone_while_something_else_is_written() -> None:
+def test_the_line_is_cleared_while_something_else_is_written() -> None:
     terminal = Terminal()
     with ProgressDisplay(quiet=False, to=terminal) as progress:
         progress.show_step("adding up")
@@ -30,7 +30,7 @@ def test_the_line_is_gone_while_something_else_is_written() -> None:
 
 
 class Told:
-    """A tracker that says what the test wants, or that its session has ended."""
+    """A tracker that returns the given progress, or fails as if its session had ended."""
 
     def __init__(self, work: SparkProgress | None) -> None:
         self.work = work
@@ -54,7 +54,7 @@ def test_a_terminal_shows_stages_and_tasks() -> None:
         wait_for(lambda: "adding up  " in terminal.getvalue()[before:], "the step alone", 30)
 
 
-def test_elsewhere_a_step_begins_with_a_line_that_says_what_was_done() -> None:
+def test_without_a_terminal_each_step_is_a_line() -> None:
     file = io.StringIO()
     with ProgressDisplay(quiet=False, to=file) as progress:
         tracker = Told(SparkProgress())
@@ -87,7 +87,7 @@ class Job(NamedTuple):
 
 
 class Spark:
-    """A session, its context, and its status tracker."""
+    """A fake session, its context, and its status tracker."""
 
     def __init__(self) -> None:
         self.sparkContext = self

@@ -30,7 +30,7 @@ JOB_TIMEOUT_S = 300
 
 @pytest.fixture
 def fresh_machine(tmp_path: Path) -> dict[str, str]:
-    """An environment that has every program of this machine but Java, and no variable that names one."""
+    """An environment with every program of this machine but Java, and without variables that name one."""
     programs = tmp_path / "programs"
     programs.mkdir()
     for directory in os.environ["PATH"].split(os.pathsep):
