@@ -58,11 +58,11 @@ BAD_EVENTS: list[tuple[dict[str, object], str]] = [
 ]
 
 
-def analysed(spark: SparkSession, *paths: Path, bad_folder: Path | None = None) -> Findings:
+def analysed(spark: SparkSession, *paths: Path, bad_folder: str | None = None) -> Findings:
     return analyse(
         spark,
         AnalysisRequest(sources.find(list(map(str, paths)))),
-        bad_folder=bad_folder and str(bad_folder),
+        bad_folder=bad_folder,
     )
 
 
@@ -137,7 +137,7 @@ def test_bad_event_lines(spark: SparkSession, tmp_path: Path) -> None:
     log.run(1, {"/a": 5}).write(good)
     broken = [WHOLE_VIEW | changed for changed, _ in BAD_EVENTS]
     bad.write_text("".join(json.dumps({k: v for k, v in line.items() if v is not None}) + "\n" for line in broken))
-    found = analysed(spark, good, bad, bad_folder=tmp_path / "aside")
+    found = analysed(spark, good, bad, bad_folder=str(tmp_path / "bad"))
     counts: dict[str, int] = {}
     for _, cause in BAD_EVENTS:
         counts[cause] = counts.get(cause, 0) + 1
@@ -147,7 +147,7 @@ def test_bad_event_lines(spark: SparkSession, tmp_path: Path) -> None:
         HELD,
         (HELD, "checked 1 event lines of 1 nodes"),
     )
-    kept = [json.loads(line) for file in (tmp_path / "aside").glob("*.json") for line in file.read_text().splitlines()]
+    kept = [json.loads(line) for file in (tmp_path / "bad").glob("*.json") for line in file.read_text().splitlines()]
     assert len(kept) == len(BAD_EVENTS)
     assert all("event" in json.loads(line["line"]) for line in kept)
 
