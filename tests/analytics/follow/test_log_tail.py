@@ -131,7 +131,7 @@ def test_a_crash_within_a_cut(step: str, tmp_path: Path) -> None:
 CUTTER = """
 import sys, time
 from pathlib import Path
-from qosweb.analytics.follow.follower.log_tail import LogTail
+from qosweb.analytics.follow.log_tail import LogTail
 tail = LogTail([sys.argv[1]], Path(sys.argv[2]))
 print("ready", flush=True)
 while True:
